@@ -1,0 +1,1 @@
+//! The bitcask engine: append-only segments and an in-memory key directory.

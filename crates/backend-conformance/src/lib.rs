@@ -1,0 +1,1 @@
+//! One suite for every engine: a model, random scripts, reopen, and crashes at every sync point.

@@ -1,0 +1,1 @@
+//! kvorum bench: basho_bench configurations, generators, drivers and results.

@@ -1,0 +1,1 @@
+//! Bucket and key newtypes, the order-preserving storage key, varints and checksums.

@@ -1,0 +1,1 @@
+//! Settings, wiring and lifecycle; the one binary.

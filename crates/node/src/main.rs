@@ -1,0 +1,2 @@
+//! The binary `kvorum`.
+fn main() {}

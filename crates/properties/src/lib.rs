@@ -1,0 +1,1 @@
+//! Bucket and bucket-type properties: defaults, validation, precedence and quorum values.

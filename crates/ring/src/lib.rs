@@ -1,0 +1,1 @@
+//! Placement, pure: hashing, partitions, claim, preference lists and coverage plans.

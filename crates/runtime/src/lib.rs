@@ -1,0 +1,1 @@
+//! Clock, randomness, tasks, the blocking pool and sockets: the runtime seam.

@@ -1,0 +1,1 @@
+//! The HTTP interface: routes, resources and conditional requests.

@@ -1,0 +1,1 @@
+//! The protocol-buffer interface: connections, framing and request handlers.

@@ -1,0 +1,1 @@
+//! Counters, windows and histograms behind /stats, /metrics and admin status.

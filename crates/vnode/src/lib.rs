@@ -1,0 +1,1 @@
+//! One partition: causality, per-key serialisation, and its backend.
