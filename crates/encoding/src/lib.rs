@@ -1,1 +1,16 @@
 //! Bucket and key newtypes, the order-preserving storage key, varints and checksums.
+//!
+//! Floor 0: knows nothing of I/O. Every crate that names an object or writes bytes starts here, so
+//! that an address is encoded in one way and a number is read with one set of bounds checks.
+
+mod address;
+mod bytes_reader;
+mod checksum;
+mod storage_key;
+mod varint;
+
+pub use address::{Address, Bucket, BucketType, Key};
+pub use bytes_reader::{ByteReader, Truncated};
+pub use checksum::{checksum, checksum_append, mask_checksum};
+pub use storage_key::{StorageKey, StorageKeyError, bucket_prefix, type_prefix};
+pub use varint::{VARINT_BYTES_MAX, put_varint, varint_len};

@@ -1,0 +1,165 @@
+//! What can go wrong with a disk, named by what the reader can do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Which operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of the trait's methods")]
+pub enum Operation {
+    Open,
+    CreateDirectory,
+    List,
+    Info,
+    Rename,
+    Link,
+    Remove,
+    SyncDirectory,
+    Lock,
+    Space,
+    Read,
+    Write,
+    Sync,
+    Truncate,
+    Allocate,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::CreateDirectory => "create directory",
+            Self::List => "list",
+            Self::Info => "look up",
+            Self::Rename => "rename",
+            Self::Link => "link",
+            Self::Remove => "remove",
+            Self::SyncDirectory => "sync directory",
+            Self::Lock => "lock",
+            Self::Space => "measure the space of",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Truncate => "truncate",
+            Self::Allocate => "allocate",
+        })
+    }
+}
+
+/// What kind of failure, chosen by what the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Nothing has this name.
+    NotFound,
+    /// The name is taken.
+    AlreadyExists,
+    /// The system refuses: permissions, or a read-only filesystem. Fix them and start again.
+    Denied,
+    /// The disk is full. Make room; writing may then go on.
+    NoSpace,
+    /// A cached-only read would have had to wait: ask again on the blocking pool.
+    WouldBlock,
+    /// Another process holds the lock.
+    Locked,
+    /// An earlier sync of this file failed, so nothing more is written to it.
+    Suspect,
+    /// The file is larger than its reader allows.
+    TooLarge,
+    /// The device or the system failed in another way; the source says how.
+    Device,
+}
+
+/// A failed disk operation.
+#[derive(Debug)]
+pub struct DiskError {
+    operation: Operation,
+    path: PathBuf,
+    offset: Option<u64>,
+    kind: ErrorKind,
+    detail: String,
+}
+
+impl DiskError {
+    /// An error with a detail for people; `detail` is empty where the kind says all.
+    pub fn new(
+        operation: Operation,
+        path: &Path,
+        kind: ErrorKind,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { operation, path: path.to_owned(), offset: None, kind, detail: detail.into() }
+    }
+
+    /// An error reported by the operating system.
+    pub fn from_io(operation: Operation, path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                ErrorKind::Denied
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::WouldBlock => ErrorKind::WouldBlock,
+            _ => ErrorKind::Device,
+        };
+        Self::new(operation, path, kind, error.to_string())
+    }
+
+    /// A file that is longer than its reader allows.
+    pub(crate) fn too_large(path: &Path, got: u64, expected_max: u64) -> Self {
+        let detail = format!("{got} bytes where at most {expected_max} are expected");
+        Self::new(Operation::Read, path, ErrorKind::TooLarge, detail)
+    }
+
+    /// Adds where in the file it happened, in bytes.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// The kind of failure.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The operation that failed.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The path it was about.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True when a cached-only read has to be asked again on the blocking pool.
+    pub fn would_block(&self) -> bool {
+        self.kind == ErrorKind::WouldBlock
+    }
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.operation, self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        let kind = match self.kind {
+            ErrorKind::NotFound => "not found",
+            ErrorKind::AlreadyExists => "name is taken",
+            ErrorKind::Denied => "not permitted",
+            ErrorKind::NoSpace => "no space left",
+            ErrorKind::WouldBlock => "not in memory",
+            ErrorKind::Locked => "held by another process",
+            ErrorKind::Suspect => "an earlier sync of this file failed",
+            ErrorKind::TooLarge => "too large",
+            ErrorKind::Device => "device error",
+        };
+        write!(f, ": {kind}")?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
+    }
+}
+
+impl std::error::Error for DiskError {}

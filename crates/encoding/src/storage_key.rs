@@ -1,0 +1,218 @@
+//! The storage key: an address as one byte string whose order is the order of addresses.
+//!
+//! Engines sort and compare these bytes and know nothing of buckets. The order is (bucket type,
+//! bucket, key), each compared as bytes, so that a bucket is one contiguous range in every ordered
+//! engine and a bucket listing is a walk with seeks.
+//!
+//! ```text
+//! storage key  = part(bucket type) part(bucket) key
+//! part(x)      = x with each 0x00 written as 0x00 0xFF, then 0x00 0x01
+//! bucket type  = empty for the default type, which therefore sorts first
+//! key          = the key's bytes as they are, to the end
+//! ```
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{Address, Bucket, BucketType, Key};
+
+const ESCAPED_ZERO: [u8; 2] = [0x00, 0xff];
+const PART_END: [u8; 2] = [0x00, 0x01];
+
+/// An address in storage order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StorageKey(Bytes);
+
+/// The bytes are not a storage key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed storage key at byte {offset}")]
+pub struct StorageKeyError {
+    /// Where decoding stopped, in bytes.
+    pub offset: usize,
+}
+
+impl StorageKey {
+    /// Encodes an address.
+    pub fn new(bucket_type: &BucketType, bucket: &Bucket, key: &Key) -> Self {
+        let capacity = bucket_type.as_bytes().len()
+            + bucket.as_bytes().len()
+            + key.as_bytes().len()
+            + 2 * PART_END.len();
+        let mut out = Vec::with_capacity(capacity);
+        put_type(&mut out, bucket_type);
+        put_part(&mut out, bucket.as_bytes());
+        out.extend_from_slice(key.as_bytes());
+        Self(out.into())
+    }
+
+    /// Encodes an address.
+    pub fn from_address(address: &Address) -> Self {
+        Self::new(&address.bucket_type, &address.bucket, &address.key)
+    }
+
+    /// Takes bytes that were written by [`StorageKey::new`], or that only an engine will see.
+    pub fn from_encoded(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The encoded bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The encoded bytes as a shared handle, without a copy.
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// The address that was encoded.
+    pub fn decode(&self) -> Result<Address, StorageKeyError> {
+        let (bucket_type, after_type) = take_part(&self.0, 0)?;
+        let (bucket, after_bucket) = take_part(&self.0, after_type)?;
+        let bucket_type = if bucket_type.is_empty() {
+            BucketType::default_type()
+        } else {
+            BucketType::new(bucket_type)
+        };
+        let key = Key::new(self.0.slice(after_bucket..));
+        Ok(Address { bucket_type, bucket: Bucket::new(bucket), key })
+    }
+
+    /// The length of the part that names type and bucket: what all keys of a bucket share.
+    pub fn bucket_prefix_len(&self) -> Result<usize, StorageKeyError> {
+        let after_type = skip_part(&self.0, 0)?;
+        skip_part(&self.0, after_type)
+    }
+}
+
+impl Borrow<[u8]> for StorageKey {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for StorageKey {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StorageKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StorageKey(\"{}\")", self.0.escape_ascii())
+    }
+}
+
+/// The bytes that all storage keys of a bucket type start with.
+pub fn type_prefix(bucket_type: &BucketType) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_type(&mut out, bucket_type);
+    out
+}
+
+/// The bytes that all storage keys of a bucket start with.
+pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
+    let mut out = type_prefix(bucket_type);
+    put_part(&mut out, bucket.as_bytes());
+    out
+}
+
+fn put_type(out: &mut Vec<u8>, bucket_type: &BucketType) {
+    let name = if bucket_type.is_default() { &[] } else { bucket_type.as_bytes() };
+    put_part(out, name);
+}
+
+fn put_part(out: &mut Vec<u8>, part: &[u8]) {
+    let mut pieces = part.split(|byte| *byte == 0);
+    if let Some(first) = pieces.next() {
+        out.extend_from_slice(first);
+    }
+    for piece in pieces {
+        out.extend_from_slice(&ESCAPED_ZERO);
+        out.extend_from_slice(piece);
+    }
+    out.extend_from_slice(&PART_END);
+}
+
+/// The part that starts at `start`, unescaped, and the offset behind its end mark.
+fn take_part(bytes: &Bytes, start: usize) -> Result<(Bytes, usize), StorageKeyError> {
+    let end = skip_part(bytes, start)?;
+    let raw = bytes.slice(start..end - PART_END.len());
+    if !raw.contains(&0) {
+        return Ok((raw, end));
+    }
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = &raw[..];
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        out.extend_from_slice(&rest[..=zero]);
+        rest = &rest[zero + ESCAPED_ZERO.len()..];
+    }
+    out.extend_from_slice(rest);
+    Ok((out.into(), end))
+}
+
+/// The offset behind the end mark of the part that starts at `start`.
+fn skip_part(bytes: &[u8], start: usize) -> Result<usize, StorageKeyError> {
+    let mut offset = start;
+    while let Some(zero) = bytes[offset..].iter().position(|byte| *byte == 0) {
+        let at = offset + zero;
+        match bytes.get(at + 1) {
+            Some(0x01) => return Ok(at + PART_END.len()),
+            Some(0xff) => offset = at + ESCAPED_ZERO.len(),
+            _ => return Err(StorageKeyError { offset: at }),
+        }
+    }
+    Err(StorageKeyError { offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn address(bucket_type: &[u8], bucket: &[u8], key: &[u8]) -> Address {
+        Address {
+            bucket_type: BucketType::new(bucket_type.to_vec()),
+            bucket: Bucket::new(bucket.to_vec()),
+            key: Key::new(key.to_vec()),
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let key = StorageKey::from_address(&address(b"default", b"a\0b", b"k\0"));
+        assert_eq!(key.as_bytes(), b"\x00\x01a\x00\xffb\x00\x01k\x00");
+        assert_eq!(key.bucket_prefix_len(), Ok(8));
+    }
+
+    #[test]
+    fn a_key_without_its_end_marks_is_refused() {
+        for bytes in [&b""[..], b"a", b"a\x00", b"a\x00\x02b", b"a\x00\x01b"] {
+            assert!(StorageKey::from_encoded(bytes.to_vec()).decode().is_err(), "{bytes:?}");
+        }
+    }
+
+    fn part() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 1..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn addresses_round_trip_and_keep_their_order(
+            a in (part(), part(), part()),
+            b in (part(), part(), part()),
+        ) {
+            let a = address(&a.0, &a.1, &a.2);
+            let b = address(&b.0, &b.1, &b.2);
+            let (key_a, key_b) = (StorageKey::from_address(&a), StorageKey::from_address(&b));
+            prop_assert_eq!(key_a.cmp(&key_b), a.cmp(&b));
+            prop_assert!(key_a.as_bytes().starts_with(&bucket_prefix(&a.bucket_type, &a.bucket)));
+            prop_assert_eq!(key_a.decode().unwrap(), a);
+        }
+    }
+}
