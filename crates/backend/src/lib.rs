@@ -1,1 +1,151 @@
-//! The backend trait: entries, batches, snapshots, folds, facets, maintenance steps, and the contract as sentences.
+//! The backend trait: what one vnode asks of the store beneath it.
+//!
+//! Seven engines stand behind this trait, and which of them serves a vnode is known at run time only:
+//! an operator chooses it in a file, and `multi` mixes several in one node. Hence `Box<dyn Backend>`
+//! and no generics. The trait is a small core that every engine has, plus facets that some have
+//! ([`Backend::indexes`], [`Backend::backups`]); a facet is asked for, not tried, and no method fails
+//! with "unsupported".
+//!
+//! # Vocabulary
+//!
+//! A stored *entry* has a key, a [`Sequence`], [`Fields`] that folds filter by, a *head* (clock,
+//! metadata, sizes) and a *body*. Engines parse neither head nor body. A *batch* is the unit of
+//! atomicity, a *snapshot* the unit of consistent reading, a *sync ticket* the promise that a batch
+//! will be durable.
+//!
+//! # Contract
+//!
+//! Each sentence has a test in `backend-conformance` that fails when an engine breaks it.
+//!
+//! Order
+//! 1. Batches of one store are ordered by the sequence that [`Backend::put`] returns; a later batch
+//!    has a higher sequence, and the last write to a key wins.
+//! 2. A fold visits each key at most once, in ascending byte order, and between its bounds only.
+//!
+//! Atomicity
+//! 3. After a crash a batch is there whole, index entries included, or not at all.
+//! 4. A reader never sees part of a batch.
+//!
+//! Durability
+//! 5. A put that returned [`Durable::Already`] for [`Durability::Grouped`], or whose ticket resolved,
+//!    survives a power cut.
+//! 6. [`Backend::sync`] returns a sequence; every batch up to it survives a power cut.
+//! 7. Right after opening, [`Backend::durable`] names the highest sequence up to which no accepted
+//!    batch is missing. Whoever keeps a commit log replays what lies above it, in order.
+//! 8. After a crash nothing appears that was never put, and no removed key returns.
+//! 9. After a failed sync no later put is acknowledged as durable.
+//!
+//! Reading
+//! 10. A get after a put returned sees that put or a later one.
+//! 11. With [`Reading::CachedOnly`] a call never waits for a device; it answers
+//!     [`Lookup::WouldBlock`] instead, and may do so for any reason.
+//! 12. [`Backend::head`] agrees with [`Backend::get`] in all but the body.
+//! 13. An entry whose expiry is at or before `now` is absent, for gets, heads and folds alike.
+//! 14. A snapshot sees what was put before it was taken, and nothing later, until its lease ends; a
+//!     fold over an expired lease stops with its resume point and never returns wrong data.
+//!
+//! Damage
+//! 15. Every byte read is covered by a checksum. A damaged entry is an error of kind
+//!     [`ErrorKind::Corrupt`], never other bytes; its neighbours are served.
+//! 16. A full disk refuses puts with [`ErrorKind::Full`]; reads go on, and puts resume when there is
+//!     room again.
+//!
+//! Upkeep
+//! 17. An engine starts no threads and reads no clock. Its upkeep is a list of tasks, each done in
+//!     steps of at most the budget given (one entry may overshoot it), and any interleaving of steps
+//!     with puts, gets and folds leaves answers unchanged.
+//! 18. [`Backend::erase`] leaves the store empty and usable, and frees its space at once.
+
+mod batch;
+mod entry;
+mod error;
+mod facets;
+mod group_sync;
+mod maintenance;
+#[cfg(feature = "planted-defects")]
+mod planted_defect;
+mod snapshot;
+mod status;
+mod sync_ticket;
+
+pub use batch::{Batch, IndexChange, IndexEntry, Write};
+pub use entry::{
+    Fields, Lookup, ReadAt, Reading, Sequence, StoredEntry, StoredHead, Tag, Timestamp,
+};
+pub use error::{BackendError, ErrorKind};
+pub use facets::{Backups, Capabilities, IndexFolds, IndexRange, IndexVisitor};
+pub use group_sync::GroupSync;
+pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
+#[cfg(feature = "planted-defects")]
+pub use planted_defect::PlantedDefect;
+pub use snapshot::{
+    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,
+};
+pub use status::{LostRange, Status};
+pub use sync_ticket::{Durability, Durable, Receipt, SyncPoint, SyncTicket};
+
+use kvorum_encoding::StorageKey;
+
+/// The result of every backend call.
+pub type Result<T> = std::result::Result<T, BackendError>;
+
+/// One vnode's store. See the crate's documentation for the contract.
+pub trait Backend: Send + Sync {
+    /// What this engine can do beyond the core. Constant for the life of the store.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Applies a batch atomically.
+    ///
+    /// It returns once the batch is visible to readers. Durability comes then or with the ticket in
+    /// the receipt: nobody holds a lock across a sync.
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt>;
+
+    /// The whole entry of a key.
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>>;
+
+    /// The entry of a key without its body.
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>>;
+
+    /// A consistent view of now. Cheap, and writers never wait for it.
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>>;
+
+    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    fn sync(&self) -> Result<Sequence>;
+
+    /// The sequence up to which every batch is known to be durable.
+    fn durable(&self) -> Sequence;
+
+    /// True when the store holds no unexpired entry. Fast; belongs on the blocking pool all the same.
+    fn is_empty(&self, now: Timestamp) -> Result<bool>;
+
+    /// Sizes, counts and debts, for operators and for the arbiter.
+    fn status(&self) -> Status;
+
+    /// The upkeep that the store would do now, most urgent first.
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task>;
+
+    /// Does a part of a task that [`Backend::maintenance_due`] named. A task that is no longer needed
+    /// is done at no cost.
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome>;
+
+    /// Removes everything, as after a partition was handed off.
+    fn erase(&self) -> Result<()>;
+
+    /// Syncs, writes what makes the next opening fast, and refuses further writes.
+    fn close(&self) -> Result<()>;
+
+    /// Secondary indexes, if the engine keeps them.
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        None
+    }
+
+    /// Backups while serving, if the engine can.
+    fn backups(&self) -> Option<&dyn Backups> {
+        None
+    }
+}

@@ -50,8 +50,13 @@ impl<'a> ByteReader<'a> {
 
     /// The next `len` bytes.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Truncated> {
-        let end = self.offset.checked_add(len).filter(|end| *end <= self.bytes.len());
-        let Some(end) = end else { return Err(self.truncated()) };
+        let end = self
+            .offset
+            .checked_add(len)
+            .filter(|end| *end <= self.bytes.len());
+        let Some(end) = end else {
+            return Err(self.truncated());
+        };
         let taken = &self.bytes[self.offset..end];
         self.offset = end;
         Ok(taken)
@@ -116,11 +121,16 @@ impl<'a> ByteReader<'a> {
     /// A varint that counts bytes or items in this very buffer, so never more than what is left.
     pub fn varint_len(&mut self) -> Result<usize, Truncated> {
         let value = self.varint()?;
-        usize::try_from(value).ok().filter(|len| *len <= self.remaining()).ok_or(self.truncated())
+        usize::try_from(value)
+            .ok()
+            .filter(|len| *len <= self.remaining())
+            .ok_or(self.truncated())
     }
 
     fn truncated(&self) -> Truncated {
-        Truncated { offset: self.offset }
+        Truncated {
+            offset: self.offset,
+        }
     }
 }
 
@@ -140,6 +150,9 @@ mod tests {
     #[test]
     fn a_length_beyond_the_buffer_is_refused() {
         assert!(ByteReader::new(&[200, 1, 0, 0]).take_prefixed().is_err());
-        assert_eq!(ByteReader::new(&[2, 7, 8]).take_prefixed(), Ok(&[7u8, 8][..]));
+        assert_eq!(
+            ByteReader::new(&[2, 7, 8]).take_prefixed(),
+            Ok(&[7u8, 8][..])
+        );
     }
 }

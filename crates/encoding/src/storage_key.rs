@@ -77,7 +77,11 @@ impl StorageKey {
             BucketType::new(bucket_type)
         };
         let key = Key::new(self.0.slice(after_bucket..));
-        Ok(Address { bucket_type, bucket: Bucket::new(bucket), key })
+        Ok(Address {
+            bucket_type,
+            bucket: Bucket::new(bucket),
+            key,
+        })
     }
 
     /// The length of the part that names type and bucket: what all keys of a bucket share.
@@ -120,7 +124,11 @@ pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
 }
 
 fn put_type(out: &mut Vec<u8>, bucket_type: &BucketType) {
-    let name = if bucket_type.is_default() { &[] } else { bucket_type.as_bytes() };
+    let name = if bucket_type.is_default() {
+        &[]
+    } else {
+        bucket_type.as_bytes()
+    };
     put_part(out, name);
 }
 
@@ -191,12 +199,18 @@ mod tests {
     #[test]
     fn a_key_without_its_end_marks_is_refused() {
         for bytes in [&b""[..], b"a", b"a\x00", b"a\x00\x02b", b"a\x00\x01b"] {
-            assert!(StorageKey::from_encoded(bytes.to_vec()).decode().is_err(), "{bytes:?}");
+            assert!(
+                StorageKey::from_encoded(bytes.to_vec()).decode().is_err(),
+                "{bytes:?}"
+            );
         }
     }
 
     fn part() -> impl Strategy<Value = Vec<u8>> {
-        proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 1..6)
+        proptest::collection::vec(
+            prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()],
+            1..6,
+        )
     }
 
     proptest! {

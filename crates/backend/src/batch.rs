@@ -1,0 +1,114 @@
+//! Batches: the unit in which a store changes.
+
+use bytes::Bytes;
+use kvorum_encoding::StorageKey;
+
+use crate::Fields;
+
+/// Writes that happen together or not at all. Later writes in a batch win over earlier ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The writes, in order.
+    pub writes: Vec<Write>,
+}
+
+/// One change to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Stores an entry, replacing what the key held.
+    Put {
+        /// The key.
+        key: StorageKey,
+        /// What folds filter by.
+        fields: Fields,
+        /// The separately readable part.
+        head: Bytes,
+        /// The rest.
+        body: Bytes,
+        /// Index entries that come and go with this write. Engines without the index facet are
+        /// given none.
+        index_changes: Vec<IndexChange>,
+    },
+    /// Removes a key; one that is not there is fine.
+    Remove {
+        /// The key.
+        key: StorageKey,
+        /// Index entries that go with it.
+        index_changes: Vec<IndexChange>,
+    },
+}
+
+/// An index entry: `field` of the object has `term`. The object is the write's key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IndexEntry {
+    /// The index, such as `age_int`.
+    pub field: Bytes,
+    /// The term in order-preserving form: byte order is term order.
+    pub term: Bytes,
+}
+
+/// A change to the index entries of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexChange {
+    /// The entry is there from now on.
+    Add(IndexEntry),
+    /// The entry is gone from now on.
+    Remove(IndexEntry),
+}
+
+impl Batch {
+    /// A batch of one write.
+    pub fn of(write: Write) -> Self {
+        Self {
+            writes: vec![write],
+        }
+    }
+
+    /// The bytes of keys, heads and bodies in the batch.
+    pub fn payload_bytes(&self) -> u64 {
+        self.writes.iter().map(Write::payload_bytes).sum()
+    }
+}
+
+impl Write {
+    /// A put without index entries.
+    pub fn put(key: StorageKey, fields: Fields, head: Bytes, body: Bytes) -> Self {
+        Self::Put {
+            key,
+            fields,
+            head,
+            body,
+            index_changes: Vec::new(),
+        }
+    }
+
+    /// A removal without index entries.
+    pub fn remove(key: StorageKey) -> Self {
+        Self::Remove {
+            key,
+            index_changes: Vec::new(),
+        }
+    }
+
+    /// The key that the write is about.
+    pub fn key(&self) -> &StorageKey {
+        match self {
+            Self::Put { key, .. } | Self::Remove { key, .. } => key,
+        }
+    }
+
+    /// The index entries that the write changes.
+    pub fn index_changes(&self) -> &[IndexChange] {
+        match self {
+            Self::Put { index_changes, .. } | Self::Remove { index_changes, .. } => index_changes,
+        }
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        let value_bytes = match self {
+            Self::Put { head, body, .. } => head.len() + body.len(),
+            Self::Remove { .. } => 0,
+        };
+        (self.key().as_bytes().len() + value_bytes) as u64
+    }
+}

@@ -1,0 +1,109 @@
+//! What is stored under a key, and how a read is asked.
+
+use bytes::Bytes;
+
+/// The position of a batch in the order of its store. The first batch has sequence 1; 0 is "none".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// The sequence after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// A point in wall-clock time, in microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+/// The kind of object: selects the extractor registered for it above the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u8);
+
+/// What folds filter by, apart from the key. Kept beside the head so that no engine parses one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// The anti-entropy segment that the key hashes into.
+    pub segment: u32,
+    /// When the entry last changed.
+    pub last_modified: Timestamp,
+    /// When the entry ceases to be; `None` for never.
+    pub expiry: Option<Timestamp>,
+    /// The kind of object.
+    pub tag: Tag,
+}
+
+impl Fields {
+    /// True when an entry with these fields is gone at `now`.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expiry.is_some_and(|expiry| expiry <= now)
+    }
+}
+
+/// An entry without its body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHead {
+    /// The batch that wrote it.
+    pub sequence: Sequence,
+    /// What folds filter by.
+    pub fields: Fields,
+    /// The head as it was put.
+    pub head: Bytes,
+    /// The length of the body, in bytes.
+    pub body_len: u64,
+}
+
+/// A whole entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEntry {
+    /// The batch that wrote it.
+    pub sequence: Sequence,
+    /// What folds filter by.
+    pub fields: Fields,
+    /// The head as it was put.
+    pub head: Bytes,
+    /// The body as it was put.
+    pub body: Bytes,
+}
+
+/// Whether a read may wait for a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Answer from memory or page cache, or [`Lookup::WouldBlock`]. For the calling thread.
+    CachedOnly,
+    /// Wait if need be. For the blocking pool.
+    MayBlock,
+}
+
+/// How a read is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadAt {
+    /// Whether it may wait.
+    pub reading: Reading,
+    /// The time by which expiry is judged.
+    pub now: Timestamp,
+}
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// The key has this entry.
+    Found(T),
+    /// The key has no entry, or an expired one.
+    Absent,
+    /// Memory could not tell; ask again with [`Reading::MayBlock`].
+    WouldBlock,
+}
+
+impl<T> Lookup<T> {
+    /// Maps what was found.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Lookup<U> {
+        match self {
+            Self::Found(value) => Lookup::Found(f(value)),
+            Self::Absent => Lookup::Absent,
+            Self::WouldBlock => Lookup::WouldBlock,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Errors of a backend, chosen by what the vnode or the operator does next.
+
+use std::fmt;
+
+/// What the reader of an error can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The disk is full: make room. Reads go on, and puts resume by themselves.
+    Full,
+    /// The device or the system failed, or a sync did: the store takes no more writes until it is
+    /// opened again.
+    Failed,
+    /// Stored bytes do not match their checksum or their format: restore them from a replica.
+    Corrupt,
+    /// The entry is larger than the engine can hold: fix the request.
+    TooLarge,
+    /// The store was closed: a bug of the caller, or the node is stopping.
+    Closed,
+    /// The directory was written by a newer version: run that version.
+    NewerFormat,
+    /// Another process has the store open.
+    Locked,
+    /// The system refuses access: fix permissions or a read-only mount.
+    Denied,
+    /// A request that breaks the trait's rules: report a bug.
+    Misuse,
+}
+
+/// A failed backend call: what kind, and one line that names where, what was got and what expected.
+#[derive(Clone, Debug)]
+pub struct BackendError {
+    kind: ErrorKind,
+    detail: String,
+}
+
+impl BackendError {
+    /// An error with its one line of detail: a lowercase fragment without a full stop.
+    pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+        }
+    }
+
+    /// What the reader can do.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advice = match self.kind {
+            ErrorKind::Full => "disk full",
+            ErrorKind::Failed => "store failed",
+            ErrorKind::Corrupt => "stored data damaged",
+            ErrorKind::TooLarge => "entry too large",
+            ErrorKind::Closed => "store closed",
+            ErrorKind::NewerFormat => "written by a newer version",
+            ErrorKind::Locked => "store in use",
+            ErrorKind::Denied => "access refused",
+            ErrorKind::Misuse => "backend misused",
+        };
+        write!(f, "{advice}: {}", self.detail)
+    }
+}
+
+impl std::error::Error for BackendError {}

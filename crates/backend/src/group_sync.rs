@@ -1,0 +1,131 @@
+//! Group commit by leader and followers, for a store that syncs its own files.
+//!
+//! Whoever waits first becomes the leader, syncs for everybody that came before the sync began, and
+//! wakes the rest. It needs no thread of its own, so it suits engines that are opened outside a node:
+//! in tests, and in the load generator's embedded drivers.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{BackendError, ErrorKind, Result, SyncPoint};
+
+/// Syncs everything written so far and returns the position up to which that holds.
+type SyncAll = Box<dyn Fn() -> Result<u64> + Send + Sync>;
+
+/// A sync point that its waiters drive.
+pub struct GroupSync {
+    sync_all: SyncAll,
+    state: Mutex<GroupState>,
+    synced: Condvar,
+}
+
+#[derive(Default)]
+struct GroupState {
+    synced_to: u64,
+    has_leader: bool,
+    failure: Option<BackendError>,
+}
+
+impl GroupSync {
+    /// `sync_all` syncs everything written so far and returns the position that it reached.
+    pub fn new(sync_all: impl Fn() -> Result<u64> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            sync_all: Box::new(sync_all),
+            state: Mutex::new(GroupState::default()),
+            synced: Condvar::new(),
+        })
+    }
+
+    fn lead(&self) {
+        let outcome = (self.sync_all)();
+        let mut state = self.state.lock();
+        state.has_leader = false;
+        match outcome {
+            Ok(position) => state.synced_to = state.synced_to.max(position),
+            Err(error) => {
+                // A failed sync is final: what it covered may be gone, and a retry would lie.
+                state.failure.get_or_insert(error);
+            }
+        }
+        self.synced.notify_all();
+    }
+}
+
+impl GroupState {
+    fn outcome(&self, position: u64) -> Option<Result<()>> {
+        if self.synced_to >= position {
+            return Some(Ok(()));
+        }
+        self.failure.clone().map(Err)
+    }
+}
+
+impl SyncPoint for GroupSync {
+    fn poll_synced(&self, position: u64, _waker: &Waker) -> Poll<Result<()>> {
+        match self.state.lock().outcome(position) {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Ready(Err(BackendError::new(
+                ErrorKind::Misuse,
+                "a ticket of an undriven sync point was awaited; wait for it on a thread",
+            ))),
+        }
+    }
+
+    fn wait_synced(&self, position: u64) -> Result<()> {
+        loop {
+            let mut state = self.state.lock();
+            if let Some(outcome) = state.outcome(position) {
+                return outcome;
+            }
+            if state.has_leader {
+                self.synced.wait(&mut state);
+                continue;
+            }
+            state.has_leader = true;
+            drop(state);
+            self.lead();
+        }
+    }
+
+    fn is_driven(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::SyncTicket;
+
+    #[test]
+    fn one_sync_serves_every_earlier_position() {
+        let syncs = Arc::new(AtomicU64::new(0));
+        let counted = syncs.clone();
+        let group = GroupSync::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(5)
+        });
+        for position in 1..=5 {
+            SyncTicket::new(group.clone(), position).wait().unwrap();
+        }
+        assert_eq!(syncs.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_failed_sync_fails_everything_not_yet_synced_for_good() {
+        let calls = AtomicU64::new(0);
+        let group = GroupSync::new(move || match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(1),
+            1 => Err(BackendError::new(ErrorKind::Failed, "sync data")),
+            _ => Ok(9),
+        });
+        assert!(group.wait_synced(1).is_ok());
+        assert!(group.wait_synced(2).is_err());
+        assert!(group.wait_synced(3).is_err());
+        assert!(group.wait_synced(1).is_ok());
+    }
+}

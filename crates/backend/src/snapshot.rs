@@ -1,0 +1,219 @@
+//! Snapshots and folds: reading a store as it was at one moment while it goes on changing.
+
+use std::ops::{Bound, RangeInclusive};
+
+use bytes::Bytes;
+use kvorum_encoding::StorageKey;
+
+use crate::{Fields, Result, Sequence, Timestamp};
+
+/// How long a snapshot may pin what it sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Until this time; after it the store may let go of what the snapshot pins.
+    Until(Timestamp),
+    /// For as long as the snapshot lives; for backups. What it pins is counted in the status.
+    Unlimited,
+}
+
+impl Lease {
+    /// True when the lease is over at `now`.
+    pub fn is_over(self, now: Timestamp) -> bool {
+        match self {
+            Self::Until(end) => end <= now,
+            Self::Unlimited => false,
+        }
+    }
+}
+
+/// A range of storage keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoldRange {
+    /// Where to start.
+    pub from: Bound<Bytes>,
+    /// Where to end.
+    pub to: Bound<Bytes>,
+}
+
+impl FoldRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+        }
+    }
+
+    /// Every key that starts with `prefix`, which must not consist of 0xFF bytes only.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        let mut end = prefix.to_vec();
+        while end.last() == Some(&0xff) {
+            end.pop();
+        }
+        let to = match end.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(Bytes::from(end))
+            }
+            None => Bound::Unbounded,
+        };
+        Self {
+            from: Bound::Included(Bytes::copy_from_slice(prefix)),
+            to,
+        }
+    }
+
+    /// The same range, continued at a resume point.
+    #[must_use]
+    pub fn resumed_at(self, resume: &StorageKey) -> Self {
+        Self {
+            from: Bound::Included(resume.to_bytes()),
+            ..self
+        }
+    }
+
+    /// True when the range holds `key`.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let after_from = match &self.from {
+            Bound::Included(from) => key >= &from[..],
+            Bound::Excluded(from) => key > &from[..],
+            Bound::Unbounded => true,
+        };
+        after_from && !self.is_past_end(key)
+    }
+
+    /// True when `key` and all keys after it lie behind the range.
+    pub fn is_past_end(&self, key: &[u8]) -> bool {
+        match &self.to {
+            Bound::Included(to) => key > &to[..],
+            Bound::Excluded(to) => key >= &to[..],
+            Bound::Unbounded => false,
+        }
+    }
+}
+
+/// Which entries a fold visits, judged by their fields.
+#[derive(Clone, Debug)]
+pub struct FoldFilter {
+    /// The time by which expiry and the lease are judged.
+    pub now: Timestamp,
+    /// Only entries last modified in this range.
+    pub last_modified: Option<RangeInclusive<Timestamp>>,
+    /// Only entries in these anti-entropy segments, sorted ascending.
+    pub segments: Option<Vec<u32>>,
+}
+
+impl FoldFilter {
+    /// Every entry that is not expired at `now`.
+    pub fn unexpired(now: Timestamp) -> Self {
+        Self {
+            now,
+            last_modified: None,
+            segments: None,
+        }
+    }
+
+    /// True when an entry with these fields is visited.
+    pub fn admits(&self, fields: &Fields) -> bool {
+        let modified = self
+            .last_modified
+            .as_ref()
+            .is_none_or(|range| range.contains(&fields.last_modified));
+        let segment = self
+            .segments
+            .as_ref()
+            .is_none_or(|ids| ids.binary_search(&fields.segment).is_ok());
+        modified && segment && !fields.is_expired(self.now)
+    }
+}
+
+/// How much of each entry a fold reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FoldDetail {
+    /// Key, sequence and fields; `head` and `body` are empty.
+    Keys,
+    /// The head as well; `body` is empty.
+    Heads,
+    /// Everything.
+    Entries,
+}
+
+/// What a fold shows of one entry.
+#[derive(Clone, Debug)]
+pub struct Visited<'a> {
+    /// The key.
+    pub key: &'a StorageKey,
+    /// The batch that wrote the entry.
+    pub sequence: Sequence,
+    /// What was filtered by.
+    pub fields: Fields,
+    /// The head, if asked for.
+    pub head: Bytes,
+    /// The body, if asked for.
+    pub body: Bytes,
+}
+
+/// Whether a fold goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Visit the next entry.
+    Continue,
+    /// Stop behind this entry; the fold returns the resume point.
+    Stop,
+}
+
+/// What a fold calls for each entry.
+pub type Visitor<'a> = dyn FnMut(Visited<'_>) -> Flow + 'a;
+
+/// How a fold ended. A resume point is the first key that was not visited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoldEnd {
+    /// All of the range was visited.
+    Complete,
+    /// The visitor stopped it; continue here.
+    Stopped(StorageKey),
+    /// The lease ran out; take a new snapshot and continue here.
+    LeaseExpired(StorageKey),
+}
+
+/// A consistent view of a store. Folds may block: they belong on the blocking pool.
+pub trait Snapshot: Send + Sync {
+    /// The last batch that the snapshot sees.
+    fn sequence(&self) -> Sequence;
+
+    /// Visits the entries of a range in key order.
+    ///
+    /// A damaged entry is skipped, counted in the store's status, and does not end the fold.
+    fn fold(
+        &self,
+        detail: FoldDetail,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<FoldEnd>;
+
+    /// Visits one key of each bucket in the range, in order, skipping the rest of the bucket where
+    /// the engine can. Two storage keys are of one bucket when they share the prefix that
+    /// [`StorageKey::bucket_prefix_len`] measures.
+    fn fold_buckets(
+        &self,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<FoldEnd>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_range_ends_before_the_next_prefix() {
+        let range = FoldRange::prefix(&[1, 0xff]);
+        assert!(range.contains(&[1, 0xff]));
+        assert!(range.contains(&[1, 0xff, 0xff]));
+        assert!(!range.contains(&[2]));
+        assert!(range.is_past_end(&[2]));
+        assert!(!range.contains(&[1, 0xfe]));
+    }
+}

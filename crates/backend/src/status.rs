@@ -1,0 +1,47 @@
+//! What a store says of itself, for operators, metrics and the arbiter.
+
+/// A range of stored bytes that could not be read and was set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostRange {
+    /// The file, relative to the store's directory.
+    pub file: String,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// What is known of what it held, in words.
+    pub held: String,
+}
+
+/// Sizes, counts and debts of a store. Bytes unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The engine's name, as in `storage_backend`.
+    pub engine: &'static str,
+    /// Keys, expired ones that were not collected yet included.
+    pub keys: u64,
+    /// What the live entries take on disk.
+    pub live_bytes: u64,
+    /// What overwritten, removed and expired entries take on disk.
+    pub dead_bytes: u64,
+    /// What all files of the store take.
+    pub disk_bytes: u64,
+    /// Files of the store.
+    pub files: u64,
+    /// Memory held by the store: key directory, memtables, caches of its own.
+    pub memory_bytes: u64,
+    /// Bytes that are on disk only because a snapshot or a backup still reads them.
+    pub pinned_bytes: u64,
+    /// Maintenance that is due.
+    pub debt_bytes: u64,
+    /// Payload bytes that were put since opening.
+    pub put_bytes: u64,
+    /// Bytes written to files since opening: divided by `put_bytes`, the write amplification.
+    pub written_bytes: u64,
+    /// Reads that met a damaged entry since opening.
+    pub corrupt_reads: u64,
+    /// What is set aside as damaged, since ever.
+    pub lost: Vec<LostRange>,
+    /// Facts of this engine only, as (name, value), for `vnode-status`.
+    pub details: Vec<(&'static str, String)>,
+}
