@@ -14,6 +14,12 @@ impl Sequence {
     }
 }
 
+/// Tells one store's contents from another's: drawn at random when a store is created and again when
+/// it is erased. A commit log and a vnode's dot lease are tied to it, so that neither is ever applied
+/// to other contents than those it was written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(pub u64);
+
 /// A point in wall-clock time, in microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);

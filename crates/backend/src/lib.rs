@@ -70,7 +70,7 @@ mod sync_ticket;
 
 pub use batch::{Batch, IndexChange, IndexEntry, Write};
 pub use entry::{
-    Fields, Lookup, ReadAt, Reading, Sequence, StoredEntry, StoredHead, Tag, Timestamp,
+    Fields, Lookup, ReadAt, Reading, Sequence, StoreId, StoredEntry, StoredHead, Tag, Timestamp,
 };
 pub use error::{BackendError, ErrorKind};
 pub use facets::{Backups, Capabilities, IndexFolds, IndexRange, IndexVisitor};
@@ -93,6 +93,10 @@ pub type Result<T> = std::result::Result<T, BackendError>;
 pub trait Backend: Send + Sync {
     /// What this engine can do beyond the core. Constant for the life of the store.
     fn capabilities(&self) -> Capabilities;
+
+    /// The identity of the present contents; see [`StoreId`]. A store that does not persist draws a
+    /// new one each time it is opened.
+    fn identity(&self) -> StoreId;
 
     /// Applies a batch atomically.
     ///
