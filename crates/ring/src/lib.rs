@@ -1,1 +1,30 @@
-//! Placement, pure: hashing, partitions, claim, preference lists and coverage plans.
+//! Placement, pure: which partitions and nodes hold a key, and which vnodes a listing has to ask.
+//!
+//! The ring is a circle of 2^160 positions cut into `ring_size` equal partitions. A key hashes to
+//! a position, the partition that follows it is the key's *owner partition*, and the replicas live
+//! on that and the next partitions around the circle. Everything in here is a function of its
+//! arguments: no clock, no randomness, no sockets, so that every node computes the same answer
+//! from the same ring, and a simulation can replay it.
+//!
+//! - [`position`]: bytes of an address to a [`Position`], exactly as Riak hashes them;
+//! - [`Ring`]: who owns each partition, and since which [`Epoch`];
+//! - [`claim`]: who should own each partition;
+//! - [`Ring::preference_list`]: the replicas of one key, fallbacks included;
+//! - [`Ring::coverage_plan`]: the fewest vnodes that together hold every key.
+
+mod claim;
+mod coverage;
+mod node_id;
+mod partition;
+mod position;
+mod preference_list;
+mod ring;
+mod spread;
+
+pub use claim::{ClaimError, Claimant, claim};
+pub use coverage::{CoverageError, CoveragePlan, CoverageVnode};
+pub use node_id::{NodeId, NodeIdError};
+pub use partition::{IndexError, Partition, RING_SIZE_MAX, RING_SIZE_MIN, RingSize, RingSizeError};
+pub use position::{KeyHash, Position, position};
+pub use preference_list::{PreferenceList, Replica, Role};
+pub use ring::{Epoch, Ring, RingError};

@@ -1,0 +1,125 @@
+//! Coverage plans: the fewest vnodes that together hold every key of a bucket.
+//!
+//! The vnode of partition p holds the keys of the n owner partitions p-n+1 to p. A plan picks vnodes
+//! so that each owner partition is held by one of them, and tells each which owner partitions are
+//! its to answer for: every key is reported exactly once although the vnodes overlap.
+
+use crate::node_id::NodeId;
+use crate::partition::Partition;
+use crate::ring::{Epoch, Ring};
+
+/// One vnode's part in a coverage query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoverageVnode {
+    /// The vnode to ask.
+    pub partition: Partition,
+    /// The node that it runs on, always the owner.
+    pub node: NodeId,
+    /// Its epoch in the ring that the plan was made from.
+    pub epoch: Epoch,
+    /// The owner partitions whose keys it reports, in ring order.
+    pub owners: Vec<Partition>,
+    /// True when these are all of which it holds replicas: no key has to be hashed to filter.
+    pub whole: bool,
+}
+
+/// Who is asked for what in a coverage query, in ring order from the place where the plan began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoveragePlan {
+    /// The vnodes, each once.
+    pub vnodes: Vec<CoverageVnode>,
+}
+
+/// Why no plan covers all keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no replica is up for {} of the ring's owner partitions", missing.len())]
+pub struct CoverageError {
+    /// The owner partitions of which every replica is down.
+    pub missing: Vec<Partition>,
+}
+
+/// `count` owner partitions from `first` on, answered for by one vnode.
+struct Span {
+    first: Partition,
+    count: u16,
+    vnode: Partition,
+}
+
+impl Ring {
+    /// The smallest plan for a bucket with `n_val`, on nodes that are `up`.
+    ///
+    /// `offset`, taken modulo the ring's size, is where the search begins: plans of equal size for
+    /// different offsets ask different vnodes, which spreads the load of many queries.
+    pub fn coverage_plan(
+        &self,
+        n_val: u32,
+        colocated: bool,
+        offset: u16,
+        up: impl Fn(NodeId) -> bool,
+    ) -> Result<CoveragePlan, CoverageError> {
+        let n = self.effective_n(n_val, colocated).max(1);
+        let available: Vec<bool> = self.partitions().map(|(_, owner, _)| up(owner)).collect();
+        self.all_covered(n, &available)?;
+        // Some vnode of a smallest plan holds the owner partition at the offset, and there are n that
+        // do. Going on greedily from behind each of them finds a plan as small as any.
+        let fewest = (1..=n)
+            .map(|step| self.size().wrap(offset.wrapping_add(step)))
+            .map(|start| self.spans_from(start, n, &available))
+            .min_by_key(Vec::len);
+        let vnodes = fewest
+            .unwrap_or_default()
+            .iter()
+            .map(|span| self.covering(span, n))
+            .collect();
+        Ok(CoveragePlan { vnodes })
+    }
+
+    fn all_covered(&self, n: u16, available: &[bool]) -> Result<(), CoverageError> {
+        let covered = |owner| (0..n).any(|step| available[self.size().after(owner, step).slot()]);
+        let missing: Vec<_> = self
+            .size()
+            .partitions()
+            .filter(|owner| !covered(*owner))
+            .collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(CoverageError { missing })
+        }
+    }
+
+    /// Takes for each owner partition not yet covered the available vnode that reaches furthest.
+    fn spans_from(&self, start: Partition, n: u16, available: &[bool]) -> Vec<Span> {
+        let size = self.size();
+        let mut spans = Vec::with_capacity(usize::from(size.get() / n) + 1);
+        let mut done = 0;
+        while done < size.get() {
+            let first = size.after(start, done);
+            let reach = (0..n)
+                .rev()
+                .find(|step| available[size.after(first, *step).slot()]);
+            // Every owner partition has an available vnode: checked before.
+            let Some(reach) = reach else { break };
+            let count = (reach + 1).min(size.get() - done);
+            spans.push(Span {
+                first,
+                count,
+                vnode: size.after(first, reach),
+            });
+            done += count;
+        }
+        spans
+    }
+
+    fn covering(&self, span: &Span, n: u16) -> CoverageVnode {
+        CoverageVnode {
+            partition: span.vnode,
+            node: self.owner(span.vnode),
+            epoch: self.epoch(span.vnode),
+            owners: (0..span.count)
+                .map(|step| self.size().after(span.first, step))
+                .collect(),
+            whole: span.count == n,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Preference lists: the replicas of one key, with stand-ins for nodes that are down.
+//!
+//! Riak lets a fallback land on a node that already holds a replica, so that a quorum can be one
+//! machine. Here a fallback always adds a node; where there is none left the list stays short, and
+//! a quorum that the nodes cannot give is refused instead of pretended. Only with colocated
+//! replicas, where the user asked for several copies on a node, may nodes be used again.
+
+use smallvec::SmallVec;
+
+use crate::node_id::NodeId;
+use crate::partition::Partition;
+use crate::position::Position;
+use crate::ring::{Epoch, Ring};
+
+/// Whether a replica is where the ring puts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// On the owner of its partition.
+    Primary,
+    /// On a stand-in, which keeps it under the partition of the primary that is down and hands it
+    /// over when that is back.
+    Fallback,
+}
+
+/// One copy of an object: the vnode to ask, and where it runs at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// The partition, also on a fallback.
+    pub partition: Partition,
+    /// The node that serves it now.
+    pub node: NodeId,
+    /// Whether that node owns the partition.
+    pub role: Role,
+    /// The partition's epoch in the ring that the list was made from.
+    pub epoch: Epoch,
+}
+
+/// Primaries in ring order, then fallbacks. Usual lengths need no allocation.
+pub type PreferenceList = SmallVec<[Replica; 3]>;
+
+impl Ring {
+    /// The replicas of the key at `position`, for a bucket with `n_val`, on nodes that are `up`.
+    ///
+    /// At most [`Ring::effective_n`] of them. Shorter when too many nodes are down.
+    pub fn preference_list(
+        &self,
+        position: Position,
+        n_val: u32,
+        colocated: bool,
+        up: impl Fn(NodeId) -> bool,
+    ) -> PreferenceList {
+        let n = self.effective_n(n_val, colocated);
+        let owner = position.owner(self.size());
+        let mut list = PreferenceList::new();
+        let mut down = SmallVec::<[Partition; 3]>::new();
+        for step in 0..n {
+            let partition = self.size().after(owner, step);
+            if up(self.owner(partition)) {
+                list.push(self.replica(partition, self.owner(partition), Role::Primary));
+            } else {
+                down.push(partition);
+            }
+        }
+        if !down.is_empty() {
+            self.add_fallbacks(&mut list, &down, owner, n, colocated, up);
+        }
+        list
+    }
+
+    /// The replicas of the key at `position` when every node is up.
+    pub fn primaries(&self, position: Position, n_val: u32, colocated: bool) -> PreferenceList {
+        self.preference_list(position, n_val, colocated, |_| true)
+    }
+
+    /// Walks on around the circle from where the primaries end; each partition met offers its owner.
+    fn add_fallbacks(
+        &self,
+        list: &mut PreferenceList,
+        down: &[Partition],
+        owner: Partition,
+        n: u16,
+        colocated: bool,
+        up: impl Fn(NodeId) -> bool,
+    ) {
+        let offered = |step| self.owner(self.size().after(owner, step));
+        let mut waiting = down.iter().copied();
+        let mut next = waiting.next();
+        for node in (n..self.size().get()).map(offered) {
+            let Some(partition) = next else { return };
+            if up(node) && list.iter().all(|replica| replica.node != node) {
+                list.push(self.replica(partition, node, Role::Fallback));
+                next = waiting.next();
+            }
+        }
+        if !colocated {
+            return;
+        }
+        for node in (0..self.size().get()).map(|step| offered(n.wrapping_add(step))) {
+            let Some(partition) = next else { return };
+            if up(node) {
+                list.push(self.replica(partition, node, Role::Fallback));
+                next = waiting.next();
+            }
+        }
+    }
+
+    fn replica(&self, partition: Partition, node: NodeId, role: Role) -> Replica {
+        Replica {
+            partition,
+            node,
+            role,
+            epoch: self.epoch(partition),
+        }
+    }
+}

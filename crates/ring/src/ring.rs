@@ -1,0 +1,234 @@
+//! The ring itself: who owns each partition, and since which epoch.
+
+use std::fmt;
+
+use crate::node_id::NodeId;
+use crate::partition::{Partition, RingSize};
+
+/// How often a partition has changed hands. Every replica request carries it, and a vnode refuses
+/// one with a lower epoch than its own, so that a former owner cannot serve or be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+impl Epoch {
+    /// The epoch of every partition of a new ring.
+    pub const FIRST: Self = Self(1);
+
+    /// The epoch with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The epoch's number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The epoch after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The committed ring: the owner and the epoch of every partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ring {
+    size: RingSize,
+    owners: Box<[NodeId]>,
+    epochs: Box<[Epoch]>,
+    /// The distinct owners in order; counted once here, asked for on every request.
+    members: Box<[NodeId]>,
+}
+
+/// Why lists of owners and epochs do not make a ring.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// Not one owner a partition.
+    #[error("ring of {size} has {got} owners")]
+    OwnerCount {
+        /// The ring's size.
+        size: RingSize,
+        /// How many owners were given.
+        got: usize,
+    },
+    /// Not one epoch a partition.
+    #[error("ring of {size} has {got} epochs")]
+    EpochCount {
+        /// The ring's size.
+        size: RingSize,
+        /// How many epochs were given.
+        got: usize,
+    },
+}
+
+impl Ring {
+    /// The ring with these owners and epochs, one each a partition, from partition 0 upward.
+    pub fn new(size: RingSize, owners: Vec<NodeId>, epochs: Vec<Epoch>) -> Result<Self, RingError> {
+        let expected = usize::from(size.get());
+        if owners.len() != expected {
+            return Err(RingError::OwnerCount {
+                size,
+                got: owners.len(),
+            });
+        }
+        if epochs.len() != expected {
+            return Err(RingError::EpochCount {
+                size,
+                got: epochs.len(),
+            });
+        }
+        Ok(Self::from_parts(size, owners, epochs))
+    }
+
+    /// The ring of a cluster of one.
+    pub fn single(size: RingSize, node: NodeId) -> Self {
+        let partitions = usize::from(size.get());
+        Self::from_parts(size, vec![node; partitions], vec![Epoch::FIRST; partitions])
+    }
+
+    pub(crate) fn from_parts(size: RingSize, owners: Vec<NodeId>, epochs: Vec<Epoch>) -> Self {
+        let mut members = owners.clone();
+        members.sort_unstable();
+        members.dedup();
+        Self {
+            size,
+            owners: owners.into(),
+            epochs: epochs.into(),
+            members: members.into(),
+        }
+    }
+
+    /// The number of partitions.
+    pub fn size(&self) -> RingSize {
+        self.size
+    }
+
+    /// Who owns a partition.
+    pub fn owner(&self, partition: Partition) -> NodeId {
+        self.owners[self.slot(partition)]
+    }
+
+    /// Since which epoch it does.
+    pub fn epoch(&self, partition: Partition) -> Epoch {
+        self.epochs[self.slot(partition)]
+    }
+
+    /// The nodes that own a partition, in order of their identities.
+    pub fn members(&self) -> &[NodeId] {
+        &self.members
+    }
+
+    /// All partitions with their owners and epochs.
+    pub fn partitions(&self) -> impl Iterator<Item = (Partition, NodeId, Epoch)> + '_ {
+        let owners = self.owners.iter().zip(&self.epochs);
+        self.size
+            .partitions()
+            .zip(owners)
+            .map(|(partition, (owner, epoch))| (partition, *owner, *epoch))
+    }
+
+    /// The partitions of one node.
+    pub fn owned_by(&self, node: NodeId) -> impl Iterator<Item = Partition> + '_ {
+        self.partitions()
+            .filter(move |(_, owner, _)| *owner == node)
+            .map(|(partition, ..)| partition)
+    }
+
+    /// How many replicas an object really has: never more than there are members to keep them on
+    /// distinct nodes, unless several on one node are wanted (`colocated`), and never more than
+    /// there are partitions.
+    ///
+    /// Members count, not the nodes that are up: a failure must not lower a quorum.
+    pub fn effective_n(&self, n_val: u32, colocated: bool) -> u16 {
+        let most = if colocated {
+            usize::from(self.size.get())
+        } else {
+            self.members.len()
+        };
+        let most = u16::try_from(most).unwrap_or(self.size.get());
+        u16::try_from(n_val).unwrap_or(most).min(most)
+    }
+
+    /// The owner partitions whose `n` replicas are not on as many distinct nodes as there could be.
+    pub fn crowded(&self, n: u16) -> Vec<Partition> {
+        let n = self.effective_n(u32::from(n), false);
+        let shares = |partition: Partition| {
+            let mut nodes: Vec<_> = (0..n)
+                .map(|step| self.owner(self.size.after(partition, step)))
+                .collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            nodes.len() < usize::from(n)
+        };
+        self.size
+            .partitions()
+            .filter(|partition| shares(*partition))
+            .collect()
+    }
+
+    /// A partition of a larger ring is taken modulo this one's size, so that a stale number from a
+    /// peer can name a wrong owner but never stop the node; the epoch check tells it from a right one.
+    fn slot(&self, partition: Partition) -> usize {
+        self.size.wrap(partition.number()).slot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    #[test]
+    fn members_are_the_distinct_owners() {
+        let size = RingSize::new(8).unwrap();
+        let owners = [3, 1, 3, 1, 2, 2, 2, 2].map(node).to_vec();
+        let ring = Ring::new(size, owners, vec![Epoch::FIRST; 8]).unwrap();
+        assert_eq!(ring.members(), [1, 2, 3].map(node));
+        assert_eq!(
+            ring.owned_by(node(3))
+                .map(Partition::number)
+                .collect::<Vec<_>>(),
+            [0, 2]
+        );
+        assert_eq!(ring.effective_n(5, false), 3);
+        assert_eq!(ring.effective_n(2, false), 2);
+        assert_eq!(ring.effective_n(5, true), 5);
+        assert_eq!(ring.effective_n(u32::MAX, true), 8);
+    }
+
+    #[test]
+    fn a_ring_of_the_wrong_length_is_refused() {
+        let size = RingSize::new(8).unwrap();
+        let epochs = |count| vec![Epoch::FIRST; count];
+        let short = Ring::new(size, vec![node(1); 7], epochs(8));
+        assert_eq!(short, Err(RingError::OwnerCount { size, got: 7 }));
+        let long = Ring::new(size, vec![node(1); 8], epochs(9));
+        assert_eq!(long, Err(RingError::EpochCount { size, got: 9 }));
+    }
+
+    #[test]
+    fn crowded_names_the_owner_partitions_that_share_a_node() {
+        let size = RingSize::new(8).unwrap();
+        let owners = [1, 2, 3, 1, 2, 3, 1, 2].map(node).to_vec();
+        let ring = Ring::new(size, owners, vec![Epoch::FIRST; 8]).unwrap();
+        assert_eq!(
+            ring.crowded(3)
+                .iter()
+                .map(|p| p.number())
+                .collect::<Vec<_>>(),
+            [6, 7]
+        );
+        assert_eq!(ring.crowded(2), []);
+        assert_eq!(Ring::single(size, node(1)).crowded(3), []);
+    }
+}
