@@ -3,4 +3,6 @@
 pub mod configuration;
 pub mod erlang_hash;
 pub mod eterm;
+pub mod key_generator;
 pub mod random;
+pub mod value_generator;
