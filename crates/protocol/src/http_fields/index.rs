@@ -1,0 +1,186 @@
+//! Secondary index entries: `X-Riak-Index-<name>_bin` and `_int` headers.
+//!
+//! The suffix of the field decides how a value is read. Several values stand in one header,
+//! separated by a comma and white space, or in repeated headers; a comma without white space is
+//! part of the value.
+
+use bytes::Bytes;
+
+/// Prefix of index headers, in lower case.
+pub const INDEX_HEADER_PREFIX: &str = "x-riak-index-";
+
+/// A value by the kind of its field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IndexValue {
+    /// `_bin`: any bytes, ordered as bytes.
+    Binary(Bytes),
+    /// `_int`: a whole number, ordered as such. Riak has no bound here; 128 bits are ours.
+    Integer(i128),
+}
+
+impl IndexValue {
+    /// The value as clients see it: the bytes, or the number in decimal.
+    pub fn to_text(&self) -> Bytes {
+        match self {
+            IndexValue::Binary(bytes) => bytes.clone(),
+            IndexValue::Integer(number) => Bytes::from(number.to_string()),
+        }
+    }
+}
+
+/// One index entry of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IndexEntry {
+    /// The field in lower case, suffix included.
+    pub field: Bytes,
+    /// The value.
+    pub value: IndexValue,
+}
+
+/// An index entry that cannot be read; the request is answered with 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexFieldError {
+    /// The field ends in neither `_bin` nor `_int`, or has nothing in front of it.
+    #[error("index field {field:?} has no known type")]
+    UnknownFieldType {
+        /// The field in lower case.
+        field: Bytes,
+    },
+    /// The value of an `_int` field is no whole number of at most 128 bits.
+    #[error("value {value:?} of index field {field:?} is not a number")]
+    FieldParsing {
+        /// The field in lower case.
+        field: Bytes,
+        /// The value as given.
+        value: Bytes,
+    },
+}
+
+/// Reads one value of a field, as it comes in protocol buffers.
+///
+/// # Errors
+/// [`IndexFieldError`] by what is wrong.
+pub fn parse_index_value(field: &[u8], value: Bytes) -> Result<IndexEntry, IndexFieldError> {
+    let field = Bytes::from(field.to_ascii_lowercase());
+    let value = match *field {
+        [_, .., b'_', b'b', b'i', b'n'] => IndexValue::Binary(value),
+        [_, .., b'_', b'i', b'n', b't'] => match parse_integer(&value) {
+            Some(number) => IndexValue::Integer(number),
+            None => return Err(IndexFieldError::FieldParsing { field, value }),
+        },
+        _ => return Err(IndexFieldError::UnknownFieldType { field }),
+    };
+    Ok(IndexEntry { field, value })
+}
+
+/// Reads one header whose name was [`INDEX_HEADER_PREFIX`] and `field`, appending what it holds
+/// to `entries` and what is wrong with it to `errors`.
+pub fn parse_index_header(
+    field: &[u8],
+    header: &Bytes,
+    entries: &mut Vec<IndexEntry>,
+    errors: &mut Vec<IndexFieldError>,
+) {
+    let mut start = 0;
+    while start <= header.len() {
+        let end = separator_after(header, start).unwrap_or(header.len());
+        match parse_index_value(field, header.slice(start..end)) {
+            Ok(entry) => entries.push(entry),
+            Err(error) => errors.push(error),
+        }
+        start = end + SEPARATOR_BYTES;
+    }
+}
+
+/// A comma and one white space.
+const SEPARATOR_BYTES: usize = 2;
+
+fn separator_after(header: &[u8], start: usize) -> Option<usize> {
+    let pairs = header[start..].windows(SEPARATOR_BYTES);
+    let offset = pairs
+        .into_iter()
+        .position(|pair| pair[0] == b',' && pair[1].is_ascii_whitespace());
+    offset.map(|offset| start + offset)
+}
+
+/// The text of the 400 answer: one line for each entry refused. Not always text: it repeats what
+/// the client sent.
+pub fn index_response_text(errors: &[IndexFieldError]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for error in errors {
+        let pieces: [&[u8]; 5] = match error {
+            IndexFieldError::UnknownFieldType { field } => {
+                [b"Unknown field type for field: '", field, b"'.\n", b"", b""]
+            }
+            IndexFieldError::FieldParsing { field, value } => [
+                b"Could not parse field '",
+                field,
+                b"', value '",
+                value,
+                b"'.\n",
+            ],
+        };
+        text.extend_from_slice(&pieces.concat());
+    }
+    text
+}
+
+fn parse_integer(value: &[u8]) -> Option<i128> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(field: &str, header: &'static [u8]) -> (Vec<IndexEntry>, Vec<IndexFieldError>) {
+        let (mut entries, mut errors) = (Vec::new(), Vec::new());
+        let header = Bytes::from_static(header);
+        parse_index_header(field.as_bytes(), &header, &mut entries, &mut errors);
+        (entries, errors)
+    }
+
+    fn texts(entries: &[IndexEntry]) -> Vec<Bytes> {
+        entries.iter().map(|entry| entry.value.to_text()).collect()
+    }
+
+    #[test]
+    fn a_comma_and_white_space_separates_values_a_comma_alone_does_not() {
+        let (entries, errors) = parse("Tag_BIN", b"red, green,blue, ");
+        assert_eq!(errors, []);
+        assert_eq!(texts(&entries), ["red", "green,blue", ""]);
+        assert!(entries.iter().all(|entry| entry.field == "tag_bin"));
+        let (entries, _) = parse("tag_bin", b"");
+        assert_eq!(texts(&entries), [""]);
+        let (entries, _) = parse("tag_bin", b"a,");
+        assert_eq!(texts(&entries), ["a,"]);
+    }
+
+    #[test]
+    fn integers_are_whole_numbers_of_any_practical_size() {
+        let (entries, errors) = parse("n_int", b"-7, +8, 340282366920938463463374607431");
+        assert_eq!(errors, []);
+        assert_eq!(
+            texts(&entries),
+            ["-7", "8", "340282366920938463463374607431"]
+        );
+    }
+
+    #[test]
+    fn refusals_are_worded_line_by_line() {
+        let (entries, mut errors) = parse("n_int", b"1, x, 1.5");
+        assert_eq!(entries.len(), 1);
+        for field in ["color", "$key", "_bin", "_int"] {
+            errors.extend(parse(field, b"v").1);
+        }
+        assert_eq!(
+            String::from_utf8(index_response_text(&errors)).unwrap(),
+            "Could not parse field 'n_int', value 'x'.\n\
+             Could not parse field 'n_int', value '1.5'.\n\
+             Unknown field type for field: 'color'.\n\
+             Unknown field type for field: '$key'.\n\
+             Unknown field type for field: '_bin'.\n\
+             Unknown field type for field: '_int'.\n"
+        );
+    }
+}
