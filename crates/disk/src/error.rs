@@ -88,7 +88,13 @@ impl DiskError {
         kind: ErrorKind,
         detail: impl Into<String>,
     ) -> Self {
-        Self { operation, path: path.to_owned(), offset: None, kind, detail: detail.into() }
+        Self {
+            operation,
+            path: path.to_owned(),
+            offset: None,
+            kind,
+            detail: detail.into(),
+        }
     }
 
     /// An error reported by the operating system.
@@ -158,7 +164,11 @@ impl fmt::Display for DiskError {
             ErrorKind::Device => "device error",
         };
         write!(f, ": {kind}")?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
+        if self.detail.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.detail)
+        }
     }
 }
 

@@ -23,6 +23,7 @@
 //!    the file) or fails with [`ErrorKind::WouldBlock`].
 
 mod error;
+mod memory;
 mod real;
 
 use std::io::IoSlice;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use error::{DiskError, ErrorKind, Operation};
+pub use memory::{CrashOptions, DataSurvival, MemoryDisk, NameSurvival};
 pub use real::RealDisk;
 
 /// The result of every disk operation.

@@ -15,6 +15,9 @@ use crate::{
     Operation, Reading, Result, Space,
 };
 
+/// How many parts Linux takes in one vectored write (IOV_MAX).
+const PARTS_MAX: usize = 1024;
+
 /// The operating system's filesystem.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
@@ -29,8 +32,14 @@ impl Disk for RealDisk {
             OpenMode::CreateNew => options.write(true).create_new(true),
             OpenMode::Create => options.write(true).create(true).truncate(false),
         };
-        let file = options.open(path).map_err(io_error(Operation::Open, path))?;
-        Ok(Arc::new(RealFile { file, path: path.to_owned(), suspect: AtomicBool::new(false) }))
+        let file = options
+            .open(path)
+            .map_err(io_error(Operation::Open, path))?;
+        Ok(Arc::new(RealFile {
+            file,
+            path: path.to_owned(),
+            suspect: AtomicBool::new(false),
+        }))
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
@@ -43,7 +52,11 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(path).map_err(&failed)? {
             let entry = entry.map_err(&failed)?;
             let is_directory = entry.file_type().map_err(&failed)?.is_dir();
-            let kind = if is_directory { EntryKind::Directory } else { EntryKind::File };
+            let kind = if is_directory {
+                EntryKind::Directory
+            } else {
+                EntryKind::File
+            };
             if let Ok(name) = entry.file_name().into_string() {
                 entries.push(DirectoryEntry { name, kind });
             }
@@ -54,8 +67,14 @@ impl Disk for RealDisk {
 
     fn info(&self, path: &Path) -> Result<Option<FileInfo>> {
         match fs::metadata(path) {
-            Ok(found) if found.is_dir() => Ok(Some(FileInfo { kind: EntryKind::Directory, len: 0 })),
-            Ok(found) => Ok(Some(FileInfo { kind: EntryKind::File, len: found.len() })),
+            Ok(found) if found.is_dir() => Ok(Some(FileInfo {
+                kind: EntryKind::Directory,
+                len: 0,
+            })),
+            Ok(found) => Ok(Some(FileInfo {
+                kind: EntryKind::File,
+                len: found.len(),
+            })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(DiskError::from_io(Operation::Info, path, &error)),
         }
@@ -78,9 +97,16 @@ impl Disk for RealDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> Result<()> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
         let failed = io_error(Operation::SyncDirectory, path);
-        File::open(path).map_err(&failed)?.sync_all().map_err(&failed)
+        File::open(path)
+            .map_err(&failed)?
+            .sync_all()
+            .map_err(&failed)
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>> {
@@ -127,7 +153,12 @@ struct RealFile {
 impl RealFile {
     fn check_sound(&self, operation: Operation) -> Result<()> {
         if self.suspect.load(Ordering::Acquire) {
-            return Err(DiskError::new(operation, &self.path, ErrorKind::Suspect, ""));
+            return Err(DiskError::new(
+                operation,
+                &self.path,
+                ErrorKind::Suspect,
+                "",
+            ));
         }
         Ok(())
     }
@@ -140,9 +171,12 @@ impl RealFile {
             Ok(read) => Ok(Some(read)),
             // A filesystem without the flag (tmpfs before 5.x, some network ones) cannot tell;
             // "ask again where waiting is allowed" is the true answer there too.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
-                Err(DiskError::new(Operation::Read, &self.path, ErrorKind::WouldBlock, ""))
-            }
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => Err(DiskError::new(
+                Operation::Read,
+                &self.path,
+                ErrorKind::WouldBlock,
+                "",
+            )),
             Err(Errno::INTR) => Ok(Some(0)),
             Err(errno) => Err(errno_error(Operation::Read, &self.path)(errno).at(offset)),
         }
@@ -156,6 +190,28 @@ impl RealFile {
             Err(error) => Err(DiskError::from_io(Operation::Read, &self.path, &error).at(offset)),
         }
     }
+
+    /// Writes parts that one system call takes, and returns their length.
+    fn write_some_parts(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<u64> {
+        let expected: usize = parts.iter().map(|part| part.len()).sum();
+        let failed = |error| DiskError::from_io(Operation::Write, &self.path, &error).at(offset);
+        let written = match rustix::io::pwritev(&self.file, parts, offset) {
+            Ok(written) => written,
+            Err(Errno::INTR) => 0,
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        // Short writes are rare (signals, a nearly full disk): finish part by part.
+        let mut at = 0;
+        for part in parts.iter().filter(|_| written < expected) {
+            let skip = written.saturating_sub(at).min(part.len());
+            let rest_at = offset + (at + skip) as u64;
+            self.file
+                .write_all_at(&part[skip..], rest_at)
+                .map_err(failed)?;
+            at += part.len();
+        }
+        Ok(expected as u64)
+    }
 }
 
 impl DiskFile for RealFile {
@@ -164,7 +220,11 @@ impl DiskFile for RealFile {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.file.metadata().map_err(io_error(Operation::Info, &self.path))?.len())
+        Ok(self
+            .file
+            .metadata()
+            .map_err(io_error(Operation::Info, &self.path))?
+            .len())
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64, reading: Reading) -> Result<usize> {
@@ -193,23 +253,9 @@ impl DiskFile for RealFile {
 
     fn write_parts_at(&self, parts: &[IoSlice<'_>], offset: u64) -> Result<()> {
         self.check_sound(Operation::Write)?;
-        let expected: usize = parts.iter().map(|part| part.len()).sum();
-        let failed = |error| DiskError::from_io(Operation::Write, &self.path, &error).at(offset);
-        let written = match rustix::io::pwritev(&self.file, parts, offset) {
-            Ok(written) => written,
-            Err(Errno::INTR) => 0,
-            Err(errno) => return Err(failed(errno.into())),
-        };
-        if written == expected {
-            return Ok(());
-        }
-        // Short writes are rare (signals, a nearly full disk): finish part by part.
-        let mut at = 0;
-        for part in parts {
-            let skip = written.saturating_sub(at).min(part.len());
-            let rest_at = offset + (at + skip) as u64;
-            self.file.write_all_at(&part[skip..], rest_at).map_err(failed)?;
-            at += part.len();
+        let mut at = offset;
+        for parts in parts.chunks(PARTS_MAX) {
+            at += self.write_some_parts(parts, at)?;
         }
         Ok(())
     }
@@ -224,7 +270,9 @@ impl DiskFile for RealFile {
 
     fn truncate(&self, len: u64) -> Result<()> {
         self.check_sound(Operation::Truncate)?;
-        self.file.set_len(len).map_err(io_error(Operation::Truncate, &self.path))
+        self.file
+            .set_len(len)
+            .map_err(io_error(Operation::Truncate, &self.path))
     }
 
     fn allocate(&self, len: u64) -> Result<()> {

@@ -1,0 +1,551 @@
+//! A disk in memory that knows what is durable, and can lose power at any operation.
+//!
+//! Every file keeps its durable bytes apart from the unsynced writes, and every directory its durable
+//! names apart from the unsynced creations, renames, links and removals. A crash draws which of the
+//! unsynced changes survive. Stricter than the filesystems we know: syncing a file does not make its
+//! name durable, and syncing a directory commits nothing outside it. Code that holds here holds on
+//! ext4, XFS and whatever comes next.
+//!
+//! To sweep a script over all its crash points: run it once and ask [`MemoryDisk::operations`]; then,
+//! for each n below that, run it on a new disk after [`MemoryDisk::cut_after`], and open what
+//! [`MemoryDisk::crash_image`] leaves.
+
+mod content;
+mod crash;
+mod file;
+mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+pub use crash::{CrashOptions, DataSurvival, NameSurvival};
+pub(crate) use file::MemoryFile;
+
+use crate::{
+    DirectoryEntry, Disk, DiskError, DiskFile, DiskLock, EntryKind, ErrorKind, FileInfo, OpenMode,
+    Operation, Result, Space,
+};
+use content::{Content, FileNode};
+use crash::Draw;
+use file::MemoryLock;
+use names::{DirectoryId, Edit, Names, Node, ROOT, Tree};
+
+/// Room on a disk whose maker did not say: enough for tests, and a bound on a wild offset.
+const CAPACITY_BYTES: u64 = 4 << 30;
+
+/// A disk in memory; clones are handles to the same disk.
+#[derive(Clone)]
+pub struct MemoryDisk {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Counts the crashes in place; a handle of another generation is stale.
+    generation: AtomicU64,
+}
+
+struct State {
+    tree: Tree,
+    operations: u64,
+    cut_after: Option<u64>,
+    /// The locked files, by identity.
+    locks: BTreeSet<u64>,
+    capacity: u64,
+    used: Arc<AtomicU64>,
+}
+
+impl Default for MemoryDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryDisk {
+    /// An empty disk of 4 GiB.
+    pub fn new() -> Self {
+        Self::with_capacity(CAPACITY_BYTES)
+    }
+
+    /// An empty disk that holds `bytes` of file content; what goes beyond fails with
+    /// [`ErrorKind::NoSpace`] until files are removed or cut.
+    pub fn with_capacity(bytes: u64) -> Self {
+        Self::from_tree(Tree::new(), bytes, Arc::default())
+    }
+
+    fn from_tree(tree: Tree, capacity: u64, used: Arc<AtomicU64>) -> Self {
+        let state = State {
+            tree,
+            operations: 0,
+            cut_after: None,
+            locks: BTreeSet::new(),
+            capacity,
+            used,
+        };
+        let shared = Shared {
+            state: Mutex::new(state),
+            generation: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// How many operations have changed the disk: each write, sync, truncation, reservation, and each
+    /// name created, renamed, linked or removed. A directory removed counts once for each name.
+    pub fn operations(&self) -> u64 {
+        self.shared.state.lock().operations
+    }
+
+    /// Cuts the power after the operation of this number, counted as by [`MemoryDisk::operations`]:
+    /// every later change fails with [`ErrorKind::Device`] and changes nothing. Reading goes on.
+    pub fn cut_after(&self, operations: u64) {
+        self.shared.state.lock().cut_after = Some(operations);
+    }
+
+    /// True when an operation has failed or would fail because the power is cut.
+    pub fn is_cut(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.cut_after.is_some_and(|cut| state.operations >= cut)
+    }
+
+    /// The disk as another machine would find it if the power failed now. This disk goes on.
+    #[must_use]
+    pub fn crash_image(&self, options: CrashOptions) -> Self {
+        let state = self.shared.state.lock();
+        let (tree, used) = state.crashed(options);
+        Self::from_tree(tree, state.capacity, used)
+    }
+
+    /// Crashes this disk in place: it holds what survived, its power is back, locks are released, and
+    /// files opened before fail with [`ErrorKind::Device`]. The operation counter goes on.
+    pub fn crash(&self, options: CrashOptions) {
+        let mut state = self.shared.state.lock();
+        let (tree, used) = state.crashed(options);
+        state.tree = tree;
+        state.used = used;
+        state.cut_after = None;
+        state.locks.clear();
+        self.shared.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// As [`Disk::open`], for those in this crate who need the file's own type.
+    pub(crate) fn open_file(&self, path: &Path, mode: OpenMode) -> Result<MemoryFile> {
+        let mut state = self.shared.state.lock();
+        let node = state.open(path, mode)?;
+        Ok(MemoryFile::new(
+            &self.shared,
+            node,
+            path,
+            mode != OpenMode::Read,
+        ))
+    }
+}
+
+impl State {
+    fn check_power(&self, operation: Operation, path: &Path) -> Result<()> {
+        if self.cut_after.is_some_and(|cut| self.operations >= cut) {
+            return Err(DiskError::new(
+                operation,
+                path,
+                ErrorKind::Device,
+                "power lost",
+            ));
+        }
+        Ok(())
+    }
+
+    fn available(&self) -> u64 {
+        self.capacity
+            .saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
+    /// One numbered change of names.
+    fn change(
+        &mut self,
+        operation: Operation,
+        path: &Path,
+        home: DirectoryId,
+        edits: Vec<Edit>,
+    ) -> Result<()> {
+        self.check_power(operation, path)?;
+        self.operations += 1;
+        self.tree.change(home, edits);
+        Ok(())
+    }
+
+    /// What a path names, which must exist.
+    fn existing(&self, operation: Operation, path: &Path) -> Result<Node> {
+        let found = self.tree.find(&names_of(operation, path)?);
+        found.ok_or_else(|| DiskError::new(operation, path, ErrorKind::NotFound, ""))
+    }
+
+    /// The directory that a path names.
+    fn directory(&self, operation: Operation, path: &Path) -> Result<DirectoryId> {
+        match self.existing(operation, path)? {
+            Node::Directory(id) => Ok(id),
+            Node::File(_) => Err(wrong_kind(operation, path, "not a directory")),
+        }
+    }
+
+    /// The directory that holds the last name of a path, and that name.
+    fn holder(&self, operation: Operation, path: &Path) -> Result<(DirectoryId, String)> {
+        let names = names_of(operation, path)?;
+        let Some((name, above)) = names.split_last() else {
+            return Err(wrong_kind(operation, path, "is the root"));
+        };
+        match self.tree.find(above) {
+            Some(Node::Directory(id)) => Ok((id, (*name).to_owned())),
+            Some(Node::File(_)) => Err(wrong_kind(operation, path, "below a file")),
+            None => Err(DiskError::new(operation, path, ErrorKind::NotFound, "")),
+        }
+    }
+
+    fn open(&mut self, path: &Path, mode: OpenMode) -> Result<Arc<FileNode>> {
+        let (directory, name) = self.holder(Operation::Open, path)?;
+        match (self.tree.get(directory, &name), mode) {
+            (Some(_), OpenMode::CreateNew) => Err(DiskError::new(
+                Operation::Open,
+                path,
+                ErrorKind::AlreadyExists,
+                "",
+            )),
+            (Some(Node::File(file)), _) => Ok(Arc::clone(file)),
+            (Some(Node::Directory(_)), _) => {
+                Err(wrong_kind(Operation::Open, path, "is a directory"))
+            }
+            (None, OpenMode::Read | OpenMode::ReadWrite) => Err(DiskError::new(
+                Operation::Open,
+                path,
+                ErrorKind::NotFound,
+                "",
+            )),
+            (None, OpenMode::CreateNew | OpenMode::Create) => {
+                let file = FileNode::new(self.tree.mint_id(), Content::default(), &self.used);
+                let node = Some(Node::File(Arc::clone(&file)));
+                self.change(
+                    Operation::Open,
+                    path,
+                    directory,
+                    vec![Edit {
+                        directory,
+                        name,
+                        node,
+                    }],
+                )?;
+                Ok(file)
+            }
+        }
+    }
+
+    /// Removes a name, and first everything below it, one operation each.
+    fn remove_all(&mut self, path: &Path, directory: DirectoryId, name: String) -> Result<()> {
+        if let Some(Node::Directory(id)) = self.tree.get(directory, &name).cloned() {
+            let below: Vec<String> = self
+                .tree
+                .names(id)
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.clone())
+                .collect();
+            for name in below {
+                self.remove_all(path, id, name)?;
+            }
+        }
+        let edits = vec![Edit {
+            directory,
+            name,
+            node: None,
+        }];
+        self.change(Operation::Remove, path, directory, edits)
+    }
+
+    /// The tree that a crash leaves, and the count of the bytes it uses.
+    fn crashed(&self, options: CrashOptions) -> (Tree, Arc<AtomicU64>) {
+        let mut draw = Draw::new(options.seed);
+        let mut survey = Survey {
+            left: self.tree.survivors(options.names, &mut draw),
+            options,
+            draw,
+            files: BTreeMap::new(),
+            used: Arc::default(),
+            tree: Tree::new(),
+        };
+        survey.visit(ROOT, ROOT);
+        (survey.tree, survey.used)
+    }
+}
+
+/// Copies what a crash leaves into a new tree, in the order of the names, so that the draws depend on
+/// nothing else.
+struct Survey {
+    left: BTreeMap<DirectoryId, Names>,
+    options: CrashOptions,
+    draw: Draw,
+    /// Files already met under another name.
+    files: BTreeMap<u64, Arc<FileNode>>,
+    used: Arc<AtomicU64>,
+    tree: Tree,
+}
+
+impl Survey {
+    fn visit(&mut self, from: DirectoryId, to: DirectoryId) {
+        // Taken out, so that a directory left under two names is met once.
+        let mut names = self.left.remove(&from).unwrap_or_default();
+        for node in names.values_mut() {
+            *node = match node {
+                Node::File(file) => Node::File(self.file(file)),
+                Node::Directory(id) => {
+                    let copy = self.tree.add_directory();
+                    self.visit(*id, copy);
+                    Node::Directory(copy)
+                }
+            };
+        }
+        self.tree.set_durable(to, names);
+    }
+
+    fn file(&mut self, file: &Arc<FileNode>) -> Arc<FileNode> {
+        if let Some(copy) = self.files.get(&file.id) {
+            return Arc::clone(copy);
+        }
+        let left = file
+            .content
+            .lock()
+            .survivor(self.options.data, &mut self.draw);
+        let copy = FileNode::new(self.tree.mint_id(), Content::durable(left), &self.used);
+        self.files.insert(file.id, Arc::clone(&copy));
+        copy
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(self.open_file(path, mode)?))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<()> {
+        let operation = Operation::CreateDirectory;
+        let mut state = self.shared.state.lock();
+        let mut directory = ROOT;
+        for name in names_of(operation, path)? {
+            directory = match state.tree.get(directory, name) {
+                Some(Node::Directory(id)) => *id,
+                Some(Node::File(_)) => {
+                    return Err(DiskError::new(
+                        operation,
+                        path,
+                        ErrorKind::AlreadyExists,
+                        name,
+                    ));
+                }
+                None => {
+                    state.check_power(operation, path)?;
+                    let id = state.tree.add_directory();
+                    let node = Some(Node::Directory(id));
+                    let edits = vec![Edit {
+                        directory,
+                        name: name.to_owned(),
+                        node,
+                    }];
+                    state.change(operation, path, directory, edits)?;
+                    id
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<DirectoryEntry>> {
+        let state = self.shared.state.lock();
+        let directory = state.directory(Operation::List, path)?;
+        let entry = |(name, node): (&String, &Node)| {
+            let kind = match node {
+                Node::File(_) => EntryKind::File,
+                Node::Directory(_) => EntryKind::Directory,
+            };
+            DirectoryEntry {
+                name: name.clone(),
+                kind,
+            }
+        };
+        Ok(state
+            .tree
+            .names(directory)
+            .into_iter()
+            .flatten()
+            .map(entry)
+            .collect())
+    }
+
+    fn info(&self, path: &Path) -> Result<Option<FileInfo>> {
+        let state = self.shared.state.lock();
+        Ok(state
+            .tree
+            .find(&names_of(Operation::Info, path)?)
+            .map(|node| match node {
+                Node::Directory(_) => FileInfo {
+                    kind: EntryKind::Directory,
+                    len: 0,
+                },
+                Node::File(file) => {
+                    let len = file.content.lock().current.len() as u64;
+                    FileInfo {
+                        kind: EntryKind::File,
+                        len,
+                    }
+                }
+            }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let operation = Operation::Rename;
+        let mut state = self.shared.state.lock();
+        let moved = state.existing(operation, from)?;
+        let (old_directory, old_name) = state.holder(operation, from)?;
+        let (directory, name) = state.holder(operation, to)?;
+        if (old_directory, &old_name) == (directory, &name) {
+            return Ok(());
+        }
+        match (&moved, state.tree.get(directory, &name)) {
+            // Two names of one file: POSIX leaves both.
+            (Node::File(moved), Some(Node::File(there))) if moved.id == there.id => return Ok(()),
+            (Node::Directory(moved), _) if state.tree.is_within(directory, *moved) => {
+                return Err(wrong_kind(operation, to, "a directory into itself"));
+            }
+            (_, None) | (Node::File(_), Some(Node::File(_))) => {}
+            (Node::Directory(_), Some(Node::Directory(id)))
+                if state.tree.names(*id).is_none_or(BTreeMap::is_empty) => {}
+            (Node::Directory(_), Some(Node::Directory(_))) => {
+                return Err(wrong_kind(
+                    operation,
+                    to,
+                    "the directory there is not empty",
+                ));
+            }
+            _ => return Err(wrong_kind(operation, to, "a file and a directory")),
+        }
+        let old = Edit {
+            directory: old_directory,
+            name: old_name,
+            node: None,
+        };
+        let new = Edit {
+            directory,
+            name,
+            node: Some(moved),
+        };
+        state.change(operation, from, directory, vec![old, new])
+    }
+
+    fn link(&self, existing: &Path, new: &Path) -> Result<()> {
+        let operation = Operation::Link;
+        let mut state = self.shared.state.lock();
+        let node = match state.existing(operation, existing)? {
+            node @ Node::File(_) => Some(node),
+            Node::Directory(_) => return Err(wrong_kind(operation, existing, "is a directory")),
+        };
+        let (directory, name) = state.holder(operation, new)?;
+        if state.tree.get(directory, &name).is_some() {
+            return Err(DiskError::new(operation, new, ErrorKind::AlreadyExists, ""));
+        }
+        state.change(
+            operation,
+            new,
+            directory,
+            vec![Edit {
+                directory,
+                name,
+                node,
+            }],
+        )
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        if let Node::Directory(_) = state.existing(Operation::Remove, path)? {
+            return Err(wrong_kind(Operation::Remove, path, "is a directory"));
+        }
+        let (directory, name) = state.holder(Operation::Remove, path)?;
+        let edits = vec![Edit {
+            directory,
+            name,
+            node: None,
+        }];
+        state.change(Operation::Remove, path, directory, edits)
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        state.directory(Operation::Remove, path)?;
+        let (directory, name) = state.holder(Operation::Remove, path)?;
+        state.remove_all(path, directory, name)
+    }
+
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        let directory = state.directory(Operation::SyncDirectory, path)?;
+        state.check_power(Operation::SyncDirectory, path)?;
+        state.operations += 1;
+        state.tree.sync(directory);
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>> {
+        let file = self.open_file(path, OpenMode::Create)?;
+        let lock = {
+            let mut state = self.shared.state.lock();
+            let node = state.open(path, OpenMode::Create)?;
+            MemoryLock::take(&self.shared, &mut state, node)
+        };
+        let Some(lock) = lock else {
+            let held_by = crate::read_file(self, path, 4096)?;
+            let held_by = String::from_utf8_lossy(&held_by);
+            return Err(DiskError::new(
+                Operation::Lock,
+                path,
+                ErrorKind::Locked,
+                held_by,
+            ));
+        };
+        file.truncate(0)?;
+        file.write_at(holder.as_bytes(), 0)?;
+        Ok(Box::new(lock))
+    }
+
+    fn space(&self, _path: &Path) -> Result<Space> {
+        let state = self.shared.state.lock();
+        Ok(Space {
+            total: state.capacity,
+            available: state.available(),
+        })
+    }
+}
+
+/// The names of a path, from the root; the root has none.
+fn names_of(operation: Operation, path: &Path) -> Result<Vec<&str>> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+            Component::ParentDir => {
+                names.pop();
+            }
+            Component::Normal(name) => {
+                let name = name.to_str().ok_or_else(|| {
+                    DiskError::new(operation, path, ErrorKind::Denied, "the name is not UTF-8")
+                })?;
+                names.push(name);
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn wrong_kind(operation: Operation, path: &Path, detail: &str) -> DiskError {
+    DiskError::new(operation, path, ErrorKind::Device, detail)
+}

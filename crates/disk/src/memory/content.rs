@@ -1,0 +1,184 @@
+//! The bytes of one file, twice: as programs read them and as the device holds them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::crash::{DataSurvival, Draw};
+
+/// Devices write sectors whole; anything larger may be torn between them.
+const SECTOR_BYTES: usize = 512;
+
+/// A file as a thing of its own, whatever its names.
+pub(super) struct FileNode {
+    pub(super) id: u64,
+    pub(super) content: Mutex<Content>,
+    /// Bytes used on the whole disk; this file's share goes back when the last name and handle do.
+    used: Arc<AtomicU64>,
+}
+
+impl FileNode {
+    pub(super) fn new(id: u64, content: Content, used: &Arc<AtomicU64>) -> Arc<Self> {
+        used.fetch_add(content.current.len() as u64, Ordering::Relaxed);
+        Arc::new(Self {
+            id,
+            content: Mutex::new(content),
+            used: Arc::clone(used),
+        })
+    }
+
+    /// Applies an unsynced change and accounts for the space it takes or gives back.
+    pub(super) fn change(&self, change: Change) {
+        let mut content = self.content.lock();
+        let before = content.current.len() as u64;
+        content.change(change);
+        let after = content.current.len() as u64;
+        if after >= before {
+            self.used.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.used.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for FileNode {
+    fn drop(&mut self) {
+        self.used.fetch_sub(
+            self.content.get_mut().current.len() as u64,
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// An unsynced change of a file.
+#[derive(Clone)]
+pub(super) enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    Truncate { len: usize },
+    Reserve { len: usize },
+}
+
+impl Change {
+    /// The length of a file of `len` bytes after this change.
+    pub(super) fn len_after(&self, len: usize) -> usize {
+        match self {
+            Self::Write { bytes, .. } if bytes.is_empty() => len,
+            Self::Write { offset, bytes } => len.max(offset.saturating_add(bytes.len())),
+            Self::Truncate { len } => *len,
+            Self::Reserve { len: reserved } => len.max(*reserved),
+        }
+    }
+
+    fn apply(&self, file: &mut Vec<u8>) {
+        file.resize(self.len_after(file.len()), 0);
+        if let Self::Write { offset, bytes } = self {
+            file[*offset..*offset + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// Applies some of the sectors of a write, and perhaps the length of all of it.
+    fn apply_torn(&self, file: &mut Vec<u8>, draw: &mut Draw) {
+        let Self::Write { offset, bytes } = self else {
+            if draw.coin() {
+                self.apply(file);
+            }
+            return;
+        };
+        if draw.coin() {
+            file.resize(self.len_after(file.len()), 0);
+        }
+        let mut from = 0;
+        while from < bytes.len() {
+            let at = offset + from;
+            let to = bytes.len().min(from + SECTOR_BYTES - at % SECTOR_BYTES);
+            if draw.coin() {
+                Self::Write {
+                    offset: at,
+                    bytes: bytes[from..to].to_vec(),
+                }
+                .apply(file);
+            }
+            from = to;
+        }
+    }
+}
+
+/// What a file holds.
+#[derive(Default)]
+pub(super) struct Content {
+    durable: Vec<u8>,
+    pub(super) current: Vec<u8>,
+    /// What leads from `durable` to `current`, in order; less what a failed sync lost.
+    unsynced: Vec<Change>,
+}
+
+impl Content {
+    /// A file read from a disk after a crash.
+    pub(super) fn durable(bytes: Vec<u8>) -> Self {
+        Self {
+            durable: bytes.clone(),
+            current: bytes,
+            unsynced: Vec::new(),
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        change.apply(&mut self.current);
+        self.unsynced.push(change);
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in self.unsynced.drain(..) {
+            change.apply(&mut self.durable);
+        }
+    }
+
+    /// What a failed sync does: the changes are still read, and no later sync writes them.
+    pub(super) fn forget_unsynced(&mut self) {
+        self.unsynced.clear();
+    }
+
+    /// The bytes that a crash leaves.
+    pub(super) fn survivor(&self, data: DataSurvival, draw: &mut Draw) -> Vec<u8> {
+        let mut file = self.durable.clone();
+        match data {
+            DataSurvival::Nothing => {}
+            DataSurvival::Everything => self.unsynced.iter().for_each(|it| it.apply(&mut file)),
+            DataSurvival::Lengths => {
+                self.unsynced
+                    .iter()
+                    .for_each(|it| file.resize(it.len_after(file.len()), 0));
+            }
+            DataSurvival::Drawn => match draw.below(6) {
+                0 => return self.survivor(DataSurvival::Nothing, draw),
+                1 => return self.survivor(DataSurvival::Everything, draw),
+                2 => return self.survivor(DataSurvival::Lengths, draw),
+                3 => self.keep_first(&mut file, draw),
+                _ => self.keep_any(&mut file, draw),
+            },
+        }
+        file
+    }
+
+    /// The first few changes, the last of them torn.
+    fn keep_first(&self, file: &mut Vec<u8>, draw: &mut Draw) {
+        let kept = draw.below(self.unsynced.len() + 1);
+        for change in &self.unsynced[..kept] {
+            change.apply(file);
+        }
+        if let Some(torn) = self.unsynced.get(kept) {
+            torn.apply_torn(file, draw);
+        }
+    }
+
+    fn keep_any(&self, file: &mut Vec<u8>, draw: &mut Draw) {
+        for change in &self.unsynced {
+            match draw.below(3) {
+                0 => {}
+                1 => change.apply(file),
+                _ => change.apply_torn(file, draw),
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a power cut leaves: the choice of what survives, drawn from a seed or set to an extreme.
+//!
+//! A crash is a value, so that a failing test prints one line that brings the same crash back.
+
+/// Which unsynced changes a crash keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashOptions {
+    /// Decides everything that is drawn; the same disk and the same seed leave the same image.
+    pub seed: u64,
+    /// What happens to unsynced writes, truncations and reservations of files.
+    pub data: DataSurvival,
+    /// What happens to unsynced creations, renames, links and removals.
+    pub names: NameSurvival,
+}
+
+/// What happens to the unsynced changes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataSurvival {
+    /// All of them are lost, lengths included.
+    Nothing,
+    /// Files have their new lengths; what was not synced reads as zeros where the file grew.
+    Lengths,
+    /// All of them are kept.
+    Everything,
+    /// Each is kept, dropped or torn at 512-byte sectors; whole files also meet the three extremes
+    /// above and "the first few changes only".
+    Drawn,
+}
+
+/// What happens to unsynced names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameSurvival {
+    /// All changes are lost.
+    Nothing,
+    /// All changes are kept.
+    Everything,
+    /// Each is kept or lost, in order where they are about the same name; a rename is kept or lost
+    /// as one.
+    Drawn,
+}
+
+impl CrashOptions {
+    /// Everything drawn from the seed: the crash to sweep with.
+    pub fn drawn(seed: u64) -> Self {
+        Self {
+            seed,
+            data: DataSurvival::Drawn,
+            names: NameSurvival::Drawn,
+        }
+    }
+
+    /// Only what was synced survives.
+    pub fn nothing_unsynced() -> Self {
+        Self {
+            seed: 0,
+            data: DataSurvival::Nothing,
+            names: NameSurvival::Nothing,
+        }
+    }
+
+    /// Everything survives: what a killed process leaves, for the page cache outlives it.
+    pub fn everything() -> Self {
+        Self {
+            seed: 0,
+            data: DataSurvival::Everything,
+            names: NameSurvival::Everything,
+        }
+    }
+
+    /// Names survive and unsynced data does not: renamed files are empty.
+    pub fn names_without_data() -> Self {
+        Self {
+            seed: 0,
+            data: DataSurvival::Nothing,
+            names: NameSurvival::Everything,
+        }
+    }
+
+    /// Names and lengths survive and unsynced data does not: what grew is full of zeros.
+    pub fn names_with_zeros() -> Self {
+        Self {
+            seed: 0,
+            data: DataSurvival::Lengths,
+            names: NameSurvival::Everything,
+        }
+    }
+
+    /// Data survives and unsynced names do not: files are back under their old names.
+    pub fn data_without_names() -> Self {
+        Self {
+            seed: 0,
+            data: DataSurvival::Everything,
+            names: NameSurvival::Nothing,
+        }
+    }
+
+    /// The five extremes, to run before any seed: most bugs fall to one of them.
+    pub fn extremes() -> [Self; 5] {
+        [
+            Self::nothing_unsynced(),
+            Self::everything(),
+            Self::names_without_data(),
+            Self::names_with_zeros(),
+            Self::data_without_names(),
+        ]
+    }
+}
+
+/// The source of the draws (SplitMix64): small, and its sequence is ours to keep.
+pub(super) struct Draw {
+    state: u64,
+}
+
+impl Draw {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, or 0 when there is none.
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        let drawn = self.next() % (bound.max(1) as u64);
+        usize::try_from(drawn).unwrap_or(0)
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.next() & (1 << 40) != 0
+    }
+}

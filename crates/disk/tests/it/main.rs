@@ -1,0 +1,4 @@
+//! What a disk promises, tried on each disk that promises it.
+
+mod crash;
+mod promises;
