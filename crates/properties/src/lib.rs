@@ -1,1 +1,26 @@
-//! Bucket and bucket-type properties: defaults, validation, precedence and quorum values.
+//! Bucket and bucket-type properties: what they may be, what they are by default, which one counts.
+//!
+//! Three layers make the properties of a bucket: what was set for the bucket, over what was set for
+//! its type, over the defaults. Each layer but the last is a [`PropertyOverlay`], where anything may
+//! be absent; what comes out is a [`BucketProperties`], where everything that has a default has a
+//! value. All properties stand in one table (`table.rs`), from which both types, their JSON and
+//! the checks of single values are made. What properties forbid each other is in `rules.rs`.
+//!
+//! The JSON forms are Riak's. The Protocol Buffers form belongs to the PB server; only the numbers
+//! that stand for words are known here ([`Quorum::from_wire`]).
+
+mod errors;
+mod function;
+mod quorum;
+mod rules;
+mod table;
+mod value;
+
+pub use errors::{PropertyErrors, Reason};
+pub use function::{CommitHook, KeyFunction, LinkFunction, ModuleFunction};
+pub use quorum::{NotQuorum, Quorum};
+pub use table::{BucketProperties, PropertyOverlay};
+pub use value::{Datatype, Replication, SyncOnWrite};
+
+/// The registers of a HyperLogLog are 2 to this power where the type does not say.
+pub const HLL_PRECISION_DEFAULT: u8 = 14;

@@ -1,0 +1,139 @@
+//! Properties that name functions: hooks, the key hash and the link function, in Riak's JSON forms.
+
+use serde_json::{Map, Value, json};
+
+/// An Erlang function by module and name, as Riak's clients write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleFunction {
+    /// The module.
+    pub module: String,
+    /// The function's name.
+    pub function: String,
+}
+
+/// A hook that runs before or after a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitHook {
+    /// `{"mod": ..., "fun": ...}`.
+    Module(ModuleFunction),
+    /// `{"name": ...}`: a JavaScript function by its name.
+    Named(String),
+}
+
+/// What of a key's address decides its place on the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeyFunction {
+    /// `riak_core_util:chash_std_keyfun`: bucket and key.
+    #[default]
+    Standard,
+    /// `riak_core_util:chash_bucketonly_keyfun`: the bucket alone.
+    BucketOnly,
+}
+
+/// How links are taken out of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkFunction {
+    /// `{"mod": ..., "fun": ...}`.
+    Module(ModuleFunction),
+    /// `{"jsfun": ...}`: a JavaScript function by its name.
+    Named(String),
+    /// `{"jsanon": ...}`: a JavaScript function by its source.
+    Source(String),
+}
+
+const KEY_FUNCTION_MODULE: &str = "riak_core_util";
+
+impl ModuleFunction {
+    /// The function `module:function`.
+    pub fn new(module: &str, function: &str) -> Self {
+        Self {
+            module: module.to_owned(),
+            function: function.to_owned(),
+        }
+    }
+
+    fn from_json(object: &Map<String, Value>) -> Option<Self> {
+        let module = object.get("mod")?.as_str()?;
+        let function = object.get("fun")?.as_str()?;
+        let complete = object.len() == 2 && !module.is_empty() && !function.is_empty();
+        complete.then(|| Self::new(module, function))
+    }
+
+    fn to_json(&self) -> Value {
+        json!({"mod": self.module, "fun": self.function})
+    }
+}
+
+impl CommitHook {
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let object = value.as_object()?;
+        let named = || sole_text(object, "name").map(Self::Named);
+        ModuleFunction::from_json(object)
+            .map(Self::Module)
+            .or_else(named)
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            Self::Module(function) => function.to_json(),
+            Self::Named(name) => json!({"name": name}),
+        }
+    }
+}
+
+impl KeyFunction {
+    /// The key function of this name; `None` for one that would have to be run as Erlang.
+    pub fn from_module_function(function: &ModuleFunction) -> Option<Self> {
+        let of_name = |known: &Self| known.to_module_function() == *function;
+        [Self::Standard, Self::BucketOnly].into_iter().find(of_name)
+    }
+
+    /// Riak's name for it.
+    pub fn to_module_function(self) -> ModuleFunction {
+        let function = match self {
+            Self::Standard => "chash_std_keyfun",
+            Self::BucketOnly => "chash_bucketonly_keyfun",
+        };
+        ModuleFunction::new(KEY_FUNCTION_MODULE, function)
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        Self::from_module_function(&ModuleFunction::from_json(value.as_object()?)?)
+    }
+
+    pub(crate) fn to_json(self) -> Value {
+        self.to_module_function().to_json()
+    }
+}
+
+impl LinkFunction {
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let object = value.as_object()?;
+        ModuleFunction::from_json(object)
+            .map(Self::Module)
+            .or_else(|| sole_text(object, "jsfun").map(Self::Named))
+            .or_else(|| sole_text(object, "jsanon").map(Self::Source))
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            Self::Module(function) => function.to_json(),
+            Self::Named(name) => json!({"jsfun": name}),
+            Self::Source(source) => json!({"jsanon": source}),
+        }
+    }
+}
+
+impl Default for LinkFunction {
+    fn default() -> Self {
+        Self::Module(ModuleFunction::new(
+            "riak_kv_wm_link_walker",
+            "mapreduce_linkfun",
+        ))
+    }
+}
+
+fn sole_text(object: &Map<String, Value>, name: &str) -> Option<String> {
+    let text = object.get(name)?.as_str()?;
+    (object.len() == 1 && !text.is_empty()).then(|| text.to_owned())
+}

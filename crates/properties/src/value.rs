@@ -1,0 +1,213 @@
+//! The kinds of values that properties have, each with its JSON form.
+
+use serde_json::Value;
+
+use crate::function::{CommitHook, KeyFunction, LinkFunction};
+use crate::quorum::Quorum;
+
+/// A value that a property can have. `None` from [`PropertyValue::from_json`] is a value of another
+/// kind; which values of the kind a property takes is for the table to say.
+pub(crate) trait PropertyValue: Sized {
+    fn from_json(value: &Value) -> Option<Self>;
+    fn to_json(&self) -> Value;
+}
+
+impl PropertyValue for bool {
+    /// True and false as such, as words, and as 1 and 0.
+    fn from_json(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(value) => Some(*value),
+            Value::String(word) => word.parse().ok(),
+            Value::Number(number) => match number.as_u64() {
+                Some(0) => Some(false),
+                Some(1) => Some(true),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        (*self).into()
+    }
+}
+
+macro_rules! integer_values {
+    // The three widths differ in nothing but their name.
+    ($($integer:ident),*) => {$(
+        impl PropertyValue for $integer {
+            fn from_json(value: &Value) -> Option<Self> {
+                value.as_u64().and_then(|number| $integer::try_from(number).ok())
+            }
+
+            fn to_json(&self) -> Value {
+                (*self).into()
+            }
+        }
+    )*};
+}
+integer_values!(u8, u32, u64);
+
+impl PropertyValue for String {
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_str().map(str::to_owned)
+    }
+
+    fn to_json(&self) -> Value {
+        self.as_str().into()
+    }
+}
+
+impl PropertyValue for Vec<CommitHook> {
+    fn from_json(value: &Value) -> Option<Self> {
+        value
+            .as_array()?
+            .iter()
+            .map(CommitHook::from_json)
+            .collect()
+    }
+
+    fn to_json(&self) -> Value {
+        self.iter().map(CommitHook::to_json).collect()
+    }
+}
+
+impl PropertyValue for Quorum {
+    fn from_json(value: &Value) -> Option<Self> {
+        Self::from_json(value)
+    }
+
+    fn to_json(&self) -> Value {
+        Self::to_json(*self)
+    }
+}
+
+impl PropertyValue for KeyFunction {
+    fn from_json(value: &Value) -> Option<Self> {
+        Self::from_json(value)
+    }
+
+    fn to_json(&self) -> Value {
+        Self::to_json(*self)
+    }
+}
+
+impl PropertyValue for LinkFunction {
+    fn from_json(value: &Value) -> Option<Self> {
+        Self::from_json(value)
+    }
+
+    fn to_json(&self) -> Value {
+        self.to_json()
+    }
+}
+
+macro_rules! word_values {
+    // An enum whose values are words: the pairs would otherwise be written in both directions.
+    ($(#[$doc:meta])* $kind:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $kind {
+            $($(#[$variant_doc])* $variant),*
+        }
+
+        impl $kind {
+            /// The value that goes by this word.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The word for it in JSON and in messages.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),*
+                }
+            }
+        }
+    };
+}
+
+word_values! {
+    /// Which replicas flush a write to stable storage before they acknowledge it.
+    SyncOnWrite {
+        /// The one that coordinates.
+        One = "one",
+        /// Every one.
+        All = "all",
+        /// As the backend's own settings say.
+        Backend = "backend",
+    }
+}
+
+word_values! {
+    /// The data type of which all objects of a bucket type are.
+    Datatype {
+        /// A counter.
+        Counter = "counter",
+        /// A set.
+        Set = "set",
+        /// A set that only grows.
+        GrowOnlySet = "gset",
+        /// A map.
+        Map = "map",
+        /// A HyperLogLog.
+        HyperLogLog = "hll",
+    }
+}
+
+word_values! {
+    /// Which ways of replication between clusters a bucket takes part in.
+    Replication {
+        /// None.
+        Off = "false",
+        /// As writes happen.
+        Realtime = "realtime",
+        /// By comparison.
+        Fullsync = "fullsync",
+        /// Either way.
+        Both = "both",
+    }
+}
+
+impl PropertyValue for SyncOnWrite {
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_str().and_then(Self::from_word)
+    }
+
+    fn to_json(&self) -> Value {
+        self.word().into()
+    }
+}
+
+impl PropertyValue for Datatype {
+    fn from_json(value: &Value) -> Option<Self> {
+        value.as_str().and_then(Self::from_word)
+    }
+
+    fn to_json(&self) -> Value {
+        self.word().into()
+    }
+}
+
+impl PropertyValue for Replication {
+    fn from_json(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(false) => Some(Self::Off),
+            Value::Bool(true) => Some(Self::Both),
+            Value::String(word) if word == "true" => Some(Self::Both),
+            Value::String(word) => Self::from_word(word),
+            _ => None,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Off => false.into(),
+            Self::Both => true.into(),
+            one_way => one_way.word().into(),
+        }
+    }
+}
