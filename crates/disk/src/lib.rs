@@ -16,13 +16,15 @@
 //!    whole or torn.
 //! 4. After a failed sync the file is suspect: every later write and sync of it, through any handle
 //!    opened from this disk before the failure, fails with [`ErrorKind::Suspect`]. The kernel may have
-//!    dropped the dirty pages and would report the next sync as good (the "fsyncgate" behaviour).
+//!    dropped the dirty pages and would report the next sync as good (the "fsyncgate" behaviour). A
+//!    handle opened after the failure starts anew, so that the file can be read again and replaced.
 //! 5. A write either returns success for all its bytes or fails; after a failure the range holds
 //!    unknown bytes.
 //! 6. [`Reading::CachedOnly`] never waits for a device: it fills the whole buffer (up to the end of
 //!    the file) or fails with [`ErrorKind::WouldBlock`].
 
 mod error;
+mod faulty;
 mod memory;
 mod real;
 
@@ -31,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use error::{DiskError, ErrorKind, Operation};
+pub use faulty::{Fault, FaultyDisk, LoggedOperation, Rule, RuleId};
 pub use memory::{CrashOptions, DataSurvival, MemoryDisk, NameSurvival};
 pub use real::RealDisk;
 

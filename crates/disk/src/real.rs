@@ -1,12 +1,14 @@
 //! The disk of production: plain system calls, checked one by one.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -35,10 +37,15 @@ impl Disk for RealDisk {
         let file = options
             .open(path)
             .map_err(io_error(Operation::Open, path))?;
+        let found = file.metadata().map_err(io_error(Operation::Open, path))?;
+        let identity = (found.dev(), found.ino());
+        let suspect = suspect_mark(identity);
+        let path = path.to_owned();
         Ok(Arc::new(RealFile {
             file,
-            path: path.to_owned(),
-            suspect: AtomicBool::new(false),
+            path,
+            identity,
+            suspect,
         }))
     }
 
@@ -144,10 +151,50 @@ struct RealLock {
 
 impl DiskLock for RealLock {}
 
+/// Device and inode number; nothing else has them while the file is open.
+type Identity = (u64, u64);
+
+/// The marks that the handles of a file share, for the files open now. One table for the process, as
+/// there is one page cache: two `RealDisk`s are the same disk.
+static SUSPECTS: Mutex<BTreeMap<Identity, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
+
+fn suspect_mark(identity: Identity) -> Arc<AtomicBool> {
+    let mut suspects = SUSPECTS.lock();
+    if let Some(mark) = suspects.get(&identity).and_then(Weak::upgrade) {
+        return mark;
+    }
+    let mark = Arc::default();
+    suspects.insert(identity, Arc::downgrade(&mark));
+    mark
+}
+
+/// Makes later handles start anew, if the file's mark is still this one.
+fn forget_mark(identity: Identity, mark: &Arc<AtomicBool>) {
+    let mut suspects = SUSPECTS.lock();
+    if suspects
+        .get(&identity)
+        .is_some_and(|it| it.as_ptr() == Arc::as_ptr(mark))
+    {
+        suspects.remove(&identity);
+    }
+}
+
 struct RealFile {
     file: File,
     path: PathBuf,
-    suspect: AtomicBool,
+    identity: Identity,
+    /// Set when a sync failed; shared by all handles opened before.
+    suspect: Arc<AtomicBool>,
+}
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        // Two last handles dropped at once may both find the other's share and leave the entry: it
+        // is dead weight of a few bytes until the file is opened again, and never a wrong answer.
+        if Arc::strong_count(&self.suspect) == 1 {
+            forget_mark(self.identity, &self.suspect);
+        }
+    }
 }
 
 impl RealFile {
@@ -264,6 +311,7 @@ impl DiskFile for RealFile {
         self.check_sound(Operation::Sync)?;
         self.file.sync_data().map_err(|error| {
             self.suspect.store(true, Ordering::Release);
+            forget_mark(self.identity, &self.suspect);
             DiskError::from_io(Operation::Sync, &self.path, &error)
         })
     }

@@ -272,3 +272,21 @@ fn space_is_known() {
         assert!(space.total >= space.available && space.total > 0);
     });
 }
+
+/// Linux cannot sync `/dev/null` and says so, which makes it a file whose syncs fail.
+#[test]
+fn a_failed_sync_of_the_real_disk_leaves_all_earlier_handles_suspect() {
+    let path = Path::new("/dev/null");
+    let first = RealDisk.open(path, OpenMode::ReadWrite).unwrap();
+    let second = RealDisk.open(path, OpenMode::ReadWrite).unwrap();
+    first.write_at(b"x", 0).unwrap();
+    assert_eq!(kind(first.sync()), Some(ErrorKind::Device));
+    let third = RealDisk.open(path, OpenMode::ReadWrite).unwrap();
+    for handle in [&first, &second] {
+        assert_eq!(kind(handle.write_at(b"x", 0)), Some(ErrorKind::Suspect));
+        assert_eq!(kind(handle.truncate(0)), Some(ErrorKind::Suspect));
+        assert_eq!(kind(handle.sync()), Some(ErrorKind::Suspect));
+    }
+    third.write_at(b"x", 0).unwrap();
+    assert_eq!(kind(third.sync()), Some(ErrorKind::Device));
+}

@@ -1,0 +1,203 @@
+//! Which operations fail, and how.
+
+use std::path::{Path, PathBuf};
+
+use crate::{ErrorKind, Operation};
+
+/// What happens instead of the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It does nothing and fails: [`ErrorKind::Device`] for EIO, [`ErrorKind::NoSpace`] for ENOSPC.
+    /// A sync that fails leaves the file suspect.
+    Error(ErrorKind),
+    /// A write puts down its first `bytes` bytes and fails with [`ErrorKind::Device`].
+    TornWrite {
+        /// How much of the write reaches the file.
+        bytes: usize,
+    },
+    /// A read returns at most `bytes` bytes, as if the file ended there.
+    ShortRead {
+        /// How much of the read is returned.
+        bytes: usize,
+    },
+    /// A read succeeds with this bit of what it returns inverted, counted from the lowest bit of the
+    /// first byte and around at the end.
+    FlippedBit {
+        /// The number of the bit.
+        bit: usize,
+    },
+    /// A cached-only read fails with [`ErrorKind::WouldBlock`].
+    NotCached,
+}
+
+impl Fault {
+    fn applies_to(self, call: &Call<'_>) -> bool {
+        match self {
+            Self::Error(_) => true,
+            Self::TornWrite { .. } => call.operation == Operation::Write,
+            Self::ShortRead { .. } | Self::FlippedBit { .. } => call.operation == Operation::Read,
+            Self::NotCached => call.is_cached_read,
+        }
+    }
+}
+
+/// Which of the matching operations fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occurrence {
+    Every,
+    Nth(u64),
+    From(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PathPattern {
+    Any,
+    Is(PathBuf),
+    EndsWith(String),
+    Contains(String),
+}
+
+/// A fault and the operations that meet it: every operation to which the fault can apply, unless
+/// narrowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    operation: Option<Operation>,
+    path: PathPattern,
+    occurrence: Occurrence,
+    fault: Fault,
+}
+
+impl Rule {
+    /// A rule for every operation to which the fault can apply.
+    pub fn new(fault: Fault) -> Self {
+        Self {
+            operation: None,
+            path: PathPattern::Any,
+            occurrence: Occurrence::Every,
+            fault,
+        }
+    }
+
+    /// Only operations of this kind.
+    #[must_use]
+    pub fn on(mut self, operation: Operation) -> Self {
+        self.operation = Some(operation);
+        self
+    }
+
+    /// Only this path. A rename or link is met by either of its paths.
+    #[must_use]
+    pub fn path(mut self, path: &Path) -> Self {
+        self.path = PathPattern::Is(path.to_owned());
+        self
+    }
+
+    /// Only paths that end with this text, as `.hint`.
+    #[must_use]
+    pub fn path_ends_with(mut self, text: &str) -> Self {
+        self.path = PathPattern::EndsWith(text.to_owned());
+        self
+    }
+
+    /// Only paths that contain this text.
+    #[must_use]
+    pub fn path_contains(mut self, text: &str) -> Self {
+        self.path = PathPattern::Contains(text.to_owned());
+        self
+    }
+
+    /// Only the n-th of the matching operations, counted from 1 when the rule is added.
+    #[must_use]
+    pub fn nth(mut self, n: u64) -> Self {
+        self.occurrence = Occurrence::Nth(n);
+        self
+    }
+
+    /// The n-th of the matching operations and all that follow.
+    #[must_use]
+    pub fn from_nth(mut self, n: u64) -> Self {
+        self.occurrence = Occurrence::From(n);
+        self
+    }
+
+    fn matches(&self, call: &Call<'_>) -> bool {
+        self.fault.applies_to(call)
+            && self
+                .operation
+                .is_none_or(|operation| operation == call.operation)
+            && (self.path.matches(call.path) || call.other.is_some_and(|it| self.path.matches(it)))
+    }
+}
+
+impl PathPattern {
+    fn matches(&self, path: &Path) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Is(expected) => path == expected,
+            Self::EndsWith(text) => path.to_string_lossy().ends_with(text),
+            Self::Contains(text) => path.to_string_lossy().contains(text),
+        }
+    }
+}
+
+/// One operation about to happen.
+pub(super) struct Call<'a> {
+    pub(super) operation: Operation,
+    pub(super) path: &'a Path,
+    /// The second path of a rename or link.
+    pub(super) other: Option<&'a Path>,
+    pub(super) offset: Option<u64>,
+    pub(super) bytes: usize,
+    pub(super) is_cached_read: bool,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(operation: Operation, path: &'a Path) -> Self {
+        Self {
+            operation,
+            path,
+            other: None,
+            offset: None,
+            bytes: 0,
+            is_cached_read: false,
+        }
+    }
+
+    pub(super) fn at(mut self, offset: u64, bytes: usize) -> Self {
+        self.offset = Some(offset);
+        self.bytes = bytes;
+        self
+    }
+}
+
+/// A rule and how often it was met.
+pub(super) struct RuleCount {
+    rule: Rule,
+    matched: u64,
+    pub(super) fired: u64,
+}
+
+impl RuleCount {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            matched: 0,
+            fired: 0,
+        }
+    }
+
+    /// Counts a call, and tells the fault if this rule makes it fail.
+    pub(super) fn meet(&mut self, call: &Call<'_>) -> Option<Fault> {
+        if !self.rule.matches(call) {
+            return None;
+        }
+        self.matched += 1;
+        let fires = match self.rule.occurrence {
+            Occurrence::Every => true,
+            Occurrence::Nth(n) => self.matched == n,
+            Occurrence::From(n) => self.matched >= n,
+        };
+        self.fired += u64::from(fires);
+        fires.then_some(self.rule.fault)
+    }
+}
