@@ -1,1 +1,44 @@
 //! Objects: dotted version vector sets, siblings, metadata, tombstones, and their head and body encodings.
+//!
+//! Everything here is a pure function of its arguments. Dots, wall-clock times and random bytes are
+//! given by the caller, so that the same calls give the same bytes on every replica and in every
+//! simulated run. What the crate must not know: where an object is stored, and who asks for it.
+//!
+//! The way of a write: the coordinating vnode turns the client's [`Content`] into an [`Object`] by
+//! [`update`], the other replicas take that object in by [`merge_into_stored`], and both ask
+//! [`update_needs_body`] or [`merge_needs_body`] first, so that a stored value is read only when it
+//! survives. The way of a read: replicas' objects go through [`merge`].
+
+mod base62;
+mod clock;
+mod clock_encoding;
+mod decode_error;
+mod dot;
+mod etag;
+mod generated_key;
+mod head;
+mod head_encoding;
+mod indexes;
+mod limits;
+mod merge;
+mod metadata;
+mod metadata_encoding;
+mod object;
+mod resolution;
+mod timestamp;
+mod update;
+
+pub use clock::{Causality, Clock};
+pub use decode_error::{DecodeError, Part};
+pub use dot::{ActorId, Dot};
+pub use etag::Etag;
+pub use generated_key::generated_key;
+pub use head::{Head, SiblingHead};
+pub use indexes::{IndexDiff, IndexEntry};
+pub use limits::{LimitExceeded, LimitLevel, LimitVerdict, Limits, ObjectSize};
+pub use merge::{Merged, merge, merge_into_stored, merge_needs_body};
+pub use metadata::{Link, Metadata, UnrecognizedFields, UserMetadata};
+pub use object::{Content, Encoded, Object, Sibling};
+pub use resolution::{Resolution, resolve};
+pub use timestamp::Timestamp;
+pub use update::{Stored, UpdateError, Write, update, update_needs_body};

@@ -1,0 +1,135 @@
+//! Heads: everything that is known of a stored object without reading its values.
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::object::{Siblings, expires_at, last_modified};
+use crate::{
+    Clock, DecodeError, Dot, Etag, IndexEntry, Metadata, Object, ObjectSize, Sibling, Timestamp,
+    indexes,
+};
+
+/// A sibling without its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiblingHead {
+    /// The write that made it.
+    pub dot: Dot,
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// The length of its value, in bytes.
+    pub value_len: usize,
+}
+
+impl SiblingHead {
+    /// The entity tag of this version (Riak's vtag).
+    pub fn etag(&self) -> Etag {
+        Etag::of_dot(self.dot)
+    }
+}
+
+/// A decoded head. Siblings are as in [`Object`]: sorted by dot, at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub(crate) clock: Clock,
+    pub(crate) siblings: Siblings<SiblingHead>,
+    pub(crate) body_hash: u64,
+    /// Length of the bytes that it was decoded from.
+    pub(crate) encoded_len: usize,
+}
+
+impl Head {
+    /// Which writes of the key the object has seen.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The siblings, by ascending dot; at least one.
+    pub fn siblings(&self) -> &[SiblingHead] {
+        &self.siblings
+    }
+
+    /// XXH3-64 of the body.
+    pub fn body_hash(&self) -> u64 {
+        self.body_hash
+    }
+
+    /// The length of the body, in bytes.
+    pub fn body_len(&self) -> u64 {
+        self.siblings.iter().fold(0, |len, sibling| {
+            len.saturating_add(sibling.value_len as u64)
+        })
+    }
+
+    /// True when every sibling is deleted.
+    pub fn is_tombstone(&self) -> bool {
+        self.siblings.iter().all(|sibling| sibling.metadata.deleted)
+    }
+
+    /// The newest last-modified time of the siblings.
+    pub fn last_modified(&self) -> Timestamp {
+        last_modified(self.siblings.iter().map(|sibling| &sibling.metadata))
+    }
+
+    /// When the whole object ceases to exist; none for never.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        expires_at(self.siblings.iter().map(|sibling| &sibling.metadata))
+    }
+
+    /// The entity tag: that of the only sibling, or of the clock when there are several.
+    pub fn etag(&self) -> Etag {
+        match &self.siblings[..] {
+            [only] => only.etag(),
+            _ => Etag::of_clock(&self.clock),
+        }
+    }
+
+    /// The union of the siblings' secondary index entries, sorted.
+    pub fn index_entries(&self) -> Vec<IndexEntry> {
+        indexes::union(self.siblings.iter().map(|sibling| &sibling.metadata))
+    }
+
+    /// What [`crate::Limits`] judge by.
+    pub fn size(&self) -> ObjectSize {
+        let bytes = (self.encoded_len as u64).saturating_add(self.body_len());
+        ObjectSize {
+            bytes,
+            siblings: self.siblings.len(),
+        }
+    }
+
+    /// The object with every value empty, as HEAD requests show it. It must never be stored.
+    pub fn into_object_without_values(self) -> Object {
+        let siblings = self
+            .siblings
+            .into_iter()
+            .map(SiblingHead::into_sibling_without_value);
+        Object::new(self.clock, siblings.collect())
+    }
+
+    pub(crate) fn into_parts(self) -> (Clock, Siblings<SiblingHead>) {
+        (self.clock, self.siblings)
+    }
+
+    /// Checks that `body` is what the head was written with.
+    pub fn check_body(&self, body: &Bytes) -> Result<(), DecodeError> {
+        let (got, expected) = (body.len() as u64, self.body_len());
+        if got != expected {
+            return Err(DecodeError::BodyLength { got, expected });
+        }
+        let (got, expected) = (xxh3_64(body), self.body_hash);
+        if got != expected {
+            return Err(DecodeError::BodyHash { got, expected });
+        }
+        Ok(())
+    }
+}
+
+impl SiblingHead {
+    pub(crate) fn into_sibling_without_value(self) -> Sibling {
+        Sibling {
+            dot: self.dot,
+            metadata: self.metadata,
+            value: Bytes::new(),
+        }
+    }
+}

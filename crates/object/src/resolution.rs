@@ -1,0 +1,77 @@
+//! What becomes of concurrent versions: kept as siblings, or reduced to the newest one.
+//!
+//! The newest is chosen by (last modified, not deleted, dot), a total order of versions that is
+//! fixed when they are written. Since no write is stamped earlier than what it supersedes, the
+//! choice is the maximum of all versions ever merged, whatever the order of merging. Riak breaks
+//! ties by comparing values; the dot is as good, and a head has it.
+
+use crate::{Dot, Metadata, Object, Sibling, SiblingHead, Timestamp};
+
+/// How a bucket wants concurrent versions to be treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Clients get all of them.
+    KeepSiblings,
+    /// The newest is kept; causality decides before time does.
+    NewestWins,
+}
+
+impl Resolution {
+    /// The resolution that a bucket's properties ask for.
+    ///
+    /// `last_write_wins` needs no third way: a write here is stamped later than all that its
+    /// coordinator has stored, so the newest is the last written.
+    pub fn from_properties(allow_mult: bool, last_write_wins: bool) -> Self {
+        if allow_mult && !last_write_wins {
+            Self::KeepSiblings
+        } else {
+            Self::NewestWins
+        }
+    }
+}
+
+/// A version as both heads and whole objects have it.
+pub(crate) trait Version {
+    fn dot(&self) -> Dot;
+    fn metadata(&self) -> &Metadata;
+
+    /// The place of the version in the order that [`Resolution::NewestWins`] chooses by.
+    fn rank(&self) -> (Timestamp, bool, Dot) {
+        let metadata = self.metadata();
+        (metadata.last_modified, !metadata.deleted, self.dot())
+    }
+}
+
+impl Version for Sibling {
+    fn dot(&self) -> Dot {
+        self.dot
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Version for SiblingHead {
+    fn dot(&self) -> Dot {
+        self.dot
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// Reduces an object to what its bucket's clients may see; the clock stays as it is.
+///
+/// An object written under another resolution, or taken from one replica alone, may hold siblings
+/// in a bucket that wants none.
+#[must_use]
+pub fn resolve(mut object: Object, resolution: Resolution) -> Object {
+    let siblings = object.siblings_mut();
+    if resolution == Resolution::NewestWins && siblings.len() > 1 {
+        siblings.sort_unstable_by_key(Version::rank);
+        siblings.drain(..siblings.len() - 1);
+    }
+    object
+}

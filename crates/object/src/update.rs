@@ -1,0 +1,171 @@
+//! A client's write at the vnode that coordinates it.
+//!
+//! One write takes exactly one dot. What the client had seen is superseded, what it had not seen
+//! stays beside the new value, unless the bucket wants the newest alone.
+
+use crate::object::Siblings;
+use crate::resolution::Version;
+use crate::{
+    ActorId, Clock, Content, Dot, Head, Object, Resolution, Sibling, SiblingHead, Timestamp,
+};
+
+/// What the coordinating vnode, or a replica, has under the key.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "moved once a request; a box would be an allocation"
+)]
+#[derive(Clone, Debug)]
+pub enum Stored<'a> {
+    /// Nothing.
+    Absent,
+    /// An object whose values were not read.
+    Head(&'a Head),
+    /// An object.
+    Object(Object),
+}
+
+/// A client's write.
+#[derive(Clone, Debug)]
+pub struct Write<'a> {
+    /// What the client had seen; a fresh clock for a blind write.
+    pub context: &'a Clock,
+    /// What it wants stored.
+    pub content: Content,
+    /// A dot that the vnode never gave away before.
+    pub dot: Dot,
+    /// Wall-clock time.
+    pub now: Timestamp,
+    /// What the bucket wants done with concurrent versions.
+    pub resolution: Resolution,
+}
+
+/// The write cannot be carried out with what was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateError {
+    /// Stored values survive and were not read: read the body and call again.
+    #[error("stored values survive the write and were not given")]
+    BodyNeeded,
+    /// The stored clock or the client's has seen this dot, so it is not fresh: the vnode has
+    /// forgotten dots that it gave away. Mint a new actor and call again.
+    #[error("dot {dot} is not fresh, {seen} has been seen from its actor")]
+    DotNotFresh {
+        /// The dot given.
+        dot: Dot,
+        /// The highest counter seen from its actor.
+        seen: u64,
+    },
+    /// The dot's actor is [`ActorId::CONTENT`], which no vnode may have: a bug in the caller.
+    #[error("dot {dot} has the reserved actor")]
+    ActorReserved {
+        /// The dot given.
+        dot: Dot,
+    },
+}
+
+/// Carries out a write: the object to store, and to send to the other replicas.
+///
+/// The new clock covers the stored clock, the context and the new dot. A context that the stored
+/// clock does not descend is normal: the client read from a replica that had seen more.
+///
+/// The new value is stamped `now`, or just after the newest time that stored clock and context
+/// know, if the wall clock has fallen behind: it is newer than all that it supersedes, and than all
+/// that its coordinator has. This holds for every bucket, so that its resolution may change later.
+///
+/// Under [`Resolution::NewestWins`] the head suffices always, yet it has to be given: without it a
+/// wall clock that steps back would let an older write win.
+pub fn update(stored: Stored<'_>, write: Write<'_>) -> Result<Object, UpdateError> {
+    let Write {
+        context,
+        content,
+        dot,
+        now,
+        resolution,
+    } = write;
+    let (stored_clock, mut siblings) = survivors(stored, context, resolution)?;
+    let mut clock = stored_clock;
+    clock.merge(context);
+    if dot.actor == ActorId::CONTENT {
+        return Err(UpdateError::ActorReserved { dot });
+    }
+    if clock.contains(dot) {
+        return Err(UpdateError::DotNotFresh {
+            dot,
+            seen: clock.get(dot.actor),
+        });
+    }
+    let Content {
+        mut metadata,
+        value,
+    } = content;
+    metadata.last_modified = now.max(clock.newest().next());
+    clock.observe(dot, metadata.last_modified);
+    let place = siblings.partition_point(|sibling| sibling.dot < dot);
+    siblings.insert(
+        place,
+        Sibling {
+            dot,
+            metadata,
+            value,
+        },
+    );
+    Ok(Object::new(clock, siblings))
+}
+
+/// True when [`update`] must be given the stored values, not the head alone.
+pub fn update_needs_body(stored: &Head, context: &Clock, resolution: Resolution) -> bool {
+    let mut surviving = surviving(stored.siblings(), stored.clock(), context, resolution);
+    surviving.any(|sibling| sibling.value_len > 0)
+}
+
+/// The stored clock, and the stored siblings that the write leaves standing.
+fn survivors(
+    stored: Stored<'_>,
+    context: &Clock,
+    resolution: Resolution,
+) -> Result<(Clock, Siblings<Sibling>), UpdateError> {
+    match stored {
+        Stored::Absent => Ok((Clock::new(), Siblings::new())),
+        Stored::Head(head) if update_needs_body(head, context, resolution) => {
+            Err(UpdateError::BodyNeeded)
+        }
+        Stored::Head(head) => {
+            let clock = head.clock();
+            let siblings = surviving(head.siblings(), clock, context, resolution)
+                .cloned()
+                .map(SiblingHead::into_sibling_without_value);
+            Ok((clock.clone(), siblings.collect()))
+        }
+        Stored::Object(object) => {
+            let (clock, mut siblings) = object.into_sibling_list();
+            siblings.retain(|sibling| survives(sibling, &clock, context, resolution));
+            Ok((clock, siblings))
+        }
+    }
+}
+
+fn surviving<'a, V: Version>(
+    siblings: &'a [V],
+    stored_clock: &'a Clock,
+    context: &'a Clock,
+    resolution: Resolution,
+) -> impl Iterator<Item = &'a V> {
+    siblings
+        .iter()
+        .filter(move |sibling| survives(*sibling, stored_clock, context, resolution))
+}
+
+/// True for a sibling that the client had not seen and that the bucket wants kept.
+fn survives(
+    sibling: &impl Version,
+    stored_clock: &Clock,
+    context: &Clock,
+    resolution: Resolution,
+) -> bool {
+    let dot = sibling.dot();
+    // A value without a dot of its own has been seen by who has seen all that its object has.
+    let seen = match dot.actor {
+        ActorId::CONTENT => context.descends(stored_clock),
+        _ => context.contains(dot),
+    };
+    resolution == Resolution::KeepSiblings && !seen
+}
