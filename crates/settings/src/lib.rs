@@ -1,1 +1,56 @@
 //! Configuration: every key declared once as data, riak.conf's form, and what becomes of each Riak key.
+//!
+//! Text comes in, structures come out; this crate opens no file and reads no environment.
+//! The tables under `honoured` are the only place where a key's name, type, default and help
+//! stand, and each declaration carries the function that puts its value into [`Settings`]:
+//! a key that is declared but reaches nothing cannot be written down.
+//! The tables under `riak` say of every other key of Riak 2.2 to 3.4 which key of ours stands
+//! for it, or why it is ignored.
+//! From the same tables come the errors, `kvorum describe`, `kvorum chkconfig`, the sample file
+//! and the reference page.
+//!
+//! ```
+//! let configuration = kvorum_settings::Configuration::load(
+//!     "ring_size = 16\nerlang.async_threads = 64\n",
+//!     &["listener.http.internal=127.0.0.1:10018"],
+//! )?;
+//! assert_eq!(configuration.settings.node.ring_size, 16);
+//! print!("{}", configuration.report());
+//! # Ok::<(), kvorum_settings::Problems>(())
+//! ```
+
+mod byte_size;
+mod catalogue;
+mod conf_file;
+mod configuration;
+mod consistency;
+mod describe;
+mod duration;
+mod honoured;
+mod key;
+mod kind;
+mod name;
+mod problem;
+mod reference;
+mod report;
+mod riak;
+mod sample;
+mod settings;
+mod substitution;
+
+pub use catalogue::{Known, honoured_keys, lookup, riak_families};
+pub use configuration::{Configuration, Effective, LineReport, Origin, Outcome};
+pub use duration::Unit;
+pub use key::{Ancestry, Category, Change, Key};
+pub use kind::{Choice, Kind, Refusal};
+pub use name::Name;
+pub use problem::{Place, Problem, Problems};
+pub use reference::reference_page;
+pub use riak::{Family, Fate, RiakKey};
+pub use sample::sample_file;
+pub use settings::{
+    BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
+    DurabilityMode, HttpSettings, JobSettings, ListenerSettings, LogLevel, LogOutput, LogSettings,
+    MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue,
+    RequestSettings, Settings, StorageBackend, SyncStrategy,
+};

@@ -1,0 +1,137 @@
+//! Finding a key by its name, and the nearest names when there is none.
+
+use crate::honoured::TABLES;
+use crate::key::Key;
+use crate::name::Name;
+use crate::riak::{FAMILIES, Family, Fate, MULTI, MULTI_PREFIX, RiakKey};
+
+/// What is known of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// Kvorum has the key; `word` is the free word of the name, empty if there is none.
+    Honoured {
+        /// Its declaration's name.
+        pattern: &'static str,
+        /// The free word.
+        word: String,
+    },
+    /// A key of Riak's that is taken as this key of ours.
+    Mapped {
+        /// The name of ours.
+        to: &'static str,
+    },
+    /// A key of Riak's without effect.
+    Ignored {
+        /// Fits after "ignored because".
+        reason: &'static str,
+    },
+}
+
+/// All keys that Kvorum honours, in the order of the reference page.
+pub fn honoured_keys() -> impl Iterator<Item = &'static Key> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
+/// All other keys of Riak's, in the order of the reference page.
+pub fn riak_families() -> &'static [Family] {
+    &FAMILIES
+}
+
+/// The declaration with exactly this name or pattern.
+pub(crate) fn declaration(pattern: &str) -> Option<&'static Key> {
+    honoured_keys().find(|key| key.name == pattern)
+}
+
+/// Looks a name up.
+pub fn lookup(name: &Name) -> Option<Known> {
+    for key in honoured_keys() {
+        if let Some(word) = name.matches(key.name) {
+            return Some(Known::Honoured {
+                pattern: key.name,
+                word,
+            });
+        }
+    }
+    if let Some(key) = riak_key(name) {
+        return Some(match key.fate {
+            Fate::Mapped(to) => Known::Mapped { to },
+            Fate::Ignored(reason) => Known::Ignored { reason },
+        });
+    }
+    under_multi(name)
+        .filter(known_to_a_backend)
+        .map(|_| Known::Ignored { reason: MULTI })
+}
+
+fn riak_key(name: &Name) -> Option<&'static RiakKey> {
+    riak_keys().find(|key| name.matches(key.name).is_some())
+}
+
+fn riak_keys() -> impl Iterator<Item = &'static RiakKey> {
+    FAMILIES.iter().flat_map(|family| family.keys.iter())
+}
+
+/// The default of a key of Riak's that others refer to as `$(name)`.
+pub(crate) fn riak_default(name: &Name) -> Option<&'static str> {
+    riak_key(name).and_then(|key| key.default)
+}
+
+/// `multi_backend.NAME.REST`: the rest.
+fn under_multi(name: &Name) -> Option<Name> {
+    let [first, _, _, ..] = name.words() else {
+        return None;
+    };
+    (first == MULTI_PREFIX).then(|| name.from(2))
+}
+
+fn known_to_a_backend(rest: &Name) -> bool {
+    const BACKENDS: [&str; 4] = ["bitcask", "leveldb", "leveled", "memory_backend"];
+    let backend = rest
+        .words()
+        .first()
+        .is_some_and(|word| BACKENDS.contains(&word.as_str()));
+    backend && lookup(rest).is_some()
+}
+
+/// At most this many names are offered for one that is unknown.
+const SUGGESTIONS_MAX: usize = 3;
+
+/// The known names nearest to an unknown one, best first; none if nothing is near.
+pub(crate) fn nearest(name: &Name) -> Vec<String> {
+    if let Some(rest) = under_multi(name) {
+        let prefix: Vec<_> = name.words().iter().take(2).cloned().collect();
+        return nearest(&rest)
+            .iter()
+            .map(|near| format!("{}.{near}", prefix.join(".")))
+            .collect();
+    }
+    let wanted = name.to_string();
+    // One slip in four characters; short names get two.
+    let slips_max = (wanted.len() / 4).max(2);
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for pattern in honoured_keys()
+        .map(|key| key.name)
+        .chain(riak_keys().map(|key| key.name))
+    {
+        let candidate = name.fill(pattern);
+        let slips = strsim::osa_distance(&wanted, &candidate);
+        // Somebody who leaves out or adds the front words still means this key.
+        let shifted = candidate.ends_with(&format!(".{wanted}"))
+            || (pattern.contains('.') && wanted.ends_with(&format!(".{candidate}")));
+        if slips <= slips_max || shifted {
+            found.push((
+                slips.min(if shifted { slips_max } else { slips }),
+                candidate,
+            ));
+        }
+    }
+    found.sort_by_key(|(slips, _)| *slips);
+    let best = found.first().map_or(0, |(slips, _)| *slips);
+    found.retain(|(slips, _)| *slips <= best + 1);
+    found.dedup_by(|a, b| a.1 == b.1);
+    found
+        .into_iter()
+        .take(SUGGESTIONS_MAX)
+        .map(|(_, candidate)| candidate)
+        .collect()
+}

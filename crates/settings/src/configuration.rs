@@ -1,0 +1,375 @@
+//! From a file's text and `--set` options to settings, and where each value came from.
+
+use std::collections::BTreeMap;
+
+use crate::catalogue::{self, Known, honoured_keys};
+use crate::conf_file::{self, Setting};
+use crate::consistency;
+use crate::key::Key;
+use crate::kind::Refusal;
+use crate::name::{self, Name};
+use crate::problem::{Place, Problem, Problems};
+use crate::settings::{LogOutput, Settings};
+use crate::substitution;
+
+/// A configuration that is right.
+#[derive(Debug, Clone)]
+pub struct Configuration {
+    /// What the server runs with.
+    pub settings: Settings,
+    /// Every honoured key with its value, in the order of the reference page.
+    pub effective: Vec<Effective>,
+    /// What became of every line and `--set` option, in their order.
+    pub lines: Vec<LineReport>,
+    /// What is likely a mistake, though the server starts; each is a sentence without full stop.
+    pub warnings: Vec<String>,
+}
+
+/// One honoured key with its value.
+#[derive(Debug, Clone)]
+pub struct Effective {
+    /// The name, its free word filled in.
+    pub name: String,
+    /// The value as text, references followed; `None` for a key that has no default and is not set.
+    pub value: Option<String>,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Its declaration.
+    pub key: &'static Key,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The table of defaults.
+    Default,
+    /// A setting, under its own name or, `through`, another of Riak's.
+    Set {
+        /// Where.
+        place: Place,
+        /// The name that was written, if it was another.
+        through: Option<String>,
+    },
+}
+
+/// What became of one setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineReport {
+    /// Where it stands.
+    pub place: Place,
+    /// The name as written.
+    pub name: String,
+    /// The value as written.
+    pub value: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has its effect.
+    Honoured,
+    /// It has the effect of this key of ours.
+    MappedTo(String),
+    /// It has no effect; the reason fits after "ignored because".
+    Ignored(&'static str),
+    /// A later setting of the same key won.
+    Overridden(Place),
+}
+
+impl Configuration {
+    /// Reads `text`, in riak.conf's form, and `overrides`, each `key=value`, which win over it.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once; the reader corrects the file or the options.
+    pub fn load(text: &str, overrides: &[impl AsRef<str>]) -> Result<Configuration, Problems> {
+        let (mut written, mut problems) = conf_file::parse(text);
+        for (index, text) in overrides.iter().enumerate() {
+            match conf_file::parse_override(text.as_ref(), Place::Set(index + 1)) {
+                Ok(setting) => written.push(setting),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let mut loader = Loader {
+            problems,
+            ..Loader::new(&written)
+        };
+        let lines = loader.classify();
+        let (settings, effective) = loader.evaluate();
+        // A default fails only through a setting that it refers to, which is told by itself.
+        if loader
+            .problems
+            .iter()
+            .any(|problem| place_of(problem) != Some(Place::Default))
+        {
+            loader
+                .problems
+                .retain(|problem| place_of(problem) != Some(Place::Default));
+        }
+        if loader.problems.is_empty() {
+            loader.problems = consistency::conflicts(&settings);
+        }
+        if !loader.problems.is_empty() {
+            loader.problems.sort_by_key(place_of);
+            return Err(Problems(loader.problems));
+        }
+        let warnings = consistency::warnings(&settings);
+        Ok(Configuration {
+            settings,
+            effective,
+            lines,
+            warnings,
+        })
+    }
+}
+
+fn place_of(problem: &Problem) -> Option<Place> {
+    match problem {
+        Problem::UnknownKey { place, .. }
+        | Problem::BadValue { place, .. }
+        | Problem::NotBuiltIn { place, .. }
+        | Problem::Unreadable { place, .. }
+        | Problem::Reference { place, .. } => Some(*place),
+        Problem::Conflict(_) | Problem::NothingToDescribe { .. } => None,
+    }
+}
+
+struct Loader<'a> {
+    written: &'a [Setting],
+    /// By pattern and free word: the index of the setting that counts, the last one written.
+    winners: BTreeMap<(&'static str, String), usize>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Loader<'a> {
+    fn new(written: &'a [Setting]) -> Loader<'a> {
+        Loader {
+            written,
+            winners: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Finds out what each setting is about.
+    fn classify(&mut self) -> Vec<LineReport> {
+        let mut targets = Vec::new();
+        for (index, setting) in self.written.iter().enumerate() {
+            let target = match catalogue::lookup(&setting.name) {
+                Some(Known::Honoured { pattern, word }) => Target::Key {
+                    pattern,
+                    word,
+                    through: false,
+                },
+                Some(Known::Mapped { to }) => Target::Key {
+                    pattern: to,
+                    word: String::new(),
+                    through: true,
+                },
+                Some(Known::Ignored { reason }) => Target::Nothing(reason),
+                None => {
+                    self.problems.push(Problem::UnknownKey {
+                        key: setting.name.to_string(),
+                        place: setting.place,
+                        nearest: catalogue::nearest(&setting.name),
+                    });
+                    continue;
+                }
+            };
+            if let Target::Key { pattern, word, .. } = &target {
+                self.winners.insert((pattern, word.clone()), index);
+            }
+            targets.push((index, target));
+        }
+        targets
+            .into_iter()
+            .filter_map(|(index, target)| self.report(index, target))
+            .collect()
+    }
+
+    fn report(&self, index: usize, target: Target) -> Option<LineReport> {
+        let setting = self.written.get(index)?;
+        let outcome = match target {
+            Target::Nothing(reason) => Outcome::Ignored(reason),
+            Target::Key {
+                pattern,
+                word,
+                through,
+            } => {
+                let winner = self.winners.get(&(pattern, word)).copied().unwrap_or(index);
+                match self.written.get(winner).filter(|_| winner != index) {
+                    Some(winner) => Outcome::Overridden(winner.place),
+                    None if through => Outcome::MappedTo(pattern.to_owned()),
+                    None => Outcome::Honoured,
+                }
+            }
+        };
+        Some(LineReport {
+            place: setting.place,
+            name: setting.name.to_string(),
+            value: setting.value.clone(),
+            outcome,
+        })
+    }
+
+    /// Applies every honoured key, set or by default.
+    fn evaluate(&mut self) -> (Settings, Vec<Effective>) {
+        let mut settings = Settings::blank();
+        let mut effective = Vec::new();
+        for key in honoured_keys() {
+            let set: Vec<(String, usize)> = self
+                .winners
+                .range((key.name, String::new())..)
+                .take_while(|((pattern, _), _)| *pattern == key.name)
+                .map(|((_, word), index)| (word.clone(), *index))
+                .collect();
+            if set.is_empty() {
+                effective.push(self.apply_default(&mut settings, key));
+            }
+            for (word, index) in set {
+                effective.extend(self.apply_setting(&mut settings, key, &word, index));
+            }
+        }
+        self.choose_log_output(&mut settings);
+        (settings, effective)
+    }
+
+    fn apply_default(&mut self, settings: &mut Settings, key: &'static Key) -> Effective {
+        let name = name::instance(key.name, key.default_word);
+        let value = key.default.and_then(|text| {
+            let value = self.expand(&name, Place::Default, text)?;
+            self.apply(
+                settings,
+                key,
+                key.default_word,
+                &name,
+                Place::Default,
+                &value,
+            );
+            Some(value)
+        });
+        Effective {
+            name,
+            value,
+            origin: Origin::Default,
+            key,
+        }
+    }
+
+    fn apply_setting(
+        &mut self,
+        settings: &mut Settings,
+        key: &'static Key,
+        word: &str,
+        index: usize,
+    ) -> Option<Effective> {
+        let setting = self.written.get(index)?;
+        let name = name::instance(key.name, word);
+        let written = setting.name.to_string();
+        let value = self.expand(&written, setting.place, &setting.value)?;
+        self.apply(settings, key, word, &written, setting.place, &value);
+        let through = (written != name).then_some(written);
+        let origin = Origin::Set {
+            place: setting.place,
+            through,
+        };
+        Some(Effective {
+            name,
+            value: Some(value),
+            origin,
+            key,
+        })
+    }
+
+    fn apply(
+        &mut self,
+        settings: &mut Settings,
+        key: &'static Key,
+        word: &str,
+        name: &str,
+        place: Place,
+        value: &str,
+    ) {
+        let Err(refusal) = key.kind.apply(settings, word, value) else {
+            return;
+        };
+        let (key_name, got) = (name.to_owned(), value.to_owned());
+        self.problems.push(match refusal {
+            Refusal::Expected => Problem::BadValue {
+                key: key_name,
+                place,
+                got,
+                expected: key.kind.expected(),
+            },
+            Refusal::NotBuiltIn(reason) => Problem::NotBuiltIn {
+                key: key_name,
+                place,
+                got,
+                reason,
+            },
+        });
+    }
+
+    fn expand(&mut self, key: &str, place: Place, text: &str) -> Option<String> {
+        let expanded = substitution::expand(text, &|name| self.raw_value(name));
+        expanded
+            .map_err(|(named, why)| {
+                let key = key.to_owned();
+                self.problems.push(Problem::Reference {
+                    key,
+                    place,
+                    named,
+                    why,
+                });
+            })
+            .ok()
+    }
+
+    /// The text that a key was set to, or its default.
+    fn raw_value(&self, name: &Name) -> Option<String> {
+        let (pattern, word) = match catalogue::lookup(name)? {
+            Known::Honoured { pattern, word } => (pattern, word),
+            Known::Mapped { to } => (to, String::new()),
+            Known::Ignored { .. } => {
+                let set = self
+                    .written
+                    .iter()
+                    .rev()
+                    .find(|setting| setting.name == *name);
+                return set
+                    .map(|setting| setting.value.clone())
+                    .or_else(|| catalogue::riak_default(name).map(str::to_owned));
+            }
+        };
+        match self.winners.get(&(pattern, word)) {
+            Some(index) => self
+                .written
+                .get(*index)
+                .map(|setting| setting.value.clone()),
+            None => catalogue::declaration(pattern)
+                .and_then(|key| key.default)
+                .map(str::to_owned),
+        }
+    }
+
+    /// Somebody who names a log file wants it written, as Riak would.
+    fn choose_log_output(&self, settings: &mut Settings) {
+        let is_set = |pattern| self.winners.contains_key(&(pattern, String::new()));
+        if !is_set("logger.output") {
+            settings.log.output = if is_set("logger.file") {
+                LogOutput::Both
+            } else {
+                LogOutput::Console
+            };
+        }
+    }
+}
+
+enum Target {
+    Key {
+        pattern: &'static str,
+        word: String,
+        through: bool,
+    },
+    Nothing(&'static str),
+}

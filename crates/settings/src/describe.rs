@@ -1,0 +1,106 @@
+//! What an operator reads about a key, or about all of them.
+
+use std::fmt::Write as _;
+
+use crate::catalogue::{self, Known};
+use crate::configuration::{Configuration, Effective, Origin};
+use crate::name::Name;
+use crate::problem::{Place, Problem};
+
+impl Configuration {
+    /// Every honoured key with its value, one a line, in the form of a configuration file;
+    /// what was set is marked with where.
+    pub fn effective(&self) -> String {
+        list(self.effective.iter())
+    }
+
+    /// All about one key; for the front words of several (`bitcask.merge`), their values.
+    ///
+    /// # Errors
+    /// [`Problem::NothingToDescribe`].
+    pub fn describe(&self, name: &str) -> Result<String, Problem> {
+        let unknown = |nearest| Problem::NothingToDescribe {
+            key: name.to_owned(),
+            nearest,
+        };
+        // A pattern may be asked for by its own name.
+        let parsed = Name::parse(&name.replace('$', "")).ok_or_else(|| unknown(Vec::new()))?;
+        match catalogue::lookup(&parsed) {
+            Some(Known::Honoured { pattern, .. }) => Ok(self.about(pattern)),
+            Some(Known::Mapped { to }) => {
+                let about = self.about(to);
+                Ok(format!(
+                    "`{name}` is a key of Riak's, taken as `{to}`.\n\n{about}"
+                ))
+            }
+            Some(Known::Ignored { reason }) => Ok(format!(
+                "`{name}` is a key of Riak's, ignored because {reason}.\n"
+            )),
+            None => {
+                let prefix = format!("{name}.");
+                let text = list(
+                    self.effective
+                        .iter()
+                        .filter(|e| e.name.starts_with(&prefix)),
+                );
+                if text.is_empty() {
+                    Err(unknown(catalogue::nearest(&parsed)))
+                } else {
+                    Ok(text)
+                }
+            }
+        }
+    }
+
+    fn about(&self, pattern: &str) -> String {
+        let mut text = String::new();
+        let values = self
+            .effective
+            .iter()
+            .filter(|effective| effective.key.name == pattern);
+        text.push_str(&list(values));
+        let Some(key) = catalogue::declaration(pattern) else {
+            return text;
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\n{}\n", key.help);
+        let _ = writeln!(text, "takes     {}", key.kind.expected());
+        let _ = writeln!(text, "default   {}", key.default.unwrap_or("not set"));
+        let _ = writeln!(text, "change    {}", key.change.sentence());
+        let _ = writeln!(text, "since     {}", key.since);
+        let _ = writeln!(text, "in Riak   {}", key.ancestry.sentence());
+        text
+    }
+}
+
+fn list<'a>(entries: impl Iterator<Item = &'a Effective>) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        let value = match &entry.value {
+            Some(value) => format!("{} = {value}", entry.name),
+            None => format!("## {} is not set", entry.name),
+        };
+        let _ = match &entry.origin {
+            Origin::Default => writeln!(text, "{value}"),
+            Origin::Set {
+                place,
+                through: None,
+            } => writeln!(text, "{value}  # {}", short(*place)),
+            Origin::Set {
+                place,
+                through: Some(name),
+            } => {
+                writeln!(text, "{value}  # {}, as {name}", short(*place))
+            }
+        };
+    }
+    text
+}
+
+fn short(place: Place) -> String {
+    match place {
+        Place::Default => "default".to_owned(),
+        Place::Line(number) => format!("line {number}"),
+        Place::Set(_) => "--set".to_owned(),
+    }
+}

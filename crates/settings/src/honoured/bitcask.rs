@@ -1,0 +1,188 @@
+//! Keys of the bitcask backend.
+
+use std::time::Duration;
+
+use crate::duration::Unit;
+use crate::key::{Category, Key};
+use crate::kind::{Choice, Kind};
+use crate::settings::{Compression, MergePolicy, SyncStrategy};
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Bitcask, help)
+}
+
+/// An hour of the day; the range makes the conversion exact.
+const fn hour(set: fn(&mut crate::Settings, u64)) -> Kind {
+    Kind::Integer {
+        least: 0,
+        most: 23,
+        set,
+    }
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "bitcask.data_root",
+        Kind::Path(|settings, value| settings.bitcask.data_root = value),
+        "$(platform_data_dir)/bitcask",
+        "The directory with one subdirectory for each partition.",
+    ),
+    Key::new(
+        "bitcask.sync.strategy",
+        Kind::Choice(&[
+            Choice::Takes("none", |settings| {
+                settings.bitcask.sync_strategy = Some(SyncStrategy::None);
+            }),
+            Choice::Takes("interval", |settings| {
+                settings.bitcask.sync_strategy = Some(SyncStrategy::Interval);
+            }),
+            Choice::Takes("o_sync", |settings| {
+                settings.bitcask.sync_strategy = Some(SyncStrategy::Grouped);
+            }),
+        ]),
+        None,
+        Category::Bitcask,
+        "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
+         `none` is Riak's default behaviour; `interval` syncs every `bitcask.sync.interval`; \
+         `o_sync` acknowledges what is on stable storage, as `durability = grouped` does. \
+         Not set, `durability` decides.",
+    ),
+    key(
+        "bitcask.sync.interval",
+        Kind::Duration {
+            unit: Unit::Seconds,
+            least: Duration::from_millis(1),
+            set: |settings, value| settings.bitcask.sync_interval = value,
+        },
+        "1s",
+        "The time between syncs with `bitcask.sync.strategy = interval`.",
+    ),
+    key(
+        "bitcask.max_file_size",
+        Kind::Bytes {
+            least: 64 << 10,
+            set: |settings, value| settings.bitcask.file_bytes_max = value,
+        },
+        "2GB",
+        "The size at which a new data file is begun. \
+         Smaller files are merged in smaller steps; more of them are open.",
+    ),
+    key(
+        "bitcask.compression",
+        Kind::Choice(&[
+            Choice::Takes("none", |settings| {
+                settings.bitcask.compression = Compression::None;
+            }),
+            Choice::Takes("lz4", |settings| {
+                settings.bitcask.compression = Compression::Lz4;
+            }),
+            Choice::Takes("zstd", |settings| {
+                settings.bitcask.compression = Compression::Zstd;
+            }),
+        ]),
+        "none",
+        "How new values are packed. Existing ones keep their packing until they are merged. \
+         `lz4` costs little; `zstd` packs text and JSON about twice as well.",
+    )
+    .own(),
+    key(
+        "bitcask.merge.policy",
+        Kind::Choice(&[
+            Choice::Takes("always", |settings| {
+                settings.bitcask.merge_policy = MergePolicy::Always;
+            }),
+            Choice::Takes("never", |settings| {
+                settings.bitcask.merge_policy = MergePolicy::Never;
+            }),
+            Choice::Takes("window", |settings| {
+                settings.bitcask.merge_policy = MergePolicy::Window;
+            }),
+        ]),
+        "always",
+        "When files may be merged to win back the space of what was overwritten or deleted. \
+         Merges run in small steps beside requests, so `always` is right for most; \
+         `window` keeps them to the hours of `bitcask.merge.window`.",
+    ),
+    key(
+        "bitcask.merge.window.start",
+        hour(|settings, value| {
+            settings.bitcask.merge_window_start_hour = u8::try_from(value).unwrap_or(0);
+        }),
+        "0",
+        "The first hour of the merge window, local time.",
+    ),
+    key(
+        "bitcask.merge.window.end",
+        hour(|settings, value| {
+            settings.bitcask.merge_window_end_hour = u8::try_from(value).unwrap_or(23);
+        }),
+        "23",
+        "The last hour of the merge window, itself included. \
+         A window that ends before it starts goes past midnight.",
+    ),
+    key(
+        "bitcask.merge.triggers.fragmentation",
+        Kind::Percent(|settings, value| {
+            settings.bitcask.merge_trigger_fragmentation_percent = value;
+        }),
+        "60",
+        "The share of dead keys in some file from which a merge begins.",
+    ),
+    key(
+        "bitcask.merge.triggers.dead_bytes",
+        Kind::Bytes {
+            least: 1,
+            set: |settings, value| settings.bitcask.merge_trigger_dead_bytes = value,
+        },
+        "512MB",
+        "The bytes of dead values in some file from which a merge begins.",
+    ),
+    key(
+        "bitcask.merge.thresholds.fragmentation",
+        Kind::Percent(|settings, value| {
+            settings.bitcask.merge_threshold_fragmentation_percent = value;
+        }),
+        "40",
+        "The share of dead keys from which a file takes part in a merge.",
+    ),
+    key(
+        "bitcask.merge.thresholds.dead_bytes",
+        Kind::Bytes {
+            least: 1,
+            set: |settings, value| settings.bitcask.merge_threshold_dead_bytes = value,
+        },
+        "128MB",
+        "The bytes of dead values from which a file takes part in a merge.",
+    ),
+    key(
+        "bitcask.merge.thresholds.small_file",
+        Kind::BytesOr {
+            word: "disabled",
+            least: 1,
+            set: |settings, value| settings.bitcask.merge_threshold_small_file_bytes = value,
+        },
+        "10MB",
+        "A smaller file takes part in a merge whatever it holds.",
+    ),
+    key(
+        "bitcask.expiry",
+        Kind::DurationOr {
+            word: "off",
+            unit: Unit::Seconds,
+            set: |settings, value| settings.bitcask.expiry = value,
+        },
+        "off",
+        "How long after it was written an object is gone, for all objects of the backend. \
+         It is no longer read from then on; merges win its space back.",
+    ),
+    key(
+        "bitcask.expiry.grace_time",
+        Kind::Duration {
+            unit: Unit::Seconds,
+            least: Duration::ZERO,
+            set: |settings, value| settings.bitcask.expiry_grace = value,
+        },
+        "0",
+        "How much longer expired objects may stay on disk before that alone is a reason to merge.",
+    ),
+];

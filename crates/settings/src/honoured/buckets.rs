@@ -1,0 +1,129 @@
+//! Keys of the properties that buckets without a type have until somebody sets their own.
+
+use crate::key::{Category, Key};
+use crate::kind::{Choice, Kind, REPLICAS_MAX};
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Buckets, help)
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "buckets.default.n_val",
+        Kind::Integer {
+            least: 1,
+            most: REPLICAS_MAX,
+            set: |settings, value| {
+                settings.buckets.n_val = u32::try_from(value).unwrap_or(u32::MAX);
+            },
+        },
+        "3",
+        "How many replicas an object has. \
+         A cluster with fewer nodes keeps one on each until it grows (see `colocated_replicas`).",
+    ),
+    key(
+        "buckets.default.r",
+        Kind::Quorum {
+            least: 1,
+            set: |settings, value| settings.buckets.r = value,
+        },
+        "quorum",
+        "How many replicas have to answer a read.",
+    ),
+    key(
+        "buckets.default.w",
+        Kind::Quorum {
+            least: 1,
+            set: |settings, value| settings.buckets.w = value,
+        },
+        "quorum",
+        "How many replicas have to have received a write.",
+    ),
+    key(
+        "buckets.default.dw",
+        Kind::Quorum {
+            least: 0,
+            set: |settings, value| settings.buckets.dw = value,
+        },
+        "quorum",
+        "How many replicas have to have stored a write, in the sense of `durability`.",
+    ),
+    key(
+        "buckets.default.rw",
+        Kind::Quorum {
+            least: 1,
+            set: |settings, value| settings.buckets.rw = value,
+        },
+        "quorum",
+        "How many replicas have to take part in a delete that names no quorums of its own.",
+    ),
+    key(
+        "buckets.default.pr",
+        Kind::Quorum {
+            least: 0,
+            set: |settings, value| settings.buckets.pr = value,
+        },
+        "0",
+        "How many of the replicas that answer a read have to be on nodes that own the partition.",
+    ),
+    key(
+        "buckets.default.pw",
+        Kind::Quorum {
+            least: 0,
+            set: |settings, value| settings.buckets.pw = value,
+        },
+        "0",
+        "How many of the replicas that take a write have to be on nodes that own the partition.",
+    ),
+    key(
+        "buckets.default.node_confirms",
+        Kind::Integer {
+            least: 0,
+            most: REPLICAS_MAX,
+            set: |settings, value| {
+                settings.buckets.node_confirms = u32::try_from(value).unwrap_or(u32::MAX);
+            },
+        },
+        "0",
+        "How many different nodes have to answer a read or take a write. \
+         It is never lowered to the nodes there are: \
+         2 on a cluster of one node refuses every request.",
+    )
+    .own(),
+    key(
+        "buckets.default.notfound_ok",
+        Kind::Flag(|settings, value| settings.buckets.notfound_ok = value),
+        "true",
+        "Whether a replica that has no such object counts as an answer to a read.",
+    ),
+    key(
+        "buckets.default.basic_quorum",
+        Kind::Flag(|settings, value| settings.buckets.basic_quorum = value),
+        "false",
+        "Whether a read gives up once more than half of the replicas found nothing; \
+         of use with `notfound_ok = false`.",
+    ),
+    key(
+        "buckets.default.allow_mult",
+        Kind::Flag(|settings, value| settings.buckets.allow_mult = value),
+        "false",
+        "Whether writes that did not know of each other are kept side by side, as siblings, \
+         for the client to resolve. Off keeps the latest by the clock.",
+    ),
+    key(
+        "buckets.default.last_write_wins",
+        Kind::Flag(|settings, value| settings.buckets.last_write_wins = value),
+        "false",
+        "Whether a write replaces what is there without looking at it.",
+    ),
+    key(
+        "buckets.default.merge_strategy",
+        Kind::Choice(&[
+            Choice::Takes("1", |settings| settings.buckets.dvv_enabled = false),
+            Choice::Takes("2", |settings| settings.buckets.dvv_enabled = true),
+        ]),
+        "1",
+        "The bucket property `dvv_enabled`: 2 is true, 1 is false. \
+         It is shown to clients as set; siblings carry dots either way.",
+    ),
+];

@@ -1,0 +1,65 @@
+//! Keys of when a write is safe, for all backends, and of the commit log.
+
+use std::time::Duration;
+
+use crate::duration::Unit;
+use crate::key::{Category, Key};
+use crate::kind::{Choice, Kind};
+use crate::settings::DurabilityMode;
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Durability, help).own()
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "durability",
+        Kind::Choice(&[
+            Choice::Takes("grouped", |settings| {
+                settings.durability.mode = DurabilityMode::Grouped;
+            }),
+            Choice::Takes("interval", |settings| {
+                settings.durability.mode = DurabilityMode::Interval;
+            }),
+            Choice::Takes("none", |settings| {
+                settings.durability.mode = DurabilityMode::None;
+            }),
+        ]),
+        "grouped",
+        "When a write is acknowledged. \
+         `grouped`: once it is on stable storage; writes that arrive together share a sync. \
+         `interval`: at once, and a sync follows every `durability.interval`. \
+         `none`: at once, and the operating system writes when it likes, as Riak does by default; \
+         a power cut loses the last seconds, a crash of the server nothing.",
+    ),
+    key(
+        "durability.interval",
+        Kind::Duration {
+            unit: Unit::Seconds,
+            least: Duration::from_millis(1),
+            set: |settings, value| settings.durability.interval = value,
+        },
+        "1s",
+        "The time between syncs with `durability = interval`: what a power cut may cost.",
+    ),
+    key(
+        "commit_log.segment_bytes",
+        Kind::Bytes {
+            least: 64 << 10,
+            set: |settings, value| settings.commit_log.segment_bytes = value,
+        },
+        "64MB",
+        "The size of one file of the commit log. \
+         Files are made in advance and used again.",
+    ),
+    key(
+        "commit_log.bytes_max",
+        Kind::Bytes {
+            least: 128 << 10,
+            set: |settings, value| settings.commit_log.bytes_max = value,
+        },
+        "1GB",
+        "How much of the commit log may wait for the partitions to catch up before writers are \
+         slowed. It bounds the time that a start after a crash takes.",
+    ),
+];

@@ -1,0 +1,92 @@
+//! Keys of listeners and protocols.
+
+use crate::key::{Category, Key};
+use crate::kind::Kind;
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Listeners, help)
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "listener.protobuf.$name",
+        Kind::Address(|settings, name, value| {
+            if let Some(address) = value {
+                settings.listeners.protobuf.insert(name.to_owned(), address);
+            }
+        }),
+        "127.0.0.1:8087",
+        "An address where clients connect with the protocol buffers protocol. \
+         Any number of names may be given; the default stands only while there is none. \
+         Port 0 lets the system choose; `off` opens nothing.",
+    ),
+    key(
+        "listener.http.$name",
+        Kind::Address(|settings, name, value| {
+            if let Some(address) = value {
+                settings.listeners.http.insert(name.to_owned(), address);
+            }
+        }),
+        "127.0.0.1:8098",
+        "An address where clients connect with HTTP. \
+         Any number of names may be given; the default stands only while there is none. \
+         Port 0 lets the system choose; `off` opens nothing.",
+    ),
+    key(
+        "protobuf.backlog",
+        Kind::Integer {
+            least: 1,
+            most: 65_535,
+            set: |settings, value| {
+                settings.protobuf.backlog = u32::try_from(value).unwrap_or(u32::MAX);
+            },
+        },
+        "128",
+        "How many connections may wait to be accepted. \
+         Raise it when many clients connect at the same moment; \
+         the operating system has a limit of its own.",
+    ),
+    key(
+        "protobuf.nagle",
+        Kind::Flag(|settings, value| settings.protobuf.nagle = value),
+        "off",
+        "Whether the operating system may hold small answers back to send them together. \
+         On saves packets and costs latency.",
+    ),
+    key(
+        "protobuf.keepalive",
+        Kind::Flag(|settings, value| settings.protobuf.keepalive = value),
+        "on",
+        "Whether idle connections are probed, so that those whose client is gone are closed.",
+    ),
+    key(
+        "protobuf.frame_bytes_max",
+        Kind::Bytes {
+            least: 4096,
+            set: |settings, value| settings.protobuf.frame_bytes_max = value,
+        },
+        "64MB",
+        "The largest request that the protocol buffers server reads. \
+         A larger one gets an error before memory is set aside for it. \
+         Keep it above `object.size.maximum`.",
+    )
+    .own(),
+    key(
+        "http.body_bytes_max",
+        Kind::Bytes {
+            least: 4096,
+            set: |settings, value| settings.http.body_bytes_max = value,
+        },
+        "64MB",
+        "The largest request body that the HTTP server reads. \
+         Keep it above `object.size.maximum`.",
+    )
+    .own(),
+    key(
+        "secure_referer_check",
+        Kind::Flag(|settings, value| settings.http.secure_referer_check = value),
+        "on",
+        "Whether HTTP requests that a web page of another site caused (by their `Referer`) are \
+         refused. Turn it off if a proxy in front cannot remove that header.",
+    ),
+];

@@ -1,0 +1,53 @@
+//! Keys of logs.
+
+use crate::key::{Ancestry, Category, Key};
+use crate::kind::{Choice, Kind};
+use crate::settings::{LogLevel, LogOutput};
+
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "logger.level",
+        Kind::Choice(&[
+            Choice::Takes("debug", |settings| settings.log.level = LogLevel::Debug),
+            Choice::Takes("info", |settings| settings.log.level = LogLevel::Info),
+            Choice::Takes("notice", |settings| settings.log.level = LogLevel::Warning),
+            Choice::Takes("warning", |settings| settings.log.level = LogLevel::Warning),
+            Choice::Takes("error", |settings| settings.log.level = LogLevel::Error),
+            Choice::Takes("critical", |settings| settings.log.level = LogLevel::Error),
+            Choice::Takes("alert", |settings| settings.log.level = LogLevel::Error),
+            Choice::Takes("emergency", |settings| settings.log.level = LogLevel::Error),
+            Choice::Takes("none", |settings| settings.log.level = LogLevel::None),
+        ]),
+        Some("info"),
+        Category::Log,
+        "The least severe event that is logged. \
+         Of Riak's levels, `notice` is taken as `warning`, \
+         and `critical`, `alert` and `emergency` as `error`.",
+    ),
+    Key {
+        ancestry: Ancestry::RiakAs("`log.console` up to 2.2"),
+        ..Key::new(
+            "logger.output",
+            Kind::Choice(&[
+                Choice::Takes("off", |settings| settings.log.output = LogOutput::Off),
+                Choice::Takes("console", |settings| {
+                    settings.log.output = LogOutput::Console;
+                }),
+                Choice::Takes("file", |settings| settings.log.output = LogOutput::File),
+                Choice::Takes("both", |settings| settings.log.output = LogOutput::Both),
+            ]),
+            None,
+            Category::Log,
+            "Where log lines go: to standard error (`console`), to `logger.file` (`file`), \
+             to `both`, or nowhere (`off`). \
+             Not set, it is `both` if `logger.file` is set, else `console`.",
+        )
+    },
+    Key::new(
+        "logger.file",
+        Kind::Path(|settings, value| settings.log.file = value),
+        Some("$(platform_log_dir)/console.log"),
+        Category::Log,
+        "The log file. The server does not rotate it: let logrotate do that, with `copytruncate`.",
+    ),
+];

@@ -1,0 +1,90 @@
+//! Keys of the node, its directories and its partitions.
+
+use crate::key::{Category, Change, Key};
+use crate::kind::{Choice, Kind};
+use crate::settings::StorageBackend;
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Node, help)
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "nodename",
+        Kind::NodeName(|settings, value| settings.node.nodename = value),
+        "kvorum@127.0.0.1",
+        "The node's name, as other nodes, logs and `/stats` show it. \
+         Give each node of a cluster its own.",
+    ),
+    Key {
+        change: Change::Fixed,
+        ..key(
+            "ring_size",
+            Kind::PowerOfTwo {
+                least: 1,
+                most: 4096,
+                set: |settings, value| settings.node.ring_size = value,
+            },
+            "64",
+            "How many partitions the key space is cut into. \
+             Choose at least two for each core of the largest cluster you expect; \
+             more cost memory and open files on every node.",
+        )
+    },
+    key(
+        "ring.state_dir",
+        Kind::Path(|settings, value| settings.node.ring_state_dir = value),
+        "$(platform_data_dir)/ring",
+        "Where the agreed state of the cluster is kept: its name, members, ring and bucket types.",
+    ),
+    key(
+        "platform_data_dir",
+        Kind::Path(|settings, value| settings.node.data_dir = value),
+        "./data",
+        "The directory under which a node keeps everything that must survive a restart. \
+         Other paths refer to it as `$(platform_data_dir)`. \
+         One server at a time may use it.",
+    ),
+    key(
+        "platform_log_dir",
+        Kind::Path(|settings, value| settings.node.log_dir = value),
+        "./log",
+        "The directory for log files. Other paths refer to it as `$(platform_log_dir)`.",
+    ),
+    key(
+        "storage_backend",
+        Kind::Choice(&[
+            Choice::Takes("bitcask", |settings| {
+                settings.node.storage_backend = StorageBackend::Bitcask;
+            }),
+            Choice::Takes("memory", |settings| {
+                settings.node.storage_backend = StorageBackend::Memory;
+            }),
+            Choice::NotBuiltIn("leveldb", NOT_YET),
+            Choice::NotBuiltIn("leveled", NOT_YET),
+            Choice::NotBuiltIn("hanoidb", NOT_YET),
+            Choice::NotBuiltIn("innostore", NOT_YET),
+            Choice::NotBuiltIn("multi", NOT_YET),
+            Choice::NotBuiltIn("prefix_multi", NOT_YET),
+        ]),
+        "bitcask",
+        "The engine that stores objects. \
+         `bitcask` keeps all keys in memory and values in append-only files; \
+         `memory` keeps everything in memory and loses it at a stop. \
+         `leveldb`, `leveled`, `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
+         but not built in yet, and the server does not start with them: \
+         it would not find the data that is there.",
+    ),
+    key(
+        "colocated_replicas",
+        Kind::Flag(|settings, value| settings.node.colocated_replicas = value),
+        "off",
+        "Whether a cluster with fewer nodes than `n_val` keeps several replicas of an object on \
+         one node, as Riak does. \
+         Off, an object has at most one replica on each node: \
+         further copies on the same disks cost as much as they would elsewhere and protect little.",
+    )
+    .own(),
+];
+
+const NOT_YET: &str = "it is known but not built in yet; bitcask and memory are";

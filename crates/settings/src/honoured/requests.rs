@@ -1,0 +1,103 @@
+//! Keys of the request path: how many at a time, how long, deletes, and jobs.
+
+use std::time::Duration;
+
+use crate::duration::Unit;
+use crate::key::{Ancestry, Category, Key};
+use crate::kind::Kind;
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Requests, help)
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "max_concurrent_requests",
+        Kind::IntegerOr {
+            word: "infinite",
+            least: 1,
+            most: u64::MAX,
+            set: |settings, value| settings.requests.concurrent_max = value,
+        },
+        "50000",
+        "How many requests of each kind (reads, writes) a node works on at the same time. \
+         Further ones are answered `overload` at once.",
+    ),
+    key(
+        "slow_request_threshold",
+        Kind::DurationOr {
+            word: "off",
+            unit: Unit::Milliseconds,
+            set: |settings, value| settings.requests.slow_threshold = value,
+        },
+        "500ms",
+        "A request that takes longer is logged with where its time went. `off` logs none.",
+    )
+    .own(),
+    Key {
+        ancestry: Ancestry::RiakAs("`riak_kv.delete_mode`, in advanced.config only"),
+        ..key(
+            "delete_mode",
+            Kind::DeleteMode(|settings, value| settings.requests.delete_mode = value),
+            "3s",
+            "What becomes of a tombstone, the marker that a delete leaves. \
+             `keep` leaves it for good; `immediate` removes it as soon as every replica has it; \
+             a duration waits that long more. \
+             A tombstone that some replica lacks is always kept.",
+        )
+    },
+    key(
+        "tombstone_pause",
+        Kind::Duration {
+            unit: Unit::Milliseconds,
+            least: Duration::ZERO,
+            set: |settings, value| settings.requests.tombstone_pause = value,
+        },
+        "2",
+        "The pause between a delete and the check whether every replica has its tombstone; \
+         it also paces the deletes of background jobs.",
+    ),
+    key(
+        "cluster.job.riak_kv.list_buckets",
+        Kind::Flag(|settings, value| settings.requests.jobs.list_buckets = value),
+        "enabled",
+        "Whether clients may list buckets in one answer. \
+         Listing reads every key of the node: consider to disable it in production.",
+    ),
+    key(
+        "cluster.job.riak_kv.stream_list_buckets",
+        Kind::Flag(|settings, value| settings.requests.jobs.stream_list_buckets = value),
+        "enabled",
+        "Whether clients may list buckets as a stream.",
+    ),
+    key(
+        "cluster.job.riak_kv.list_keys",
+        Kind::Flag(|settings, value| settings.requests.jobs.list_keys = value),
+        "enabled",
+        "Whether clients may list the keys of a bucket in one answer.",
+    ),
+    key(
+        "cluster.job.riak_kv.stream_list_keys",
+        Kind::Flag(|settings, value| settings.requests.jobs.stream_list_keys = value),
+        "enabled",
+        "Whether clients may list the keys of a bucket as a stream.",
+    ),
+    key(
+        "cluster.job.riak_kv.secondary_index",
+        Kind::Flag(|settings, value| settings.requests.jobs.secondary_index = value),
+        "enabled",
+        "Whether clients may query secondary indexes in one answer.",
+    ),
+    key(
+        "cluster.job.riak_kv.stream_secondary_index",
+        Kind::Flag(|settings, value| settings.requests.jobs.stream_secondary_index = value),
+        "enabled",
+        "Whether clients may query secondary indexes as a stream.",
+    ),
+    key(
+        "cluster.job.riak_kv.map_reduce",
+        Kind::Flag(|settings, value| settings.requests.jobs.map_reduce = value),
+        "enabled",
+        "Whether clients may run MapReduce.",
+    ),
+];

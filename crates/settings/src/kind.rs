@@ -1,0 +1,464 @@
+//! Types of values: how each is read, what to say when it cannot be, and where it goes.
+//!
+//! The type and the setter are one value. Rejected: a table of names and types with a second
+//! table, or a `match`, that copies values into the struct; the two drift, and a key that is
+//! declared and never passed on looks like one that works.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::byte_size;
+use crate::duration::{self, Unit};
+use crate::settings::{DeleteMode, QuorumValue, Settings};
+
+/// The type of a key's value, with the setter of the field it fills.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// `on`/`off`, `true`/`false`, `enabled`/`disabled`.
+    Flag(fn(&mut Settings, bool)),
+    /// A whole number within bounds, both included.
+    Integer {
+        /// Smallest value.
+        least: u64,
+        /// Largest value.
+        most: u64,
+        /// Where it goes.
+        set: fn(&mut Settings, u64),
+    },
+    /// A whole number within bounds, or the word that means there is no limit.
+    IntegerOr {
+        /// The word.
+        word: &'static str,
+        /// Smallest value.
+        least: u64,
+        /// Largest value.
+        most: u64,
+        /// Where it goes; the word is `None`.
+        set: fn(&mut Settings, Option<u64>),
+    },
+    /// A power of two within bounds, both included.
+    PowerOfTwo {
+        /// Smallest value.
+        least: u64,
+        /// Largest value.
+        most: u64,
+        /// Where it goes.
+        set: fn(&mut Settings, u64),
+    },
+    /// 0 to 100, with or without `%`.
+    Percent(fn(&mut Settings, u8)),
+    /// A duration of at least `least`.
+    Duration {
+        /// The unit of a bare number.
+        unit: Unit,
+        /// Smallest value.
+        least: Duration,
+        /// Where it goes.
+        set: fn(&mut Settings, Duration),
+    },
+    /// A duration above zero, or the word that stands for none.
+    DurationOr {
+        /// The word.
+        word: &'static str,
+        /// The unit of a bare number.
+        unit: Unit,
+        /// Where it goes; the word is `None`.
+        set: fn(&mut Settings, Option<Duration>),
+    },
+    /// A size of at least `least` bytes.
+    Bytes {
+        /// Smallest value, bytes.
+        least: u64,
+        /// Where it goes, bytes.
+        set: fn(&mut Settings, u64),
+    },
+    /// A size of at least `least` bytes, or the word that stands for none.
+    BytesOr {
+        /// The word.
+        word: &'static str,
+        /// Smallest value, bytes.
+        least: u64,
+        /// Where it goes, bytes; the word is `None`.
+        set: fn(&mut Settings, Option<u64>),
+    },
+    /// `ip:port`, or `off`, under the free word of the key's name.
+    Address(fn(&mut Settings, &str, Option<SocketAddr>)),
+    /// One of some words.
+    Choice(&'static [Choice]),
+    /// A path, relative to the server's working directory unless absolute.
+    Path(fn(&mut Settings, PathBuf)),
+    /// `name@host`.
+    NodeName(fn(&mut Settings, String)),
+    /// `one`, `quorum`, `all` or a count of replicas from `least` on.
+    Quorum {
+        /// Smallest count: 0 where none may be asked for.
+        least: u64,
+        /// Where it goes.
+        set: fn(&mut Settings, QuorumValue),
+    },
+    /// `keep`, `immediate` or a duration (bare numbers are milliseconds).
+    DeleteMode(fn(&mut Settings, DeleteMode)),
+}
+
+/// One word of [`Kind::Choice`].
+#[derive(Clone, Copy)]
+pub enum Choice {
+    /// The word and what it does.
+    Takes(&'static str, fn(&mut Settings)),
+    /// A word that is known but refused, and why.
+    NotBuiltIn(&'static str, &'static str),
+}
+
+impl Choice {
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Choice::Takes(word, _) | Choice::NotBuiltIn(word, _) => word,
+        }
+    }
+}
+
+/// Why a value was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is no value of this type; the type is what was expected.
+    Expected,
+    /// It is known, but this build cannot do it.
+    NotBuiltIn(&'static str),
+}
+
+impl Kind {
+    /// Reads `text` and puts the value into `settings`; `word` is the free word of the key's name.
+    ///
+    /// # Errors
+    /// The value is not of this type, or is known but not built in.
+    pub fn apply(&self, settings: &mut Settings, word: &str, text: &str) -> Result<(), Refusal> {
+        match *self {
+            Kind::Choice(choices) => return choose(settings, choices, text),
+            _ => self.read(settings, word, text),
+        }
+        .ok_or(Refusal::Expected)
+    }
+
+    fn read(&self, settings: &mut Settings, free: &str, text: &str) -> Option<()> {
+        match *self {
+            Kind::Flag(set) => set(settings, flag(text)?),
+            Kind::Integer { least, most, set } => set(settings, integer(text, least, most)?),
+            Kind::IntegerOr {
+                word,
+                least,
+                most,
+                set,
+            } => {
+                set(
+                    settings,
+                    or_word(text, word, |text| integer(text, least, most))?,
+                );
+            }
+            Kind::PowerOfTwo { least, most, set } => {
+                let value = integer(text, least, most).filter(|value| value.is_power_of_two())?;
+                set(settings, value);
+            }
+            Kind::Percent(set) => set(settings, percent(text)?),
+            Kind::Duration { unit, least, set } => {
+                set(
+                    settings,
+                    duration::parse(text, unit).filter(|value| *value >= least)?,
+                );
+            }
+            Kind::DurationOr { word, unit, set } => {
+                let read =
+                    |text: &str| duration::parse(text, unit).filter(|value| !value.is_zero());
+                set(settings, or_word(text, word, read)?);
+            }
+            Kind::Bytes { least, set } => {
+                set(
+                    settings,
+                    byte_size::parse(text).filter(|value| *value >= least)?,
+                );
+            }
+            Kind::BytesOr { word, least, set } => {
+                let read = |text: &str| byte_size::parse(text).filter(|value| *value >= least);
+                set(settings, or_word(text, word, read)?);
+            }
+            Kind::Address(set) => set(settings, free, or_word(text, "off", address)?),
+            Kind::Choice(_) => return None,
+            Kind::Path(set) => set(settings, PathBuf::from(text)),
+            Kind::NodeName(set) => set(settings, node_name(text)?),
+            Kind::Quorum { least, set } => set(settings, quorum(text, least)?),
+            Kind::DeleteMode(set) => set(settings, delete_mode(text)?),
+        }
+        Some(())
+    }
+
+    /// What this type takes, as a phrase that fits after "expected".
+    pub fn expected(&self) -> String {
+        match *self {
+            Kind::Flag(_) => "on or off (also true, false, enabled, disabled)".to_owned(),
+            Kind::Integer { least, most, .. } => range("a whole number", least, most),
+            Kind::IntegerOr {
+                word, least, most, ..
+            } => {
+                format!("`{word}` or {}", range("a whole number", least, most))
+            }
+            Kind::PowerOfTwo { least, most, .. } => range("a power of two", least, most),
+            Kind::Percent(_) => "a percentage from 0 to 100".to_owned(),
+            Kind::Duration { unit, least, .. } if least.is_zero() => {
+                format!(
+                    "a duration such as 10s, 1h or 500ms (a bare number is {})",
+                    plural(unit)
+                )
+            }
+            Kind::Duration { unit, least, .. } => format!(
+                "a duration of at least {}, such as 10s, 1h or 500ms (a bare number is {})",
+                duration::render(least),
+                plural(unit)
+            ),
+            Kind::DurationOr { word, unit, .. } => format!(
+                "`{word}` or a duration above zero such as 10s, 1h or 500ms (a bare number is {})",
+                plural(unit)
+            ),
+            Kind::Bytes { least, .. } => at_least("a size such as 4096, 5MB or 1GB", least),
+            Kind::BytesOr { word, least, .. } => {
+                format!(
+                    "`{word}` or {}",
+                    at_least("a size such as 4096, 5MB or 1GB", least)
+                )
+            }
+            Kind::Address(_) => "ip:port such as 127.0.0.1:8087 or [::1]:8087, or `off`".to_owned(),
+            Kind::Choice(choices) => format!("one of {}", words(choices)),
+            Kind::Path(_) => "a path".to_owned(),
+            Kind::NodeName(_) => "name@host without spaces, such as kvorum@127.0.0.1".to_owned(),
+            Kind::Quorum { least, .. } => {
+                format!(
+                    "`one`, `quorum`, `all` or {}",
+                    range("a count", least, REPLICAS_MAX)
+                )
+            }
+            Kind::DeleteMode(_) => {
+                "`keep`, `immediate` or a duration such as 3s (a bare number is milliseconds)"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// The unit of a bare number, where the type has one.
+    pub fn unit(&self) -> Option<&'static str> {
+        match *self {
+            Kind::Duration { unit, .. } | Kind::DurationOr { unit, .. } => Some(unit.symbol()),
+            Kind::DeleteMode(_) => Some(Unit::Milliseconds.symbol()),
+            Kind::Bytes { .. } | Kind::BytesOr { .. } => Some("bytes"),
+            Kind::Percent(_) => Some("%"),
+            _ => None,
+        }
+    }
+
+    /// The type's name in one or two words.
+    pub fn label(&self) -> &'static str {
+        match *self {
+            Kind::Flag(_) => "flag",
+            Kind::Integer { .. } | Kind::IntegerOr { .. } => "integer",
+            Kind::PowerOfTwo { .. } => "power of two",
+            Kind::Percent(_) => "percent",
+            Kind::Duration { .. } | Kind::DurationOr { .. } | Kind::DeleteMode(_) => "duration",
+            Kind::Bytes { .. } | Kind::BytesOr { .. } => "byte size",
+            Kind::Address(_) => "address",
+            Kind::Choice(_) => "choice",
+            Kind::Path(_) => "path",
+            Kind::NodeName(_) => "text",
+            Kind::Quorum { .. } => "quorum",
+        }
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.label())
+    }
+}
+
+/// Replica counts beyond this are typing errors.
+pub(crate) const REPLICAS_MAX: u64 = 1024;
+
+fn choose(settings: &mut Settings, choices: &[Choice], text: &str) -> Result<(), Refusal> {
+    match choices.iter().find(|choice| choice.word() == text) {
+        Some(Choice::Takes(_, set)) => {
+            set(settings);
+            Ok(())
+        }
+        Some(Choice::NotBuiltIn(_, reason)) => Err(Refusal::NotBuiltIn(reason)),
+        None => Err(Refusal::Expected),
+    }
+}
+
+/// `Some(None)` for the word, `Some(Some(value))` for a value, `None` for neither.
+#[expect(
+    clippy::option_option,
+    reason = "the outer option is failure, the inner one the value"
+)]
+fn or_word<T>(text: &str, word: &str, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
+    if text == word {
+        Some(None)
+    } else {
+        read(text).map(Some)
+    }
+}
+
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "on" | "true" | "enabled" => Some(true),
+        "off" | "false" | "disabled" => Some(false),
+        _ => None,
+    }
+}
+
+fn integer(text: &str, least: u64, most: u64) -> Option<u64> {
+    text.parse()
+        .ok()
+        .filter(|value| (least..=most).contains(value))
+}
+
+fn percent(text: &str) -> Option<u8> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    number.parse().ok().filter(|value| *value <= 100)
+}
+
+fn address(text: &str) -> Option<SocketAddr> {
+    // Riak's form for IPv6 has no brackets: the port follows the last colon.
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    Some(SocketAddr::new(
+        host.parse::<IpAddr>().ok()?,
+        port.parse().ok()?,
+    ))
+}
+
+fn node_name(text: &str) -> Option<String> {
+    let (name, host) = text.split_once('@')?;
+    let clean =
+        |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c == '@');
+    (clean(name) && clean(host)).then(|| text.to_owned())
+}
+
+fn quorum(text: &str, least: u64) -> Option<QuorumValue> {
+    match text {
+        "one" => Some(QuorumValue::One),
+        "quorum" => Some(QuorumValue::Quorum),
+        "all" => Some(QuorumValue::All),
+        _ => u32::try_from(integer(text, least, REPLICAS_MAX)?)
+            .ok()
+            .map(QuorumValue::Count),
+    }
+}
+
+fn delete_mode(text: &str) -> Option<DeleteMode> {
+    match text {
+        "keep" => Some(DeleteMode::Keep),
+        "immediate" => Some(DeleteMode::Immediate),
+        _ => duration::parse(text, Unit::Milliseconds).map(DeleteMode::After),
+    }
+}
+
+fn range(what: &str, least: u64, most: u64) -> String {
+    if most == u64::MAX {
+        format!("{what}, at least {least}")
+    } else {
+        format!("{what} from {least} to {most}")
+    }
+}
+
+fn at_least(what: &str, least: u64) -> String {
+    if least == 0 {
+        what.to_owned()
+    } else {
+        format!("{what}, at least {}", byte_size::render(least))
+    }
+}
+
+fn plural(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Milliseconds => "milliseconds",
+        Unit::Seconds => "seconds",
+    }
+}
+
+fn words(choices: &[Choice]) -> String {
+    choices
+        .iter()
+        .filter(|choice| matches!(choice, Choice::Takes(..)))
+        .map(|choice| choice.word())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_and_without_brackets() {
+        for (text, expected) in [
+            ("127.0.0.1:8087", "127.0.0.1:8087"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("::1:8087", "[::1]:8087"),
+            ("[::1]:8087", "[::1]:8087"),
+        ] {
+            assert_eq!(
+                address(text).map(|a| a.to_string()).as_deref(),
+                Some(expected)
+            );
+        }
+        for text in [
+            "localhost:8087",
+            "127.0.0.1",
+            "127.0.0.1:65536",
+            ":8087",
+            "[::1:8087",
+        ] {
+            assert_eq!(address(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_have_three_spellings() {
+        for (text, value) in [("on", true), ("true", true), ("enabled", true)] {
+            assert_eq!(flag(text), Some(value));
+        }
+        for (text, value) in [("off", false), ("false", false), ("disabled", false)] {
+            assert_eq!(flag(text), Some(value));
+        }
+        assert_eq!(flag("yes"), None);
+    }
+
+    #[test]
+    fn percentages_end_at_a_hundred() {
+        assert_eq!(percent("60"), Some(60));
+        assert_eq!(percent("60%"), Some(60));
+        assert_eq!(percent("101"), None);
+        assert_eq!(percent("-1"), None);
+    }
+
+    #[test]
+    fn quorums_take_zero_only_where_it_makes_sense() {
+        assert_eq!(quorum("0", 0), Some(QuorumValue::Count(0)));
+        assert_eq!(quorum("0", 1), None);
+        assert_eq!(quorum("quorum", 1), Some(QuorumValue::Quorum));
+        assert_eq!(quorum("most", 1), None);
+    }
+
+    #[test]
+    fn node_names_have_two_parts() {
+        assert_eq!(
+            node_name("riak@127.0.0.1").as_deref(),
+            Some("riak@127.0.0.1")
+        );
+        for text in ["riak", "@host", "riak@", "ri ak@host", "a@b@c"] {
+            assert_eq!(node_name(text), None, "{text}");
+        }
+    }
+}

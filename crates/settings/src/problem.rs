@@ -1,0 +1,123 @@
+//! What can be wrong with a configuration. All problems of a file are told at once.
+
+use std::fmt;
+
+/// Where a setting was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the table of defaults.
+    Default,
+    /// On this line of the file, counted from 1.
+    Line(usize),
+    /// With `--set`, counted from 1.
+    Set(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Default => formatter.write_str("by default"),
+            Place::Line(number) => write!(formatter, "on line {number}"),
+            Place::Set(_) => formatter.write_str("given with --set"),
+        }
+    }
+}
+
+/// One thing that is wrong; the reader corrects the named line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// Neither Kvorum nor Riak has the key.
+    #[error("unknown key `{key}` {place}{}", suggestion(nearest))]
+    UnknownKey {
+        /// The name as written.
+        key: String,
+        /// Where.
+        place: Place,
+        /// The nearest right names, best first.
+        nearest: Vec<String>,
+    },
+    /// Somebody asked about a key that neither Kvorum nor Riak has.
+    #[error("unknown key `{key}`{}", suggestion(nearest))]
+    NothingToDescribe {
+        /// The name as asked.
+        key: String,
+        /// The nearest right names, best first.
+        nearest: Vec<String>,
+    },
+    /// The value is not of the key's type.
+    #[error("bad value for `{key}` {place}: got `{got}`, expected {expected}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// Where.
+        place: Place,
+        /// The value as it was read.
+        got: String,
+        /// What is expected instead.
+        expected: String,
+    },
+    /// The value is known, but this build cannot do it.
+    #[error("`{key} = {got}` {place}: {reason}")]
+    NotBuiltIn {
+        /// The key.
+        key: String,
+        /// Where.
+        place: Place,
+        /// The value.
+        got: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A line that is no setting.
+    #[error("cannot read `{text}` {place}: expected {expected}")]
+    Unreadable {
+        /// Where.
+        place: Place,
+        /// The text.
+        text: String,
+        /// What is expected instead.
+        expected: &'static str,
+    },
+    /// A `$(key)` that stands for nothing.
+    #[error("`{key}` {place} refers to `$({named})`, {why}")]
+    Reference {
+        /// The key whose value has it.
+        key: String,
+        /// Where.
+        place: Place,
+        /// What stands in the parentheses.
+        named: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Values that are right by themselves and wrong together.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+fn suggestion(nearest: &[String]) -> String {
+    let quoted: Vec<_> = nearest.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.as_slice() {
+        [] => "; `kvorum describe` lists all keys".to_owned(),
+        [only] => format!(", did you mean {only}?"),
+        [front @ .., last] => format!(", did you mean {} or {last}?", front.join(", ")),
+    }
+}
+
+/// Everything that is wrong, in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str("\n")?;
+            }
+            write!(formatter, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

@@ -1,0 +1,95 @@
+//! The reference page, written from the tables of keys.
+
+use std::fmt::Write as _;
+
+use crate::catalogue::{honoured_keys, riak_families};
+use crate::key::{Category, Key};
+use crate::riak::Fate;
+
+/// The page in Markdown: every key that Kvorum honours, then every other key of Riak's and what
+/// becomes of it.
+pub fn reference_page() -> String {
+    let mut text = String::from(INTRODUCTION);
+    for category in Category::ALL {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\n## {}", category.title());
+        for key in honoured_keys().filter(|key| key.category == category) {
+            write_key(&mut text, key);
+        }
+    }
+    text.push_str(RIAK);
+    for family in riak_families() {
+        let _ = writeln!(text, "\n### {}\n", family.title);
+        let _ = writeln!(text, "| Key of Riak | What becomes of it |\n|---|---|");
+        for key in family.keys {
+            let _ = match key.fate {
+                Fate::Mapped(to) => writeln!(text, "| `{}` | mapped to `{to}` |", key.name),
+                Fate::Ignored(reason) => {
+                    writeln!(text, "| `{}` | ignored because {reason} |", key.name)
+                }
+            };
+        }
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+This page is generated: `cargo run -p kvorum-settings --example write_reference`.
+
+A node reads one file, `kvorum.conf`, in the form of riak.conf: `key = value` on a line, comments after `#`.
+A later line wins over an earlier one, and `kvorum server --set key=value` over both.
+A value in single quotes may contain `#`.
+`$(key)` in a value stands for the value of that key, as in `$(platform_data_dir)/bitcask`.
+There is no `include`.
+
+- `kvorum chkconfig` tells everything that is wrong with the file at once.
+- `kvorum describe` lists all keys with their values, `kvorum describe KEY` tells all about one.
+- [kvorum.conf.sample](kvorum.conf.sample) has every key with its default.
+
+An unmodified riak.conf of Riak 2.2 or 3.2 starts the server, which prints of each key whether it is honoured, mapped to a key of ours, or ignored and why.
+A key that neither Riak nor Kvorum knows is refused with its line and the nearest right name.
+
+Durations are `500ms`, `10s`, `5m`, `1h`, `1d`, `1w` or several in a row; a bare number is in the unit that the key names.
+Sizes are bytes, or `KB`, `MB`, `GB`, `TB` in powers of 1024.
+Flags are `on` and `off`, `true` and `false`, or `enabled` and `disabled`.
+
+A write is on stable storage before it is acknowledged.
+This one line gives Riak's default behaviour instead: `bitcask.sync.strategy = none`.
+";
+
+const RIAK: &str = "
+## Other keys of Riak
+
+Each key of a backend may also stand behind `multi_backend.NAME.`; all of those are ignored because the multi backend is not built in yet.
+";
+
+fn write_key(text: &mut String, key: &Key) {
+    let _ = writeln!(text, "\n### `{}`\n", key.name);
+    for sentence in sentences(key.help) {
+        let _ = writeln!(text, "{sentence}");
+    }
+    let default = match key.default {
+        Some(value) if key.name.contains('$') => {
+            format!("`{value}`, with the name `{}`", key.default_word)
+        }
+        Some(value) => format!("`{value}`"),
+        None => "not set".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "\n- Type: {}; takes {}",
+        key.kind.label(),
+        key.kind.expected()
+    );
+    let _ = writeln!(text, "- Default: {default}");
+    let _ = writeln!(text, "- To change it: {}", key.change.sentence());
+    let _ = writeln!(text, "- Since: {}", key.since);
+    let _ = writeln!(text, "- In Riak: {}", key.ancestry.sentence());
+}
+
+/// One sentence a line, so that a change of one is a change of one line.
+fn sentences(help: &str) -> impl Iterator<Item = &str> {
+    help.split_inclusive(". ").map(str::trim_end)
+}

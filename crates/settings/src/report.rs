@@ -1,0 +1,67 @@
+//! What a server says at its start about the file it was given.
+
+use std::fmt::Write as _;
+
+use crate::configuration::{Configuration, LineReport, Outcome};
+use crate::problem::Place;
+
+impl Configuration {
+    /// What became of every setting, one a line, and the warnings.
+    pub fn report(&self) -> String {
+        let settings: Vec<_> = self
+            .lines
+            .iter()
+            .map(|line| format!("{} = {}", line.name, line.value))
+            .collect();
+        let width = settings
+            .iter()
+            .map(|text| text.chars().count())
+            .max()
+            .unwrap_or(0)
+            .min(WIDTH);
+        let mut text = String::new();
+        for (line, setting) in self.lines.iter().zip(&settings) {
+            let place = place(line.place);
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{place:>10}  {setting:width$}  {}", outcome(line));
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(text, "{:>10}  {warning}", "warning");
+        }
+        let _ = writeln!(text, "{}", self.summary());
+        text
+    }
+
+    /// The report in one line: how many settings were honoured, mapped, ignored, overridden.
+    pub fn summary(&self) -> String {
+        let count = |is: fn(&Outcome) -> bool| self.lines.iter().filter(|l| is(&l.outcome)).count();
+        format!(
+            "{} settings: {} honoured, {} mapped, {} ignored, {} overridden",
+            self.lines.len(),
+            count(|outcome| matches!(outcome, Outcome::Honoured)),
+            count(|outcome| matches!(outcome, Outcome::MappedTo(_))),
+            count(|outcome| matches!(outcome, Outcome::Ignored(_))),
+            count(|outcome| matches!(outcome, Outcome::Overridden(_))),
+        )
+    }
+}
+
+/// Longer settings push their outcome to the right.
+const WIDTH: usize = 60;
+
+fn place(place: Place) -> String {
+    match place {
+        Place::Default => "default".to_owned(),
+        Place::Line(number) => format!("line {number}"),
+        Place::Set(_) => "--set".to_owned(),
+    }
+}
+
+fn outcome(line: &LineReport) -> String {
+    match &line.outcome {
+        Outcome::Honoured => "honoured".to_owned(),
+        Outcome::MappedTo(key) => format!("mapped to {key}"),
+        Outcome::Ignored(reason) => format!("ignored because {reason}"),
+        Outcome::Overridden(place) => format!("overridden {place}"),
+    }
+}

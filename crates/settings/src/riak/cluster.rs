@@ -1,0 +1,43 @@
+//! Keys of membership, handoff and strong consistency.
+
+use super::{Family, ignored};
+
+pub(super) const FAMILY: Family = Family {
+    title: "Cluster and handoff",
+    keys: KEYS,
+};
+
+const CLAIM: &str = "it waits for many nodes: one node owns every partition";
+
+const HANDOFF: &str = "it waits for many nodes: there is nobody to transfer partitions to";
+
+const BACKGROUND: &str =
+    "work in the background has one arbiter for the whole node, which is always on";
+
+const KEYS: &[super::RiakKey] = &[
+    ignored("choose_claim_fun", CLAIM),
+    ignored("target_n_val", CLAIM),
+    ignored("target_location_n_val", CLAIM),
+    ignored("full_rebalance_onleave", CLAIM),
+    ignored("transfer_limit", HANDOFF),
+    ignored("cluster_transfer_limit", HANDOFF),
+    ignored("handoff_batch_threshold_count", HANDOFF),
+    ignored("handoff_timeout", HANDOFF),
+    ignored("handoff_deletes", HANDOFF),
+    ignored("handoff.ip", HANDOFF),
+    ignored("handoff.port", HANDOFF),
+    ignored("handoff.ssl.certfile", HANDOFF),
+    ignored("handoff.ssl.keyfile", HANDOFF),
+    ignored("handoff.inbound", HANDOFF),
+    ignored("handoff.outbound", HANDOFF),
+    ignored("handoff.max_rejects", HANDOFF),
+    ignored("vnode_management_timer", HANDOFF),
+    ignored("repair_span", HANDOFF),
+    ignored("repair_deferred", HANDOFF),
+    ignored("background_manager", BACKGROUND),
+    ignored("handoff.use_background_manager", BACKGROUND),
+    ignored(
+        "strong_consistency",
+        "strongly consistent bucket types are not built in yet",
+    ),
+];

@@ -1,0 +1,496 @@
+//! What the server runs with: plain values, grouped by who owns them.
+//!
+//! Only the tables of keys write these structs (see `honoured`), so that a default stands in
+//! one place. Every field names its key; what it does stands at the key.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// All settings of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The node, its directories and its partitions.
+    pub node: NodeSettings,
+    /// Where clients connect.
+    pub listeners: ListenerSettings,
+    /// The protocol buffers server.
+    pub protobuf: ProtobufSettings,
+    /// The HTTP server.
+    pub http: HttpSettings,
+    /// The request path.
+    pub requests: RequestSettings,
+    /// Limits of objects.
+    pub objects: ObjectLimits,
+    /// Properties of buckets without a type.
+    pub buckets: BucketDefaults,
+    /// `durability` and `durability.interval`: the default of every backend.
+    pub durability: Durability,
+    /// The node's commit log.
+    pub commit_log: CommitLogSettings,
+    /// The bitcask backend.
+    pub bitcask: BitcaskSettings,
+    /// The memory backend.
+    pub memory: MemorySettings,
+    /// Logs.
+    pub log: LogSettings,
+}
+
+/// The node, its directories and its partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// `nodename`: name@host.
+    pub nodename: String,
+    /// `ring_size`: partitions, a power of two.
+    pub ring_size: u64,
+    /// `ring.state_dir`.
+    pub ring_state_dir: PathBuf,
+    /// `platform_data_dir`.
+    pub data_dir: PathBuf,
+    /// `platform_log_dir`.
+    pub log_dir: PathBuf,
+    /// `storage_backend`.
+    pub storage_backend: StorageBackend,
+    /// `colocated_replicas`.
+    pub colocated_replicas: bool,
+}
+
+/// An engine that this build has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageBackend {
+    /// Append-only segments and a key directory in memory.
+    Bitcask,
+    /// Nothing survives a stop.
+    Memory,
+}
+
+/// Where clients connect, by the listeners' names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerSettings {
+    /// `listener.protobuf.$name`.
+    pub protobuf: BTreeMap<String, SocketAddr>,
+    /// `listener.http.$name`.
+    pub http: BTreeMap<String, SocketAddr>,
+}
+
+/// The protocol buffers server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtobufSettings {
+    /// `protobuf.backlog`: connections that wait to be accepted.
+    pub backlog: u32,
+    /// `protobuf.nagle`: whether small answers may be held back to be sent together.
+    pub nagle: bool,
+    /// `protobuf.keepalive`.
+    pub keepalive: bool,
+    /// `protobuf.frame_bytes_max`.
+    pub frame_bytes_max: u64,
+}
+
+/// The HTTP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// `http.body_bytes_max`.
+    pub body_bytes_max: u64,
+    /// `secure_referer_check`.
+    pub secure_referer_check: bool,
+}
+
+/// The request path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSettings {
+    /// `max_concurrent_requests`: of each kind; `None` is no limit.
+    pub concurrent_max: Option<u64>,
+    /// `slow_request_threshold`: `None` logs no request as slow.
+    pub slow_threshold: Option<Duration>,
+    /// `delete_mode`.
+    pub delete_mode: DeleteMode,
+    /// `tombstone_pause`.
+    pub tombstone_pause: Duration,
+    /// `cluster.job.*`.
+    pub jobs: JobSettings,
+}
+
+/// What becomes of a tombstone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteMode {
+    /// It stays.
+    Keep,
+    /// It goes with the delete, as soon as all replicas have it.
+    Immediate,
+    /// It goes this long after all replicas had it.
+    After(Duration),
+}
+
+/// `cluster.job.riak_kv.*`: which expensive requests are answered at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSettings {
+    /// `list_buckets`.
+    pub list_buckets: bool,
+    /// `stream_list_buckets`.
+    pub stream_list_buckets: bool,
+    /// `list_keys`.
+    pub list_keys: bool,
+    /// `stream_list_keys`.
+    pub stream_list_keys: bool,
+    /// `secondary_index`.
+    pub secondary_index: bool,
+    /// `stream_secondary_index`.
+    pub stream_secondary_index: bool,
+    /// `map_reduce`.
+    pub map_reduce: bool,
+}
+
+/// Limits of objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectLimits {
+    /// `object.size.warning_threshold`, bytes.
+    pub size_warning_bytes: u64,
+    /// `object.size.maximum`, bytes.
+    pub size_max_bytes: u64,
+    /// `object.siblings.warning_threshold`.
+    pub siblings_warning: u64,
+    /// `object.siblings.maximum`.
+    pub siblings_max: u64,
+}
+
+/// Properties of buckets without a type: `buckets.default.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketDefaults {
+    /// `n_val`.
+    pub n_val: u32,
+    /// `r`.
+    pub r: QuorumValue,
+    /// `w`.
+    pub w: QuorumValue,
+    /// `dw`.
+    pub dw: QuorumValue,
+    /// `rw`.
+    pub rw: QuorumValue,
+    /// `pr`.
+    pub pr: QuorumValue,
+    /// `pw`.
+    pub pw: QuorumValue,
+    /// `node_confirms`.
+    pub node_confirms: u32,
+    /// `notfound_ok`.
+    pub notfound_ok: bool,
+    /// `basic_quorum`.
+    pub basic_quorum: bool,
+    /// `allow_mult`.
+    pub allow_mult: bool,
+    /// `last_write_wins`.
+    pub last_write_wins: bool,
+    /// `merge_strategy`: 2 is `true`.
+    pub dvv_enabled: bool,
+}
+
+/// How many replicas have to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuorumValue {
+    /// One.
+    One,
+    /// More than half of `n_val`.
+    Quorum,
+    /// `n_val`.
+    All,
+    /// That many.
+    Count(u32),
+}
+
+/// When a write counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Durability {
+    /// The promise.
+    pub mode: DurabilityMode,
+    /// The time between syncs; of use in [`DurabilityMode::Interval`] alone.
+    pub interval: Duration,
+}
+
+/// The promise of an acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DurabilityMode {
+    /// The write is on stable storage; concurrent writes share a sync.
+    Grouped,
+    /// The write is with the operating system, which is told to sync now and then.
+    Interval,
+    /// The write is with the operating system.
+    None,
+}
+
+/// The node's commit log: `commit_log.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitLogSettings {
+    /// `segment_bytes`.
+    pub segment_bytes: u64,
+    /// `bytes_max`.
+    pub bytes_max: u64,
+}
+
+/// The bitcask backend: `bitcask.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BitcaskSettings {
+    /// `data_root`.
+    pub data_root: PathBuf,
+    /// `sync.strategy`; `None` follows `durability`. Ask [`Settings::bitcask_durability`].
+    pub sync_strategy: Option<SyncStrategy>,
+    /// `sync.interval`.
+    pub sync_interval: Duration,
+    /// `max_file_size`.
+    pub file_bytes_max: u64,
+    /// `compression`.
+    pub compression: Compression,
+    /// `merge.policy`.
+    pub merge_policy: MergePolicy,
+    /// `merge.window.start`: hour of the day, 0 to 23.
+    pub merge_window_start_hour: u8,
+    /// `merge.window.end`: hour of the day, 0 to 23, itself within the window.
+    pub merge_window_end_hour: u8,
+    /// `merge.triggers.fragmentation`: per cent of dead keys.
+    pub merge_trigger_fragmentation_percent: u8,
+    /// `merge.triggers.dead_bytes`.
+    pub merge_trigger_dead_bytes: u64,
+    /// `merge.thresholds.fragmentation`: per cent of dead keys.
+    pub merge_threshold_fragmentation_percent: u8,
+    /// `merge.thresholds.dead_bytes`.
+    pub merge_threshold_dead_bytes: u64,
+    /// `merge.thresholds.small_file`, bytes; `None` is disabled.
+    pub merge_threshold_small_file_bytes: Option<u64>,
+    /// `expiry`; `None` is off.
+    pub expiry: Option<Duration>,
+    /// `expiry.grace_time`.
+    pub expiry_grace: Duration,
+}
+
+/// `bitcask.sync.strategy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncStrategy {
+    /// No syncs of our own.
+    None,
+    /// Every `bitcask.sync.interval`.
+    Interval,
+    /// Before each acknowledgement, many writes at a time.
+    Grouped,
+}
+
+/// How values are packed on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// LZ4.
+    Lz4,
+    /// Zstandard.
+    Zstd,
+}
+
+/// When merges may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergePolicy {
+    /// At any hour.
+    Always,
+    /// At no hour.
+    Never,
+    /// In the hours of `bitcask.merge.window`.
+    Window,
+}
+
+/// The memory backend: `memory_backend.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemorySettings {
+    /// `ttl`; `None` is off.
+    pub ttl: Option<Duration>,
+    /// `max_memory_per_vnode`, bytes; `None` is no limit.
+    pub per_vnode_bytes_max: Option<u64>,
+    /// `max_memory`, bytes for the whole node; `None` is no limit.
+    pub bytes_max: Option<u64>,
+}
+
+/// Logs: `logger.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSettings {
+    /// `logger.level`.
+    pub level: LogLevel,
+    /// `logger.output`; where it is not set: both if `logger.file` is set, else the console.
+    pub output: LogOutput,
+    /// `logger.file`.
+    pub file: PathBuf,
+}
+
+/// The least severe event that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// The course of things.
+    Info,
+    /// What somebody should look at.
+    Warning,
+    /// What failed.
+    Error,
+    /// Nothing.
+    None,
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogOutput {
+    /// Nowhere.
+    Off,
+    /// To standard error.
+    Console,
+    /// To the file.
+    File,
+    /// To both.
+    Both,
+}
+
+impl Settings {
+    /// When a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it is set,
+    /// else `durability`.
+    pub fn bitcask_durability(&self) -> Durability {
+        let mode = match self.bitcask.sync_strategy {
+            None => return self.durability,
+            Some(SyncStrategy::None) => DurabilityMode::None,
+            Some(SyncStrategy::Interval) => DurabilityMode::Interval,
+            Some(SyncStrategy::Grouped) => DurabilityMode::Grouped,
+        };
+        Durability {
+            mode,
+            interval: self.bitcask.sync_interval,
+        }
+    }
+
+    /// Fields before any key was applied; never seen outside this crate.
+    pub(crate) fn blank() -> Settings {
+        Settings {
+            node: NodeSettings {
+                nodename: String::new(),
+                ring_size: 0,
+                ring_state_dir: PathBuf::new(),
+                data_dir: PathBuf::new(),
+                log_dir: PathBuf::new(),
+                storage_backend: StorageBackend::Bitcask,
+                colocated_replicas: false,
+            },
+            listeners: ListenerSettings {
+                protobuf: BTreeMap::new(),
+                http: BTreeMap::new(),
+            },
+            protobuf: ProtobufSettings {
+                backlog: 0,
+                nagle: false,
+                keepalive: false,
+                frame_bytes_max: 0,
+            },
+            http: HttpSettings {
+                body_bytes_max: 0,
+                secure_referer_check: false,
+            },
+            requests: RequestSettings::blank(),
+            objects: ObjectLimits {
+                size_warning_bytes: 0,
+                size_max_bytes: 0,
+                siblings_warning: 0,
+                siblings_max: 0,
+            },
+            buckets: BucketDefaults::blank(),
+            durability: Durability {
+                mode: DurabilityMode::Grouped,
+                interval: Duration::ZERO,
+            },
+            commit_log: CommitLogSettings {
+                segment_bytes: 0,
+                bytes_max: 0,
+            },
+            bitcask: BitcaskSettings::blank(),
+            memory: MemorySettings {
+                ttl: None,
+                per_vnode_bytes_max: None,
+                bytes_max: None,
+            },
+            log: LogSettings {
+                level: LogLevel::Info,
+                output: LogOutput::Console,
+                file: PathBuf::new(),
+            },
+        }
+    }
+}
+
+impl Default for Settings {
+    /// What an empty configuration file gives.
+    fn default() -> Settings {
+        let loaded = crate::Configuration::load("", &[] as &[&str]);
+        assert!(
+            loaded.is_ok(),
+            "the declared defaults are values of their own types"
+        );
+        loaded.map_or_else(
+            |_| Settings::blank(),
+            |configuration| configuration.settings,
+        )
+    }
+}
+
+impl RequestSettings {
+    fn blank() -> RequestSettings {
+        RequestSettings {
+            concurrent_max: None,
+            slow_threshold: None,
+            delete_mode: DeleteMode::Keep,
+            tombstone_pause: Duration::ZERO,
+            jobs: JobSettings {
+                list_buckets: false,
+                stream_list_buckets: false,
+                list_keys: false,
+                stream_list_keys: false,
+                secondary_index: false,
+                stream_secondary_index: false,
+                map_reduce: false,
+            },
+        }
+    }
+}
+
+impl BucketDefaults {
+    fn blank() -> BucketDefaults {
+        BucketDefaults {
+            n_val: 0,
+            r: QuorumValue::One,
+            w: QuorumValue::One,
+            dw: QuorumValue::One,
+            rw: QuorumValue::One,
+            pr: QuorumValue::One,
+            pw: QuorumValue::One,
+            node_confirms: 0,
+            notfound_ok: false,
+            basic_quorum: false,
+            allow_mult: false,
+            last_write_wins: false,
+            dvv_enabled: false,
+        }
+    }
+}
+
+impl BitcaskSettings {
+    fn blank() -> BitcaskSettings {
+        BitcaskSettings {
+            data_root: PathBuf::new(),
+            sync_strategy: None,
+            sync_interval: Duration::ZERO,
+            file_bytes_max: 0,
+            compression: Compression::None,
+            merge_policy: MergePolicy::Always,
+            merge_window_start_hour: 0,
+            merge_window_end_hour: 0,
+            merge_trigger_fragmentation_percent: 0,
+            merge_trigger_dead_bytes: 0,
+            merge_threshold_fragmentation_percent: 0,
+            merge_threshold_dead_bytes: 0,
+            merge_threshold_small_file_bytes: None,
+            expiry: None,
+            expiry_grace: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `$(key)` in a value stands for that key's value.
+
+use crate::name::Name;
+
+/// Replaces every `$(key)` in `text` by what `value_of` gives for it, and so on in what comes in.
+///
+/// # Errors
+/// The name in the parentheses and what is wrong with it.
+pub(crate) fn expand(
+    text: &str,
+    value_of: &dyn Fn(&Name) -> Option<String>,
+) -> Result<String, (String, &'static str)> {
+    expand_within(text, value_of, &mut Vec::new())
+}
+
+fn expand_within(
+    text: &str,
+    value_of: &dyn Fn(&Name) -> Option<String>,
+    open: &mut Vec<Name>,
+) -> Result<String, (String, &'static str)> {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("$(") {
+        expanded.push_str(before);
+        let Some((named, tail)) = after.split_once(')') else {
+            return Err((after.to_owned(), "which is not closed"));
+        };
+        let problem = |why| (named.to_owned(), why);
+        let name = Name::parse(named.trim()).ok_or_else(|| problem("which is no name of a key"))?;
+        if open.contains(&name) {
+            return Err(problem("which refers back to it"));
+        }
+        let value = value_of(&name).ok_or_else(|| problem("which has no value"))?;
+        open.push(name);
+        expanded.push_str(&expand_within(&value, value_of, open)?);
+        open.pop();
+        rest = tail;
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value_of(name: &Name) -> Option<String> {
+        match name.to_string().as_str() {
+            "data" => Some("/var/$(name)".to_owned()),
+            "name" => Some("kvorum".to_owned()),
+            "round" => Some("$(about)".to_owned()),
+            "about" => Some("$(round)".to_owned()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn references_are_followed_through_other_values() {
+        let expanded = expand("$(data)/a$(name)$", &value_of);
+        assert_eq!(expanded.as_deref(), Ok("/var/kvorum/akvorum$"));
+    }
+
+    #[test]
+    fn the_same_key_may_be_named_twice() {
+        assert_eq!(
+            expand("$(name)$(name)", &value_of).as_deref(),
+            Ok("kvorumkvorum")
+        );
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_refused() {
+        for (text, why) in [
+            ("$(nothing)", "which has no value"),
+            ("$(data", "which is not closed"),
+            ("$(round)", "which refers back to it"),
+            ("$()", "which is no name of a key"),
+        ] {
+            assert_eq!(
+                expand(text, &value_of).map_err(|(_, why)| why),
+                Err(why),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What an operator is told about a file that is wrong.
+
+use kvorum_settings::Configuration;
+
+use crate::problems;
+
+#[test]
+fn an_unknown_key_is_told_with_its_line_and_the_nearest_name() {
+    let text = "\n".repeat(11) + "bitcask.sync.stategy = none";
+    assert_eq!(
+        problems(&text),
+        ["unknown key `bitcask.sync.stategy` on line 12, did you mean `bitcask.sync.strategy`?"]
+    );
+}
+
+#[test]
+fn the_nearest_name_keeps_the_free_word() {
+    assert_eq!(
+        problems("listner.http.public = 127.0.0.1:8098"),
+        [
+            "unknown key `listner.http.public` on line 1, did you mean `listener.http.public` or \
+          `listener.https.public`?"
+        ]
+    );
+}
+
+#[test]
+fn a_name_without_its_front_words_is_still_recognised() {
+    let told = problems("sync.strategy = none");
+    assert!(told[0].contains("`bitcask.sync.strategy`"), "{told:?}");
+    let told = problems("n_val = 3");
+    assert!(told[0].contains("`buckets.default.n_val`"), "{told:?}");
+}
+
+#[test]
+fn a_name_near_to_nothing_is_told_without_a_guess() {
+    assert_eq!(
+        problems("wholly_different_thing = 1"),
+        ["unknown key `wholly_different_thing` on line 1; `kvorum describe` lists all keys"]
+    );
+}
+
+#[test]
+fn a_bad_value_is_told_with_what_was_expected() {
+    for (line, expected) in [
+        ("ring_size = 63", "a power of two from 1 to 4096"),
+        ("ring_size = many", "a power of two from 1 to 4096"),
+        (
+            "protobuf.nagle = yes",
+            "on or off (also true, false, enabled, disabled)",
+        ),
+        (
+            "object.size.maximum = 5XB",
+            "a size such as 4096, 5MB or 1GB, at least 1",
+        ),
+        (
+            "bitcask.expiry = never",
+            "`off` or a duration above zero such as 10s, 1h or 500ms (a bare number is seconds)",
+        ),
+        (
+            "bitcask.merge.triggers.fragmentation = 101",
+            "a percentage from 0 to 100",
+        ),
+        (
+            "listener.http.internal = localhost:80",
+            "ip:port such as 127.0.0.1:8087 or [::1]:8087, or `off`",
+        ),
+        ("durability = sometimes", "one of grouped, interval, none"),
+        ("storage_backend = rocksdb", "one of bitcask, memory"),
+        (
+            "buckets.default.r = most",
+            "`one`, `quorum`, `all` or a count from 1 to 1024",
+        ),
+        (
+            "nodename = riak",
+            "name@host without spaces, such as kvorum@127.0.0.1",
+        ),
+    ] {
+        let (key, value) = line.split_once(" = ").unwrap_or_default();
+        assert_eq!(
+            problems(line),
+            [format!(
+                "bad value for `{key}` on line 1: got `{value}`, expected {expected}"
+            )]
+        );
+    }
+}
+
+#[test]
+fn a_bad_value_under_a_name_of_riaks_is_told_under_that_name() {
+    assert_eq!(
+        problems("log.console = nowhere"),
+        [
+            "bad value for `log.console` on line 1: got `nowhere`, expected one of off, console, \
+          file, both"
+        ]
+    );
+}
+
+#[test]
+fn a_backend_that_is_not_built_in_is_refused_and_not_replaced() {
+    for backend in [
+        "leveldb",
+        "leveled",
+        "hanoidb",
+        "innostore",
+        "multi",
+        "prefix_multi",
+    ] {
+        assert_eq!(
+            problems(&format!("storage_backend = {backend}")),
+            [format!(
+                "`storage_backend = {backend}` on line 1: it is known but not built in yet; \
+                 bitcask and memory are"
+            )]
+        );
+    }
+}
+
+#[test]
+fn everything_is_told_at_once_in_the_order_of_the_file() {
+    let text = "ring_size = 7\nno line at all\nrnig_size = 8\ninclude other.conf\n\
+                bitcask.data_root = $(nothing)/x\n";
+    let told = problems(text);
+    assert_eq!(told.len(), 5);
+    for (line, problem) in told.iter().enumerate() {
+        assert!(problem.contains(&format!("line {}", line + 1)), "{problem}");
+    }
+    let together = crate::load(text).map_err(|problems| problems.to_string());
+    assert_eq!(together.err().map(|text| text.lines().count()), Some(5));
+}
+
+#[test]
+fn references_that_stand_for_nothing_are_told() {
+    assert_eq!(
+        problems(
+            "platform_data_dir = $(platform_log_dir)\nplatform_log_dir = $(platform_data_dir)"
+        )
+        .len(),
+        2
+    );
+    assert_eq!(
+        problems("bitcask.data_root = $(bitcask.sync.strategy)"),
+        ["`bitcask.data_root` on line 1 refers to `$(bitcask.sync.strategy)`, which has no value"]
+    );
+}
+
+#[test]
+fn an_option_that_is_wrong_is_told_as_one() {
+    let told = |option: &str| {
+        Configuration::load("", &[option])
+            .map_err(|problems| problems.to_string())
+            .err()
+    };
+    assert_eq!(
+        told("ring_siez=8").as_deref(),
+        Some("unknown key `ring_siez` given with --set, did you mean `ring_size`?")
+    );
+    assert_eq!(
+        told("ring_size").as_deref(),
+        Some("cannot read `ring_size` given with --set: expected `key=value`")
+    );
+}
+
+#[test]
+fn values_that_do_not_go_together_are_told() {
+    for (text, told) in [
+        (
+            "buckets.default.n_val = 2\nbuckets.default.pr = 3",
+            "`buckets.default.pr` is 3, more than the 2 replicas of `buckets.default.n_val`",
+        ),
+        (
+            "listener.http.internal = 127.0.0.1:8087",
+            "`listener.protobuf.internal` and `listener.http.internal` both ask for 127.0.0.1:8087",
+        ),
+        (
+            "buckets.default.last_write_wins = true\nbuckets.default.merge_strategy = 2",
+            "`buckets.default.last_write_wins = true` does not go with \
+             `buckets.default.merge_strategy = 2`: set the strategy to 1",
+        ),
+        (
+            "commit_log.bytes_max = 100MB",
+            "`commit_log.bytes_max` is 100MB, which is less than two segments of 64MB \
+             (`commit_log.segment_bytes`)",
+        ),
+    ] {
+        assert_eq!(problems(text), [told]);
+    }
+}
+
+#[test]
+fn listeners_may_share_port_zero() {
+    let text = "listener.http.internal = 127.0.0.1:0\nlistener.protobuf.internal = 127.0.0.1:0";
+    assert!(crate::load(text).is_ok());
+}
+
+#[test]
+fn objects_larger_than_a_request_are_a_warning() {
+    let configuration = crate::loaded("object.size.maximum = 200MB");
+    assert_eq!(configuration.warnings.len(), 2);
+    assert!(configuration.warnings[0].contains("protobuf.frame_bytes_max"));
+    assert!(configuration.report().contains("warning"));
+}

@@ -1,0 +1,32 @@
+//! The crate from outside: files of Riak, errors, the tables against the settings and the pages.
+
+mod documents;
+mod errors;
+mod keys;
+mod precedence;
+mod riak_files;
+mod texts;
+
+use kvorum_settings::{Configuration, Problems};
+
+/// Loads a file without options.
+fn load(text: &str) -> Result<Configuration, Problems> {
+    Configuration::load(text, &[] as &[&str])
+}
+
+/// Loads a file that is right.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails by panic")]
+fn loaded(text: &str) -> Configuration {
+    load(text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// What is wrong with a file that is not right, one text each.
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails by panic")]
+fn problems(text: &str) -> Vec<String> {
+    match load(text) {
+        Ok(_) => panic!("nothing is wrong with {text:?}"),
+        Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
+    }
+}
