@@ -3,6 +3,8 @@
 //! As in Riak, a `#` begins a comment wherever it stands, except between single quotes.
 //! Unlike in Riak, a line that cannot be read does not end the reading: all of them are told.
 
+use std::borrow::Cow;
+
 use crate::name::Name;
 use crate::problem::{Place, Problem};
 
@@ -82,6 +84,16 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
         name,
         value: value.to_owned(),
     })
+}
+
+/// The value as it has to be written so that it reads back, in quotes where it needs them.
+pub(crate) fn written(value: &str) -> Cow<'_, str> {
+    let needs_quotes = value.contains('#') || value.trim() != value;
+    if needs_quotes {
+        Cow::Owned(format!("'{value}'"))
+    } else {
+        Cow::Borrowed(value)
+    }
 }
 
 /// What stands between single quotes, if the text begins with one and may end after the other.

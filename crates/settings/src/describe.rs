@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::catalogue::{self, Known};
+use crate::conf_file;
 use crate::configuration::{Configuration, Effective, Origin};
 use crate::name::Name;
 use crate::problem::{Place, Problem};
@@ -77,7 +78,7 @@ fn list<'a>(entries: impl Iterator<Item = &'a Effective>) -> String {
     let mut text = String::new();
     for entry in entries {
         let value = match &entry.value {
-            Some(value) => format!("{} = {value}", entry.name),
+            Some(value) => format!("{} = {}", entry.name, conf_file::written(value)),
             None => format!("## {} is not set", entry.name),
         };
         let _ = match &entry.origin {

@@ -2,6 +2,9 @@
 
 use crate::name::Name;
 
+/// Values that refer to each other twice over double at every step; no path is this long.
+const BYTES_MAX: usize = 16 << 10;
+
 /// Replaces every `$(key)` in `text` by what `value_of` gives for it, and so on in what comes in.
 ///
 /// # Errors
@@ -34,6 +37,9 @@ fn expand_within(
         open.push(name);
         expanded.push_str(&expand_within(&value, value_of, open)?);
         open.pop();
+        if expanded.len() > BYTES_MAX {
+            return Err(problem("which makes it longer than 16 KB"));
+        }
         rest = tail;
     }
     expanded.push_str(rest);
@@ -50,8 +56,20 @@ mod tests {
             "name" => Some("kvorum".to_owned()),
             "round" => Some("$(about)".to_owned()),
             "about" => Some("$(round)".to_owned()),
-            _ => None,
+            word => {
+                // `x1` is twice `x2`, and so on.
+                let number: u32 = word.strip_prefix('x')?.parse().ok()?;
+                Some(format!("$(x{0})$(x{0})", number + 1))
+                    .filter(|_| number < 300)
+                    .or_else(|| Some("x".to_owned()))
+            }
         }
+    }
+
+    #[test]
+    fn values_that_double_at_every_step_end() {
+        let why = expand("$(x0)", &value_of).map_err(|(_, why)| why);
+        assert_eq!(why, Err("which makes it longer than 16 KB"));
     }
 
     #[test]

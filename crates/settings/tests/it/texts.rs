@@ -26,7 +26,8 @@ fn the_report_has_a_line_for_each_setting_and_a_summary() {
 #[test]
 fn the_list_of_values_is_itself_a_configuration_of_the_same_effect() {
     let configuration = Configuration::load(
-        "ring_size = 16\nlog.console = both\nlistener.http.my\\.host = [::1]:80\n",
+        "ring_size = 16\nlog.console = both\nlistener.http.my\\.host = [::1]:80\n\
+         platform_log_dir = '/logs/#1'\n",
         &["bitcask.expiry=1d"],
     )
     .unwrap_or_else(|problems| panic!("{problems}"));
