@@ -77,6 +77,16 @@ impl Frame {
             source,
         })
     }
+
+    /// Appends the frame as it is: what a test or a relay sends.
+    ///
+    /// # Errors
+    /// [`FrameError::Unsendable`] beyond 4 GiB; `buffer` is then as before.
+    pub fn encode(&self, buffer: &mut BytesMut) -> Result<(), FrameError> {
+        encode_with(self.code, buffer, |buffer| {
+            buffer.put_slice(&self.payload);
+        })
+    }
 }
 
 /// Cuts frames out of a receive buffer.

@@ -3,7 +3,9 @@
 //! What existing Riak clients send and expect, byte for byte, and nothing else: no sockets, no
 //! clock, no knowledge of objects or quorums. Both servers and the client stand on this crate, so
 //! that a shape is written down once. Decoders take hostile input: they never panic, and they
-//! allocate no more than a small multiple of what has arrived.
+//! allocate by what has arrived, never by what is announced. The worst a payload can do is a list
+//! of empty sub-messages, which takes up to 50 times its bytes once decoded; the limit on frames
+//! is the bound on that.
 //!
 //! - [`frame`]: length, code and payload on a connection, both directions.
 //! - [`MessageCode`]: the number of every message; [`pb`]: the messages themselves.

@@ -1,0 +1,77 @@
+//! What can go wrong with a request, sorted by what the caller can do about it.
+
+use std::io;
+use std::time::Duration;
+
+use kvorum_protocol::MessageCode;
+use kvorum_protocol::frame::FrameError;
+
+/// A failed request.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The connection could not be made, or broke.
+    #[error("connection lost: {operation}")]
+    ConnectionLost {
+        /// What was being done.
+        operation: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// An earlier failure or an abandoned request left answers under way that nobody waits for.
+    #[error("connection given up after an earlier failure or an abandoned request")]
+    OutOfStep,
+    /// Nothing came in time.
+    #[error("no answer within {after:?}")]
+    Timeout {
+        /// The limit that passed.
+        after: Duration,
+    },
+    /// The server refused.
+    #[error("the server answers: {text}")]
+    Server {
+        /// The server's text; lossy if it was no text.
+        text: String,
+        /// The server's code, which is 0 in practice.
+        code: u32,
+    },
+    /// The answer belongs to another request.
+    #[error("answered with {got} instead of {expected}")]
+    UnexpectedAnswer {
+        /// What the request is answered with.
+        expected: MessageCode,
+        /// What came.
+        got: MessageCode,
+    },
+    /// A frame cannot be read, or the request does not fit one.
+    #[error("frame cannot be handled")]
+    Frame {
+        /// What is wrong with it.
+        #[from]
+        source: FrameError,
+    },
+}
+
+/// What the caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// Connect anew. Whether the request took effect is unknown.
+    ConnectionLost,
+    /// Connect anew, and perhaps be more patient. Whether the request took effect is unknown.
+    Timeout,
+    /// Read the text and change the request. The connection stays usable.
+    Server,
+    /// Report a bug of the client or of the server, and connect anew.
+    Protocol,
+}
+
+impl Error {
+    /// What the caller can do.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::ConnectionLost { .. } | Error::OutOfStep => ErrorKind::ConnectionLost,
+            Error::Timeout { .. } => ErrorKind::Timeout,
+            Error::Server { .. } => ErrorKind::Server,
+            Error::UnexpectedAnswer { .. } | Error::Frame { .. } => ErrorKind::Protocol,
+        }
+    }
+}
