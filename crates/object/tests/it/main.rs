@@ -1,5 +1,9 @@
 //! Objects as their users see them: histories against a model, writes, encodings.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops where it fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops where it fails"
+)]
 
 mod causal_history;
 mod encoding;

@@ -363,6 +363,34 @@ fn a_value_stored_as_it_is_keeps_its_clock_and_follows_it() {
 }
 
 #[test]
+fn copies_of_a_value_stored_as_it_is_count_by_the_later_time() {
+    let base = first("one", dot(1, 1), 1).clock().clone();
+    let copy = |now| Object::as_is(base.clone(), content("copy"), Timestamp::from_micros(now));
+    let left = merge(copy(20), first("left", dot(8, 1), 25), KEEP);
+    let right = merge(copy(30), first("right", dot(9, 1), 5), KEEP);
+    assert_eq!(
+        values(&merge(left.clone(), right.clone(), NEWEST)),
+        [b"copy"]
+    );
+    assert_eq!(values(&merge(right, left, NEWEST)), [b"copy"]);
+}
+
+#[test]
+fn the_newest_time_is_never_forgotten_in_a_merge() {
+    let stored = first("one", dot(1, 1), 50);
+    let mut timeless = Clock::new();
+    timeless.observe(dot(1, 1), Timestamp::ZERO);
+    timeless.observe(dot(2, 1), Timestamp::ZERO);
+    let copied = Object::as_is(timeless, content("copy"), Timestamp::from_micros(5));
+    let newest = |object: &Object| object.clock().newest();
+    let merged = merge(stored.clone(), copied.clone(), KEEP);
+    assert_eq!(values(&merged), [b"copy"]);
+    assert_eq!(newest(&merged), Timestamp::from_micros(50));
+    let taken_in = merge_into_stored(Stored::Object(stored), copied, KEEP);
+    assert!(matches!(taken_in, Ok(Merged::Changed(object)) if newest(&object) == newest(&merged)));
+}
+
+#[test]
 fn entity_tags_differ_by_version_and_by_set_of_siblings() {
     let one = first("one", dot(1, 1), 10);
     let two = put(Some(&one), one.clock(), content("one"), dot(1, 2), 20, KEEP).unwrap();
