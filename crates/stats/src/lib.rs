@@ -1,1 +1,21 @@
-//! Counters, windows and histograms behind /stats, /metrics and admin status.
+//! Counters, windows and histograms behind `/stats`, `/metrics` and `kvorum admin status`.
+//!
+//! Everything is recorded with a few relaxed atomic operations on memory that never moves: no lock,
+//! no allocation, no clock. The caller passes the time that it has anyway, as a [`Duration`] since
+//! any fixed moment of its own, the same for every call.
+//!
+//! What is recorded has Riak's names and stands in one table (`registry.rs`). The two ways to read
+//! it are [`Stats::riak_values`], Riak's names and numbers, and [`MetricsText`], OpenMetrics.
+//!
+//! [`Duration`]: std::time::Duration
+
+mod counter;
+mod histogram;
+mod openmetrics;
+mod registry;
+mod window;
+
+pub use counter::{Counter, Gauge, Total};
+pub use histogram::{Histogram, HistogramSummary, HistogramTotals, Unit};
+pub use openmetrics::{CONTENT_TYPE, MetricKind, MetricsText};
+pub use registry::{Reading, Stats};

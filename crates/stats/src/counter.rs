@@ -1,0 +1,153 @@
+//! What is counted: events with a one-minute window, events in total, and present amounts.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::window::Cell;
+
+/// The window, in seconds.
+const WINDOW: u64 = 60;
+/// One a second, and four more, so that a recorder that is a little late does not meet a new turn.
+const SLICES: usize = 64;
+
+/// Events of the last minute and since the start.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Counter {
+    total: AtomicU64,
+    seconds: [Cell; SLICES],
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self {
+            total: AtomicU64::new(0),
+            seconds: std::array::from_fn(|_| Cell::default()),
+        }
+    }
+}
+
+impl Counter {
+    /// Counts one event.
+    pub fn count(&self, now: Duration) {
+        self.add(now, 1);
+    }
+
+    /// Counts several events at once.
+    pub fn add(&self, now: Duration, events: u64) {
+        let (cell, turn) = self.second(now.as_secs());
+        cell.add(turn, events);
+        self.total.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// The events of the 60 seconds that end with the present one.
+    pub fn last_minute(&self, now: Duration) -> u64 {
+        let last = now.as_secs();
+        let first = last.saturating_sub(WINDOW - 1);
+        (first..=last)
+            .map(|second| {
+                let (cell, turn) = self.second(second);
+                cell.get(turn)
+            })
+            .sum()
+    }
+
+    /// The events since the start.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    fn second(&self, second: u64) -> (&Cell, u64) {
+        let slices = SLICES as u64;
+        let slot = usize::try_from(second % slices).unwrap_or(0);
+        (&self.seconds[slot], second / slices)
+    }
+}
+
+/// Events since the start.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Total(AtomicU64);
+
+impl Total {
+    /// Counts one event.
+    pub fn count(&self) {
+        self.add(1);
+    }
+
+    /// Counts several events at once.
+    pub fn add(&self, events: u64) {
+        self.0.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// The events since the start.
+    pub fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How much there is at present.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// There is this much.
+    pub fn set(&self, amount: i64) {
+        self.0.store(amount, Ordering::Relaxed);
+    }
+
+    /// There is this much more; less, if it is negative.
+    pub fn add(&self, change: i64) {
+        self.0.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// How much there is.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    #[test]
+    fn a_minute_ends_with_the_present_second() {
+        let counter = Counter::default();
+        counter.count(at(0));
+        counter.add(at(59), 4);
+        assert_eq!(counter.last_minute(at(59)), 5);
+        assert_eq!(counter.last_minute(at(60)), 4);
+        assert_eq!(counter.last_minute(at(118)), 4);
+        assert_eq!(counter.last_minute(at(119)), 0);
+        assert_eq!(counter.total(), 5);
+    }
+
+    #[test]
+    fn a_window_used_again_does_not_show_its_last_turn() {
+        let counter = Counter::default();
+        for second in 0..1000 {
+            counter.count(at(second));
+            assert_eq!(counter.last_minute(at(second)), (second + 1).min(60));
+        }
+        assert_eq!(counter.last_minute(at(5000)), 0);
+    }
+
+    #[test]
+    fn threads_lose_no_event() {
+        let counter = Counter::default();
+        let (threads, each) = (4, 5000);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| (0..each).for_each(|event| counter.count(at(event / 100))));
+            }
+        });
+        assert_eq!(counter.total(), threads * each);
+        assert_eq!(counter.last_minute(at(49)), threads * each);
+    }
+}

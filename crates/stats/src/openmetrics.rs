@@ -1,0 +1,193 @@
+//! OpenMetrics text: the form in which Prometheus and its like read statistics.
+//!
+//! Written by hand rather than by a metrics library: such a library wants to own the counters, and
+//! here they have to answer under Riak's names as well. The grammar is small and tested below.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::histogram::{Histogram, Unit};
+use crate::registry::{Reading, Stats};
+
+/// The content type of the text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const PREFIX: &str = "kvorum_";
+
+/// What kind of metric a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only rises; its sample's name ends in `_total`.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Facts about the process as labels; its sample's name ends in `_info` and its value is 1.
+    Info,
+}
+
+/// A text that grows by one metric family at a time.
+#[derive(Debug, Default)]
+pub struct MetricsText {
+    text: String,
+    families: BTreeSet<String>,
+}
+
+impl MetricsText {
+    /// An empty text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a family with its samples, each with its labels. The name gets the prefix `kvorum_`; it
+    /// and the labels' names may hold letters, digits and underscores, anything else becomes an
+    /// underscore. A family that is there already is not added again.
+    pub fn family<'a, V: std::fmt::Display>(
+        &mut self,
+        kind: MetricKind,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (&'a [(&'a str, &'a str)], V)>,
+    ) {
+        let (word, suffix) = match kind {
+            MetricKind::Counter => ("counter", "_total"),
+            MetricKind::Gauge => ("gauge", ""),
+            MetricKind::Info => ("info", "_info"),
+        };
+        let Some(name) = self.begin(name, word, None, help) else {
+            return;
+        };
+        for (labels, value) in samples {
+            self.put(format_args!("{name}{suffix}{} {value}\n", Labels(labels)));
+        }
+    }
+
+    /// Adds everything that the node records.
+    pub fn stats(&mut self, stats: &Stats) {
+        stats.visit(|reading, help| match reading {
+            Reading::Counter { name, counter, .. } => {
+                self.family(
+                    MetricKind::Counter,
+                    name,
+                    help,
+                    [(&[][..], counter.total())],
+                );
+            }
+            Reading::Total { name, total, .. } => {
+                self.family(MetricKind::Counter, name, help, [(&[][..], total.total())]);
+            }
+            Reading::Gauge { name, gauge } => {
+                self.family(MetricKind::Gauge, name, help, [(&[][..], gauge.get())]);
+            }
+            Reading::Histogram {
+                name,
+                unit,
+                histogram,
+                ..
+            } => {
+                self.histogram(name, unit, help, histogram);
+            }
+        });
+    }
+
+    /// Adds a histogram over all time.
+    pub fn histogram(&mut self, name: &str, unit: Unit, help: &str, histogram: &Histogram) {
+        let (word, powers, scale) = match unit {
+            // 16 microseconds to 67 seconds.
+            Unit::Microseconds => (Some("seconds"), 4..=26, 1e-6),
+            // 64 bytes to 1 GiB.
+            Unit::Bytes => (Some("bytes"), 6..=30, 1.0),
+            Unit::Things => (None, 0..=12, 1.0),
+        };
+        let name = word.map_or_else(|| name.to_owned(), |word| format!("{name}_{word}"));
+        let Some(name) = self.begin(&name, "histogram", word, help) else {
+            return;
+        };
+        let totals = histogram.totals();
+        for power in powers {
+            // Values are whole: below 2^power is the same as up to 2^power - 1.
+            let bound = scaled((1 << power) - 1, scale);
+            let below = totals.below_power[power];
+            self.put(format_args!("{name}_bucket{{le=\"{bound}\"}} {below}\n"));
+        }
+        self.put(format_args!(
+            "{name}_bucket{{le=\"+Inf\"}} {}\n",
+            totals.count
+        ));
+        self.put(format_args!("{name}_count {}\n", totals.count));
+        self.put(format_args!("{name}_sum {}\n", scaled(totals.sum, scale)));
+    }
+
+    /// The whole text.
+    pub fn finish(mut self) -> String {
+        self.text.push_str("# EOF\n");
+        self.text
+    }
+
+    fn begin(&mut self, name: &str, kind: &str, unit: Option<&str>, help: &str) -> Option<String> {
+        let name = format!("{PREFIX}{}", Name(name));
+        if !self.families.insert(name.clone()) {
+            return None;
+        }
+        self.put(format_args!("# TYPE {name} {kind}\n"));
+        if let Some(unit) = unit {
+            self.put(format_args!("# UNIT {name} {unit}\n"));
+        }
+        self.put(format_args!("# HELP {name} {}\n", Escaped(help)));
+        Some(name)
+    }
+
+    fn put(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing into a string cannot fail.
+        let _ = self.text.write_fmt(line);
+    }
+}
+
+/// A float always shows that it is one: `le` has to be a canonical float.
+fn scaled(value: u64, scale: f64) -> String {
+    format!("{:?}", value as f64 * scale)
+}
+
+/// A name with everything but letters, digits and underscores replaced.
+struct Name<'a>(&'a str);
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fits = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        self.0
+            .chars()
+            .try_for_each(|character| f.write_char(if fits(character) { character } else { '_' }))
+    }
+}
+
+/// A text with what would end it taken apart.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '\\' => f.write_str("\\\\"),
+            '\n' => f.write_str("\\n"),
+            '"' => f.write_str("\\\""),
+            other => f.write_char(other),
+        })
+    }
+}
+
+struct Labels<'a>(&'a [(&'a str, &'a str)]);
+
+impl std::fmt::Display for Labels<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let open = if at == 0 { '{' } else { ',' };
+            write!(f, "{open}{}=\"{}\"", Name(name), Escaped(value))?;
+        }
+        f.write_char('}')
+    }
+}
+
+#[cfg(test)]
+#[path = "openmetrics_test.rs"]
+mod tests;
