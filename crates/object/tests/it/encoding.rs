@@ -250,6 +250,37 @@ fn an_unknown_flag_or_a_false_one_is_refused() {
 }
 
 #[test]
+fn a_checksum_does_not_excuse_a_broken_layout() {
+    // Under a clock that has seen two writes of actor 1.
+    let head = |siblings: &[u8]| {
+        let clock = [1, 1, 0, 0, 0, 0, 0, 0, 0, 2];
+        let parts = [&[1, 0][..], &[0; 8], &[0; 8], &clock, siblings, &[0; 4]];
+        Head::decode(&sealed(parts.concat()))
+    };
+    let sibling = |counter: u8| [&[1, 0, 0, 0, 0, 0, 0, 0, counter][..], &[0; 8], &[0, 0]].concat();
+    assert!(head(&[&[2][..], &sibling(1), &sibling(2)].concat()).is_ok());
+    let cases = [
+        ("no sibling", vec![0]),
+        ("unsorted", [&[2][..], &sibling(2), &sibling(1)].concat()),
+        ("repeated", [&[2][..], &sibling(1), &sibling(1)].concat()),
+        ("counter zero", [&[1][..], &sibling(0)].concat()),
+        (
+            "a dot that the clock has not seen",
+            [&[1][..], &sibling(3)].concat(),
+        ),
+        ("fewer siblings than said", [&[2][..], &sibling(1)].concat()),
+        ("trailing byte", [&[1][..], &sibling(1), &[0]].concat()),
+    ];
+    for (name, siblings) in cases {
+        let result = head(&siblings);
+        assert!(
+            matches!(result, Err(DecodeError::Malformed { .. })),
+            "{name}: {result:?}"
+        );
+    }
+}
+
+#[test]
 fn value_lengths_that_overflow_are_refused_by_the_body() {
     // The only sibling's value length, at its place in the drawing, made as large as it may be.
     let head = [
