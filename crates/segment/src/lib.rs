@@ -1,1 +1,39 @@
 //! The segmented append-only log that engines and the commit log are built on.
+//!
+//! A log is a directory of *segments*: files of records, written at their end only. A record has a
+//! *front* (key, fields, head) and a *back* (body), each under its own checksum, so that the front is
+//! read and trusted without the back. Who writes the log and what a front means is not known here.
+//!
+//! # What is promised
+//!
+//! 1. Every byte that is handed out was checked against its checksum. Checksums are bound to the log,
+//!    the segment and the offset: a block that ended up in the wrong place does not pass, and neither
+//!    does a copy of a record inside somebody's value.
+//! 2. Nothing in a new segment counts before the file and its name are durable.
+//! 3. After a failed sync a segment is suspect and takes nothing more.
+//! 4. After a failed append nothing of it stays behind: the file is cut back before it goes on.
+//! 5. [`Scan`] tells a torn tail (the end of what was never promised) from rot (damage to what was):
+//!    a sealed segment has no torn tail, and each record carries up to where its segment had been
+//!    synced when it was written. Rot costs the records it hits; the scan goes on behind it.
+
+mod compression;
+mod error;
+mod file_header;
+mod reader;
+mod record;
+mod scan;
+mod seal;
+mod sync;
+mod writer;
+
+pub use compression::{Codec, Compression, Compressor, EncodedBack};
+pub use error::{Part, Result, SegmentError};
+pub use file_header::{FILE_HEADER_BYTES, SegmentId, file_name, list_segments, parse_file_name};
+pub use reader::{Location, SegmentReader, StoredBack, StoredFront, StoredRecord};
+pub use record::{
+    BACK_BYTES_MAX, BatchPlace, FRONT_BYTES_MAX, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, Record,
+};
+pub use scan::{Damage, Scan, ScanEnd, ScanOptions, Scanned, Tail};
+pub use seal::Seal;
+pub use sync::SegmentSync;
+pub use writer::{ResumeAt, SEGMENT_BYTES_MAX, SegmentWriter, WriterOptions};

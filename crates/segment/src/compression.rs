@@ -1,0 +1,231 @@
+//! Compression of the back of a record, with an early end for what does not shrink.
+//!
+//! The codec stands in each record, so that a log may hold all of them and a change of setting needs
+//! no rewriting. A value that does not shrink by a sixteenth is stored as it is: reading it back must
+//! not pay for nothing. Large values are judged by a sample first.
+
+use std::borrow::Cow;
+
+use kvorum_encoding::checksum;
+use parking_lot::Mutex;
+
+/// Values below this are stored as they are: there is little to gain and much to pay per call.
+const COMPRESSED_BYTES_MIN: usize = 128;
+/// What is compressed first of a value large enough to make the whole try expensive.
+const SAMPLE_BYTES: usize = 4096;
+/// From here on a sample decides whether the whole is tried.
+const SAMPLED_BYTES_MIN: usize = 4 * SAMPLE_BYTES;
+
+/// How new backs are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4 block: some 500 MB/s in, several GB/s out.
+    Lz4,
+    /// Zstandard at this level (1 to 19): smaller and slower.
+    Zstd(i32),
+}
+
+/// How the back of a record is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// As it was given.
+    Plain,
+    /// An LZ4 block without a length.
+    Lz4,
+    /// A Zstandard frame.
+    Zstd,
+}
+
+impl Codec {
+    pub(crate) fn bits(self) -> u8 {
+        match self {
+            Self::Plain => 0,
+            Self::Lz4 => 1,
+            Self::Zstd => 2,
+        }
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::Plain),
+            1 => Some(Self::Lz4),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// Restores `raw_len` bytes. The caller has checked the checksum of `stored`, so the length is
+    /// one that we wrote.
+    pub(crate) fn restore(self, stored: &[u8], raw_len: usize) -> Result<Vec<u8>, String> {
+        let restored = match self {
+            Self::Plain => stored.to_vec(),
+            Self::Lz4 => lz4_flex::block::decompress(stored, raw_len).map_err(|e| e.to_string())?,
+            Self::Zstd => {
+                zstd::bulk::decompress(stored, raw_len).map_err(|error| error.to_string())?
+            }
+        };
+        if restored.len() == raw_len {
+            Ok(restored)
+        } else {
+            Err(format!("got {} bytes, expected {raw_len}", restored.len()))
+        }
+    }
+}
+
+/// The back of a record, ready to be appended.
+#[derive(Clone, Debug)]
+pub struct EncodedBack<'a> {
+    pub(crate) bytes: Cow<'a, [u8]>,
+    pub(crate) codec: Codec,
+    pub(crate) raw_len: u64,
+    pub(crate) checksum: u32,
+}
+
+impl<'a> EncodedBack<'a> {
+    /// No back at all.
+    pub fn empty() -> Self {
+        Self::plain(&[])
+    }
+
+    /// Bytes stored as they are.
+    pub fn plain(bytes: &'a [u8]) -> Self {
+        Self::of(Cow::Borrowed(bytes), Codec::Plain, bytes.len() as u64)
+    }
+
+    /// The bytes as they will be stored.
+    pub fn stored_len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn of(bytes: Cow<'a, [u8]>, codec: Codec, raw_len: u64) -> Self {
+        let checksum = checksum(&bytes);
+        Self {
+            bytes,
+            codec,
+            raw_len,
+            checksum,
+        }
+    }
+}
+
+/// Compresses backs; shared by all writers of a log, so that compressing needs no writer's lock.
+pub struct Compressor {
+    compression: Compression,
+    /// Idle Zstandard contexts: making one costs more than compressing a small value with it.
+    contexts: Mutex<Vec<zstd::bulk::Compressor<'static>>>,
+}
+
+impl Compressor {
+    /// A compressor that makes what `compression` says of every value that shrinks.
+    pub fn new(compression: Compression) -> Self {
+        Self {
+            compression,
+            contexts: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Encodes a back, compressed where that pays.
+    pub fn encode<'a>(&self, raw: &'a [u8]) -> EncodedBack<'a> {
+        if raw.len() < COMPRESSED_BYTES_MIN || !sample_shrinks(self.compression, raw) {
+            return EncodedBack::plain(raw);
+        }
+        let (codec, packed) = match self.compression {
+            Compression::None => return EncodedBack::plain(raw),
+            Compression::Lz4 => (Codec::Lz4, Some(lz4_flex::block::compress(raw))),
+            Compression::Zstd(level) => (Codec::Zstd, self.zstd(raw, level)),
+        };
+        match packed {
+            Some(packed) if shrinks(packed.len(), raw.len()) => {
+                EncodedBack::of(Cow::Owned(packed), codec, raw.len() as u64)
+            }
+            _ => EncodedBack::plain(raw),
+        }
+    }
+
+    /// `None` when the library fails, which it has no reason to: the value is then stored plain.
+    fn zstd(&self, raw: &[u8], level: i32) -> Option<Vec<u8>> {
+        let idle = self.contexts.lock().pop();
+        let mut context = match idle {
+            Some(context) => context,
+            None => zstd::bulk::Compressor::new(level).ok()?,
+        };
+        let packed = context.compress(raw).ok();
+        self.contexts.lock().push(context);
+        packed
+    }
+}
+
+fn shrinks(packed_len: usize, raw_len: usize) -> bool {
+    packed_len <= raw_len - raw_len / 16
+}
+
+fn sample_shrinks(compression: Compression, raw: &[u8]) -> bool {
+    if compression == Compression::None {
+        return false;
+    }
+    if raw.len() < SAMPLED_BYTES_MIN {
+        return true;
+    }
+    // From the middle: headers at the front are rarely like the rest.
+    let start = raw.len() / 2;
+    let sample = &raw[start..start + SAMPLE_BYTES];
+    shrinks(lz4_flex::block::compress(sample).len(), sample.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd(3)];
+
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = 7u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state.to_le_bytes()[7]
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn what_was_encoded_is_restored() {
+        let text = b"a value that repeats itself, ".repeat(1000);
+        for raw in [&b""[..], b"short", &text[..300], &text, &noise(5000)] {
+            for compression in ALL {
+                let back = Compressor::new(compression).encode(raw);
+                let restored = back.codec.restore(&back.bytes, raw.len()).unwrap();
+                assert_eq!(restored, raw, "{compression:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_stored_as_it_is() {
+        for len in [64, 1000, 100_000] {
+            for compression in ALL {
+                let raw = noise(len);
+                assert_eq!(Compressor::new(compression).encode(&raw).codec, Codec::Plain);
+            }
+        }
+        let text = b"text ".repeat(100);
+        assert_eq!(Compressor::new(Compression::Lz4).encode(&text).codec, Codec::Lz4);
+        let zstd = Compressor::new(Compression::Zstd(1)).encode(&text).codec;
+        assert_eq!(zstd, Codec::Zstd);
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused_without_a_panic() {
+        for seed in 1..200 {
+            let bytes = noise(seed * 3);
+            for codec in [Codec::Lz4, Codec::Zstd] {
+                let _refused_or_not = codec.restore(&bytes, 1000);
+                assert!(codec.restore(&bytes, 1 << 20).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Reading records at known places.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use kvorum_disk::{Disk, DiskError, DiskFile, ErrorKind, OpenMode, Operation, Reading};
+use kvorum_encoding::{checksum, mask_checksum};
+
+use crate::file_header::check_file_header;
+use crate::record::{
+    ChecksumSeed, Purpose, RECORD_HEADER_BYTES, RecordHeader, decode_header, front_checksum,
+    raw_len,
+};
+use crate::{
+    BatchPlace, Codec, EncodedBack, FILE_HEADER_BYTES, Part, Result, Scan, ScanOptions,
+    SegmentError, SegmentId,
+};
+
+/// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short
+/// a second read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// Offset in the segment, in bytes; a multiple of 8.
+    pub offset: u64,
+    /// Length of header and front, in bytes.
+    pub front_end: u64,
+    /// Length of the whole record without the zeros behind it, in bytes.
+    pub len: u64,
+}
+
+/// The front of a record, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFront {
+    /// Where the record stands, exactly.
+    pub location: Location,
+    /// The writer's order.
+    pub sequence: u64,
+    /// The writer's kind of record.
+    pub kind: u8,
+    /// The record says that something is gone.
+    pub removal: bool,
+    /// Where it stands in its batch.
+    pub batch: BatchPlace,
+    /// What the writer put in front.
+    pub front: Bytes,
+    /// The length of the back before compression.
+    pub raw_back_len: u64,
+}
+
+/// A whole record, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// All but the back.
+    pub head: StoredFront,
+    /// The back.
+    pub back: StoredBack,
+}
+
+/// A back as stored, checked, not yet decompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredBack {
+    bytes: Bytes,
+    codec: Codec,
+    raw_len: u64,
+}
+
+impl StoredBack {
+    /// How it is stored.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// The back, to be appended elsewhere as it is.
+    pub fn as_encoded(&self) -> EncodedBack<'_> {
+        EncodedBack {
+            bytes: (&self.bytes[..]).into(),
+            codec: self.codec,
+            raw_len: self.raw_len,
+            checksum: checksum(&self.bytes),
+        }
+    }
+
+    /// What the writer gave, decompressed; a shared slice where it was stored plain.
+    pub fn restore(&self) -> std::result::Result<Bytes, String> {
+        if self.codec == Codec::Plain {
+            return Ok(self.bytes.clone());
+        }
+        let raw_len = usize::try_from(self.raw_len).map_err(|error| error.to_string())?;
+        self.codec.restore(&self.bytes, raw_len).map(Bytes::from)
+    }
+}
+
+/// Reads one segment. Cheap to clone; a clone keeps reading after the file's name is gone.
+#[derive(Clone)]
+pub struct SegmentReader {
+    file: Arc<dyn DiskFile>,
+    id: SegmentId,
+    seed: ChecksumSeed,
+}
+
+impl SegmentReader {
+    /// Opens a segment. Its header is not looked at: see [`SegmentReader::check_header`].
+    pub fn open(disk: &dyn Disk, path: &Path, id: SegmentId) -> Result<Self> {
+        Ok(Self::over(disk.open(path, OpenMode::Read)?, id))
+    }
+
+    pub(crate) fn over(file: Arc<dyn DiskFile>, id: SegmentId) -> Self {
+        let seed = ChecksumSeed::of(&id);
+        Self { file, id, seed }
+    }
+
+    /// Checks that the file is the segment it is taken for.
+    ///
+    /// # Errors
+    /// [`SegmentError::Damaged`] costs the header only: records are bound to the segment by their own
+    /// checksums. [`SegmentError::Foreign`] and [`SegmentError::NewerFormat`] cost the file.
+    pub fn check_header(&self) -> Result<()> {
+        let mut bytes = [0; FILE_HEADER_BYTES as usize];
+        let read = self.file.read_at(&mut bytes, 0, Reading::MayBlock)?;
+        check_file_header(&bytes[..read], &self.id, self.path())
+    }
+
+    /// Which segment this is.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// The file's path when it was opened.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The file's length, in bytes.
+    pub fn file_len(&self) -> Result<u64> {
+        Ok(self.file.len()?)
+    }
+
+    /// Reads and checks the front of a record, in one read where `at.front_end` is right.
+    pub fn read_front(&self, at: Location, reading: Reading) -> Result<StoredFront> {
+        let (header, bytes) = self.read_record(at, at.front_end, Part::Front, reading)?;
+        Ok(stored_front(&header, &bytes, at.offset))
+    }
+
+    /// Reads and checks a whole record, in one read where `at.len` is right.
+    pub fn read(&self, at: Location, reading: Reading) -> Result<StoredRecord> {
+        let (header, bytes) = self.read_record(at, at.len, Part::Back, reading)?;
+        stored_record(&header, &bytes, at.offset, self.path())
+    }
+
+    /// Reads all records in order, telling torn tails from rot.
+    pub fn scan(&self, options: ScanOptions) -> Result<Scan> {
+        Scan::new(self.clone(), options)
+    }
+
+    /// Decompresses the back of a record of this segment.
+    pub fn restore(&self, record: &StoredRecord) -> Result<Bytes> {
+        record
+            .back
+            .restore()
+            .map_err(|detail| SegmentError::Undecodable {
+                path: self.path().to_owned(),
+                offset: record.head.location.offset,
+                detail,
+            })
+    }
+
+    pub(crate) fn file(&self) -> &dyn DiskFile {
+        &*self.file
+    }
+
+    pub(crate) fn seed(&self) -> ChecksumSeed {
+        self.seed
+    }
+
+    /// Reads `len_hint` bytes of a record, then what is missing up to the end of `upto`. Header and
+    /// front are checked.
+    fn read_record(
+        &self,
+        at: Location,
+        len_hint: u64,
+        upto: Part,
+        reading: Reading,
+    ) -> Result<(RecordHeader, Bytes)> {
+        let hint = usize::try_from(len_hint)
+            .unwrap_or(usize::MAX)
+            .max(RECORD_HEADER_BYTES);
+        let mut bytes = self.read_bytes(at.offset, hint, reading)?;
+        let Some(header) = decode_header(&bytes, self.seed, at.offset)
+            .filter(|header| header.purpose == Purpose::Data)
+        else {
+            let part = Part::RecordHeader;
+            let got = bytes.len() as u64;
+            let expected = RECORD_HEADER_BYTES as u64;
+            return Err(SegmentError::damaged(
+                self.path(),
+                at.offset,
+                part,
+                got,
+                expected,
+            ));
+        };
+        let needed = match upto {
+            Part::Back => header.len(),
+            _ => header.front_end(),
+        };
+        if needed > bytes.len() as u64 {
+            self.check_inside(at.offset, needed)?;
+            let hint = usize::try_from(needed).unwrap_or(usize::MAX);
+            bytes = self.read_bytes(at.offset, hint, reading)?;
+        }
+        if needed > bytes.len() as u64 {
+            let got = bytes.len() as u64;
+            return Err(SegmentError::damaged(
+                self.path(),
+                at.offset,
+                upto,
+                got,
+                needed,
+            ));
+        }
+        check_front(&header, &bytes, self.seed, at.offset, self.path())?;
+        Ok((header, bytes.freeze()))
+    }
+
+    /// The length comes from a header that is plausible only: no allocation before it fits the file.
+    fn check_inside(&self, offset: u64, needed: u64) -> Result<()> {
+        let rest = self.file.len()?.saturating_sub(offset);
+        if needed > rest {
+            let part = Part::RecordHeader;
+            return Err(SegmentError::damaged(
+                self.path(),
+                offset,
+                part,
+                rest,
+                needed,
+            ));
+        }
+        Ok(())
+    }
+
+    fn read_bytes(&self, offset: u64, len: usize, reading: Reading) -> Result<BytesMut> {
+        let mut bytes = BytesMut::new();
+        if len > ALLOCATED_UNCHECKED_BYTES_MAX {
+            self.check_inside(offset, len as u64)?;
+        }
+        bytes.resize(len, 0);
+        let read = self
+            .file
+            .read_at(&mut bytes, offset, reading)
+            .map_err(|error| locate(error, offset))?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+}
+
+/// Lengths in a [`Location`] come from the caller's checked memory or files; beyond this they are
+/// compared with the file all the same.
+const ALLOCATED_UNCHECKED_BYTES_MAX: usize = 1 << 20;
+
+fn locate(error: DiskError, offset: u64) -> DiskError {
+    if error.kind() == ErrorKind::WouldBlock || error.operation() != Operation::Read {
+        return error;
+    }
+    error.at(offset)
+}
+
+pub(crate) fn check_front(
+    header: &RecordHeader,
+    bytes: &[u8],
+    seed: ChecksumSeed,
+    offset: u64,
+    path: &Path,
+) -> Result<()> {
+    let front_end = front_end(header);
+    let got = front_checksum(&bytes[..front_end], seed, offset);
+    if got != header.front_checksum {
+        let expected = u64::from(header.front_checksum);
+        return Err(SegmentError::damaged(
+            path,
+            offset,
+            Part::Front,
+            u64::from(got),
+            expected,
+        ));
+    }
+    Ok(())
+}
+
+/// `bytes` hold header and front at least; both are checked.
+pub(crate) fn stored_front(header: &RecordHeader, bytes: &Bytes, offset: u64) -> StoredFront {
+    let stored = bytes.slice(RECORD_HEADER_BYTES..front_end(header));
+    StoredFront {
+        location: Location {
+            offset,
+            front_end: header.front_end(),
+            len: header.len(),
+        },
+        sequence: header.sequence,
+        kind: header.kind,
+        removal: header.removal,
+        batch: header.batch,
+        raw_back_len: raw_len(header, &stored),
+        front: stored.slice(header.raw_len_bytes()..),
+    }
+}
+
+/// `bytes` hold the whole record; header and front are checked, the back is checked here.
+pub(crate) fn stored_record(
+    header: &RecordHeader,
+    bytes: &Bytes,
+    offset: u64,
+    path: &Path,
+) -> Result<StoredRecord> {
+    let back_start = front_end(header);
+    let back = bytes.slice(back_start..back_start + header.back_len as usize);
+    let got = mask_checksum(checksum(&back));
+    if got != header.back_checksum {
+        let expected = u64::from(header.back_checksum);
+        return Err(SegmentError::damaged(
+            path,
+            offset,
+            Part::Back,
+            u64::from(got),
+            expected,
+        ));
+    }
+    let head = stored_front(header, bytes, offset);
+    Ok(StoredRecord {
+        back: StoredBack {
+            bytes: back,
+            codec: header.codec,
+            raw_len: head.raw_back_len,
+        },
+        head,
+    })
+}
+
+fn front_end(header: &RecordHeader) -> usize {
+    RECORD_HEADER_BYTES + header.front_len as usize
+}

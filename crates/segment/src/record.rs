@@ -1,0 +1,402 @@
+//! The record: what a segment is a row of.
+
+use kvorum_encoding::{ByteReader, checksum_append, mask_checksum};
+
+use crate::{Codec, EncodedBack, SegmentId};
+
+/// The length of the fixed header.
+pub const RECORD_HEADER_BYTES: usize = 32;
+/// Records start at multiples of this; the gap is filled with zeros.
+pub const RECORD_ALIGN_BYTES: u64 = 8;
+/// The longest front, so that a wrong length is seen before anything is read by it.
+pub const FRONT_BYTES_MAX: u64 = 64 << 20;
+/// The longest back.
+pub const BACK_BYTES_MAX: u64 = 2 << 30;
+/// In front of the front of a compressed record: the length of the back before compression.
+const RAW_LEN_BYTES: usize = 4;
+
+const FLAG_REMOVAL: u8 = 1;
+const FLAG_CONTINUES: u8 = 1 << 1;
+const FLAG_CONTINUED: u8 = 1 << 2;
+const CODEC_SHIFT: u8 = 3;
+const CODEC_MASK: u8 = 0b11 << CODEC_SHIFT;
+const FLAG_SEAL: u8 = 1 << 5;
+const FLAG_MARK: u8 = 1 << 6;
+const FLAGS_UNKNOWN: u8 = 1 << 7;
+
+/// What a writer appends.
+#[derive(Clone, Debug)]
+pub struct Record<'a> {
+    /// The caller's order; opaque here except for the range that a seal names.
+    pub sequence: u64,
+    /// The caller's kind of record; opaque here.
+    pub kind: u8,
+    /// The record says that something is gone.
+    pub removal: bool,
+    /// Where the record stands in a group that is there whole or not at all.
+    pub batch: BatchPlace,
+    /// What is read without the back.
+    pub front: &'a [u8],
+    /// The rest.
+    pub back: EncodedBack<'a>,
+}
+
+/// Where a record stands in its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchPlace {
+    /// It is a batch by itself.
+    Alone,
+    /// Others follow it.
+    First,
+    /// Others stand on both sides.
+    Middle,
+    /// It completes the batch.
+    Last,
+}
+
+impl BatchPlace {
+    /// The place of record `index` of `count`.
+    pub fn of(index: usize, count: usize) -> Self {
+        match (index == 0, index + 1 >= count) {
+            (true, true) => Self::Alone,
+            (true, false) => Self::First,
+            (false, false) => Self::Middle,
+            (false, true) => Self::Last,
+        }
+    }
+
+    /// True when the batch is not complete with this record.
+    pub fn continues(self) -> bool {
+        matches!(self, Self::First | Self::Middle)
+    }
+
+    /// True when the batch began before this record.
+    pub fn is_continued(self) -> bool {
+        matches!(self, Self::Middle | Self::Last)
+    }
+}
+
+/// What a record is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The caller's.
+    Data,
+    /// The last one of a finished segment.
+    Seal,
+    /// It is there for its synced-to field alone.
+    Mark,
+}
+
+/// Where checksums of one segment start: they cover which log and which segment, unwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChecksumSeed(u32);
+
+impl ChecksumSeed {
+    pub(crate) fn of(id: &SegmentId) -> Self {
+        let log = checksum_append(0, &id.log_id.to_le_bytes());
+        Self(checksum_append(log, &id.number.to_le_bytes()))
+    }
+
+    fn at(self, offset: u64) -> u32 {
+        checksum_append(self.0, &offset.to_le_bytes())
+    }
+}
+
+/// The fixed header, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) front_checksum: u32,
+    pub(crate) back_checksum: u32,
+    pub(crate) sequence: u64,
+    /// Length of the front as stored, the length of the raw back included where it is there.
+    pub(crate) front_len: u32,
+    pub(crate) back_len: u32,
+    pub(crate) synced_to: u64,
+    pub(crate) kind: u8,
+    pub(crate) removal: bool,
+    pub(crate) batch: BatchPlace,
+    pub(crate) codec: Codec,
+    pub(crate) purpose: Purpose,
+}
+
+impl RecordHeader {
+    /// The length of header and front.
+    pub(crate) fn front_end(&self) -> u64 {
+        RECORD_HEADER_BYTES as u64 + u64::from(self.front_len)
+    }
+
+    /// The length of the record without the zeros behind it.
+    pub(crate) fn len(&self) -> u64 {
+        self.front_end() + u64::from(self.back_len)
+    }
+
+    /// The length of what stands between the header and the caller's front.
+    pub(crate) fn raw_len_bytes(&self) -> usize {
+        match self.codec {
+            Codec::Plain => 0,
+            Codec::Lz4 | Codec::Zstd => RAW_LEN_BYTES,
+        }
+    }
+}
+
+/// Where the next record starts when one ends at `offset`.
+pub(crate) fn aligned(offset: u64) -> u64 {
+    offset.next_multiple_of(RECORD_ALIGN_BYTES)
+}
+
+/// The lengths of a record as stored: up to the end of the front, and in all.
+pub(crate) fn stored_lens(record: &Record<'_>) -> (u64, u64) {
+    let raw_len_bytes = match record.back.codec {
+        Codec::Plain => 0,
+        Codec::Lz4 | Codec::Zstd => RAW_LEN_BYTES,
+    };
+    let front_end = (RECORD_HEADER_BYTES + raw_len_bytes + record.front.len()) as u64;
+    (front_end, front_end + record.back.stored_len())
+}
+
+/// Appends header and front of a record that will stand at `offset`; the back follows them.
+///
+/// ```text
+/// offset  size  field
+///      0     4  masked CRC-32C of: log id, segment number, offset of the record (all 64 bits and
+///               not stored), bytes 4..32, the front
+///      4     4  masked CRC-32C of the back as stored
+///      8     8  sequence
+///     16     4  length of the front (f)
+///     20     4  length of the back as stored (b)
+///     24     4  synced-to: how far the segment was durable when this was written, in units of 8
+///     28     1  flags: 0 removal, 1 batch continues behind, 2 batch began before,
+///               3-4 codec of the back (0 none, 1 LZ4, 2 Zstandard), 5 seal, 6 mark, 7 zero
+///     29     1  kind, the caller's
+///     30     2  low half of a masked CRC-32C of: log id, number, offset, bytes 4..30
+///     32     f  front; of a compressed record: length of the back before (4), then the front
+///   32+f     b  back
+/// 32+f+b   0-7  zeros up to a multiple of 8
+/// ```
+///
+/// The short checksum in bytes 30..32 makes a search for the next record cheap, and lets a scan step
+/// over a damaged front.
+pub(crate) fn encode_front(
+    out: &mut Vec<u8>,
+    record: &Record<'_>,
+    purpose: Purpose,
+    seed: ChecksumSeed,
+    offset: u64,
+    synced_to: u64,
+) {
+    let (front_end, _) = stored_lens(record);
+    let front_len = low_u32(front_end - RECORD_HEADER_BYTES as u64);
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&mask_checksum(record.back.checksum).to_le_bytes());
+    out.extend_from_slice(&record.sequence.to_le_bytes());
+    out.extend_from_slice(&front_len.to_le_bytes());
+    out.extend_from_slice(&low_u32(record.back.stored_len()).to_le_bytes());
+    out.extend_from_slice(&low_u32(synced_to / RECORD_ALIGN_BYTES).to_le_bytes());
+    out.push(flags(record, purpose));
+    out.push(record.kind);
+    let header = checksum_append(seed.at(offset), &out[start + 4..]);
+    out.extend_from_slice(&short_check(header).to_le_bytes());
+    if record.back.codec != Codec::Plain {
+        out.extend_from_slice(&low_u32(record.back.raw_len).to_le_bytes());
+    }
+    out.extend_from_slice(record.front);
+    let front = mask_checksum(checksum_append(header, &out[start + 30..]));
+    out[start..start + 4].copy_from_slice(&front.to_le_bytes());
+}
+
+/// Decodes the header of a record at `offset`; `None` when it is none. The front is not checked yet,
+/// so lengths are right with a probability of 1 - 2^-16 only: plausible, not proven.
+pub(crate) fn decode_header(
+    bytes: &[u8],
+    seed: ChecksumSeed,
+    offset: u64,
+) -> Option<RecordHeader> {
+    let bytes = bytes.get(..RECORD_HEADER_BYTES)?;
+    let mut reader = ByteReader::new(bytes);
+    let front_checksum = reader.u32().ok()?;
+    let back_checksum = reader.u32().ok()?;
+    let sequence = reader.u64().ok()?;
+    let front_len = reader.u32().ok()?;
+    let back_len = reader.u32().ok()?;
+    let synced_to = u64::from(reader.u32().ok()?) * RECORD_ALIGN_BYTES;
+    let flags = reader.u8().ok()?;
+    let kind = reader.u8().ok()?;
+    let stored_check = reader.u16().ok()?;
+    let is_plausible = flags & FLAGS_UNKNOWN == 0
+        && u64::from(front_len) <= FRONT_BYTES_MAX
+        && u64::from(back_len) <= BACK_BYTES_MAX;
+    if !is_plausible {
+        return None;
+    }
+    let header = checksum_append(seed.at(offset), &bytes[4..30]);
+    if short_check(header) != stored_check {
+        return None;
+    }
+    let purpose = match (flags & FLAG_SEAL != 0, flags & FLAG_MARK != 0) {
+        (false, false) => Purpose::Data,
+        (true, false) => Purpose::Seal,
+        (false, true) => Purpose::Mark,
+        (true, true) => return None,
+    };
+    let batch = match (flags & FLAG_CONTINUED != 0, flags & FLAG_CONTINUES != 0) {
+        (false, false) => BatchPlace::Alone,
+        (false, true) => BatchPlace::First,
+        (true, true) => BatchPlace::Middle,
+        (true, false) => BatchPlace::Last,
+    };
+    let decoded = RecordHeader {
+        front_checksum,
+        back_checksum,
+        sequence,
+        front_len,
+        back_len,
+        synced_to,
+        kind,
+        removal: flags & FLAG_REMOVAL != 0,
+        batch,
+        codec: Codec::from_bits((flags & CODEC_MASK) >> CODEC_SHIFT)?,
+        purpose,
+    };
+    (decoded.raw_len_bytes() <= front_len as usize).then_some(decoded)
+}
+
+/// The checksum that a front has. `bytes` are header and front.
+pub(crate) fn front_checksum(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> u32 {
+    mask_checksum(checksum_append(seed.at(offset), &bytes[4..]))
+}
+
+/// The length of the back before compression. `front` is the front as stored, checked.
+pub(crate) fn raw_len(header: &RecordHeader, front: &[u8]) -> u64 {
+    match (header.codec, front.first_chunk::<RAW_LEN_BYTES>()) {
+        (Codec::Plain, _) | (_, None) => u64::from(header.back_len),
+        (_, Some(raw_len)) => u64::from(u32::from_le_bytes(*raw_len)),
+    }
+}
+
+fn flags(record: &Record<'_>, purpose: Purpose) -> u8 {
+    let mut flags = record.back.codec.bits() << CODEC_SHIFT;
+    if record.removal {
+        flags |= FLAG_REMOVAL;
+    }
+    if record.batch.continues() {
+        flags |= FLAG_CONTINUES;
+    }
+    if record.batch.is_continued() {
+        flags |= FLAG_CONTINUED;
+    }
+    match purpose {
+        Purpose::Data => flags,
+        Purpose::Seal => flags | FLAG_SEAL,
+        Purpose::Mark => flags | FLAG_MARK,
+    }
+}
+
+fn short_check(checksum: u32) -> u16 {
+    let [low, high, ..] = mask_checksum(checksum).to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+/// Lengths were checked against their maxima before a record is encoded.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the writer refuses longer fronts, backs and segments"
+)]
+fn low_u32(value: u64) -> u32 {
+    debug_assert!(u32::try_from(value).is_ok());
+    value as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ID: SegmentId = SegmentId {
+        log_id: 5,
+        number: 6,
+        kind: 7,
+    };
+
+    fn encoded(record: &Record<'_>, offset: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_front(&mut out, record, Purpose::Data, seed(), offset, 64);
+        out
+    }
+
+    fn seed() -> ChecksumSeed {
+        ChecksumSeed::of(&ID)
+    }
+
+    fn record() -> Record<'static> {
+        Record {
+            sequence: 0x0a0b,
+            kind: 9,
+            removal: true,
+            batch: BatchPlace::First,
+            front: b"front",
+            back: EncodedBack::plain(b"back"),
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let bytes = encoded(&record(), 32);
+        assert_eq!(bytes.len(), RECORD_HEADER_BYTES + 5);
+        assert_eq!(&bytes[8..16], &[0x0b, 0x0a, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&bytes[16..30], &[5, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0, 0, 3, 9]);
+        assert_eq!(&bytes[32..], b"front");
+    }
+
+    #[test]
+    fn a_header_comes_back_as_it_was_written() {
+        let bytes = encoded(&record(), 32);
+        let header = decode_header(&bytes, seed(), 32).unwrap();
+        assert_eq!(header.sequence, 0x0a0b);
+        assert_eq!(header.synced_to, 64);
+        assert_eq!(header.batch, BatchPlace::First);
+        assert!(header.removal);
+        assert_eq!(header.len(), 41);
+        assert_eq!(header.front_checksum, front_checksum(&bytes, seed(), 32));
+    }
+
+    #[test]
+    fn a_record_passes_at_its_own_place_only() {
+        let bytes = encoded(&record(), 32);
+        assert_ne!(
+            front_checksum(&bytes, seed(), 40),
+            front_checksum(&bytes, seed(), 32)
+        );
+        let other = ChecksumSeed::of(&SegmentId { number: 7, ..ID });
+        assert_ne!(
+            front_checksum(&bytes, other, 32),
+            front_checksum(&bytes, seed(), 32)
+        );
+    }
+
+    #[test]
+    fn zeros_are_no_record() {
+        assert_eq!(decode_header(&[0; 64], seed(), 32), None);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _decoded = decode_header(&bytes, seed(), 8);
+        }
+
+        #[test]
+        fn every_flip_in_header_or_front_is_seen(at in 0usize..37, bit in 0u8..8) {
+            let mut bytes = encoded(&record(), 32);
+            bytes[at] ^= 1 << bit;
+            let is_seen = match decode_header(&bytes, seed(), 32) {
+                None => true,
+                Some(header) => front_checksum(&bytes, seed(), 32) != header.front_checksum,
+            } || (4..8).contains(&at);
+            prop_assert!(is_seen);
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Reading a segment from end to end, damage included.
+//!
+//! Two things look alike at the end of a file: a record that a crash tore, and one that rotted. The
+//! first was never promised and is cut; the second was, and is reported, and what stands behind it is
+//! served. Three facts tell them apart, none of them a guess: a sealed segment was whole once; each
+//! record says up to where the segment was durable when it was written, so damage below that is rot;
+//! and the caller may know more (a checkpoint, or a later segment). What none of them proves is cut.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use kvorum_disk::Reading;
+
+use crate::reader::{check_front, stored_record};
+use crate::record::{Purpose, RECORD_HEADER_BYTES, RecordHeader, aligned, decode_header};
+use crate::seal::SEAL_BYTES;
+use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, StoredRecord};
+
+/// Bytes read at once.
+const WINDOW_BYTES: u64 = 512 << 10;
+const ALIGN: usize = RECORD_ALIGN_BYTES as usize;
+
+/// From where a scan reads and what its caller knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScanOptions {
+    /// Start here, at a record's start; anything below the first record means there.
+    pub from: u64,
+    /// Everything below is known to have been durable: damage to it is rot.
+    pub durable_to: u64,
+}
+
+/// What a scan meets.
+#[derive(Clone, Debug)]
+pub enum Scanned {
+    /// A whole record, checked.
+    Record(StoredRecord),
+    /// Bytes that were durable and are not what they were.
+    Damage(Damage),
+}
+
+/// A range of a segment that cannot be read any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length, in bytes.
+    pub len: u64,
+    /// What was found, in words.
+    pub found: String,
+}
+
+/// How a segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// With its seal.
+    Sealed(Seal),
+    /// Behind its last record, or in zeros that were reserved.
+    Open,
+    /// In bytes that no promise covers: a record or a batch that a crash cut short.
+    Torn {
+        /// How many bytes there are.
+        len: u64,
+    },
+}
+
+/// What is known at the end of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanEnd {
+    /// The end of what is whole: a writer goes on here.
+    pub clean_to: u64,
+    /// What stands there.
+    pub tail: Tail,
+}
+
+/// An iterator over the records of a segment. A batch comes out whole or, when a crash cut it short,
+/// not at all.
+pub struct Scan {
+    reader: SegmentReader,
+    window: Bytes,
+    window_at: u64,
+    position: u64,
+    /// Where records must end: the seal, or the end of the file.
+    limit: u64,
+    /// Damage below this is rot.
+    durable_to: u64,
+    seal: Option<Seal>,
+    batch: Vec<StoredRecord>,
+    ready: VecDeque<Scanned>,
+    end: Option<ScanEnd>,
+}
+
+/// What stands at one place.
+enum Found {
+    Record(StoredRecord, u64),
+    Mark(u64),
+    Seal,
+    /// Zeros or the end of the file.
+    Nothing,
+    /// No record; `next` is where one would follow if the header can be believed.
+    Bad {
+        found: String,
+        next: Option<u64>,
+    },
+}
+
+impl Scan {
+    pub(crate) fn new(reader: SegmentReader, options: ScanOptions) -> Result<Self> {
+        let limit = reader.file_len()?;
+        let mut scan = Self {
+            reader,
+            window: Bytes::new(),
+            window_at: 0,
+            position: aligned(options.from.max(FILE_HEADER_BYTES)),
+            limit,
+            durable_to: options.durable_to,
+            seal: None,
+            batch: Vec::new(),
+            ready: VecDeque::new(),
+            end: None,
+        };
+        if let Some(seal) = scan.find_seal()? {
+            scan.limit = seal.data_end;
+            scan.durable_to = u64::MAX;
+            scan.seal = Some(seal);
+        }
+        Ok(scan)
+    }
+
+    /// How the segment ends; known when the iterator is exhausted.
+    pub fn end(&self) -> Option<ScanEnd> {
+        self.end
+    }
+
+    /// The seal, known from the start when there is one.
+    pub fn seal(&self) -> Option<Seal> {
+        self.seal
+    }
+
+    /// How far the scan has read, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn find_seal(&mut self) -> Result<Option<Seal>> {
+        let Some(at) = self.limit.checked_sub(SEAL_BYTES) else {
+            return Ok(None);
+        };
+        if at % RECORD_ALIGN_BYTES != 0 {
+            return Ok(None);
+        }
+        let seal = match self.look_at(at)? {
+            Found::Seal => self.seal_at(at)?,
+            _ => None,
+        };
+        Ok(seal.filter(|seal| seal.data_end == at))
+    }
+
+    fn seal_at(&mut self, at: u64) -> Result<Option<Seal>> {
+        let bytes = self.bytes(at, SEAL_BYTES)?;
+        let front = bytes.get(RECORD_HEADER_BYTES..);
+        Ok(front.and_then(Seal::decode))
+    }
+
+    /// Reads on until something is ready or the end is known.
+    fn advance(&mut self) -> Result<()> {
+        let at = self.position;
+        match self.look_at(at)? {
+            Found::Record(record, next) => {
+                self.position = next;
+                self.take(record);
+                Ok(())
+            }
+            Found::Mark(next) => {
+                self.position = next;
+                Ok(())
+            }
+            Found::Seal => {
+                // Only a seal at the very end of the file seals; one elsewhere was written, and the
+                // cut that should have followed it was not.
+                let seal = self.seal_at(at)?.filter(|seal| seal.data_end == at);
+                self.finish(at, seal.map_or(Tail::Open, Tail::Sealed));
+                Ok(())
+            }
+            Found::Nothing => self.meet_nothing(at),
+            Found::Bad { found, next } => self.meet_damage(at, found, next),
+        }
+    }
+
+    fn meet_nothing(&mut self, at: u64) -> Result<()> {
+        if at >= self.limit {
+            let tail = self.seal.map_or(Tail::Open, Tail::Sealed);
+            self.finish(at, tail);
+            return Ok(());
+        }
+        self.meet_damage(at, "zeros where a record should be".to_owned(), None)
+    }
+
+    /// No record stands at `at`: decides between rot, torn tail and end.
+    fn meet_damage(&mut self, at: u64, found: String, next: Option<u64>) -> Result<()> {
+        let resumes_at = match next {
+            Some(next) if self.is_record(next)? => Some(next),
+            _ => self.find_record(aligned(at + 1))?,
+        };
+        if at >= self.durable_to
+            && let Some(resumes_at) = resumes_at
+        {
+            self.durable_to = self.durable_to.max(self.latest_mark(resumes_at)?);
+        }
+        let rot_end = resumes_at.unwrap_or(self.limit.min(self.durable_to));
+        if at < self.durable_to && rot_end > at {
+            self.flush_batch();
+            self.ready.push_back(Scanned::Damage(Damage {
+                offset: at,
+                len: rot_end - at,
+                found,
+            }));
+            self.position = aligned(rot_end);
+            return Ok(());
+        }
+        let tail = if resumes_at.is_none() && self.is_zero_to_end(at)? {
+            Tail::Open
+        } else {
+            let len = self.limit.saturating_sub(at);
+            Tail::Torn { len }
+        };
+        self.finish(at, tail);
+        Ok(())
+    }
+
+    fn take(&mut self, record: StoredRecord) {
+        let place = record.head.batch;
+        if !place.is_continued() {
+            // A batch that another one follows without having ended was given up by its writer.
+            self.drop_or_flush_batch();
+        }
+        self.batch.push(record);
+        if !place.continues() {
+            self.flush_batch();
+        }
+    }
+
+    fn flush_batch(&mut self) {
+        let records = self.batch.drain(..).map(Scanned::Record);
+        self.ready.extend(records);
+    }
+
+    fn drop_or_flush_batch(&mut self) {
+        let is_promised = self
+            .batch
+            .first()
+            .is_some_and(|first| first.head.location.offset < self.durable_to);
+        if is_promised {
+            self.flush_batch();
+        } else {
+            self.batch.clear();
+        }
+    }
+
+    fn finish(&mut self, at: u64, tail: Tail) {
+        let begun_at = self.batch.first().map(|first| first.head.location.offset);
+        let end = match begun_at {
+            Some(begun_at) if begun_at >= self.durable_to => ScanEnd {
+                clean_to: begun_at,
+                tail: Tail::Torn {
+                    len: self.limit.saturating_sub(begun_at),
+                },
+            },
+            _ => ScanEnd { clean_to: at, tail },
+        };
+        self.drop_or_flush_batch();
+        self.end = Some(end);
+    }
+
+    fn look_at(&mut self, at: u64) -> Result<Found> {
+        let bytes = self.bytes(at, RECORD_HEADER_BYTES as u64)?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Found::Nothing);
+        }
+        let Some(header) = decode_header(&bytes, self.reader.seed(), at) else {
+            let found = "no record header".to_owned();
+            return Ok(Found::Bad { found, next: None });
+        };
+        let end = at + header.len();
+        if end > self.limit {
+            let found = "record beyond the end of the segment".to_owned();
+            return Ok(Found::Bad { found, next: None });
+        }
+        let whole = self.bytes(at, header.len())?;
+        Ok(self.judge(&header, &whole, at, aligned(end)))
+    }
+
+    fn judge(&mut self, header: &RecordHeader, whole: &Bytes, at: u64, next: u64) -> Found {
+        let bad = |error: crate::SegmentError| Found::Bad {
+            found: error.to_string(),
+            next: Some(next),
+        };
+        if whole.len() as u64 != header.len() {
+            let found = "record cut short".to_owned();
+            return Found::Bad { found, next: None };
+        }
+        if let Err(error) = check_front(header, whole, self.reader.seed(), at, self.reader.path()) {
+            return bad(error);
+        }
+        self.durable_to = self.durable_to.max(header.synced_to.min(at));
+        match header.purpose {
+            Purpose::Mark => Found::Mark(next),
+            Purpose::Seal => Found::Seal,
+            Purpose::Data => match stored_record(header, whole, at, self.reader.path()) {
+                Ok(record) => Found::Record(record, next),
+                Err(error) => bad(error),
+            },
+        }
+    }
+
+    fn is_record(&mut self, at: u64) -> Result<bool> {
+        let is_record = matches!(
+            self.look_at(at)?,
+            Found::Record(..) | Found::Mark(_) | Found::Seal
+        );
+        Ok(is_record)
+    }
+
+    /// The first place at or behind `from` where a whole record stands.
+    fn find_record(&mut self, from: u64) -> Result<Option<u64>> {
+        let mut at = from;
+        while at + RECORD_HEADER_BYTES as u64 <= self.limit {
+            let rest = self.limit - at;
+            let bytes = self.bytes(at, rest.min(WINDOW_BYTES))?;
+            let seed = self.reader.seed();
+            let candidate = (0..bytes.len().saturating_sub(RECORD_HEADER_BYTES - 1))
+                .step_by(ALIGN)
+                .find(|index| {
+                    let header = &bytes[*index..*index + RECORD_HEADER_BYTES];
+                    header[..8] != [0; 8]
+                        && decode_header(header, seed, at + *index as u64).is_some()
+                });
+            match candidate {
+                Some(index) => {
+                    let found_at = at + index as u64;
+                    if self.is_record(found_at)? {
+                        return Ok(Some(found_at));
+                    }
+                    at = found_at + RECORD_ALIGN_BYTES;
+                }
+                None => {
+                    let step = bytes.len().saturating_sub(RECORD_HEADER_BYTES) / ALIGN * ALIGN;
+                    at += (step as u64).max(RECORD_ALIGN_BYTES);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The furthest synced-to that any record at or behind `from` carries.
+    fn latest_mark(&self, from: u64) -> Result<u64> {
+        let mut ahead = Self {
+            reader: self.reader.clone(),
+            window: Bytes::new(),
+            window_at: 0,
+            position: from,
+            limit: self.limit,
+            durable_to: 0,
+            seal: None,
+            batch: Vec::new(),
+            ready: VecDeque::new(),
+            end: None,
+        };
+        let mut at = Some(from);
+        while let Some(here) = at {
+            at = match ahead.look_at(here)? {
+                Found::Record(_, next) | Found::Mark(next) => Some(next),
+                Found::Bad {
+                    next: Some(next), ..
+                } if ahead.is_record(next)? => Some(next),
+                _ => ahead.find_record(here + RECORD_ALIGN_BYTES)?,
+            };
+        }
+        Ok(ahead.durable_to)
+    }
+
+    fn is_zero_to_end(&mut self, from: u64) -> Result<bool> {
+        let mut at = from;
+        while at < self.limit {
+            let bytes = self.bytes(at, (self.limit - at).min(WINDOW_BYTES))?;
+            if bytes.is_empty() {
+                return Ok(true);
+            }
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += bytes.len() as u64;
+        }
+        Ok(true)
+    }
+
+    /// `len` bytes at `at`, fewer at the end of the file.
+    fn bytes(&mut self, at: u64, len: u64) -> Result<Bytes> {
+        let end = at.saturating_add(len);
+        let window_end = self.window_at + self.window.len() as u64;
+        if at < self.window_at || end > window_end {
+            self.fill(at, len)?;
+        }
+        let start = index_of(at.saturating_sub(self.window_at)).min(self.window.len());
+        let stop = index_of(end.saturating_sub(self.window_at)).min(self.window.len());
+        Ok(self.window.slice(start..stop))
+    }
+
+    fn fill(&mut self, at: u64, len: u64) -> Result<()> {
+        let rest = self.reader.file_len()?.saturating_sub(at);
+        let len = index_of(len.max(WINDOW_BYTES).min(rest));
+        let mut window = BytesMut::zeroed(len);
+        let read = self
+            .reader
+            .file()
+            .read_at(&mut window, at, Reading::MayBlock)?;
+        window.truncate(read);
+        self.window = window.freeze();
+        self.window_at = at;
+        Ok(())
+    }
+}
+
+/// A distance within a window, or within a record that is known to fit the file.
+fn index_of(distance: u64) -> usize {
+    usize::try_from(distance).unwrap_or(usize::MAX)
+}
+
+impl Iterator for Scan {
+    type Item = Result<Scanned>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(ready) = self.ready.pop_front() {
+                return Some(Ok(ready));
+            }
+            if self.end.is_some() {
+                return None;
+            }
+            if let Err(error) = self.advance() {
+                // A disk that fails once ends the scan: asking again would only repeat it.
+                self.end = Some(ScanEnd {
+                    clean_to: self.position,
+                    tail: Tail::Open,
+                });
+                return Some(Err(error));
+            }
+        }
+    }
+}

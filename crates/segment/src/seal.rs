@@ -1,0 +1,59 @@
+//! The seal: the last record of a finished segment, which says what stands before it.
+//!
+//! A segment is cut to its end when it is sealed, so the seal is found from the end of the file. What
+//! is damaged before a seal was whole once: it is rot, and never a torn tail.
+
+use kvorum_encoding::ByteReader;
+
+/// The front of a seal.
+const SEAL_FRONT_BYTES: usize = 32;
+/// A whole seal as stored.
+pub(crate) const SEAL_BYTES: u64 = (crate::RECORD_HEADER_BYTES + SEAL_FRONT_BYTES) as u64;
+
+/// What a finished segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Where the seal stands: the end of the caller's records.
+    pub data_end: u64,
+    /// How many records the caller appended.
+    pub records: u64,
+    /// The lowest sequence among them; 0 when there is none.
+    pub sequence_min: u64,
+    /// The highest sequence among them; 0 when there is none.
+    pub sequence_max: u64,
+}
+
+impl Seal {
+    /// Encodes the front of a seal:
+    ///
+    /// ```text
+    /// offset  size  field
+    ///      0     8  offset of the seal
+    ///      8     8  number of records
+    ///     16     8  lowest sequence
+    ///     24     8  highest sequence
+    /// ```
+    pub(crate) fn encode(&self) -> [u8; SEAL_FRONT_BYTES] {
+        let mut out = [0; SEAL_FRONT_BYTES];
+        let fields = [
+            self.data_end,
+            self.records,
+            self.sequence_min,
+            self.sequence_max,
+        ];
+        for (slot, field) in out.chunks_exact_mut(8).zip(fields) {
+            slot.copy_from_slice(&field.to_le_bytes());
+        }
+        out
+    }
+
+    pub(crate) fn decode(front: &[u8]) -> Option<Self> {
+        let mut reader = ByteReader::new(front);
+        Some(Self {
+            data_end: reader.u64().ok()?,
+            records: reader.u64().ok()?,
+            sequence_min: reader.u64().ok()?,
+            sequence_max: reader.u64().ok()?,
+        })
+    }
+}
