@@ -1,0 +1,54 @@
+//! What the suite has to know of an engine to test it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kvorum_backend::{Backend, Capabilities, Result};
+use kvorum_disk::Disk;
+
+/// Draws a random number; where engines get their [`kvorum_backend::StoreId`] from.
+pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What a store is opened with.
+#[derive(Clone)]
+pub struct Opening {
+    /// The disk to use, and the only one.
+    pub disk: Arc<dyn Disk>,
+    /// The store's directory; it may not exist yet, nor those above it.
+    pub directory: PathBuf,
+    /// Which settings to use, below [`EngineUnderTest::variations`].
+    pub variation: u32,
+    /// Random numbers, the same ones for the same seed.
+    pub draw: DrawNumber,
+}
+
+/// An engine, as its tests show it to the suite.
+pub trait EngineUnderTest: Sync {
+    /// The engine's name, for reports.
+    fn name(&self) -> &str;
+
+    /// What the engine claims to be able to do. Crash, fault and damage groups are empty for one
+    /// that does not persist.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Opens the store, creating it if it is missing. The previous one is closed or dropped by then.
+    fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>>;
+
+    /// How many settings are worth testing. Choose small sizes, so that a script of some dozen
+    /// writes of up to 4 KB each fills several files and merges do something.
+    fn variations(&self) -> u32 {
+        1
+    }
+
+    /// How many keys one flipped byte of a closed store may make unreadable at most. A store that
+    /// refuses to open counts as `usize::MAX`.
+    fn keys_lost_per_flip_max(&self) -> usize {
+        1
+    }
+
+    /// True when a closed store that lost the end of a file says so: by an error, or as a
+    /// [`kvorum_backend::LostRange`].
+    fn reports_truncation(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,79 @@
+//! The groups of the suite, and the one entry that runs them.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::{Checked, EngineUnderTest, model_based, sentences};
+
+/// A part of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Each sentence of the contract by itself.
+    Sentences,
+    /// Random scripts against a model.
+    Model,
+    /// Power cuts at every disk operation.
+    Crash,
+    /// Failing disk operations.
+    Faults,
+    /// Damaged files.
+    Damage,
+}
+
+/// How much of what could be tried is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Samples, drawn by the seed: seconds.
+    Quick,
+    /// Everything that is bounded, and many more random scripts: minutes.
+    Long,
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Decides everything random.
+    pub seed: u64,
+    /// How much is tried.
+    pub effort: Effort,
+}
+
+impl Plan {
+    /// Samples drawn by `seed`.
+    pub fn quick(seed: u64) -> Self {
+        Self {
+            seed,
+            effort: Effort::Quick,
+        }
+    }
+
+    /// `quick` many in a quick run, `long` many in a long one.
+    pub(crate) fn amount(&self, quick: usize, long: usize) -> usize {
+        match self.effort {
+            Effort::Quick => quick,
+            Effort::Long => long,
+        }
+    }
+
+    /// A source of randomness for the part of the run with this number.
+    pub(crate) fn rng(&self, part: u64) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(part);
+        rng
+    }
+}
+
+/// Runs one group against an engine; the first violation ends it.
+pub fn run(engine: &dyn EngineUnderTest, group: Group, plan: &Plan) -> Checked {
+    let outcome = match group {
+        Group::Sentences => sentences::check(engine, plan),
+        Group::Model => model_based::check(engine, plan),
+        Group::Crash | Group::Faults | Group::Damage => Ok(()),
+    };
+    outcome.map_err(|mut violation| {
+        violation.engine = engine.name().to_owned();
+        violation.group = Some(group);
+        violation.seed = plan.seed;
+        violation
+    })
+}

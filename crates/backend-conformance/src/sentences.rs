@@ -1,0 +1,546 @@
+//! Group Sentences: each sentence of the contract that can be shown without chance, by itself.
+//!
+//! Sentences 9 and 16 need failing disks and 15 damaged files: they are shown by the groups Faults
+//! and Damage.
+
+mod concurrent;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::{
+    Backend, Durability, FoldDetail, Lookup, ReadAt, Reading, Sequence, StepBudget, Task, TaskKind,
+    Timestamp, Urgency,
+};
+use kvorum_disk::{CrashOptions, Disk, EntryKind, MemoryDisk};
+
+use crate::names::{KEYS, key};
+use crate::observed::ObservedDisk;
+use crate::script::{PlannedBound, PlannedFold, PlannedWrite, Script, Step};
+use crate::trial::Trial;
+use crate::violation::{MustSucceed, ensure};
+use crate::{Checked, EngineUnderTest, Plan, Violation};
+
+type Sentence = (&'static str, fn(&Stage<'_>) -> Checked);
+
+const SENTENCES: [Sentence; 17] = [
+    ("sequences ascend and the last write wins", order),
+    ("folds visit each key once, in order, in bounds", folds),
+    ("a batch survives whole or not at all", whole_batches),
+    (
+        "no reader sees part of a batch",
+        concurrent::readers_see_whole_batches,
+    ),
+    ("an awaited grouped put survives", awaited_puts_survive),
+    ("what sync returned survives", synced_puts_survive),
+    ("durable is honest after opening", durable_is_honest),
+    ("no removed key returns", removed_keys_stay_away),
+    ("a cached read touches nothing else", cached_reads),
+    ("heads agree with gets", heads_agree),
+    ("expiry is inclusive and holds everywhere", expiry),
+    (
+        "an expired entry's index entries do not return",
+        expired_index_entries,
+    ),
+    ("a snapshot sees what was, and nothing later", snapshots),
+    ("an expired lease ends folds", leases),
+    ("steps change no answers", steps),
+    ("a task that is not needed costs nothing", needless_tasks),
+    ("erasing empties the store and frees its space", erasing),
+];
+
+pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
+    for variation in 0..engine.variations().max(1) {
+        for (name, sentence) in SENTENCES {
+            let stage = Stage {
+                engine,
+                plan,
+                variation,
+            };
+            sentence(&stage).map_err(|violation| {
+                violation.after(format!("\"{name}\", variation {variation}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a sentence is shown.
+struct Stage<'a> {
+    engine: &'a dyn EngineUnderTest,
+    plan: &'a Plan,
+    variation: u32,
+}
+
+impl<'a> Stage<'a> {
+    fn open(&self, disk: &MemoryDisk) -> Checked<Trial<'a>> {
+        let rng = self.plan.rng(0);
+        Trial::open(self.engine, Arc::new(disk.clone()), self.variation, rng)
+    }
+
+    fn play(&self, steps: Vec<Step>) -> Checked<Trial<'a>> {
+        let mut trial = self.open(&MemoryDisk::new())?;
+        trial.play(&Script { steps })?;
+        Ok(trial)
+    }
+
+    /// Plays steps, cuts the power and hands over the opened store, once for each kind of crash.
+    fn play_and_crash(
+        &self,
+        steps: &[Step],
+        check: impl Fn(&Trial<'_>, &dyn Backend) -> Checked,
+    ) -> Checked {
+        if !self.engine.capabilities().persistent {
+            return Ok(());
+        }
+        let drawn = (0..12).map(CrashOptions::drawn);
+        for options in CrashOptions::extremes().into_iter().chain(drawn) {
+            let disk = MemoryDisk::new();
+            let mut trial = self.open(&disk)?;
+            for step in steps {
+                trial.step(step)?;
+            }
+            let mut opening = trial.opening.clone();
+            opening.disk = Arc::new(disk.crash_image(options));
+            let store = self.engine.open(&opening).must("opening after a crash")?;
+            check(&trial, &*store).map_err(|violation| violation.after(format!("{options:?}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn put(key: usize) -> Step {
+    Step::put_buffered(vec![PlannedWrite::put(key, 100)])
+}
+
+fn put_large(key: usize) -> Step {
+    Step::put_buffered(vec![PlannedWrite::put(key, 3_000)])
+}
+
+fn put_durably(key: usize) -> Step {
+    Step::put_durably(vec![PlannedWrite::put(key, 100)])
+}
+
+fn remove(key: usize) -> Step {
+    Step::put_buffered(vec![PlannedWrite::remove(key)])
+}
+
+/// A put that expires so many microseconds later.
+fn put_expiring(key: usize, micros: u64, terms: &[usize]) -> Step {
+    let mut write = PlannedWrite::put(key, 50);
+    if let Some(value) = &mut write.value {
+        value.expires_in_micros = Some(micros);
+        value.terms = terms.to_vec();
+    }
+    Step::put_buffered(vec![write])
+}
+
+fn fold_everything(slot: Option<usize>) -> Step {
+    Step::Fold {
+        slot,
+        fold: PlannedFold::all(FoldDetail::Entries),
+    }
+}
+
+fn order(stage: &Stage<'_>) -> Checked {
+    let twice = Step::put_buffered(vec![
+        PlannedWrite::put(1, 20),
+        PlannedWrite::remove(2),
+        PlannedWrite::put(1, 30),
+        PlannedWrite::put(2, 40),
+        PlannedWrite::put(3, 10),
+        PlannedWrite::remove(3),
+    ]);
+    let empty = Step::put_buffered(Vec::new());
+    let steps = vec![
+        put(1),
+        put(1),
+        empty,
+        twice.clone(),
+        Step::Reopen,
+        put(1),
+        twice,
+    ];
+    stage.play(steps).map(drop)
+}
+
+fn folds(stage: &Stage<'_>) -> Checked {
+    let mut steps: Vec<Step> = (0..KEYS).rev().map(put).collect();
+    steps.extend([remove(3), put(5)]);
+    for detail in [FoldDetail::Keys, FoldDetail::Heads, FoldDetail::Entries] {
+        for (from, to) in [
+            (PlannedBound::Open, PlannedBound::Open),
+            (PlannedBound::At(2), PlannedBound::Beside(9)),
+            (PlannedBound::Beside(2), PlannedBound::At(9)),
+            (PlannedBound::At(9), PlannedBound::At(2)),
+        ] {
+            let fold = PlannedFold {
+                from,
+                to,
+                chunk: 1,
+                ..PlannedFold::all(detail)
+            };
+            steps.push(Step::Fold {
+                slot: None,
+                fold: fold.clone(),
+            });
+            steps.push(Step::FoldBuckets { fold });
+        }
+        for bucket in 0..4 {
+            let fold = PlannedFold {
+                bucket: Some(bucket),
+                chunk: 2,
+                ..PlannedFold::all(detail)
+            };
+            steps.push(Step::Fold { slot: None, fold });
+        }
+    }
+    stage.play(steps).map(drop)
+}
+
+fn whole_batches(stage: &Stage<'_>) -> Checked {
+    let writes = |size| (0..5).map(|key| PlannedWrite::put(key, size)).collect();
+    let mut second: Vec<PlannedWrite> = writes(900);
+    second.push(PlannedWrite::remove(6));
+    let steps = [
+        put_durably(6),
+        Step::put_durably(writes(700)),
+        Step::put_buffered(second),
+    ];
+    stage.play_and_crash(&steps, |trial, store| {
+        let mut sequences = Vec::new();
+        for number in 0..5 {
+            match store
+                .get(&key(number), trial.at(Reading::MayBlock))
+                .must("get")?
+            {
+                Lookup::Found(entry) => sequences.push(entry.sequence),
+                lookup => return Err(Violation::of(3, format!("key {number} is {lookup:?}"))),
+            }
+        }
+        let sixth = store
+            .get(&key(6), trial.at(Reading::MayBlock))
+            .must("get")?;
+        let is_second = sixth == Lookup::Absent;
+        let whole = sequences.iter().all(|it| *it == sequences[0])
+            && (sequences[0] == Sequence(3)) == is_second;
+        ensure(whole, 3, || {
+            format!("keys of one batch are of {sequences:?}; the removed key is {sixth:?}")
+        })
+    })
+}
+
+fn awaited_puts_survive(stage: &Stage<'_>) -> Checked {
+    let steps: Vec<Step> = (0..8).map(|number| put_durably(number % 5)).collect();
+    stage.play_and_crash(&steps, |trial, store| expect_all(5, trial, store))
+}
+
+fn synced_puts_survive(stage: &Stage<'_>) -> Checked {
+    let mut steps: Vec<Step> = (0..KEYS).map(put_large).collect();
+    steps.extend([remove(3), Step::Sync]);
+    stage.play_and_crash(&steps, |trial, store| expect_all(6, trial, store))
+}
+
+fn removed_keys_stay_away(stage: &Stage<'_>) -> Checked {
+    // Removals end up in younger files than what they remove, and upkeep runs between.
+    let mut steps = vec![put_large(1), put_large(2), put_large(3)];
+    for round in 0..4 {
+        steps.extend((4..KEYS).map(put_large));
+        steps.push(Step::put_durably(vec![PlannedWrite::remove(1 + round % 3)]));
+        steps.extend((4..8).map(remove));
+        steps.extend([Step::MaintainAll, Step::Reopen, Step::MaintainAll]);
+    }
+    stage.play(steps.clone())?;
+    steps.push(Step::Sync);
+    stage.play_and_crash(&steps, |trial, store| expect_all(8, trial, store))
+}
+
+/// Everything that was put is there, and nothing else.
+fn expect_all(sentence: u8, trial: &Trial<'_>, store: &dyn Backend) -> Checked {
+    for key in crate::names::keys() {
+        let found = store.get(&key, trial.at(Reading::MayBlock)).must("get")?;
+        let expected = trial.state.get(&key, trial.now);
+        let holds = match (&found, expected) {
+            (Lookup::Absent, None) => true,
+            (Lookup::Found(found), Some(expected)) => found.body == expected.body,
+            _ => false,
+        };
+        ensure(holds, sentence, || {
+            format!("after a crash {key:?} is {found:?} instead of {expected:?}")
+        })?;
+    }
+    Ok(())
+}
+
+fn durable_is_honest(stage: &Stage<'_>) -> Checked {
+    let mut steps = vec![put_durably(0), put_durably(1)];
+    steps.extend((2..KEYS).map(put_large));
+    stage.play_and_crash(&steps, |trial, store| {
+        let durable = store.durable();
+        ensure(durable >= Sequence(2), 7, || {
+            format!("durable says {durable:?} with two batches synced")
+        })?;
+        for (key, entry) in &trial.state.entries {
+            let promised = entry.sequence.is_some_and(|it| it <= durable);
+            let found = store.get(key, trial.at(Reading::MayBlock)).must("get")?;
+            ensure(!promised || found != Lookup::Absent, 7, || {
+                format!(
+                    "durable says {durable:?} and {key:?} of {:?} is gone",
+                    entry.sequence
+                )
+            })?;
+        }
+        Ok(())
+    })
+}
+
+fn cached_reads(stage: &Stage<'_>) -> Checked {
+    let disk = ObservedDisk::new(Arc::new(MemoryDisk::new()));
+    let rng = stage.plan.rng(0);
+    let mut trial = Trial::open(stage.engine, Arc::new(disk.clone()), stage.variation, rng)?;
+    let mut steps: Vec<Step> = (0..KEYS).map(put_large).collect();
+    steps.extend([put_expiring(1, 0, &[]), Step::Sync, Step::Reopen]);
+    trial.play(&Script { steps })?;
+    let waits = disk.waits();
+    for key in crate::names::keys() {
+        let store = trial.store()?;
+        store.get(&key, trial.at(Reading::CachedOnly)).must("get")?;
+        store
+            .head(&key, trial.at(Reading::CachedOnly))
+            .must("head")?;
+    }
+    ensure(disk.waits() == waits, 11, || {
+        format!(
+            "cached reads did {} operations that may wait",
+            disk.waits() - waits
+        )
+    })
+}
+
+fn heads_agree(stage: &Stage<'_>) -> Checked {
+    let sizes = [0, 1, 511, 4_000];
+    let steps = sizes
+        .into_iter()
+        .enumerate()
+        .map(|(number, size)| Step::put_buffered(vec![PlannedWrite::put(number, size)]))
+        .chain([Step::Reopen, Step::MaintainAll])
+        .collect();
+    stage.play(steps).map(drop)
+}
+
+fn expiry(stage: &Stage<'_>) -> Checked {
+    let steps = vec![
+        put_expiring(1, 0, &[1]),
+        put_expiring(2, 10, &[1]),
+        put_expiring(6, 11, &[1]),
+        Step::ReadAll,
+        Step::Advance { micros: 10 },
+        Step::ReadAll,
+        Step::FoldBuckets {
+            fold: PlannedFold::all(FoldDetail::Keys),
+        },
+        Step::FoldIndex {
+            bucket: 2,
+            field: 1,
+            from: None,
+            to: None,
+            chunk: 9,
+        },
+        Step::Reopen,
+        Step::Advance { micros: 1 },
+        Step::ReadAll,
+        Step::MaintainAll,
+        Step::Reopen,
+        // A put over what expired, and one that makes an entry last.
+        put(1),
+        put_expiring(2, 5, &[]),
+        put(2),
+        Step::Advance { micros: 50 },
+        Step::MaintainAll,
+    ];
+    let trial = stage.play(steps)?;
+    // An entry from before the epoch of all tests was expired from the start.
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now: Timestamp(u64::MAX),
+    };
+    let found = trial.store()?.get(&key(1), at).must("get")?;
+    match (found, trial.capabilities().persistent) {
+        (Lookup::Found(_), _) => Ok(()),
+        (found, _) => Err(Violation::of(
+            13,
+            format!("an entry without expiry is {found:?} at the end of time"),
+        )),
+    }
+}
+
+fn expired_index_entries(stage: &Stage<'_>) -> Checked {
+    let fold = |field| Step::FoldIndex {
+        bucket: 1,
+        field,
+        from: None,
+        to: None,
+        chunk: 1,
+    };
+    let mut steps = Vec::new();
+    for upkeep in [Step::ReadAll, Step::MaintainAll] {
+        steps.extend([
+            put_expiring(1, 10, &[0, 1, 2]),
+            Step::Advance { micros: 10 },
+            upkeep,
+            fold(0),
+            fold(1),
+            put_expiring(1, 100, &[2, 3]),
+            fold(0),
+            fold(1),
+            remove(1),
+            fold(0),
+        ]);
+    }
+    stage.play(steps).map(drop)
+}
+
+fn snapshots(stage: &Stage<'_>) -> Checked {
+    let take = |slot| Step::TakeSnapshot {
+        slot,
+        lease_micros: None,
+    };
+    let mut steps = vec![take(2), put_large(1), put_large(2), put(3), take(0)];
+    steps.extend([put(1), remove(2), put(4), fold_everything(Some(0))]);
+    steps.extend([take(1), put(2), remove(1)]);
+    steps.extend((5..KEYS).map(put_large));
+    steps.extend([Step::MaintainAll, Step::Sync, Step::MaintainAll]);
+    steps.extend((0..3).map(|slot| fold_everything(Some(slot))));
+    steps.push(Step::Fold {
+        slot: Some(0),
+        fold: PlannedFold {
+            chunk: 1,
+            ..PlannedFold::all(FoldDetail::Heads)
+        },
+    });
+    steps.extend([Step::DropSnapshot { slot: 0 }, Step::MaintainAll]);
+    steps.extend([fold_everything(Some(1)), Step::DropSnapshot { slot: 1 }]);
+    steps.extend([put(1), Step::MaintainAll, fold_everything(Some(2))]);
+    stage.play(steps).map(drop)
+}
+
+fn leases(stage: &Stage<'_>) -> Checked {
+    let mut steps: Vec<Step> = (0..KEYS).map(put).collect();
+    steps.push(Step::TakeSnapshot {
+        slot: 0,
+        lease_micros: Some(10),
+    });
+    steps.extend((0..6).map(remove));
+    steps.extend([Step::Advance { micros: 9 }, fold_everything(Some(0))]);
+    steps.extend([Step::Advance { micros: 1 }, fold_everything(Some(0))]);
+    steps.extend([Step::MaintainAll, fold_everything(Some(0))]);
+    stage.play(steps).map(drop)
+}
+
+fn steps(stage: &Stage<'_>) -> Checked {
+    let mut steps = Vec::new();
+    for budget_bytes in [1, 500, 5_000] {
+        steps.extend((0..KEYS).map(put_large));
+        steps.extend((0..KEYS).step_by(2).map(remove));
+        steps.push(put_expiring(3, 1, &[1]));
+        steps.push(Step::Advance { micros: 2 });
+        for pick in 0..20 {
+            steps.push(Step::Maintain { pick, budget_bytes });
+            steps.push(if pick % 3 == 0 {
+                put(pick)
+            } else {
+                Step::ReadAll
+            });
+        }
+    }
+    steps.extend([Step::DropAndReopen, Step::MaintainAll, Step::Reopen]);
+    stage.play(steps).map(drop)
+}
+
+fn needless_tasks(stage: &Stage<'_>) -> Checked {
+    let trial = stage.play(vec![put(1), Step::MaintainAll])?;
+    let kinds = [
+        TaskKind::Merge,
+        TaskKind::Compact,
+        TaskKind::Flush,
+        TaskKind::Hint,
+        TaskKind::Expire,
+        TaskKind::Reclaim,
+    ];
+    for kind in kinds {
+        let task = Task {
+            kind,
+            subject: u64::MAX,
+            urgency: Urgency::Normal,
+            cost_bytes: 1_000,
+        };
+        let budget = StepBudget { bytes: 1_000 };
+        let outcome = trial
+            .store()?
+            .maintenance_step(&task, budget, trial.now)
+            .must("a step of a task that is not needed")?;
+        if !outcome.is_done || outcome.cost_bytes > 0 {
+            return Err(Violation::of_method(format!(
+                "{task:?} ended with {outcome:?}"
+            )));
+        }
+    }
+    trial.check_all()
+}
+
+fn erasing(stage: &Stage<'_>) -> Checked {
+    let disk = MemoryDisk::new();
+    let mut trial = stage.open(&disk)?;
+    let mut steps: Vec<Step> = (0..10 * KEYS).map(put_large).collect();
+    steps.push(Step::Sync);
+    trial.play(&Script { steps })?;
+    let before = bytes_below(&disk, Path::new(""))?;
+    trial.play(&Script {
+        steps: vec![Step::Erase],
+    })?;
+    let after = bytes_below(&disk, Path::new(""))?;
+    ensure(after <= before / 4, 18, || {
+        format!("erasing left {after} of {before} bytes")
+    })?;
+    let usable = vec![
+        put(1),
+        put(2),
+        Step::Erase,
+        put(2),
+        Step::Reopen,
+        put(3),
+        Step::Reopen,
+    ];
+    trial.play(&Script { steps: usable })?;
+    let erased = [put_durably(1), Step::Sync, Step::Erase, put_durably(2)];
+    stage.play_and_crash(&erased, |trial, store| {
+        expect_all(18, trial, store)?;
+        let at = trial.at(Reading::MayBlock);
+        let durable = store.durable();
+        let put = trial.store()?.get(&key(2), at).must("get")?;
+        let promised = matches!(put, Lookup::Found(it) if it.sequence <= durable);
+        ensure(promised, 7, || {
+            format!("durable says {durable:?} after erasing")
+        })
+    })?;
+    let receipt = trial.store()?.put(&trial_batch(), Durability::Buffered);
+    receipt.must("a put after erasing").map(drop)
+}
+
+fn trial_batch() -> kvorum_backend::Batch {
+    kvorum_backend::Batch::of(kvorum_backend::Write::remove(key(0)))
+}
+
+/// The bytes in all files below a directory.
+fn bytes_below(disk: &MemoryDisk, directory: &Path) -> Checked<u64> {
+    let failed = |error| Violation::of_method(format!("listing the disk failed: {error}"));
+    let mut bytes = 0;
+    for entry in disk.list(directory).map_err(failed)? {
+        let path = directory.join(&entry.name);
+        bytes += match entry.kind {
+            EntryKind::Directory => bytes_below(disk, &path)?,
+            EntryKind::File => disk.info(&path).map_err(failed)?.map_or(0, |info| info.len),
+        };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,134 @@
+//! Sentences about what several threads see: whole batches, in order.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Lookup,
+    ReadAt, Reading, Sequence, StepBudget, Timestamp, Write,
+};
+use kvorum_disk::MemoryDisk;
+
+use super::Stage;
+use crate::names::{KEYS, key, keys};
+use crate::violation::{MustSucceed, ensure};
+use crate::{Checked, Violation};
+
+const BATCHES: u32 = 150;
+const NOW: Timestamp = Timestamp(1_000_000);
+
+/// A writer puts every key in each batch; whoever reads meanwhile sees one batch throughout, or
+/// later ones later.
+pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
+    let trial = stage.open(&MemoryDisk::new())?;
+    let store = trial.store()?;
+    put_everywhere(store, 0)?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let outcome = (1..BATCHES).try_for_each(|number| put_everywhere(store, number));
+            is_over.store(true, Ordering::Release);
+            outcome
+        });
+        let readers = [
+            scope.spawn(|| repeat(&is_over, || fold_sees_one_batch(store))),
+            scope.spawn(|| repeat(&is_over, || gets_go_forward(store))),
+            scope.spawn(|| repeat(&is_over, || one_maintenance_step(store))),
+        ];
+        let mut outcomes = vec![writer.join()];
+        outcomes.extend(readers.into_iter().map(|reader| reader.join()));
+        for outcome in outcomes {
+            outcome.unwrap_or_else(|_| Err(Violation::of(4, "a thread of readers panicked")))?;
+        }
+        Ok(())
+    })
+}
+
+fn repeat(is_over: &AtomicBool, check: impl Fn() -> Checked) -> Checked {
+    while !is_over.load(Ordering::Acquire) {
+        check()?;
+    }
+    check()
+}
+
+fn put_everywhere(store: &dyn Backend, number: u32) -> Checked {
+    let body = Bytes::from(number.to_le_bytes().repeat(40));
+    let writes = keys().map(|key| {
+        let fields = Fields {
+            last_modified: NOW,
+            ..Fields::default()
+        };
+        Write::put(key, fields, body.slice(..4), body.clone())
+    });
+    let batch = Batch {
+        writes: writes.collect(),
+    };
+    store
+        .put(&batch, Durability::Buffered)
+        .must("put")
+        .map(drop)
+}
+
+fn fold_sees_one_batch(store: &dyn Backend) -> Checked {
+    let snapshot = store.snapshot(Lease::Unlimited).must("snapshot")?;
+    let mut sequences = BTreeSet::new();
+    let mut bodies = BTreeSet::new();
+    let mut count = 0;
+    let filter = FoldFilter::unexpired(NOW);
+    snapshot
+        .fold(
+            FoldDetail::Entries,
+            &FoldRange::all(),
+            &filter,
+            &mut |visited| {
+                sequences.insert(visited.sequence);
+                bodies.insert(visited.body);
+                count += 1;
+                Flow::Continue
+            },
+        )
+        .must("fold")?;
+    let is_one = sequences.len() == 1 && bodies.len() == 1 && count == KEYS;
+    let is_named = sequences.first() == Some(&snapshot.sequence());
+    ensure(is_one && is_named, 4, || {
+        format!(
+            "a snapshot at {:?} showed {count} keys of batches {sequences:?}",
+            snapshot.sequence()
+        )
+    })
+}
+
+/// Gets of different keys, in any order, never go back to an earlier batch.
+fn gets_go_forward(store: &dyn Backend) -> Checked {
+    let mut last = Sequence(0);
+    for number in (0..KEYS).chain((0..KEYS).rev()) {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: NOW,
+        };
+        let Lookup::Found(entry) = store.get(&key(number), at).must("get")? else {
+            return Err(Violation::of(10, format!("key {number} is gone")));
+        };
+        ensure(entry.sequence >= last, 4, || {
+            format!(
+                "after a key of {last:?} another was of {:?}",
+                entry.sequence
+            )
+        })?;
+        last = entry.sequence;
+    }
+    Ok(())
+}
+
+fn one_maintenance_step(store: &dyn Backend) -> Checked {
+    thread::yield_now();
+    if let Some(task) = store.maintenance_due(NOW).first() {
+        let budget = StepBudget { bytes: 2_000 };
+        store
+            .maintenance_step(task, budget, NOW)
+            .must("a maintenance step")?;
+    }
+    Ok(())
+}

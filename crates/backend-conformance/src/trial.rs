@@ -1,0 +1,377 @@
+//! A trial: one store under test beside its model, and the steps that are played on both.
+
+mod reading;
+mod upkeep;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Capabilities, Durability, Durable, ErrorKind, Fields, IndexChange, IndexEntry,
+    Lease, Lookup, ReadAt, Reading, Sequence, Snapshot, StoreId, SyncTicket, Tag, Timestamp, Write,
+};
+use kvorum_disk::Disk;
+use kvorum_encoding::StorageKey;
+use parking_lot::Mutex;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use crate::model::State;
+use crate::names;
+use crate::script::{PlannedValue, PlannedWrite, Script, Step};
+use crate::violation::{MustSucceed, ensure, unexpected};
+use crate::{Checked, EngineUnderTest, Opening, Violation};
+
+/// When every trial starts.
+const START: Timestamp = Timestamp(1_700_000_000_000_000);
+/// How many snapshots a script can hold.
+const SLOTS: usize = 3;
+
+/// One store under test beside its model.
+pub(crate) struct Trial<'a> {
+    pub(crate) engine: &'a dyn EngineUnderTest,
+    pub(crate) opening: Opening,
+    pub(crate) store: Option<Box<dyn Backend>>,
+    pub(crate) state: State,
+    pub(crate) now: Timestamp,
+    last_sequence: Sequence,
+    identity: StoreId,
+    snapshots: [Option<HeldSnapshot>; SLOTS],
+    tickets: Vec<SyncTicket>,
+    values_made: u32,
+    entry_bytes_max: u64,
+}
+
+/// A snapshot and what it has to show.
+struct HeldSnapshot {
+    snapshot: Box<dyn Snapshot>,
+    state: State,
+    lease: Lease,
+}
+
+impl<'a> Trial<'a> {
+    /// Opens a new store on a disk.
+    pub(crate) fn open(
+        engine: &'a dyn EngineUnderTest,
+        disk: Arc<dyn Disk>,
+        variation: u32,
+        rng: ChaCha8Rng,
+    ) -> Checked<Self> {
+        Self::open_with(engine, opening(disk, variation, rng))
+    }
+
+    /// Opens a new store.
+    pub(crate) fn open_with(engine: &'a dyn EngineUnderTest, opening: Opening) -> Checked<Self> {
+        let store = engine.open(&opening).must("opening a new store")?;
+        let identity = store.identity();
+        let trial = Self {
+            engine,
+            opening,
+            state: State::default(),
+            now: START,
+            last_sequence: Sequence(0),
+            identity,
+            snapshots: Default::default(),
+            tickets: Vec::new(),
+            values_made: 0,
+            entry_bytes_max: 0,
+            store: Some(store),
+        };
+        let store = trial.store()?;
+        if store.capabilities() != engine.capabilities() {
+            return Err(Violation::of_method("capabilities are not those claimed"));
+        }
+        if store.indexes().is_some() != store.capabilities().indexes
+            || store.backups().is_some() != store.capabilities().backups
+        {
+            return Err(Violation::of_method("capabilities and facets disagree"));
+        }
+        trial.check_emptiness()?;
+        Ok(trial)
+    }
+
+    /// Plays a script; a violation names the step at which it appeared.
+    pub(crate) fn play(&mut self, script: &Script) -> Checked {
+        for (number, step) in script.steps.iter().enumerate() {
+            self.step(step)
+                .map_err(|violation| violation.after(format!("step {number}: {step:?}")))?;
+        }
+        self.check_all()
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) -> Checked {
+        match step {
+            Step::Put {
+                writes,
+                durability,
+                is_awaited,
+            } => self.put(writes, *durability, *is_awaited),
+            Step::AwaitTickets => self.await_tickets(),
+            Step::ReadAll => self.check_all(),
+            Step::Fold { slot: None, fold } => self.fold_now(fold),
+            Step::Fold {
+                slot: Some(slot),
+                fold,
+            } => self.fold_held(*slot, fold),
+            Step::FoldBuckets { fold } => self.fold_buckets(fold),
+            Step::FoldIndex {
+                bucket,
+                field,
+                from,
+                to,
+                chunk,
+            } => self.fold_index(*bucket, *field, (*from, *to), *chunk),
+            Step::TakeSnapshot { slot, lease_micros } => self.take_snapshot(*slot, *lease_micros),
+            Step::DropSnapshot { slot } => {
+                self.snapshots[slot % SLOTS] = None;
+                Ok(())
+            }
+            Step::Maintain { pick, budget_bytes } => self.maintain(*pick, *budget_bytes),
+            Step::MaintainAll => self.maintain_all(),
+            Step::Sync => self.sync(),
+            Step::Reopen => self.reopen(true),
+            Step::DropAndReopen => self.reopen(false),
+            Step::Erase => self.erase(),
+            Step::Advance { micros } => {
+                self.now = Timestamp(self.now.0 + micros);
+                Ok(())
+            }
+        }
+    }
+
+    /// The open store.
+    pub(crate) fn store(&self) -> Checked<&dyn Backend> {
+        self.store
+            .as_deref()
+            .ok_or_else(|| Violation::of_method("the suite lost its store"))
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    pub(crate) fn at(&self, reading: Reading) -> ReadAt {
+        ReadAt {
+            reading,
+            now: self.now,
+        }
+    }
+
+    fn put(
+        &mut self,
+        writes: &[PlannedWrite],
+        durability: Durability,
+        is_awaited: bool,
+    ) -> Checked {
+        let batch = self.batch(writes)?;
+        let sequence = self.put_batch(&batch, durability, is_awaited)?;
+        ensure(sequence > self.last_sequence, 1, || {
+            format!(
+                "a put got {sequence:?} after {:?} was given",
+                self.last_sequence
+            )
+        })?;
+        self.last_sequence = sequence;
+        self.state.apply(&batch, Some(sequence));
+        for write in &batch.writes {
+            self.check_key(write.key())?;
+        }
+        Ok(())
+    }
+
+    fn put_batch(
+        &mut self,
+        batch: &Batch,
+        durability: Durability,
+        is_awaited: bool,
+    ) -> Checked<Sequence> {
+        let receipt = self.store()?.put(batch, durability).must("put")?;
+        let sequence = receipt.sequence;
+        if let Durable::After(ticket) = receipt.durable {
+            self.tickets.push(ticket);
+        }
+        if is_awaited {
+            self.await_tickets()?;
+        }
+        Ok(sequence)
+    }
+
+    /// The batch that a step plans, with index changes computed as a vnode does.
+    pub(crate) fn batch(&mut self, writes: &[PlannedWrite]) -> Checked<Batch> {
+        let mut batch = Batch::default();
+        for (number, write) in writes.iter().enumerate() {
+            let key = names::key(write.key);
+            let is_repeated = writes[..number].iter().any(|it| names::key(it.key) == key);
+            // Index changes of a key twice in one batch would be computed against the wrong state.
+            if is_repeated && self.capabilities().indexes {
+                continue;
+            }
+            let index_changes = self.index_changes(&key, write)?;
+            batch.writes.push(match &write.value {
+                None => Write::Remove { key, index_changes },
+                Some(value) => self.put_of(key, value, index_changes),
+            });
+        }
+        self.entry_bytes_max = self.entry_bytes_max.max(batch.payload_bytes());
+        Ok(batch)
+    }
+
+    fn put_of(
+        &mut self,
+        key: StorageKey,
+        value: &PlannedValue,
+        index_changes: Vec<IndexChange>,
+    ) -> Write {
+        self.values_made += 1;
+        Write::Put {
+            key,
+            fields: Fields {
+                segment: value.segment,
+                last_modified: Timestamp(self.now.0 - value.age_micros),
+                expiry: value
+                    .expires_in_micros
+                    .map(|micros| Timestamp(self.now.0 + micros)),
+                tag: Tag(value.tag),
+            },
+            head: filled(self.values_made, value.head_bytes.max(4)),
+            body: filled(!self.values_made, value.body_bytes),
+            index_changes,
+        }
+    }
+
+    /// Reads the old entry although it may be expired, and adds every term again when it has an
+    /// expiry at all, for it may be collected between this read and the put.
+    fn index_changes(&self, key: &StorageKey, write: &PlannedWrite) -> Checked<Vec<IndexChange>> {
+        if !self.capabilities().indexes {
+            return Ok(Vec::new());
+        }
+        let ever = ReadAt {
+            reading: Reading::MayBlock,
+            now: Timestamp(0),
+        };
+        let found = self.store()?.head(key, ever).must("head")?;
+        let old = match found {
+            Lookup::Found(_) => self.state.entries.get(key),
+            Lookup::Absent | Lookup::WouldBlock => None,
+        };
+        let old_entries = old.map(|it| it.index_entries.clone()).unwrap_or_default();
+        let may_be_collected = old.is_some_and(|it| it.fields.expiry.is_some());
+        let terms = write.value.iter().flat_map(|value| &value.terms);
+        let new_entries: Vec<IndexEntry> = terms.map(|term| names::index_entry(*term)).collect();
+        let gone = old_entries
+            .iter()
+            .filter(|it| !new_entries.contains(it))
+            .map(|it| IndexChange::Remove(it.clone()));
+        let added = new_entries
+            .iter()
+            .filter(|it| may_be_collected || !old_entries.contains(it))
+            .map(|it| IndexChange::Add(it.clone()));
+        Ok(gone.chain(added).collect())
+    }
+
+    fn await_tickets(&mut self) -> Checked {
+        for ticket in std::mem::take(&mut self.tickets) {
+            ticket.wait().must("waiting for a ticket")?;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Checked {
+        let synced = self.store()?.sync().must("sync")?;
+        ensure(synced >= self.last_sequence, 6, || {
+            format!("sync says {synced:?} with {:?} put", self.last_sequence)
+        })?;
+        let durable = self.store()?.durable();
+        ensure(durable >= synced, 6, || {
+            format!("durable says {durable:?} after sync said {synced:?}")
+        })
+    }
+
+    fn reopen(&mut self, is_closed_first: bool) -> Checked {
+        if is_closed_first {
+            self.close()?;
+        }
+        self.snapshots = Default::default();
+        self.tickets.clear();
+        self.store = None;
+        let store = self.engine.open(&self.opening).must("opening again")?;
+        let identity = store.identity();
+        self.store = Some(store);
+        if self.capabilities().persistent {
+            if identity != self.identity {
+                return Err(Violation::of_method("the identity changed by reopening"));
+            }
+            if is_closed_first {
+                let durable = self.store()?.durable();
+                ensure(durable >= self.last_sequence, 7, || {
+                    format!(
+                        "durable is {durable:?} after closing at {:?}",
+                        self.last_sequence
+                    )
+                })?;
+            }
+        } else {
+            self.forget(identity)?;
+        }
+        self.check_all()
+    }
+
+    fn close(&mut self) -> Checked {
+        self.store()?.close().must("close")?;
+        let batch = self.batch(&[PlannedWrite::put(0, 1)]);
+        // Reading for the index changes may be refused by then, and that is fine.
+        let Ok(batch) = batch else { return Ok(()) };
+        match self.store()?.put(&batch, Durability::Buffered) {
+            Err(error) if error.kind() == ErrorKind::Closed => Ok(()),
+            Err(error) => Err(unexpected("a put after close", &error)),
+            Ok(_) => Err(Violation::of_method("a closed store took a put")),
+        }
+    }
+
+    fn erase(&mut self) -> Checked {
+        self.store()?.erase().must("erase")?;
+        let identity = self.store()?.identity();
+        self.tickets.clear();
+        self.forget(identity)?;
+        self.check_all()
+    }
+
+    /// The contents are gone, and with them their identity.
+    fn forget(&mut self, identity: StoreId) -> Checked {
+        if identity == self.identity {
+            return Err(Violation::of_method(
+                "other contents have the same identity",
+            ));
+        }
+        self.identity = identity;
+        self.last_sequence = Sequence(0);
+        self.state = State::default();
+        Ok(())
+    }
+}
+
+/// What a store is opened with in a trial.
+pub(crate) fn opening(disk: Arc<dyn Disk>, variation: u32, rng: ChaCha8Rng) -> Opening {
+    let rng = Mutex::new(rng);
+    Opening {
+        disk,
+        directory: PathBuf::from("vnodes/17"),
+        variation,
+        draw: Arc::new(move || rng.lock().random()),
+    }
+}
+
+/// Bytes of a given length that differ for each `number` and compress about as well as text.
+pub(crate) fn filled(number: u32, len: usize) -> Bytes {
+    let mut state = number;
+    let mut bytes = Vec::with_capacity(len + 4);
+    bytes.extend_from_slice(&number.to_le_bytes());
+    while bytes.len() < len {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let letter = b'a' + state.to_be_bytes()[0] % 16;
+        bytes.extend_from_slice(&[letter; 3]);
+    }
+    bytes.truncate(len);
+    bytes.into()
+}
