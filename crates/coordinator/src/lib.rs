@@ -1,1 +1,32 @@
-//! Get, put, delete and coverage as pure machines over a preference list, and their inline driver.
+//! Get, put, delete and coverage as pure machines over a preference list, and their driver.
+//!
+//! A request is planned against the agreed cluster state (which replicas, how many must answer), run
+//! by a machine that knows neither clock nor socket, and driven by [`Coordinator`], which executes the
+//! machine's effects. A replica of this node is executed inline, on the thread that received the
+//! request; what would have to wait for a device goes to the blocking pool. There is one path: a
+//! single node takes no other.
+//!
+//! What this crate must not know: protocols, engines, files.
+
+mod coordinator;
+mod coverage;
+mod error;
+mod get;
+mod plan;
+mod put;
+mod quorum;
+mod request;
+mod trace;
+
+pub use coordinator::{Coordinator, CoordinatorSettings, LocalVnodes, Parts};
+pub use coverage::{BucketListing, KeyListing};
+pub use error::RequestError;
+pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
+pub use put::{PutEffect, PutEffects, PutEvent, PutMachine};
+pub use quorum::{Offered, ReadQuorum, WriteQuorum};
+pub use request::{
+    Deleted, DeleteOptions, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
+};
+pub use trace::{MaintenanceWitness, Meter, RequestKind, Trace};
+
+pub use kvorum_vnode::{Condition, Detail};

@@ -1,1 +1,23 @@
 //! One partition: causality, per-key serialisation, and its backend.
+//!
+//! A vnode turns replica requests into reads and batches of its store. What is decided (which
+//! siblings survive, whether a condition holds) is decided by pure functions of `kvorum-object`; what
+//! is done is one read and one batch under the key's lock. A request comes in on the thread that
+//! received it and is answered there when memory suffices; otherwise the vnode says
+//! [`Handled::WouldBlock`] and is asked again on the blocking pool. No lock is held across a sync: the
+//! reply to a put carries the ticket.
+//!
+//! What this crate must not know: which engine it is, which peer asks, and how many replicas there
+//! are.
+
+mod key_locks;
+mod lease_table;
+mod replica_request;
+mod vnode;
+
+pub use lease_table::{DotSource, LeaseTable, LeaseUsedUp, Unreadable};
+pub use replica_request::{
+    ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
+    ReplicaRequest,
+};
+pub use vnode::{TOMBSTONE_TAG, Vnode, VnodeSettings, VnodeStatus};

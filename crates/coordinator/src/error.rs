@@ -1,0 +1,214 @@
+//! Why a request failed, in terms that both protocols can say.
+
+use std::fmt;
+
+/// A failed request. The text of [`fmt::Display`] is the one that Riak's protocol-buffer clients
+/// match on; [`RequestError::explain`] says it for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The bucket type does not exist or is not active. Create and activate it.
+    UnknownBucketType,
+    /// A quorum value is above the bucket's n_val. Fix the request.
+    QuorumAboveN {
+        /// The bucket's n_val.
+        n_val: usize,
+    },
+    /// The request's own n_val is above the bucket's. Fix the request.
+    RequestNAboveBucketN {
+        /// The bucket's n_val.
+        n_val: usize,
+    },
+    /// No replica can be reached. Retry later.
+    AllNodesDown,
+    /// Fewer replicas can be reached than the request needs. Retry later.
+    InsufficientVnodes {
+        /// What the request needs.
+        wanted: usize,
+        /// What there is.
+        got: usize,
+    },
+    /// Fewer distinct nodes can answer than `node_confirms` asks for.
+    InsufficientNodes {
+        /// What the request needs.
+        wanted: usize,
+        /// What there is.
+        got: usize,
+    },
+    /// Too few replicas answered the read.
+    ReadsUnsatisfied {
+        /// r.
+        wanted: usize,
+        /// Answers.
+        got: usize,
+    },
+    /// Too few primaries answered the read.
+    PrimaryReadsUnsatisfied {
+        /// pr.
+        wanted: usize,
+        /// Answers from primaries.
+        got: usize,
+    },
+    /// Too few replicas received the write. It may be stored on some.
+    WritesUnsatisfied {
+        /// w.
+        wanted: usize,
+        /// Replicas that received it.
+        got: usize,
+    },
+    /// Too few replicas stored the write. It may be stored on some.
+    DurableWritesUnsatisfied {
+        /// dw.
+        wanted: usize,
+        /// Replicas that stored it.
+        got: usize,
+    },
+    /// Too few primaries received the write. It may be stored on some.
+    PrimaryWritesUnsatisfied {
+        /// pw.
+        wanted: usize,
+        /// Primaries that received it.
+        got: usize,
+    },
+    /// Too few distinct nodes confirmed.
+    NodeConfirmsUnsatisfied {
+        /// node_confirms.
+        wanted: usize,
+        /// Distinct nodes.
+        got: usize,
+    },
+    /// `if_none_match` was asked and there is an object.
+    MatchFound,
+    /// `if_not_modified` was asked and the object has another version.
+    Modified,
+    /// `if_not_modified` was asked and there is no object.
+    ConditionNotFound,
+    /// The request's deadline passed. A write may have been applied.
+    Timeout,
+    /// A queue is full; nothing was done. Retry after a pause.
+    Overload,
+    /// The object would be larger than `object.size.maximum`.
+    ObjectTooLarge {
+        /// Its size, in bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
+    /// The object would have more siblings than `object.siblings.maximum`. Resolve them.
+    TooManySiblings {
+        /// How many it would have.
+        siblings: usize,
+        /// The limit.
+        siblings_max: usize,
+    },
+    /// The key is longer than 65,536 bytes.
+    KeyTooLarge {
+        /// Its length, in bytes.
+        bytes: usize,
+    },
+    /// The vnode is still opening its store. Retry shortly.
+    VnodeNotReady,
+    /// The disk is full: writes are refused until there is room. Reads go on.
+    DiskFull(String),
+    /// The store under the vnode failed, or holds damaged bytes; the text says where.
+    Storage(String),
+    /// A rule of our own was broken. Report a bug.
+    Internal(String),
+}
+
+impl RequestError {
+    /// True when the same request may succeed later without being changed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::AllNodesDown
+                | Self::InsufficientVnodes { .. }
+                | Self::InsufficientNodes { .. }
+                | Self::ReadsUnsatisfied { .. }
+                | Self::PrimaryReadsUnsatisfied { .. }
+                | Self::WritesUnsatisfied { .. }
+                | Self::DurableWritesUnsatisfied { .. }
+                | Self::PrimaryWritesUnsatisfied { .. }
+                | Self::NodeConfirmsUnsatisfied { .. }
+                | Self::Timeout
+                | Self::Overload
+                | Self::VnodeNotReady
+                | Self::DiskFull(_)
+        )
+    }
+
+    /// True for failures that an operator wants to see: not those that a client asked for by setting
+    /// a condition.
+    pub fn is_logged(&self) -> bool {
+        !matches!(self, Self::MatchFound | Self::Modified | Self::ConditionNotFound)
+    }
+
+    /// The failure for people: one lowercase sentence without a full stop.
+    pub fn explain(&self) -> String {
+        match self {
+            Self::QuorumAboveN { n_val } => {
+                format!("a quorum value is above the bucket's n_val of {n_val}")
+            }
+            Self::RequestNAboveBucketN { n_val } => {
+                format!("the request's n_val is above the bucket's n_val of {n_val}")
+            }
+            Self::ObjectTooLarge { bytes, bytes_max } => {
+                format!("the object has {bytes} bytes, object.size.maximum is {bytes_max}")
+            }
+            Self::TooManySiblings { siblings, siblings_max } => format!(
+                "the object would have {siblings} siblings, object.siblings.maximum is \
+                 {siblings_max}; read it and write back a resolution with its vclock"
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownBucketType => f.write_str("no_type"),
+            Self::QuorumAboveN { n_val } | Self::RequestNAboveBucketN { n_val } => {
+                write!(f, "{{n_val_violation,{n_val}}}")
+            }
+            Self::AllNodesDown => f.write_str("all_nodes_down"),
+            Self::InsufficientVnodes { wanted, got } => {
+                write!(f, "{{insufficient_vnodes,{got},need,{wanted}}}")
+            }
+            Self::InsufficientNodes { wanted, got } => {
+                write!(f, "{{insufficient_nodes,{got},need,{wanted}}}")
+            }
+            Self::ReadsUnsatisfied { wanted, got } => {
+                write!(f, "{{r_val_unsatisfied,{wanted},{got}}}")
+            }
+            Self::PrimaryReadsUnsatisfied { wanted, got } => {
+                write!(f, "{{pr_val_unsatisfied,{wanted},{got}}}")
+            }
+            Self::WritesUnsatisfied { wanted, got } => {
+                write!(f, "{{w_val_unsatisfied,{wanted},{got}}}")
+            }
+            Self::DurableWritesUnsatisfied { wanted, got } => {
+                write!(f, "{{dw_val_unsatisfied,{wanted},{got}}}")
+            }
+            Self::PrimaryWritesUnsatisfied { wanted, got } => {
+                write!(f, "{{pw_val_unsatisfied,{wanted},{got}}}")
+            }
+            Self::NodeConfirmsUnsatisfied { wanted, got } => {
+                write!(f, "{{node_confirms_val_unsatisfied,{wanted},{got}}}")
+            }
+            Self::MatchFound => f.write_str("match_found"),
+            Self::Modified => f.write_str("modified"),
+            Self::ConditionNotFound => f.write_str("notfound"),
+            Self::Timeout => f.write_str("timeout"),
+            Self::Overload => f.write_str("overload"),
+            Self::ObjectTooLarge { bytes, .. } => write!(f, "{{too_large,{bytes}}}"),
+            Self::TooManySiblings { siblings, .. } => write!(f, "{{too_many_siblings,{siblings}}}"),
+            Self::KeyTooLarge { bytes } => write!(f, "{{key_too_large,{bytes}}}"),
+            Self::VnodeNotReady => f.write_str("vnode_not_ready"),
+            Self::DiskFull(detail) => write!(f, "disk_full: {detail}"),
+            Self::Storage(detail) => write!(f, "storage: {detail}"),
+            Self::Internal(detail) => write!(f, "internal: {detail}"),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}

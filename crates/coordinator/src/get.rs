@@ -1,0 +1,259 @@
+//! The get machine: asks the replicas of a key, decides when enough have answered, and what to mend.
+//!
+//! Pure: events in, effects out, no clock and no socket. Whoever drives it executes the effects, in
+//! this process for a local replica and over the network for others, and feeds the answers back. The
+//! machine replies as soon as the quorum is met and stays until every replica has answered or the
+//! deadline has passed, since only then is it known which replicas are behind.
+//!
+//! Steps as in Riak's get state machine; the rule for giving up and the precedence of errors are its.
+
+use std::sync::Arc;
+
+use kvorum_object::{Object, Resolution};
+use kvorum_ring::{NodeId, PreferenceList, Role};
+use smallvec::SmallVec;
+
+use crate::error::RequestError;
+use crate::quorum::ReadQuorum;
+
+/// What happened to a get.
+#[derive(Debug)]
+pub enum GetEvent {
+    /// A replica answered.
+    Answer {
+        /// Its place in the preference list.
+        slot: usize,
+        /// What it said.
+        answer: GetAnswer,
+    },
+    /// The request's deadline passed.
+    Deadline,
+}
+
+/// What a replica says to a get.
+#[derive(Debug)]
+pub enum GetAnswer {
+    /// It holds this object (a tombstone is an object).
+    Found(Arc<Object>),
+    /// It holds nothing.
+    NotFound,
+    /// It could not tell.
+    Failed(RequestError),
+}
+
+/// What the driver is to do.
+#[derive(Debug)]
+pub enum GetEffect {
+    /// Ask this replica.
+    Ask {
+        /// Its place in the preference list.
+        slot: usize,
+    },
+    /// Answer the client; at most once.
+    Reply(Result<Option<Arc<Object>>, RequestError>),
+    /// Bring a replica that is behind up to this object. Not awaited.
+    Repair {
+        /// Its place in the preference list.
+        slot: usize,
+        /// All that the replicas together know.
+        object: Arc<Object>,
+    },
+    /// Nothing more will happen.
+    Done,
+}
+
+/// Effects in the order in which they are to be executed.
+pub type GetEffects = SmallVec<[GetEffect; 4]>;
+
+/// One get in progress.
+#[derive(Debug)]
+pub struct GetMachine {
+    quorum: ReadQuorum,
+    resolution: Resolution,
+    slots: SmallVec<[Slot; 3]>,
+    has_replied: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    node: NodeId,
+    is_primary: bool,
+    answer: Option<GetAnswer>,
+}
+
+impl GetMachine {
+    /// Starts a get over `replicas`, asking all of them.
+    pub fn start(
+        replicas: &PreferenceList,
+        quorum: ReadQuorum,
+        resolution: Resolution,
+    ) -> (Self, GetEffects) {
+        let slots = replicas
+            .iter()
+            .map(|replica| Slot {
+                node: replica.node,
+                is_primary: replica.role == Role::Primary,
+                answer: None,
+            })
+            .collect();
+        let effects = (0..replicas.len()).map(|slot| GetEffect::Ask { slot }).collect();
+        (Self { quorum, resolution, slots, has_replied: false }, effects)
+    }
+
+    /// Takes one event in. Answers that come twice or late are ignored.
+    pub fn step(&mut self, event: GetEvent) -> GetEffects {
+        let mut effects = GetEffects::new();
+        match event {
+            GetEvent::Answer { slot, answer } => self.take_answer(slot, answer, &mut effects),
+            GetEvent::Deadline => self.finish_late(&mut effects),
+        }
+        effects
+    }
+
+    fn take_answer(&mut self, slot: usize, answer: GetAnswer, effects: &mut GetEffects) {
+        let Some(waiting) = self.slots.get_mut(slot).filter(|slot| slot.answer.is_none()) else {
+            return;
+        };
+        waiting.answer = Some(answer);
+        if !self.has_replied {
+            if let Some(reply) = self.verdict() {
+                self.has_replied = true;
+                effects.push(GetEffect::Reply(reply));
+            }
+        }
+        if self.slots.iter().all(|slot| slot.answer.is_some()) {
+            self.push_repairs(effects);
+            effects.push(GetEffect::Done);
+        }
+    }
+
+    fn finish_late(&mut self, effects: &mut GetEffects) {
+        if !self.has_replied {
+            self.has_replied = true;
+            effects.push(GetEffect::Reply(Err(RequestError::Timeout)));
+        }
+        self.push_repairs(effects);
+        effects.push(GetEffect::Done);
+    }
+
+    /// The reply, once the answers so far decide it.
+    fn verdict(&self) -> Option<Result<Option<Arc<Object>>, RequestError>> {
+        let tally = self.tally();
+        if tally.satisfies(&self.quorum) {
+            return Some(Ok(self.merged()));
+        }
+        let is_hopeless = tally.failures >= self.quorum.failures_max();
+        if is_hopeless || tally.answers == self.slots.len() {
+            return Some(self.failure(&tally));
+        }
+        None
+    }
+
+    fn failure(&self, tally: &Tally) -> Result<Option<Arc<Object>>, RequestError> {
+        let quorum = &self.quorum;
+        let enough_replicas = tally.good >= quorum.r && tally.good_primaries >= quorum.pr;
+        if enough_replicas && tally.nodes < quorum.node_confirms {
+            let (wanted, got) = (quorum.node_confirms, tally.nodes);
+            return Err(RequestError::InsufficientNodes { wanted, got });
+        }
+        if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
+            return Err(error);
+        }
+        if tally.not_found == tally.answers {
+            return Ok(None);
+        }
+        if let Some(error) = self.first_failure(|_| true) {
+            // A lone replica's own reason says more than a count of one.
+            if self.slots.len() == 1 {
+                return Err(error);
+            }
+        }
+        if tally.good_primaries < quorum.pr {
+            let (wanted, got) = (quorum.pr, tally.good_primaries);
+            return Err(RequestError::PrimaryReadsUnsatisfied { wanted, got });
+        }
+        Err(RequestError::ReadsUnsatisfied { wanted: quorum.r, got: tally.good })
+    }
+
+    fn first_failure(&self, wanted: impl Fn(&RequestError) -> bool) -> Option<RequestError> {
+        self.slots.iter().find_map(|slot| match &slot.answer {
+            Some(GetAnswer::Failed(error)) if wanted(error) => Some(error.clone()),
+            _ => None,
+        })
+    }
+
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        let mut nodes = SmallVec::<[NodeId; 3]>::new();
+        for slot in &self.slots {
+            let Some(answer) = &slot.answer else { continue };
+            tally.answers += 1;
+            tally.not_found += usize::from(matches!(answer, GetAnswer::NotFound));
+            let is_good = match answer {
+                GetAnswer::Found(_) => true,
+                GetAnswer::NotFound => self.quorum.notfound_ok,
+                GetAnswer::Failed(_) => false,
+            };
+            if !is_good {
+                tally.failures += 1;
+                continue;
+            }
+            tally.good += 1;
+            tally.good_primaries += usize::from(slot.is_primary);
+            if !nodes.contains(&slot.node) {
+                nodes.push(slot.node);
+            }
+        }
+        tally.nodes = nodes.len();
+        tally
+    }
+
+    /// What the replicas that found something know together.
+    fn merged(&self) -> Option<Arc<Object>> {
+        let mut found = self.slots.iter().filter_map(|slot| match &slot.answer {
+            Some(GetAnswer::Found(object)) => Some(object),
+            _ => None,
+        });
+        let first = found.next()?.clone();
+        Some(found.fold(first, |merged, object| {
+            if merged.clock() == object.clock() {
+                return merged;
+            }
+            let (left, right) = (Object::clone(&merged), Object::clone(object));
+            Arc::new(kvorum_object::merge(left, right, self.resolution))
+        }))
+    }
+
+    fn push_repairs(&self, effects: &mut GetEffects) {
+        let Some(merged) = self.merged() else { return };
+        for (index, slot) in self.slots.iter().enumerate() {
+            let is_behind = match &slot.answer {
+                Some(GetAnswer::Found(object)) => object.clock() != merged.clock(),
+                Some(GetAnswer::NotFound) => true,
+                Some(GetAnswer::Failed(_)) | None => false,
+            };
+            if is_behind {
+                effects.push(GetEffect::Repair { slot: index, object: merged.clone() });
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    answers: usize,
+    good: usize,
+    good_primaries: usize,
+    nodes: usize,
+    not_found: usize,
+    failures: usize,
+}
+
+impl Tally {
+    fn satisfies(&self, quorum: &ReadQuorum) -> bool {
+        self.good >= quorum.r
+            && self.good_primaries >= quorum.pr
+            && self.nodes >= quorum.node_confirms
+            && self.good > 0
+    }
+}

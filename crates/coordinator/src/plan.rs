@@ -1,0 +1,134 @@
+//! Planning: from a request and the agreed state to replicas and numbers.
+
+use std::sync::Arc;
+
+use kvorum_cluster::ClusterState;
+use kvorum_encoding::{Address, StorageKey};
+use kvorum_object::Resolution;
+use kvorum_properties::{BucketProperties, KeyFunction, Quorum};
+use kvorum_ring::{KeyHash, NodeId, PreferenceList, Role, position};
+use smallvec::SmallVec;
+
+use crate::error::RequestError;
+use crate::quorum::{Offered, ReadQuorum, WriteQuorum, check_violation};
+use crate::request::{GetOptions, KEY_BYTES_MAX, PutOptions};
+
+/// Where a request goes and under which properties.
+pub(crate) struct Plan {
+    pub(crate) key: StorageKey,
+    pub(crate) properties: Arc<BucketProperties>,
+    pub(crate) replicas: PreferenceList,
+    /// The bucket's n_val, or the request's smaller one.
+    pub(crate) n_val: u32,
+    /// Replicas that the committed ring gives this bucket.
+    pub(crate) effective_n: u32,
+}
+
+impl Plan {
+    pub(crate) fn new(
+        state: &ClusterState,
+        address: &Address,
+        requested_n: Option<u32>,
+        colocated: bool,
+        sloppy_quorum: bool,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Result<Self, RequestError> {
+        if address.key.as_bytes().len() > KEY_BYTES_MAX {
+            return Err(RequestError::KeyTooLarge { bytes: address.key.as_bytes().len() });
+        }
+        let properties = state
+            .properties(&address.bucket_type, &address.bucket)
+            .map_err(|_| RequestError::UnknownBucketType)?;
+        let n_val = match requested_n {
+            Some(n) if n > properties.n_val || n == 0 => {
+                let n_val = properties.n_val as usize;
+                return Err(RequestError::RequestNAboveBucketN { n_val });
+            }
+            Some(n) => n,
+            None => properties.n_val,
+        };
+        let hash = match properties.chash_keyfun {
+            KeyFunction::BucketOnly => KeyHash::BucketOnly,
+            _ => KeyHash::Standard,
+        };
+        let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
+        let mut replicas = state.ring().preference_list(place, n_val, colocated, is_up);
+        if !sloppy_quorum {
+            replicas.retain(|replica| replica.role == Role::Primary);
+        }
+        let effective_n = u32::from(state.ring().effective_n(n_val, colocated));
+        let key = StorageKey::from_address(address);
+        Ok(Self { key, properties, replicas, n_val, effective_n })
+    }
+
+    pub(crate) fn resolution(&self) -> Resolution {
+        let properties = &self.properties;
+        Resolution::from_properties(properties.allow_mult, properties.last_write_wins)
+    }
+
+    pub(crate) fn read_quorum(&self, options: &GetOptions) -> Result<ReadQuorum, RequestError> {
+        let properties = &self.properties;
+        let r = self.number(options.r, properties.r)?;
+        let pr = self.number(options.pr, properties.pr)?;
+        let node_confirms = self.unbounded(options.node_confirms, properties.node_confirms)?;
+        let quorum = ReadQuorum {
+            n: self.replicas.len(),
+            r,
+            pr,
+            node_confirms,
+            basic_quorum: options.basic_quorum.unwrap_or(properties.basic_quorum),
+            notfound_ok: options.notfound_ok.unwrap_or(properties.notfound_ok),
+        };
+        quorum.check(self.offered())?;
+        Ok(quorum)
+    }
+
+    pub(crate) fn write_quorum(&self, options: &PutOptions) -> Result<WriteQuorum, RequestError> {
+        let properties = &self.properties;
+        let quorum = WriteQuorum {
+            n: self.replicas.len(),
+            w: self.number(options.w, properties.w)?,
+            dw: self.number(options.dw, properties.dw)?.max(1),
+            pw: self.number(options.pw, properties.pw)?,
+            node_confirms: self.unbounded(options.node_confirms, properties.node_confirms)?,
+        };
+        quorum.check(self.offered())?;
+        Ok(quorum)
+    }
+
+    /// A quorum value as a number of replicas: words by the effective n, numbers bounded by it.
+    fn number(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
+        let quorum = asked.unwrap_or(default);
+        // A default is the bucket's business: a request with a smaller n_val does not violate it.
+        if asked.is_some() {
+            self.check(quorum)?;
+        }
+        Ok(quorum.resolve(self.effective_n).min(self.effective_n) as usize)
+    }
+
+    /// `node_confirms`: checked against n_val, never bounded by what the cluster has.
+    fn unbounded(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
+        let quorum = asked.unwrap_or(default);
+        self.check(quorum)?;
+        Ok(quorum.resolve(self.n_val) as usize)
+    }
+
+    fn check(&self, quorum: Quorum) -> Result<(), RequestError> {
+        check_violation(&[quorum.resolve(self.n_val) as usize], self.n_val as usize)
+    }
+
+    fn offered(&self) -> Offered {
+        let mut nodes = SmallVec::<[NodeId; 3]>::new();
+        for replica in &self.replicas {
+            if !nodes.contains(&replica.node) {
+                nodes.push(replica.node);
+            }
+        }
+        let primaries = self.replicas.iter().filter(|replica| replica.role == Role::Primary);
+        Offered {
+            replicas: self.replicas.len(),
+            primaries: primaries.count(),
+            nodes: nodes.len(),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The put machine: one replica coordinates, the others store what it made, and enough must confirm.
+//!
+//! The coordinating replica alone gives the write its dot, and its own write comes first: what the
+//! others receive is the resulting object, so that one client put is exactly one dot wherever it
+//! lands. A replica confirms twice: when it has received (and applied) the object, which counts
+//! towards w, and when it has stored it as durably as it is configured to, which counts towards dw.
+//!
+//! Pure, like the get machine. A failed coordinator fails the request: its write may have happened,
+//! and a second coordinator would give a second dot to one put.
+
+use std::sync::Arc;
+
+use kvorum_object::Object;
+use kvorum_ring::{NodeId, PreferenceList, Role};
+use smallvec::SmallVec;
+
+use crate::error::RequestError;
+use crate::quorum::WriteQuorum;
+
+/// What happened to a put.
+#[derive(Debug)]
+pub enum PutEvent {
+    /// The coordinating replica has applied the write.
+    Coordinated {
+        /// What it made of it.
+        object: Arc<Object>,
+    },
+    /// A replica has received and applied the object.
+    Received {
+        /// Its place in the preference list.
+        slot: usize,
+    },
+    /// A replica has stored the object.
+    Durable {
+        /// Its place in the preference list.
+        slot: usize,
+    },
+    /// A replica could not.
+    Failed {
+        /// Its place in the preference list.
+        slot: usize,
+        /// Why.
+        error: RequestError,
+    },
+    /// The request's deadline passed.
+    Deadline,
+}
+
+/// What the driver is to do.
+#[derive(Debug)]
+pub enum PutEffect {
+    /// Let this replica coordinate.
+    Coordinate {
+        /// Its place in the preference list.
+        slot: usize,
+    },
+    /// Have this replica store the object.
+    Store {
+        /// Its place in the preference list.
+        slot: usize,
+        /// What the coordinator made.
+        object: Arc<Object>,
+    },
+    /// Answer the client; at most once.
+    Reply(Result<Arc<Object>, RequestError>),
+    /// Nothing more will happen.
+    Done,
+}
+
+/// Effects in the order in which they are to be executed.
+pub type PutEffects = SmallVec<[PutEffect; 4]>;
+
+/// One put in progress.
+#[derive(Debug)]
+pub struct PutMachine {
+    quorum: WriteQuorum,
+    slots: SmallVec<[Slot; 3]>,
+    coordinator: Option<usize>,
+    object: Option<Arc<Object>>,
+    has_replied: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    node: NodeId,
+    is_primary: bool,
+    stage: Stage,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Received,
+    Durable,
+    Failed(RequestError),
+}
+
+impl PutMachine {
+    /// Starts a put that the replica at `coordinator` coordinates.
+    pub fn start(
+        replicas: &PreferenceList,
+        coordinator: usize,
+        quorum: WriteQuorum,
+    ) -> (Self, PutEffects) {
+        let machine = Self::new(replicas, Some(coordinator), None, quorum);
+        (machine, smallvec::smallvec![PutEffect::Coordinate { slot: coordinator }])
+    }
+
+    /// Starts a put of an object that is complete as it is: every replica merges it, none gives a dot.
+    pub fn start_as_is(
+        replicas: &PreferenceList,
+        object: &Arc<Object>,
+        quorum: WriteQuorum,
+    ) -> (Self, PutEffects) {
+        let machine = Self::new(replicas, None, Some(object.clone()), quorum);
+        let effects = machine.stores(object);
+        (machine, effects)
+    }
+
+    fn new(
+        replicas: &PreferenceList,
+        coordinator: Option<usize>,
+        object: Option<Arc<Object>>,
+        quorum: WriteQuorum,
+    ) -> Self {
+        let slots = replicas
+            .iter()
+            .map(|replica| Slot {
+                node: replica.node,
+                is_primary: replica.role == Role::Primary,
+                stage: Stage::Waiting,
+            })
+            .collect();
+        Self { quorum, slots, coordinator, object, has_replied: false }
+    }
+
+    /// Takes one event in. Confirmations that come twice or late are ignored.
+    pub fn step(&mut self, event: PutEvent) -> PutEffects {
+        let mut effects = PutEffects::new();
+        match event {
+            PutEvent::Coordinated { object } => {
+                if let Some(slot) = self.coordinator {
+                    self.advance(slot, Stage::Received);
+                }
+                effects = self.stores(&object);
+                self.object = Some(object);
+            }
+            PutEvent::Received { slot } => self.advance(slot, Stage::Received),
+            PutEvent::Durable { slot } => self.advance(slot, Stage::Durable),
+            PutEvent::Failed { slot, error } => self.advance(slot, Stage::Failed(error)),
+            PutEvent::Deadline => {
+                self.reply(Err(RequestError::Timeout), &mut effects);
+                effects.push(PutEffect::Done);
+                return effects;
+            }
+        }
+        if let Some(verdict) = self.verdict() {
+            self.reply(verdict, &mut effects);
+        }
+        if self.is_over() {
+            effects.push(PutEffect::Done);
+        }
+        effects
+    }
+
+    fn stores(&self, object: &Arc<Object>) -> PutEffects {
+        (0..self.slots.len())
+            .filter(|slot| Some(*slot) != self.coordinator)
+            .map(|slot| PutEffect::Store { slot, object: object.clone() })
+            .collect()
+    }
+
+    fn advance(&mut self, slot: usize, to: Stage) {
+        let Some(slot) = self.slots.get_mut(slot) else { return };
+        let moves_on = match (&slot.stage, &to) {
+            (Stage::Waiting, _) | (Stage::Received, Stage::Durable | Stage::Failed(_)) => true,
+            (Stage::Received | Stage::Durable | Stage::Failed(_), _) => false,
+        };
+        if moves_on {
+            slot.stage = to;
+        }
+    }
+
+    fn reply(
+        &mut self,
+        outcome: Result<Arc<Object>, RequestError>,
+        effects: &mut PutEffects,
+    ) {
+        if !self.has_replied {
+            self.has_replied = true;
+            effects.push(PutEffect::Reply(outcome));
+        }
+    }
+
+    /// True when no replica can say anything new: the coordinator failed, or all are done.
+    fn is_over(&self) -> bool {
+        let settled = |slot: &Slot| matches!(slot.stage, Stage::Durable | Stage::Failed(_));
+        self.coordinator_failure().is_some() || self.slots.iter().all(settled)
+    }
+
+    fn coordinator_failure(&self) -> Option<&RequestError> {
+        // Once its object has gone out, a failure of the coordinator counts like any replica's.
+        if self.object.is_some() {
+            return None;
+        }
+        match &self.slots.get(self.coordinator?)?.stage {
+            Stage::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The reply, once the confirmations so far decide it.
+    fn verdict(&self) -> Option<Result<Arc<Object>, RequestError>> {
+        if let Some(error) = self.coordinator_failure() {
+            return Some(Err(error.clone()));
+        }
+        let now = self.tally(|stage| matches!(stage, Stage::Received | Stage::Durable));
+        let durable = self.tally(|stage| *stage == Stage::Durable);
+        let quorum = &self.quorum;
+        let is_met = now.replicas >= quorum.w
+            && durable.replicas >= quorum.dw.max(1)
+            && now.primaries >= quorum.pw
+            && now.nodes >= quorum.node_confirms;
+        if is_met {
+            return self.object.clone().map(Ok);
+        }
+        let possible = self.tally(|stage| !matches!(stage, Stage::Failed(_)));
+        self.shortfall(&possible).map(Err)
+    }
+
+    /// What can no longer be met even if every replica that has not failed confirms.
+    fn shortfall(&self, possible: &Tally) -> Option<RequestError> {
+        let quorum = &self.quorum;
+        let dw = quorum.dw.max(1);
+        let lone_failure = || match (&self.slots[..], possible.replicas) {
+            ([Slot { stage: Stage::Failed(error), .. }], 0) => Some(error.clone()),
+            _ => None,
+        };
+        if possible.primaries < quorum.pw {
+            let (wanted, got) = (quorum.pw, possible.primaries);
+            return Some(lone_failure().unwrap_or(RequestError::PrimaryWritesUnsatisfied { wanted, got }));
+        }
+        if possible.replicas < dw {
+            let got = possible.replicas;
+            return Some(
+                lone_failure().unwrap_or(RequestError::DurableWritesUnsatisfied { wanted: dw, got }),
+            );
+        }
+        if possible.replicas < quorum.w {
+            let (wanted, got) = (quorum.w, possible.replicas);
+            return Some(RequestError::WritesUnsatisfied { wanted, got });
+        }
+        if possible.nodes < quorum.node_confirms {
+            let (wanted, got) = (quorum.node_confirms, possible.nodes);
+            return Some(RequestError::NodeConfirmsUnsatisfied { wanted, got });
+        }
+        None
+    }
+
+    fn tally(&self, counts: impl Fn(&Stage) -> bool) -> Tally {
+        let mut nodes = SmallVec::<[NodeId; 3]>::new();
+        let mut tally = Tally { replicas: 0, primaries: 0, nodes: 0 };
+        for slot in self.slots.iter().filter(|slot| counts(&slot.stage)) {
+            tally.replicas += 1;
+            tally.primaries += usize::from(slot.is_primary);
+            if !nodes.contains(&slot.node) {
+                nodes.push(slot.node);
+            }
+        }
+        tally.nodes = nodes.len();
+        tally
+    }
+}
+
+struct Tally {
+    replicas: usize,
+    primaries: usize,
+    nodes: usize,
+}

@@ -1,0 +1,112 @@
+//! Quorums as numbers: what a request asks for, checked against what its replicas can give.
+//!
+//! A request names r, w and the rest as numbers or words; the bucket's properties fill in what it
+//! leaves out. Two numbers bound them. `n_val`, the bucket's, decides what is a violation: asking for
+//! more than the bucket has copies is a mistake whatever the cluster's size. The *effective* n, at
+//! most the members of the committed ring, decides how many answers are waited for: a bucket with
+//! n_val 3 on one node has one copy, and its quorum is one. `node_confirms` is never reduced, since
+//! its very meaning is a number of distinct machines.
+
+use crate::error::RequestError;
+
+/// What a get waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadQuorum {
+    /// Replicas asked.
+    pub n: usize,
+    /// Answers needed.
+    pub r: usize,
+    /// Of those, from primaries.
+    pub pr: usize,
+    /// Distinct nodes among the answers.
+    pub node_confirms: usize,
+    /// Give up once a majority has said that there is nothing.
+    pub basic_quorum: bool,
+    /// "There is nothing" counts as an answer.
+    pub notfound_ok: bool,
+}
+
+/// What a put waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteQuorum {
+    /// Replicas written.
+    pub n: usize,
+    /// Replicas that have received the object.
+    pub w: usize,
+    /// Replicas that have stored it, as durably as they are configured to. At least one: the
+    /// coordinating replica's own write comes before everything else.
+    pub dw: usize,
+    /// Of the replicas that received it, primaries.
+    pub pw: usize,
+    /// Distinct nodes among them.
+    pub node_confirms: usize,
+}
+
+/// The replicas that a preference list can offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// Length of the list.
+    pub replicas: usize,
+    /// Primaries in it.
+    pub primaries: usize,
+    /// Distinct nodes in it.
+    pub nodes: usize,
+}
+
+/// Refuses a quorum value above the bucket's n_val.
+pub fn check_violation(values: &[usize], n_val: usize) -> Result<(), RequestError> {
+    if values.iter().any(|value| *value > n_val) {
+        return Err(RequestError::QuorumAboveN { n_val });
+    }
+    Ok(())
+}
+
+impl ReadQuorum {
+    /// Refuses what the replicas at hand can never give.
+    pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
+        if offered.replicas == 0 {
+            return Err(RequestError::AllNodesDown);
+        }
+        if offered.primaries < self.pr {
+            let (wanted, got) = (self.pr, offered.primaries);
+            return Err(RequestError::PrimaryReadsUnsatisfied { wanted, got });
+        }
+        if offered.replicas < self.r {
+            let (wanted, got) = (self.r, offered.replicas);
+            return Err(RequestError::InsufficientVnodes { wanted, got });
+        }
+        check_nodes(self.node_confirms, offered)
+    }
+
+    /// Failures after which success is out of reach.
+    pub fn failures_max(&self) -> usize {
+        let needed = self.r.max(self.pr);
+        let out_of_reach = self.n.saturating_sub(needed) + 1;
+        if self.basic_quorum { (self.n / 2 + 1).min(out_of_reach) } else { out_of_reach }
+    }
+}
+
+impl WriteQuorum {
+    /// Refuses what the replicas at hand can never give.
+    pub fn check(&self, offered: Offered) -> Result<(), RequestError> {
+        if offered.replicas == 0 {
+            return Err(RequestError::AllNodesDown);
+        }
+        if offered.primaries < self.pw {
+            let (wanted, got) = (self.pw, offered.primaries);
+            return Err(RequestError::PrimaryWritesUnsatisfied { wanted, got });
+        }
+        let wanted = self.w.max(self.dw);
+        if offered.replicas < wanted {
+            return Err(RequestError::InsufficientVnodes { wanted, got: offered.replicas });
+        }
+        check_nodes(self.node_confirms, offered)
+    }
+}
+
+fn check_nodes(wanted: usize, offered: Offered) -> Result<(), RequestError> {
+    if offered.nodes < wanted {
+        return Err(RequestError::InsufficientNodes { wanted, got: offered.nodes });
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Requests as the protocols hand them over: what a client may leave to the bucket is an `Option`.
+
+use std::time::Duration;
+
+use kvorum_object::{Clock, Content};
+use kvorum_properties::{Quorum, SyncOnWrite};
+use kvorum_ring::{NodeId, Partition};
+use kvorum_vnode::{Condition, Detail};
+
+/// The longest key, in bytes.
+pub(crate) const KEY_BYTES_MAX: usize = 65_536;
+
+/// What a client says about a get.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// Answers needed.
+    pub r: Option<Quorum>,
+    /// Of those, from primaries.
+    pub pr: Option<Quorum>,
+    /// Distinct nodes among them.
+    pub node_confirms: Option<Quorum>,
+    /// Give up once a majority found nothing.
+    pub basic_quorum: Option<bool>,
+    /// "Nothing there" counts as an answer.
+    pub notfound_ok: Option<bool>,
+    /// Replicas, at most the bucket's n_val.
+    pub n_val: Option<u32>,
+    /// Whether stand-ins for primaries that are down may answer.
+    pub sloppy_quorum: bool,
+    /// When to give up.
+    pub timeout: Option<Duration>,
+    /// How much of the object is wanted.
+    pub detail: Detail,
+}
+
+impl Default for GetOptions {
+    fn default() -> Self {
+        Self {
+            r: None,
+            pr: None,
+            node_confirms: None,
+            basic_quorum: None,
+            notfound_ok: None,
+            n_val: None,
+            sloppy_quorum: true,
+            timeout: None,
+            detail: Detail::Whole,
+        }
+    }
+}
+
+/// What a client says about a put.
+#[derive(Clone, Debug)]
+pub struct PutOptions {
+    /// Replicas that must have received it.
+    pub w: Option<Quorum>,
+    /// Replicas that must have stored it.
+    pub dw: Option<Quorum>,
+    /// Primaries that must have received it.
+    pub pw: Option<Quorum>,
+    /// Distinct nodes that must have confirmed.
+    pub node_confirms: Option<Quorum>,
+    /// Which replicas sync before they confirm.
+    pub sync_on_write: Option<SyncOnWrite>,
+    /// Replicas, at most the bucket's n_val.
+    pub n_val: Option<u32>,
+    /// Whether stand-ins for primaries that are down may be used.
+    pub sloppy_quorum: bool,
+    /// When to give up.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for PutOptions {
+    fn default() -> Self {
+        Self {
+            w: None,
+            dw: None,
+            pw: None,
+            node_confirms: None,
+            sync_on_write: None,
+            n_val: None,
+            sloppy_quorum: true,
+            timeout: None,
+        }
+    }
+}
+
+/// Whether a put gets a new version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutKind {
+    /// The ordinary put: a replica coordinates it and gives it a dot.
+    Versioned,
+    /// The object is stored under the clock it comes with (`asis`).
+    AsIs,
+}
+
+/// A put.
+#[derive(Clone, Debug)]
+pub struct PutRequest {
+    /// The version that the client had seen; empty for a blind write.
+    pub context: Clock,
+    /// What must hold for the write to happen.
+    pub condition: Condition,
+    /// What to store.
+    pub content: Content,
+    /// Whether it gets a new version.
+    pub kind: PutKind,
+}
+
+/// What a client says about a delete. `rw` stands in for both r and w where they are not given.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// The old joint quorum of reads and writes.
+    pub rw: Option<Quorum>,
+    /// Answers needed by the read before the delete.
+    pub r: Option<Quorum>,
+    /// Of those, from primaries.
+    pub pr: Option<Quorum>,
+    /// Replicas that must have received the tombstone.
+    pub w: Option<Quorum>,
+    /// Replicas that must have stored it.
+    pub dw: Option<Quorum>,
+    /// Primaries that must have received it.
+    pub pw: Option<Quorum>,
+    /// Replicas, at most the bucket's n_val.
+    pub n_val: Option<u32>,
+    /// When to give up.
+    pub timeout: Option<Duration>,
+}
+
+/// What a delete found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// There was nothing; nothing was written.
+    NothingThere,
+    /// The tombstone is written.
+    Written,
+}
+
+/// Where a replica of a key is, for clients that ask for its preference list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaPlace {
+    /// The partition.
+    pub partition: Partition,
+    /// The node that serves it.
+    pub node: NodeId,
+    /// The node's name.
+    pub node_name: String,
+    /// True on the owner of the partition.
+    pub is_primary: bool,
+}

@@ -1,0 +1,118 @@
+//! Where a request's time went, and the log lines of those that failed or were slow.
+
+use std::fmt;
+use std::time::Duration;
+
+use kvorum_encoding::Address;
+use kvorum_object::Object;
+use kvorum_runtime::Moment;
+
+use crate::error::RequestError;
+
+/// The parts of a request's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trace {
+    /// From its arrival until work on it began, and waiting for the blocking pool.
+    pub queue: Duration,
+    /// Reading what was stored.
+    pub read: Duration,
+    /// Waiting for the group's sync.
+    pub sync_wait: Duration,
+}
+
+/// What kind of request, for logs and counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum RequestKind {
+    Get,
+    Put,
+    Delete,
+    ListKeys,
+    ListBuckets,
+}
+
+impl RequestKind {
+    /// The word for logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::Delete => "delete",
+            Self::ListKeys => "list_keys",
+            Self::ListBuckets => "list_buckets",
+        }
+    }
+}
+
+/// Where the figures of finished requests go. Called once for each request, on its own thread.
+pub trait Meter: Send + Sync {
+    /// A request has ended. `object` is what was read or written, where there is one.
+    fn finished(
+        &self,
+        kind: RequestKind,
+        error: Option<&RequestError>,
+        took: Duration,
+        object: Option<&Object>,
+        now: Moment,
+    );
+
+    /// A replica that was behind was sent what it lacked.
+    fn read_repaired(&self, now: Moment);
+}
+
+/// Knows which maintenance steps ran when, so that a slow request can name the one in its way.
+pub trait MaintenanceWitness: Send + Sync {
+    /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
+    fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
+}
+
+/// Everything a log line about a request says.
+pub(crate) struct Finished<'a> {
+    pub(crate) kind: RequestKind,
+    pub(crate) address: Option<&'a Address>,
+    pub(crate) error: Option<&'a RequestError>,
+    pub(crate) took: Duration,
+    pub(crate) trace: Trace,
+    pub(crate) maintenance_step: Option<String>,
+}
+
+impl Finished<'_> {
+    /// Logs a failed request as an error of the client's making or of ours, and a slow one.
+    pub(crate) fn log(&self) {
+        let place = self.address.map_or_else(String::new, ToString::to_string);
+        let step = self.maintenance_step.as_deref().unwrap_or("none");
+        match self.error {
+            Some(error) => tracing::warn!(
+                event = "request_failed",
+                request = self.kind.name(),
+                address = %place,
+                error = %error.explain(),
+                took_us = micros(self.took),
+                queue_us = micros(self.trace.queue),
+                read_us = micros(self.trace.read),
+                sync_wait_us = micros(self.trace.sync_wait),
+                maintenance_step = step,
+            ),
+            None => tracing::warn!(
+                event = "request_slow",
+                request = self.kind.name(),
+                address = %place,
+                took_us = micros(self.took),
+                queue_us = micros(self.trace.queue),
+                read_us = micros(self.trace.read),
+                sync_wait_us = micros(self.trace.sync_wait),
+                maintenance_step = step,
+            ),
+        }
+    }
+}
+
+impl fmt::Display for RequestKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

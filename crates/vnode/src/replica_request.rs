@@ -1,0 +1,182 @@
+//! What a coordinator asks of one replica, and what the replica answers.
+//!
+//! The same values are executed inline for a vnode of this node and, once there are peers, sent to
+//! others. Each request carries the epoch of its partition in the ring that its coordinator used; a
+//! vnode that knows a higher one refuses, so that nobody writes to an owner of yesterday.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kvorum_backend::{Durability, Durable};
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Clock, Content, Object, Resolution};
+use kvorum_ring::{Epoch, Partition};
+
+/// A request to one replica.
+#[derive(Clone, Debug)]
+pub struct ReplicaRequest {
+    /// The vnode.
+    pub partition: Partition,
+    /// The partition's epoch in the coordinator's ring.
+    pub epoch: Epoch,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// What a replica is asked to do.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Read an object.
+    Get {
+        /// Its key.
+        key: StorageKey,
+        /// How much of it.
+        detail: Detail,
+    },
+    /// Apply a client's write and give it its dot.
+    Coordinate {
+        /// The key.
+        key: StorageKey,
+        /// The write.
+        update: Arc<ClientUpdate>,
+        /// What counts as stored.
+        durability: Durability,
+    },
+    /// Merge an object that another replica made.
+    Store {
+        /// The key.
+        key: StorageKey,
+        /// The object.
+        object: Arc<Object>,
+        /// What becomes of concurrent versions in this bucket.
+        resolution: Resolution,
+        /// What counts as stored.
+        durability: Durability,
+    },
+}
+
+/// How much of an object a get reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Clock and metadata; values are empty.
+    Head,
+    /// Everything.
+    Whole,
+}
+
+/// A client's write, ready for the replica that coordinates it.
+#[derive(Clone, Debug)]
+pub struct ClientUpdate {
+    /// What the client had seen.
+    pub context: Clock,
+    /// What must hold of the stored object. Checked under the key's lock, so on a bucket with one
+    /// replica it is exact.
+    pub condition: Condition,
+    /// What to store.
+    pub content: Content,
+    /// What becomes of concurrent versions in this bucket.
+    pub resolution: Resolution,
+}
+
+/// A condition on what is stored. Tombstones count as absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Whatever is there.
+    Always,
+    /// Nothing may be there.
+    Absent,
+    /// An object of exactly this version must be there.
+    Version(Clock),
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Handled {
+    /// It was carried out or refused.
+    Done(ReplicaReply),
+    /// Memory did not suffice; nothing was done. Ask again where blocking is allowed.
+    WouldBlock,
+}
+
+/// A replica's answer.
+#[derive(Debug)]
+pub enum ReplicaReply {
+    /// The object asked for; tombstones are objects.
+    Found(Arc<Object>),
+    /// The key has nothing.
+    NotFound,
+    /// The write is applied, and stored when `durable` says so.
+    Stored {
+        /// What is stored now.
+        object: Arc<Object>,
+        /// When it counts as stored.
+        durable: Durable,
+    },
+    /// It was not done.
+    Failed(ReplicaFailure),
+}
+
+/// Why a replica did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicaFailure {
+    /// The partition has moved on: look at the present ring and ask again.
+    StaleEpoch {
+        /// What the request carried.
+        got: Epoch,
+        /// What the vnode knows.
+        expected: Epoch,
+    },
+    /// The condition was "absent" and there is an object.
+    ConditionFound,
+    /// The condition named a version and the object has another.
+    ConditionModified,
+    /// The condition named a version and there is no object.
+    ConditionAbsent,
+    /// The object would be larger than allowed.
+    ObjectTooLarge {
+        /// Its size, in bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        bytes_max: u64,
+    },
+    /// The object would have more siblings than allowed.
+    TooManySiblings {
+        /// How many.
+        siblings: usize,
+        /// The limit.
+        siblings_max: usize,
+    },
+    /// The disk is full.
+    Full(String),
+    /// What is stored is damaged; another replica may have it whole.
+    Damaged(String),
+    /// The store failed.
+    Storage(String),
+    /// A rule of our own was broken: report a bug.
+    Internal(String),
+}
+
+impl fmt::Display for ReplicaFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StaleEpoch { got, expected } => {
+                write!(f, "request of epoch {got} where the vnode is at {expected}")
+            }
+            Self::ConditionFound => f.write_str("an object is there"),
+            Self::ConditionModified => f.write_str("the object has another version"),
+            Self::ConditionAbsent => f.write_str("there is no object"),
+            Self::ObjectTooLarge { bytes, bytes_max } => {
+                write!(f, "object of {bytes} bytes where at most {bytes_max} are allowed")
+            }
+            Self::TooManySiblings { siblings, siblings_max } => {
+                write!(f, "{siblings} siblings where at most {siblings_max} are allowed")
+            }
+            Self::Full(detail)
+            | Self::Damaged(detail)
+            | Self::Storage(detail)
+            | Self::Internal(detail) => f.write_str(detail),
+        }
+    }
+}
+
+impl std::error::Error for ReplicaFailure {}
