@@ -1,1 +1,27 @@
 //! Clock, randomness, tasks, the blocking pool and sockets: the runtime seam.
+//!
+//! Everything that would make two runs of one program differ comes in through [`Runtime`]: nothing
+//! below the node reads a clock, draws a random number, starts a task or opens a socket in another
+//! way (`clippy.toml` forbids it). In production a [`Runtime`] is tokio's multi-threaded executor; in
+//! a simulation it is one thread whose time stands still until all tasks wait, whose randomness comes
+//! from a seed, and whose sockets are pipes in memory.
+//!
+//! Whoever needs only the time or random numbers takes an `Arc<dyn `[`Clock`]`>` or an
+//! `Arc<dyn `[`Randomness`]`>`, not a runtime.
+//!
+//! What the simulated runtime does not decide: the branch that an unbiased `tokio::select!` takes,
+//! and the order of a `std` hash map. Our code writes `biased;` and ordered maps.
+
+mod clock;
+mod error;
+mod net;
+mod randomness;
+mod runtime;
+mod task;
+
+pub use clock::{Clock, ManualClock, Moment, WallTime};
+pub use error::{Result, RuntimeError};
+pub use net::{ListenOptions, Listener, ReadHalf, Stream, WriteHalf};
+pub use randomness::{Randomness, SeededRandomness};
+pub use runtime::{Executor, ProductionOptions, Runtime};
+pub use task::{TaskError, TaskGuard, TaskHandle, ThreadHandle, TimedOut};

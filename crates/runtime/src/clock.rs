@@ -1,0 +1,204 @@
+//! Time, in two kinds: one that only grows, and the one on the wall.
+//!
+//! Durations and deadlines are measured on the first; the second is written into objects and compared
+//! between machines, and may jump.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+/// A point on the growing clock: the time since an arbitrary start, the same for one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The moment this long after the start.
+    pub const fn from_start(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// The time since the start.
+    pub const fn elapsed(self) -> Duration {
+        self.0
+    }
+
+    /// This moment and a duration; the last moment of all when that overflows.
+    #[must_use]
+    pub const fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration))
+    }
+
+    /// The time from an earlier moment to this one; zero when the other is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A time on the wall: microseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime(u64);
+
+impl WallTime {
+    /// The time this many microseconds after the Unix epoch.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// The time this many seconds after the Unix epoch.
+    pub const fn from_seconds(seconds: u64) -> Self {
+        Self(seconds.saturating_mul(1_000_000))
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn micros(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds since the Unix epoch.
+    pub const fn seconds(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// This time and a duration, in whole microseconds; the last time of all when that overflows.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(whole_micros(duration)))
+    }
+
+    /// The time from an earlier time to this one; zero when the other is later.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn whole_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// Now, on the clock that only grows.
+    fn now(&self) -> Moment;
+
+    /// Now, on the wall. It may be earlier than it was.
+    fn wall_time(&self) -> WallTime;
+}
+
+/// The system's clocks.
+pub(crate) struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    pub(crate) fn new(start: Instant) -> Self {
+        Self { start }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Moment {
+        Moment(self.start.into_std().elapsed())
+    }
+
+    fn wall_time(&self) -> WallTime {
+        // A clock before 1970 is a clock that was never set: zero says as much.
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        WallTime(whole_micros(since_epoch))
+    }
+}
+
+/// Where the wall clock of a simulation starts: 2026-01-01 00:00:00 UTC.
+const SIMULATED_START: WallTime = WallTime::from_seconds(1_767_225_600);
+
+/// The time of a simulated runtime, which moves when all its tasks wait.
+pub(crate) struct SimulatedClock {
+    handle: Handle,
+    start: Instant,
+}
+
+impl SimulatedClock {
+    pub(crate) fn new(handle: Handle, start: Instant) -> Self {
+        Self { handle, start }
+    }
+}
+
+impl Clock for SimulatedClock {
+    fn now(&self) -> Moment {
+        // Outside its runtime tokio would tell the real time.
+        let _inside = self.handle.enter();
+        Moment(Instant::now().saturating_duration_since(self.start))
+    }
+
+    fn wall_time(&self) -> WallTime {
+        SIMULATED_START.plus(self.now().elapsed())
+    }
+}
+
+/// A clock that its owner sets: for tests of code that is given the time, and for a wall clock that
+/// jumps.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    times: Mutex<(Moment, WallTime)>,
+}
+
+impl ManualClock {
+    /// A clock at the start of time, with this time on the wall.
+    pub fn new(wall_time: WallTime) -> Self {
+        Self {
+            times: Mutex::new((Moment::default(), wall_time)),
+        }
+    }
+
+    /// Moves both times forward.
+    pub fn advance(&self, duration: Duration) {
+        let mut times = self.times.lock();
+        *times = (times.0.plus(duration), times.1.plus(duration));
+    }
+
+    /// Sets the time on the wall, backwards too; the other is untouched.
+    pub fn set_wall_time(&self, wall_time: WallTime) {
+        self.times.lock().1 = wall_time;
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Moment {
+        self.times.lock().0
+    }
+
+    fn wall_time(&self) -> WallTime {
+        self.times.lock().1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_stops_at_the_ends_of_time() {
+        let late = Moment::from_start(Duration::from_secs(5));
+        let later = late.plus(Duration::from_secs(2));
+        assert_eq!(later.since(late), Duration::from_secs(2));
+        assert_eq!(late.since(later), Duration::ZERO);
+        assert_eq!(later.plus(Duration::MAX).elapsed(), Duration::MAX);
+        let wall = WallTime::from_micros(1_999_999);
+        assert_eq!(wall.seconds(), 1);
+        assert_eq!(wall.plus(Duration::from_nanos(1999)).micros(), 2_000_000);
+        assert_eq!(wall.since(WallTime::from_seconds(2)), Duration::ZERO);
+        assert_eq!(wall.plus(Duration::MAX).micros(), u64::MAX);
+    }
+
+    #[test]
+    fn a_manual_clock_moves_as_it_is_told() {
+        let clock = ManualClock::new(WallTime::from_seconds(100));
+        clock.advance(Duration::from_secs(3));
+        clock.set_wall_time(WallTime::from_seconds(50));
+        assert_eq!(clock.now().elapsed(), Duration::from_secs(3));
+        assert_eq!(clock.wall_time().seconds(), 50);
+    }
+}

@@ -1,0 +1,264 @@
+//! The runtime that the rest of the program is given, and its owner.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{panic, thread};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::time::Instant;
+
+use crate::clock::{SimulatedClock, SystemClock};
+use crate::net::{self, Network};
+use crate::{
+    Clock, ListenOptions, Listener, Moment, Randomness, Result, RuntimeError, SeededRandomness,
+    Stream, TaskHandle, ThreadHandle, TimedOut, WallTime,
+};
+
+/// How the production runtime is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProductionOptions {
+    /// Threads that run tasks; `None` means one for each core the process may use.
+    pub workers: Option<NonZeroUsize>,
+    /// The most threads of the blocking pool. Each holds up at most one disk read, so this bounds the
+    /// depth of the device's queue; work beyond it waits in line.
+    pub blocking_threads_max: NonZeroUsize,
+}
+
+impl Default for ProductionOptions {
+    fn default() -> Self {
+        let blocking_threads_max = NonZeroUsize::MIN.saturating_add(63);
+        Self {
+            workers: None,
+            blocking_threads_max,
+        }
+    }
+}
+
+/// Owns the threads of a runtime and ends them when dropped. Not for dropping inside a task.
+#[derive(Debug)]
+pub struct Executor {
+    executor: tokio::runtime::Runtime,
+    runtime: Runtime,
+}
+
+impl Executor {
+    /// A handle to give to the rest of the program.
+    pub fn runtime(&self) -> Runtime {
+        self.runtime.clone()
+    }
+
+    /// Runs a future on this thread and returns its result; tasks that it spawned stop being run when
+    /// it ends in a simulation, and go on in production.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future)
+    }
+
+    /// Ends the runtime: tasks are dropped at their next point of waiting, and the blocking pool has
+    /// this long to finish what it does.
+    pub fn shut_down(self, wait_max: Duration) {
+        self.executor.shutdown_timeout(wait_max);
+    }
+}
+
+/// Time, randomness, tasks and sockets. Clones are handles to the same runtime.
+#[derive(Clone)]
+pub struct Runtime {
+    handle: Handle,
+    clock: Arc<dyn Clock>,
+    randomness: Arc<dyn Randomness>,
+    /// What the clock calls its start.
+    start: Instant,
+    /// The sockets of a simulation; `None` in production.
+    network: Option<Arc<Network>>,
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.is_simulated() {
+            "simulated"
+        } else {
+            "production"
+        };
+        f.debug_tuple("Runtime").field(&kind).finish()
+    }
+}
+
+impl Runtime {
+    /// Builds the runtime of production: real time, threads and sockets.
+    pub fn production(options: &ProductionOptions) -> Result<Executor> {
+        let mut builder = Builder::new_multi_thread();
+        if let Some(workers) = options.workers {
+            builder.worker_threads(workers.get());
+        }
+        builder.max_blocking_threads(options.blocking_threads_max.get());
+        builder.thread_name("kvorum-worker").enable_all();
+        let executor = builder.build().map_err(RuntimeError::Start)?;
+        let start = Instant::now();
+        let runtime = Self {
+            handle: executor.handle().clone(),
+            clock: Arc::new(SystemClock::new(start)),
+            randomness: Arc::new(SeededRandomness::from_system()?),
+            start,
+            network: None,
+        };
+        Ok(Executor { executor, runtime })
+    }
+
+    /// Builds the runtime of a simulation: one thread, time that jumps to the next timer when all
+    /// tasks wait, randomness from the seed, and sockets in memory that lose and delay nothing.
+    pub fn simulated(seed: u64) -> Result<Executor> {
+        let mut builder = Builder::new_current_thread();
+        let executor = builder
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .map_err(RuntimeError::Start)?;
+        let handle = executor.handle().clone();
+        let start = {
+            let _inside = handle.enter();
+            Instant::now()
+        };
+        let runtime = Self {
+            clock: Arc::new(SimulatedClock::new(handle.clone(), start)),
+            handle,
+            randomness: Arc::new(SeededRandomness::new(seed)),
+            start,
+            network: Some(Arc::default()),
+        };
+        Ok(Executor { executor, runtime })
+    }
+
+    /// True for the runtime of a simulation.
+    pub fn is_simulated(&self) -> bool {
+        self.network.is_some()
+    }
+
+    /// The clock, for those who need only the time.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    /// The generator, for those who need only random numbers.
+    pub fn randomness(&self) -> Arc<dyn Randomness> {
+        Arc::clone(&self.randomness)
+    }
+
+    /// Now, on the clock that only grows.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Now, on the wall.
+    pub fn wall_time(&self) -> WallTime {
+        self.clock.wall_time()
+    }
+
+    /// A random number.
+    pub fn random_u64(&self) -> u64 {
+        self.randomness.next_u64()
+    }
+
+    /// Starts a task.
+    pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, future: F) -> TaskHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        TaskHandle::new(name.into(), self.handle.spawn(future))
+    }
+
+    /// Runs a closure where waiting for a device holds up nobody: on the blocking pool, or in place in
+    /// a simulation after the other ready tasks have run. Nothing happens before the first poll; once
+    /// started, the closure runs to its end even if the future is dropped. A panic of the closure goes
+    /// on in the caller.
+    pub fn blocking<F, R>(&self, closure: F) -> impl Future<Output = R> + Send + use<F, R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let pool = (!self.is_simulated()).then(|| self.handle.clone());
+        async move {
+            let Some(pool) = pool else {
+                tokio::task::yield_now().await;
+                return closure();
+            };
+            match pool
+                .spawn_blocking(closure)
+                .await
+                .map_err(tokio::task::JoinError::try_into_panic)
+            {
+                Ok(result) => result,
+                Err(Ok(panicked)) => panic::resume_unwind(panicked),
+                // The runtime shuts down, and the caller with it: there is nobody to answer.
+                Err(Err(_)) => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Starts a thread for work that never ends or that no pool should hold. The few there are belong
+    /// to the node; a simulation refuses with [`RuntimeError::NoThreads`].
+    pub fn thread<F, R>(&self, name: &str, closure: F) -> Result<ThreadHandle<R>>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let name = name.to_owned();
+        if self.is_simulated() {
+            return Err(RuntimeError::NoThreads { name });
+        }
+        match thread::Builder::new().name(name.clone()).spawn(closure) {
+            Ok(joined) => Ok(ThreadHandle::new(name, joined)),
+            Err(source) => Err(RuntimeError::Thread { name, source }),
+        }
+    }
+
+    /// Lets the other ready tasks run first.
+    pub async fn yield_now(&self) {
+        tokio::task::yield_now().await;
+    }
+
+    /// Waits, to the millisecond.
+    pub async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+
+    /// Waits until a moment, to the millisecond; one in the past has come already.
+    pub async fn sleep_until(&self, moment: Moment) {
+        match self.start.checked_add(moment.elapsed()) {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for a future at most this long, and then drops it.
+    pub async fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> std::result::Result<F::Output, TimedOut> {
+        tokio::time::timeout(duration, future)
+            .await
+            .map_err(|_| TimedOut)
+    }
+
+    /// Listens on an address; port 0 lets the system choose one.
+    pub fn listen(&self, address: SocketAddr, options: ListenOptions) -> Result<Listener> {
+        let _inside = self.handle.enter();
+        match &self.network {
+            Some(network) => network.listen(address, options).map(Listener::simulated),
+            None => net::listen(address, options),
+        }
+    }
+
+    /// Connects to an address.
+    pub async fn connect(&self, address: SocketAddr) -> Result<Stream> {
+        match &self.network {
+            Some(network) => network.connect(address).await.map(Stream::simulated),
+            None => net::connect(address).await,
+        }
+    }
+}
