@@ -1,0 +1,120 @@
+//! What an operation of the configuration does: the drivers and how they report.
+//!
+//! A driver has two halves. The plan is made once, from the configuration, and finds every
+//! mistake before the first connection. From the plan each worker gets its own driver, which owns
+//! its connection and its counters.
+
+pub mod nhs;
+mod nhs_keys;
+mod nhs_records;
+pub mod null;
+mod pb_session;
+pub mod riakc_pb;
+mod targets;
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::eterm::Term;
+use crate::key_generator::{Exhausted, KeyGenerator};
+use crate::random::WorkerRandom;
+use crate::value_generator::ValueGenerator;
+use crate::verification::{Verification, Verifier};
+
+/// How an operation ended, as far as accounting is concerned.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Success: a latency sample and one unit.
+    Done,
+    /// Success that found nothing: counted like `Done`, and as a miss.
+    Missed,
+    /// Success whose latency is the given time instead of the measured one.
+    Timed(Duration),
+    /// Nothing is recorded.
+    Silent,
+    /// An error is counted under this reason; no latency.
+    Failed(Term),
+    /// The worker's generators have no more keys: it ends, nothing is recorded.
+    Exhausted,
+}
+
+impl From<Exhausted> for Outcome {
+    fn from(_: Exhausted) -> Self {
+        Self::Exhausted
+    }
+}
+
+impl Outcome {
+    /// An error whose reason is an atom.
+    pub fn failed(reason: &str) -> Self {
+        Self::Failed(Term::atom(reason))
+    }
+}
+
+/// Everything a worker draws, handed to its driver with each operation.
+#[derive(Debug)]
+pub struct Draws {
+    /// The worker's random stream.
+    pub random: WorkerRandom,
+    /// Its keys.
+    pub keys: KeyGenerator,
+    /// Its values.
+    pub values: ValueGenerator,
+    /// Marks values and checks what comes back, if the run verifies.
+    pub verifier: Option<Verifier>,
+}
+
+impl Draws {
+    /// The next key as bytes on the wire.
+    pub fn key(&mut self) -> Result<Bytes, Exhausted> {
+        Ok(self.keys.next(&mut self.random)?.into_bytes())
+    }
+
+    /// The next value for a key, marked if the run verifies.
+    pub fn value(&mut self, key: &[u8]) -> Bytes {
+        let value = self.values.next(&mut self.random).into_bytes();
+        self.marked(key, value)
+    }
+
+    /// A value made elsewhere, marked if the run verifies.
+    pub fn marked(&mut self, key: &[u8], value: Bytes) -> Bytes {
+        match &mut self.verifier {
+            Some(verifier) => verifier.mark(key, &value),
+            None => value,
+        }
+    }
+
+    /// The outcome of a read that found this value.
+    pub fn judge(&self, key: &[u8], value: &[u8]) -> Outcome {
+        let Some(verifier) = &self.verifier else {
+            return Outcome::Done;
+        };
+        match verifier.check(key, value) {
+            Verification::Genuine => Outcome::Done,
+            Verification::Wrong(what) => Outcome::Failed(Term::Tuple(vec![
+                Term::atom("verification"),
+                Term::atom(what),
+            ])),
+        }
+    }
+}
+
+/// One worker's driver.
+pub trait Driver: Send + 'static {
+    /// Connects; called once before the clock starts. The error is for the person.
+    fn connect(&mut self) -> impl Future<Output = Result<(), String>>;
+
+    /// Performs the operation with this index in the configuration's list.
+    fn run(&mut self, operation: usize, draws: &mut Draws) -> impl Future<Output = Outcome>;
+}
+
+/// A driver as configured; makes the workers' drivers.
+pub trait Plan {
+    /// What a worker gets.
+    type Worker: Driver;
+
+    /// The driver of the worker with this id (from 1).
+    fn worker(&self, id: u32) -> Self::Worker;
+}

@@ -1,0 +1,118 @@
+//! Index entries that the nhs driver gives to its objects: postcodes, dates of birth and times.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use bytes::Bytes;
+use kvorum_protocol::pb::RpbPair;
+
+use crate::calendar::civil_date;
+use crate::random::WorkerRandom;
+
+const AREAS: [&str; 76] = [
+    "AB", "AL", "BA", "BB", "BD", "BH", "BL", "BN", "BR", "BS", "BT", "CA", "CB", "CF", "CH", "CM",
+    "CO", "CR", "CT", "CV", "CW", "DA", "DE", "DH", "DL", "DN", "DT", "DY", "EH", "EN", "EX", "FK",
+    "FY", "GL", "GU", "HA", "HD", "HG", "HP", "HR", "HU", "HX", "IG", "IP", "KT", "KY", "LA", "LD",
+    "LE", "LL", "LN", "LS", "LU", "ME", "MK", "NE", "NG", "NN", "NP", "NR", "OL", "OX", "PE", "PL",
+    "PO", "PR", "RG", "RH", "SA", "SE", "SG", "SK", "SN", "SO", "SP", "SR",
+];
+
+const DISTRICTS: u64 = 26;
+
+/// Days from 1 January 1970 back to the first date of birth, 5 January 1933.
+const FIRST_BIRTH_DAYS: i64 = -13_510;
+
+/// Dates of birth span 2.5e9 seconds.
+const BIRTH_SPAN_SECONDS: u64 = 2_500_000_000;
+
+/// `lastmodified_bin` with the present time.
+pub(super) fn last_modified() -> RpbPair {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    pair("lastmodified_bin", timestamp(now.as_secs()))
+}
+
+/// The three kinds of entries of a record that is searched by postcode, birth and time.
+pub(super) fn record_entries(postcodes_max: u64, random: &mut WorkerRandom) -> Vec<RpbPair> {
+    let suffix = suffix(random);
+    let mut entries: Vec<RpbPair> = (0..random.uniform(postcodes_max))
+        .map(|_| pair("postcode_bin", format!("{}|{suffix}", district(random))))
+        .collect();
+    entries.push(pair(
+        "dateofbirth_bin",
+        format!("{}|{suffix}", birth(random)),
+    ));
+    entries.push(last_modified());
+    entries
+}
+
+fn district(random: &mut WorkerRandom) -> String {
+    let index = usize::try_from(random.uniform(AREAS.len() as u64) - 1).unwrap_or(0);
+    let area = AREAS.get(index).copied().unwrap_or("AB");
+    format!("{area}{}", random.uniform(DISTRICTS))
+}
+
+fn birth(random: &mut WorkerRandom) -> String {
+    let days = i64::try_from(random.uniform(BIRTH_SPAN_SECONDS) / 86_400).unwrap_or(0);
+    let (year, month, day) = civil_date(FIRST_BIRTH_DAYS + days);
+    format!("{year:04}{month:02}{day:02}")
+}
+
+fn suffix(random: &mut WorkerRandom) -> String {
+    let mut bytes = [0; 4];
+    random.fill(&mut bytes);
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn pair(name: &'static str, value: String) -> RpbPair {
+    RpbPair {
+        key: Bytes::from_static(name.as_bytes()),
+        value: Some(Bytes::from(value)),
+    }
+}
+
+/// `YYYY-MM-DDThh:mm:ss` in UTC.
+fn timestamp(seconds: u64) -> String {
+    let (year, month, day) = civil_date(i64::try_from(seconds / 86_400).unwrap_or(0));
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    #[test]
+    fn times_are_written_in_utc() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00");
+        assert_eq!(timestamp(951_782_400), "2000-02-29T00:00:00");
+        assert_eq!(timestamp(1_709_251_199), "2024-02-29T23:59:59");
+        assert_eq!(timestamp(1_735_689_600), "2025-01-01T00:00:00");
+    }
+
+    #[test]
+    fn births_lie_in_the_published_span() {
+        assert_eq!(civil_date(FIRST_BIRTH_DAYS), (1933, 1, 5));
+        let last_days = i64::try_from(BIRTH_SPAN_SECONDS / 86_400).unwrap();
+        assert_eq!(civil_date(FIRST_BIRTH_DAYS + last_days), (2012, 3, 26));
+    }
+
+    #[test]
+    fn records_have_postcodes_a_birth_and_a_time() {
+        let mut random = WorkerRandom::new(Seed([1, 2, 3]));
+        let mut most = 0;
+        for _ in 0..200 {
+            let entries = record_entries(3, &mut random);
+            let postcodes = entries
+                .iter()
+                .filter(|entry| entry.key == "postcode_bin")
+                .count();
+            assert!((1..=3).contains(&postcodes));
+            assert_eq!(entries.len(), postcodes + 2);
+            most = most.max(postcodes);
+        }
+        assert_eq!(most, 3);
+    }
+}

@@ -1,0 +1,211 @@
+//! A worker's connection over the length of a run: timeouts, reconnecting, reasons of errors.
+//!
+//! basho_bench retries a lost connection within the same operation and without limit, which
+//! hides an outage as one long latency. Here every operation that meets a dead connection is an
+//! error, and the next one reconnects.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_client::{Client, ClientSettings, Error};
+use kvorum_protocol::pb::{RpbContent, RpbListKeysReq};
+use kvorum_protocol::request::{Delete, DeleteOptions, Get, GetOptions, Put, PutOptions};
+
+use super::targets::Target;
+use crate::eterm::Term;
+
+/// Answers larger than this are refused.
+const FRAME_BYTES_MAX: u32 = 512 << 20;
+
+/// Pause after a failed connect, so that a server that is down is not hammered.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bucket type and bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bucket {
+    pub(super) bucket_type: Option<Bytes>,
+    pub(super) name: Bytes,
+}
+
+/// An object as a get returns it.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Its causal context, for a later put.
+    pub(super) vclock: Option<Bytes>,
+    /// The first of its siblings.
+    pub(super) content: RpbContent,
+}
+
+/// How long requests may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeouts {
+    pub(super) read: Duration,
+    pub(super) write: Duration,
+    pub(super) list_keys: Duration,
+}
+
+/// A target, and a connection to it while there is one.
+#[derive(Debug)]
+pub(super) struct PbSession {
+    target: Target,
+    timeouts: Timeouts,
+    client: Option<Client>,
+}
+
+impl PbSession {
+    pub(super) fn new(target: Target, timeouts: Timeouts) -> Self {
+        Self {
+            target,
+            timeouts,
+            client: None,
+        }
+    }
+
+    /// Connects before the run; the error is for the person.
+    pub(super) async fn connect(&mut self) -> Result<(), String> {
+        let client = connect(&self.target, self.timeouts.read)
+            .await
+            .map_err(|error| format!("cannot connect to {}: {}", self.target, causes(&error)))?;
+        self.client = Some(client);
+        Ok(())
+    }
+
+    /// Reads an object. The error is the reason to count.
+    pub(super) async fn get(
+        &mut self,
+        bucket: &Bucket,
+        key: &[u8],
+        options: &GetOptions,
+    ) -> Result<Option<Found>, Term> {
+        let timeout = self.timeouts.read;
+        let request = Get {
+            bucket_type: bucket.bucket_type.as_deref(),
+            bucket: &bucket.name,
+            key,
+            options,
+        };
+        let answer = within(timeout, self.connected().await?.get(&request)).await;
+        let answer = answer.map_err(|error| self.reason(error))?;
+        let vclock = answer.vclock;
+        Ok(answer
+            .content
+            .into_iter()
+            .next()
+            .map(|content| Found { vclock, content }))
+    }
+
+    /// Writes an object. The error is the reason to count.
+    pub(super) async fn put(
+        &mut self,
+        bucket: &Bucket,
+        key: &[u8],
+        vclock: Option<&[u8]>,
+        content: &RpbContent,
+        options: &PutOptions,
+    ) -> Result<(), Term> {
+        let timeout = self.timeouts.write;
+        let request = Put {
+            bucket_type: bucket.bucket_type.as_deref(),
+            bucket: &bucket.name,
+            key: Some(key),
+            vclock,
+            content,
+            options,
+        };
+        let answer = within(timeout, self.connected().await?.put(&request)).await;
+        answer.map(drop).map_err(|error| self.reason(error))
+    }
+
+    /// Deletes an object, whether or not there is one. The error is the reason to count.
+    pub(super) async fn delete(
+        &mut self,
+        bucket: &Bucket,
+        key: &[u8],
+        options: &DeleteOptions,
+    ) -> Result<(), Term> {
+        let timeout = self.timeouts.write;
+        let request = Delete {
+            bucket_type: bucket.bucket_type.as_deref(),
+            bucket: &bucket.name,
+            key,
+            vclock: None,
+            options,
+        };
+        let answer = within(timeout, self.connected().await?.delete(&request)).await;
+        answer.map_err(|error| self.reason(error))
+    }
+
+    /// Starts to list the bucket's keys on a connection of its own; nobody waits for the end.
+    pub(super) fn list_keys_in_background(&self, bucket: &Bucket) {
+        let (target, timeout) = (self.target.clone(), self.timeouts.list_keys);
+        let request = RpbListKeysReq {
+            bucket: bucket.name.clone(),
+            timeout: u32::try_from(timeout.as_millis()).ok(),
+            r#type: bucket.bucket_type.clone(),
+        };
+        tokio::task::spawn_local(async move {
+            let listing = async {
+                let mut client = connect(&target, timeout).await?;
+                let mut answers = client.list_keys(&request).await?;
+                while answers.next().await?.is_some() {}
+                Ok::<(), Error>(())
+            };
+            // Only the load that it makes is wanted, as in basho_bench.
+            let _ = within(timeout, listing).await;
+        });
+    }
+
+    async fn connected(&mut self) -> Result<&mut Client, Term> {
+        if self.client.is_none() && self.connect().await.is_err() {
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+        self.client
+            .as_mut()
+            .ok_or_else(|| Term::atom("disconnected"))
+    }
+
+    /// Names the reason of an error, and drops a connection that cannot be used further.
+    fn reason(&mut self, error: Error) -> Term {
+        if !self.client.as_ref().is_some_and(Client::is_usable) {
+            self.client = None;
+        }
+        match error {
+            Error::Server { text, .. } => Term::Binary(text.into_bytes()),
+            Error::Timeout { .. } => Term::atom("timeout"),
+            Error::ConnectionLost { .. } | Error::OutOfStep => Term::atom("disconnected"),
+            other => Term::Tuple(vec![Term::atom("bad_answer"), Term::String(causes(&other))]),
+        }
+    }
+}
+
+async fn connect(target: &Target, timeout: Duration) -> Result<Client, Error> {
+    // Requests have limits that differ by kind, so that the client itself has none.
+    let settings = ClientSettings {
+        connect_timeout: timeout,
+        answer_timeout: None,
+        frame_bytes_max: FRAME_BYTES_MAX,
+    };
+    Client::connect((target.host.as_str(), target.port), &settings).await
+}
+
+async fn within<T>(
+    after: Duration,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(after, request)
+        .await
+        .unwrap_or(Err(Error::Timeout { after }))
+}
+
+/// The error with what caused it.
+fn causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

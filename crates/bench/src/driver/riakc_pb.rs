@@ -1,0 +1,318 @@
+//! The driver `riakc_pb`: objects over protocol buffers, one connection per worker.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_protocol::pb::RpbContent;
+use kvorum_protocol::quorum;
+use kvorum_protocol::request::{DeleteOptions, GetOptions, PutOptions};
+
+use super::pb_session::{Bucket, Found, PbSession, Timeouts};
+use super::targets::Targets;
+use super::{Draws, Driver, Outcome, Plan};
+use crate::configuration::{Configuration, ConfigurationError, Operation};
+use crate::eterm::Term;
+use crate::key_generator::Exhausted;
+
+/// How long `pause_minute` takes.
+const PAUSE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Action {
+    /// With `true`, a key that is not there is an error.
+    Get {
+        must_exist: bool,
+    },
+    Put,
+    Update {
+        must_exist: bool,
+    },
+    Delete,
+    ListKeys,
+    PauseMinute,
+}
+
+/// The driver as configured.
+#[derive(Debug, Clone)]
+pub struct RiakcPbPlan {
+    actions: Vec<Action>,
+    targets: Targets,
+    timeouts: Timeouts,
+    bucket: Bucket,
+    content_type: Bytes,
+    get_options: GetOptions,
+    put_options: PutOptions,
+    delete_options: DeleteOptions,
+}
+
+impl RiakcPbPlan {
+    /// Reads the driver's keys.
+    pub fn read(
+        configuration: &Configuration,
+        operations: &[Operation],
+    ) -> Result<Self, ConfigurationError> {
+        let replies = configuration
+            .convert("riakc_pb_replies", replicas)?
+            .unwrap_or(quorum::QUORUM);
+        let replicas_of = |key| {
+            configuration
+                .convert(key, replicas)
+                .map(|value| Some(value.unwrap_or(replies)))
+        };
+        // pr and pw were read by basho_bench but never sent; here they count when they are set.
+        let primaries_of = |key| configuration.convert(key, replicas);
+        let content_type = configuration.convert("riakc_pb_content_type", text)?;
+        // The Erlang client reconnects by itself or not; here a session always does.
+        configuration.get("pb_connect_options");
+        Ok(Self {
+            actions: operations
+                .iter()
+                .map(|operation| action(configuration, &operation.operation))
+                .collect::<Result<_, _>>()?,
+            targets: Targets::read(configuration, "riakc_pb_ips", "riakc_pb_port")?,
+            timeouts: timeouts(configuration, 62_000)?,
+            bucket: configuration
+                .convert("riakc_pb_bucket", bucket)?
+                .unwrap_or_else(|| Bucket {
+                    bucket_type: None,
+                    name: Bytes::from_static(b"test"),
+                }),
+            content_type: content_type
+                .unwrap_or_else(|| Bytes::from_static(b"application/octet-stream")),
+            get_options: GetOptions {
+                r: replicas_of("riakc_pb_r")?,
+                pr: primaries_of("riakc_pb_pr")?,
+                ..GetOptions::default()
+            },
+            put_options: PutOptions {
+                w: replicas_of("riakc_pb_w")?,
+                dw: replicas_of("riakc_pb_dw")?,
+                pw: primaries_of("riakc_pb_pw")?,
+                ..PutOptions::default()
+            },
+            delete_options: DeleteOptions {
+                rw: replicas_of("riakc_pb_rw")?,
+                ..DeleteOptions::default()
+            },
+        })
+    }
+}
+
+fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
+    const EXPECTED: &str = "expected get, get_existing, put, update, update_existing, delete, listkeys or \
+         pause_minute with the driver riakc_pb";
+    let refuse = |reason: &str| {
+        Err(configuration.refusal("operations", operation, format!("{reason}; {EXPECTED}")))
+    };
+    match operation.as_atom() {
+        Some("get") => Ok(Action::Get { must_exist: false }),
+        Some("get_existing") => Ok(Action::Get { must_exist: true }),
+        Some("put") => Ok(Action::Put),
+        Some("update") => Ok(Action::Update { must_exist: false }),
+        Some("update_existing") => Ok(Action::Update { must_exist: true }),
+        Some("delete") => Ok(Action::Delete),
+        Some("listkeys") => Ok(Action::ListKeys),
+        Some("pause_minute") => Ok(Action::PauseMinute),
+        Some("search" | "search_interval") => refuse("it needs full-text search"),
+        Some("mr_bucket_erlang" | "mr_bucket_js" | "mr_keylist_erlang" | "mr_keylist_js") => {
+            refuse("it needs MapReduce")
+        }
+        Some("update_with2i" | "query_postcode" | "query_dob") => {
+            refuse("it needs secondary indexes")
+        }
+        Some("counter_incr" | "counter_val") => refuse("it needs counters"),
+        None if operation.as_tuple().is_some() => refuse("it needs data types"),
+        _ => refuse("there is no such operation"),
+    }
+}
+
+/// A quorum: a number or one of the four names.
+pub(super) fn replicas(term: &Term) -> Result<u32, String> {
+    let value = match term.as_atom() {
+        Some("one") => Some(quorum::ONE),
+        Some("quorum") => Some(quorum::QUORUM),
+        Some("all") => Some(quorum::ALL),
+        Some("default") => Some(quorum::DEFAULT),
+        _ => term
+            .as_integer()
+            .and_then(|count| u32::try_from(count).ok())
+            .filter(|n| *n <= 64),
+    };
+    value.ok_or_else(|| "expected one, quorum, all, default or a number of replicas".to_owned())
+}
+
+/// The timeouts of `pb_timeout_*`, with the driver's default in milliseconds.
+pub(super) fn timeouts(
+    configuration: &Configuration,
+    default_ms: u64,
+) -> Result<Timeouts, ConfigurationError> {
+    let milliseconds = |key, default| configuration.integer(key, 1..=1_000_000_000, default);
+    let general = milliseconds("pb_timeout_general", default_ms)?;
+    let specific = |key| milliseconds(key, general).map(Duration::from_millis);
+    Ok(Timeouts {
+        read: specific("pb_timeout_read")?,
+        write: specific("pb_timeout_write")?,
+        list_keys: specific("pb_timeout_listkeys")?,
+    })
+}
+
+/// A bucket, or `{Type, Bucket}`.
+pub(super) fn bucket(term: &Term) -> Result<Bucket, String> {
+    const EXPECTED: &str = "expected a bucket as a binary or string, or {Type, Bucket}";
+    match term.as_tuple() {
+        Some([bucket_type, name]) => Ok(Bucket {
+            bucket_type: Some(text(bucket_type)?),
+            name: text(name)?,
+        }),
+        Some(_) => Err(EXPECTED.to_owned()),
+        None => Ok(Bucket {
+            bucket_type: None,
+            name: text(term).map_err(|_| EXPECTED)?,
+        }),
+    }
+}
+
+fn text(term: &Term) -> Result<Bytes, String> {
+    term.as_bytes()
+        .map(Bytes::from)
+        .ok_or_else(|| "expected a binary or a string".to_owned())
+}
+
+impl Plan for RiakcPbPlan {
+    type Worker = RiakcPbDriver;
+
+    fn worker(&self, id: u32) -> RiakcPbDriver {
+        let session = PbSession::new(self.targets.of_worker(id), self.timeouts);
+        RiakcPbDriver {
+            plan: self.clone(),
+            id,
+            session,
+        }
+    }
+}
+
+/// One worker's connection and settings.
+#[derive(Debug)]
+pub struct RiakcPbDriver {
+    plan: RiakcPbPlan,
+    id: u32,
+    session: PbSession,
+}
+
+impl Driver for RiakcPbDriver {
+    async fn connect(&mut self) -> Result<(), String> {
+        self.session.connect().await
+    }
+
+    async fn run(&mut self, operation: usize, draws: &mut Draws) -> Outcome {
+        let Some(action) = self.plan.actions.get(operation).copied() else {
+            return Outcome::Silent;
+        };
+        let result = match action {
+            Action::Get { must_exist } => self.get(must_exist, draws).await,
+            Action::Put => self.put(draws).await,
+            Action::Update { must_exist } => self.update(must_exist, draws).await,
+            Action::Delete => self.delete(draws).await,
+            Action::ListKeys => {
+                // One worker makes this load, whatever the number of workers.
+                if self.id == 1 {
+                    self.session.list_keys_in_background(&self.plan.bucket);
+                }
+                Ok(Outcome::Done)
+            }
+            Action::PauseMinute => {
+                tokio::time::sleep(PAUSE).await;
+                Ok(Outcome::Done)
+            }
+        };
+        result.unwrap_or_else(Outcome::from)
+    }
+}
+
+impl RiakcPbDriver {
+    async fn get(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+        let key = draws.key()?;
+        let got = self
+            .session
+            .get(&self.plan.bucket, &key, &self.plan.get_options)
+            .await;
+        Ok(match got {
+            Ok(Some(found)) => draws.judge(&key, &found.content.value),
+            Ok(None) => absent(must_exist, &key),
+            Err(reason) => Outcome::Failed(reason),
+        })
+    }
+
+    async fn put(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+        let key = draws.key()?;
+        let content = self.new_content(draws.value(&key));
+        let options = &self.plan.put_options;
+        let put = self
+            .session
+            .put(&self.plan.bucket, &key, None, &content, options)
+            .await;
+        Ok(put.map_or_else(Outcome::Failed, |()| Outcome::Done))
+    }
+
+    /// Reads, then writes a new value over what was read; one sample covers both.
+    async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+        let key = draws.key()?;
+        let found = match self
+            .session
+            .get(&self.plan.bucket, &key, &self.plan.get_options)
+            .await
+        {
+            Ok(None) if must_exist => return Ok(absent(true, &key)),
+            Ok(found) => found,
+            Err(reason) => return Ok(Outcome::Failed(reason)),
+        };
+        if let Some(found) = &found {
+            let judgement = draws.judge(&key, &found.content.value);
+            if judgement != Outcome::Done {
+                return Ok(judgement);
+            }
+        }
+        let value = draws.value(&key);
+        let (vclock, content) = match found {
+            Some(Found { vclock, content }) => (vclock, RpbContent { value, ..content }),
+            None => (None, self.new_content(value)),
+        };
+        let options = &self.plan.put_options;
+        let put = self
+            .session
+            .put(
+                &self.plan.bucket,
+                &key,
+                vclock.as_deref(),
+                &content,
+                options,
+            )
+            .await;
+        Ok(put.map_or_else(Outcome::Failed, |()| Outcome::Done))
+    }
+
+    async fn delete(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+        let key = draws.key()?;
+        let options = &self.plan.delete_options;
+        let deleted = self.session.delete(&self.plan.bucket, &key, options).await;
+        Ok(deleted.map_or_else(Outcome::Failed, |()| Outcome::Done))
+    }
+
+    fn new_content(&self, value: Bytes) -> RpbContent {
+        RpbContent {
+            value,
+            content_type: Some(self.plan.content_type.clone()),
+            ..RpbContent::default()
+        }
+    }
+}
+
+/// The outcome of a read that found nothing.
+fn absent(must_exist: bool, key: &[u8]) -> Outcome {
+    if must_exist {
+        let key = Term::Binary(key.to_vec());
+        Outcome::Failed(Term::Tuple(vec![Term::atom("not_found"), key]))
+    } else {
+        Outcome::Missed
+    }
+}

@@ -1,0 +1,285 @@
+//! Result files in basho_bench's format, so that existing tools plot them.
+
+mod summary_table;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::configuration::Operation;
+use crate::eterm::Term;
+use crate::recorder::{Latencies, Record};
+
+pub(crate) use summary_table::per_second;
+pub use summary_table::{Totals, write_summary};
+
+/// With fewer samples than this, basho_bench writes a row without data.
+const SAMPLES_MIN: u64 = 5;
+
+const LATENCY_HEADER: &str =
+    "elapsed, window, n, min, mean, median, 95th, 99th, 99_9th, max, errors";
+
+/// The files of one run.
+#[derive(Debug)]
+pub struct ResultFiles {
+    directory: PathBuf,
+    summary: File,
+    latencies: Vec<File>,
+}
+
+impl ResultFiles {
+    /// Makes the run directory `results/name`, copies the configuration into it, and lets
+    /// `results/current` point to it.
+    pub fn create(
+        results: &Path,
+        name: &str,
+        configurations: &[PathBuf],
+        operations: &[Operation],
+    ) -> io::Result<Self> {
+        let directory = results.join(name);
+        std::fs::create_dir_all(&directory)?;
+        for path in configurations {
+            if let Some(file_name) = path.file_name() {
+                std::fs::copy(path, directory.join(file_name))?;
+            }
+        }
+        point_current_at(results, name)?;
+        let create = |file_name: String, header: &str| {
+            let mut file = File::create(directory.join(file_name))?;
+            writeln!(file, "{header}")?;
+            io::Result::Ok(file)
+        };
+        let latencies = operations
+            .iter()
+            .map(|operation| {
+                create(
+                    format!("{}_latencies.csv", file_label(&operation.label)),
+                    LATENCY_HEADER,
+                )
+            })
+            .collect::<io::Result<_>>()?;
+        let summary = create(
+            "summary.csv".to_owned(),
+            "elapsed, window, total, successful, failed",
+        )?;
+        create("errors.csv".to_owned(), "\"error\",\"count\"")?;
+        Ok(Self {
+            directory,
+            summary,
+            latencies,
+        })
+    }
+
+    /// Where the files are.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes the rows of one interval: `elapsed` since the run's start, `window` since the
+    /// previous rows; one record per operation.
+    pub fn write_rows(
+        &mut self,
+        elapsed: Duration,
+        window: Duration,
+        records: &[Record],
+    ) -> io::Result<()> {
+        let times = format!("{}, {}", seconds(elapsed), seconds(window));
+        let successful: u64 = records.iter().map(|record| record.units).sum();
+        let failed: u64 = records.iter().map(|record| record.errors).sum();
+        writeln!(
+            self.summary,
+            "{times}, {}, {successful}, {failed}",
+            successful + failed
+        )?;
+        for (file, record) in self.latencies.iter_mut().zip(records) {
+            writeln!(file, "{times}, {}", latency_columns(record))?;
+        }
+        Ok(())
+    }
+
+    /// Writes how often each operation failed for each reason.
+    pub fn write_errors(&self, operations: &[Operation], totals: &[Record]) -> io::Result<()> {
+        let mut file = File::create(self.directory.join("errors.csv"))?;
+        writeln!(file, "\"error\",\"count\"")?;
+        let mut rows = BTreeMap::new();
+        for (operation, record) in operations.iter().zip(totals) {
+            let pair = Term::Tuple(vec![operation.label.clone(), operation.operation.clone()]);
+            for (reason, count) in &record.reasons {
+                let key = format!("{{{},{reason}}}", pair.to_plain_text());
+                *rows.entry(key).or_insert(0) += count;
+            }
+        }
+        for (key, count) in rows {
+            writeln!(file, "\"{key}\",\"{count}\"")?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the link `current`; one that is no link is left alone and is an error.
+fn point_current_at(results: &Path, name: &str) -> io::Result<()> {
+    let link = results.join("current");
+    match std::fs::symlink_metadata(&link) {
+        Ok(found) if found.file_type().is_symlink() => std::fs::remove_file(&link)?,
+        Ok(_) => {
+            let text = format!("{} exists and is not a link", link.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    std::os::unix::fs::symlink(name, &link)
+}
+
+fn latency_columns(record: &Record) -> String {
+    let Latencies {
+        samples,
+        min,
+        mean,
+        median,
+        p95,
+        p99,
+        p999,
+        max,
+    } = record.latencies();
+    let errors = record.errors;
+    if samples < SAMPLES_MIN {
+        return format!("0, 0, 0, 0, 0, 0, 0, 0, {errors}");
+    }
+    let units = record.units;
+    format!("{units}, {min}, {mean:.1}, {median}, {p95}, {p99}, {p999}, {max}, {errors}")
+}
+
+/// Seconds as Erlang prints a float: shortest digits, at least one after the point.
+fn seconds(duration: Duration) -> String {
+    let microseconds = Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(0));
+    Term::Float(microseconds.as_secs_f64()).to_string()
+}
+
+/// A label as part of a file name: letters and digits stay, all else becomes a dash.
+pub fn file_label(label: &Term) -> String {
+    if let Term::Tuple(parts) = label {
+        let parts: Vec<String> = parts.iter().map(file_label).collect();
+        return parts.join("-");
+    }
+    let text = match label {
+        Term::Atom(name) => name.clone(),
+        other => match other.as_bytes() {
+            Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            None => other.to_string(),
+        },
+    };
+    let keep = |letter: char| {
+        if letter.is_ascii_alphanumeric() {
+            letter
+        } else {
+            '-'
+        }
+    };
+    text.chars().map(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Outcome;
+    use crate::eterm::parse_term;
+
+    fn operation(text: &str) -> Operation {
+        let term = parse_term(text).unwrap();
+        Operation {
+            label: term.clone(),
+            operation: term,
+            weight: 1,
+        }
+    }
+
+    fn record(samples: u64, errors: &[&str]) -> Record {
+        let mut record = Record::new().unwrap();
+        for sample in 1..=samples {
+            record.add(&Outcome::Done, Duration::from_micros(sample));
+        }
+        for error in errors {
+            record.add(&Outcome::failed(error), Duration::ZERO);
+        }
+        record
+    }
+
+    #[test]
+    fn labels_become_the_file_names_of_basho_bench() {
+        for (label, expected) in [
+            ("get_unique", "get-unique"),
+            ("{counter,increment}", "counter-increment"),
+            ("{put_pb, 5}", "put-pb-5"),
+            ("\"first put\"", "first-put"),
+            ("<<\"a/b\">>", "a-b"),
+        ] {
+            assert_eq!(file_label(&parse_term(label).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn files_are_byte_for_byte_in_the_format() {
+        let results = tempfile::tempdir().unwrap();
+        let configuration = results.path().join("my.config");
+        std::fs::write(&configuration, "{mode, max}.").unwrap();
+        let operations = [operation("get_unique"), operation("{put_pb, 5}")];
+        let mut files =
+            ResultFiles::create(results.path(), "run", &[configuration], &operations).unwrap();
+        let window = Duration::from_micros(10_000_123);
+        let records = [
+            record(100, &["timeout"]),
+            record(4, &["timeout", "timeout"]),
+        ];
+        files.write_rows(window, window, &records).unwrap();
+        files
+            .write_rows(
+                Duration::from_secs(20),
+                window,
+                &[record(0, &[]), record(0, &[])],
+            )
+            .unwrap();
+        files.write_errors(&operations, &records).unwrap();
+
+        let read = |name: &str| {
+            std::fs::read_to_string(results.path().join("current").join(name)).unwrap()
+        };
+        assert_eq!(read("my.config"), "{mode, max}.");
+        assert_eq!(
+            read("summary.csv"),
+            "elapsed, window, total, successful, failed\n\
+             10.000123, 10.000123, 107, 104, 3\n20.0, 10.000123, 0, 0, 0\n"
+        );
+        assert_eq!(
+            read("get-unique_latencies.csv"),
+            "elapsed, window, n, min, mean, median, 95th, 99th, 99_9th, max, errors\n\
+             10.000123, 10.000123, 100, 1, 50.5, 50, 95, 99, 100, 100, 1\n\
+             20.0, 10.000123, 0, 0, 0, 0, 0, 0, 0, 0, 0\n"
+        );
+        assert_eq!(
+            read("put-pb-5_latencies.csv").lines().nth(1),
+            Some("10.000123, 10.000123, 0, 0, 0, 0, 0, 0, 0, 0, 2")
+        );
+        assert_eq!(
+            read("errors.csv"),
+            "\"error\",\"count\"\n\"{{get_unique,get_unique},timeout}\",\"1\"\n\
+             \"{{{put_pb,5},{put_pb,5}},timeout}\",\"2\"\n"
+        );
+    }
+
+    #[test]
+    fn the_current_link_moves_to_the_newest_run() {
+        let results = tempfile::tempdir().unwrap();
+        for name in ["one", "two"] {
+            ResultFiles::create(results.path(), name, &[], &[]).unwrap();
+        }
+        let link = std::fs::read_link(results.path().join("current")).unwrap();
+        assert_eq!(link, Path::new("two"));
+        std::fs::remove_file(results.path().join("current")).unwrap();
+        std::fs::write(results.path().join("current"), "mine").unwrap();
+        let error = ResultFiles::create(results.path(), "three", &[], &[]).unwrap_err();
+        assert!(error.to_string().contains("not a link"));
+    }
+}

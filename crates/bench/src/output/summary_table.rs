@@ -1,0 +1,243 @@
+//! The table that a person reads at the end of a run.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::configuration::Operation;
+use crate::process::ProcessUsage;
+use crate::recorder::Record;
+
+/// Everything that happened in a run.
+#[derive(Debug)]
+pub struct Totals {
+    /// From the first operation's start to the last one's end.
+    pub elapsed: Duration,
+    /// One record per operation of the configuration.
+    pub records: Vec<Record>,
+    /// Operations that had not ended when the run gave up waiting for them.
+    pub abandoned: usize,
+    /// What the tool itself used during the run.
+    pub own_usage: Option<ProcessUsage>,
+    /// What the server used during the run.
+    pub server_usage: Option<ProcessUsage>,
+}
+
+impl Totals {
+    /// Successful and failed operations.
+    pub fn operations(&self) -> u64 {
+        self.records
+            .iter()
+            .map(|record| record.units + record.errors)
+            .sum()
+    }
+
+    /// Failed operations.
+    pub fn errors(&self) -> u64 {
+        self.records.iter().map(|record| record.errors).sum()
+    }
+}
+
+/// Writes the table, the reasons of errors and what the processes used.
+pub fn write_summary(
+    out: &mut dyn Write,
+    operations: &[Operation],
+    totals: &Totals,
+) -> io::Result<()> {
+    writeln!(out, "{}", table(operations, totals))?;
+    for (operation, record) in operations.iter().zip(&totals.records) {
+        for (reason, count) in &record.reasons {
+            writeln!(
+                out,
+                "error  {}  {count} x {}",
+                operation.label,
+                readable(reason)
+            )?;
+        }
+    }
+    if totals.abandoned > 0 {
+        writeln!(
+            out,
+            "{} operations had no answer when the run ended",
+            totals.abandoned
+        )?;
+    }
+    write_usage(out, "bench", totals.own_usage, totals)?;
+    write_usage(out, "server", totals.server_usage, totals)
+}
+
+fn table(operations: &[Operation], totals: &Totals) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "operation",
+        "count",
+        "ops/s",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+        "misses",
+        "errors",
+    ]);
+    let rows = operations.iter().zip(&totals.records);
+    for (operation, record) in rows {
+        table.add_row(row(&operation.label.to_string(), record, totals.elapsed));
+    }
+    if totals.records.len() > 1
+        && let Some((first, rest)) = totals.records.split_first()
+    {
+        let mut all = first.clone();
+        for record in rest {
+            all.merge(record);
+        }
+        table.add_row(row("all", &all, totals.elapsed));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn row(label: &str, record: &Record, elapsed: Duration) -> Vec<String> {
+    let latencies = record.latencies();
+    let time = |microseconds: u64| milliseconds(float(microseconds));
+    vec![
+        label.to_owned(),
+        record.units.to_string(),
+        format!("{:.0}", per_second(record.units, elapsed)),
+        milliseconds(latencies.mean),
+        time(latencies.median),
+        time(latencies.p95),
+        time(latencies.p99),
+        time(latencies.p999),
+        time(latencies.max),
+        record.misses.to_string(),
+        record.errors.to_string(),
+    ]
+}
+
+fn write_usage(
+    out: &mut dyn Write,
+    name: &str,
+    usage: Option<ProcessUsage>,
+    totals: &Totals,
+) -> io::Result<()> {
+    let Some(usage) = usage else { return Ok(()) };
+    let operations = totals.operations().max(1);
+    let cpu_each = usage.cpu.as_secs_f64() * 1e6 / float(operations);
+    let share = usage.cpu.as_secs_f64() / totals.elapsed.as_secs_f64().max(1e-9) * 100.0;
+    let resident = mebibytes(usage.resident_bytes);
+    write!(
+        out,
+        "{name}  CPU {cpu_each:.1} us per operation ({share:.0} % of one core), "
+    )?;
+    write!(out, "{resident:.1} MiB resident")?;
+    if let Some(written) = usage.written_bytes {
+        let each = float(written) / float(operations);
+        write!(
+            out,
+            ", {:.1} MiB written ({each:.0} bytes per operation)",
+            mebibytes(written)
+        )?;
+    }
+    if let Some(read) = usage.read_bytes {
+        write!(out, ", {:.1} MiB read", mebibytes(read))?;
+    }
+    writeln!(out)
+}
+
+/// Operations per second.
+pub(crate) fn per_second(count: u64, elapsed: Duration) -> f64 {
+    float(count) / elapsed.as_secs_f64().max(1e-9)
+}
+
+fn milliseconds(microseconds: f64) -> String {
+    if microseconds < 100_000.0 {
+        format!("{:.3} ms", microseconds / 1000.0)
+    } else {
+        format!("{:.0} ms", microseconds / 1000.0)
+    }
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    float(bytes) / f64::from(1 << 20)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "figures for people have fewer digits than this"
+)]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+/// A reason as kept for the files, with binaries of printable bytes as text again.
+fn readable(reason: &str) -> String {
+    crate::eterm::parse_term(reason).map_or_else(|_| reason.to_owned(), |term| term.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Outcome;
+    use crate::eterm::Term;
+
+    #[test]
+    fn the_table_has_a_row_per_operation_and_one_for_all() {
+        let operation = |name| Operation {
+            label: Term::atom(name),
+            operation: Term::atom(name),
+            weight: 1,
+        };
+        let mut get = Record::new().unwrap();
+        for _ in 0..100 {
+            get.add(&Outcome::Missed, Duration::from_micros(1500));
+        }
+        let mut put = Record::new().unwrap();
+        put.add(
+            &Outcome::Failed(Term::Binary(b"full".to_vec())),
+            Duration::ZERO,
+        );
+        let usage = ProcessUsage {
+            cpu: Duration::from_micros(2020),
+            resident_bytes: 3 << 20,
+            written_bytes: Some(1010),
+            read_bytes: None,
+        };
+        let totals = Totals {
+            elapsed: Duration::from_secs(2),
+            records: vec![get, put],
+            abandoned: 0,
+            own_usage: None,
+            server_usage: Some(usage),
+        };
+        let mut out = Vec::new();
+        write_summary(&mut out, &[operation("get"), operation("put")], &totals).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let words = |name: &str| {
+            let line = text
+                .lines()
+                .find(|line| line.trim_start().starts_with(name))
+                .unwrap();
+            line.split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            words("get"),
+            "get 100 50 1.500 ms 1.500 ms 1.500 ms 1.500 ms 1.500 ms 1.500 ms 100 0"
+        );
+        assert!(words("all").ends_with("100 1"));
+        assert_eq!(words("error"), "error put 1 x <<\"full\">>");
+        assert_eq!(
+            words("server"),
+            "server CPU 20.0 us per operation (0 % of one core), 3.0 MiB resident, \
+             0.0 MiB written (10 bytes per operation)"
+        );
+    }
+}

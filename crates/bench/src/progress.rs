@@ -1,0 +1,105 @@
+//! What a person sees while a run goes on: one line that renews itself, or a line per interval
+//! where standard error is no terminal.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use crate::output::per_second;
+use crate::recorder::Record;
+
+/// Writes progress to standard error.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Length of the run; `None` runs until it is stopped.
+    duration: Option<Duration>,
+    is_terminal: bool,
+    /// Operations at the time of the line before.
+    before: (Duration, u64),
+}
+
+impl Progress {
+    /// Progress of a run of this length.
+    pub(crate) fn new(duration: Option<Duration>) -> Self {
+        Self {
+            duration,
+            is_terminal: io::stderr().is_terminal(),
+            before: (Duration::ZERO, 0),
+        }
+    }
+
+    /// Renews the line on a terminal.
+    pub(crate) fn tick(&mut self, elapsed: Duration, operations: u64, errors: u64) {
+        if self.is_terminal {
+            let line = self.line(elapsed, operations, errors);
+            // Progress that cannot be shown is no reason to stop.
+            let _ = write!(io::stderr(), "\r{line}\x1b[K");
+        }
+    }
+
+    /// Writes a line per interval where there is no terminal.
+    pub(crate) fn interval(&mut self, elapsed: Duration, operations: u64, errors: u64) {
+        if !self.is_terminal {
+            let line = self.line(elapsed, operations, errors);
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+
+    /// Leaves the line behind.
+    pub(crate) fn end(&self) {
+        if self.is_terminal {
+            let _ = writeln!(io::stderr());
+        }
+    }
+
+    fn line(&mut self, elapsed: Duration, operations: u64, errors: u64) -> String {
+        let (before, count) = std::mem::replace(&mut self.before, (elapsed, operations));
+        let rate = per_second(
+            operations.saturating_sub(count),
+            elapsed.saturating_sub(before),
+        );
+        let place = match self.duration {
+            Some(duration) => {
+                let share = elapsed.as_secs_f64() / duration.as_secs_f64().max(1e-9) * 100.0;
+                let left = duration.saturating_sub(elapsed);
+                format!("{:3.0} %, {} left", share.min(100.0), clock(left))
+            }
+            None => format!("{} so far", clock(elapsed)),
+        };
+        format!("{place}, {rate:.0} ops/s, {operations} done, {errors} errors")
+    }
+}
+
+/// Hours, minutes and seconds.
+fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round();
+    let seconds = Duration::from_secs_f64(seconds).as_secs();
+    format!(
+        "{}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// Successes and failures of all records together.
+pub(crate) fn counts(records: &[Record]) -> (u64, u64) {
+    records.iter().fold((0, 0), |(units, errors), record| {
+        (units + record.units, errors + record.errors)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_share_rest_and_present_rate() {
+        let mut progress = Progress::new(Some(Duration::from_secs(100)));
+        let line = progress.line(Duration::from_secs(10), 5000, 0);
+        assert_eq!(line, " 10 %, 0:01:30 left, 500 ops/s, 5000 done, 0 errors");
+        let line = progress.line(Duration::from_secs(20), 6000, 7);
+        assert_eq!(line, " 20 %, 0:01:20 left, 100 ops/s, 6000 done, 7 errors");
+        let line = Progress::new(None).line(Duration::from_secs(7200), 7200, 0);
+        assert_eq!(line, "2:00:00 so far, 1 ops/s, 7200 done, 0 errors");
+    }
+}

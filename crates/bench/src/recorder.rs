@@ -1,0 +1,241 @@
+//! Counts and latencies of operations: what a thread of workers writes and the report reads.
+//!
+//! Latencies go into histograms with three significant digits and not into the list of every
+//! sample that basho_bench keeps: its memory grows with throughput. Below 2048 microseconds a
+//! histogram of three digits is exact.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::driver::Outcome;
+
+/// Longest latency that is told apart; longer ones count as this. Maxima are exact.
+const LATENCY_MICROSECONDS_MAX: u64 = 3_600_000_000;
+
+/// Distinct reasons of errors that are kept per operation; the rest count as `other`.
+const REASONS_MAX: usize = 200;
+
+/// What happened to the operations of one kind.
+#[derive(Debug, Clone)]
+pub struct Record {
+    histogram: Histogram<u64>,
+    /// Sum of all latencies, in nanoseconds.
+    sum_nanoseconds: u128,
+    /// Smallest and largest latency, in microseconds.
+    extremes: Option<(u64, u64)>,
+    /// Successful operations.
+    pub units: u64,
+    /// Those of them that found nothing.
+    pub misses: u64,
+    /// Failed operations.
+    pub errors: u64,
+    /// Failed operations by reason, printed as Erlang's `~w` does.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+/// Statistics of a set of latencies, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Latencies {
+    /// Number of samples.
+    pub samples: u64,
+    /// Smallest.
+    pub min: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Half of the samples are not above this.
+    pub median: u64,
+    /// 95th percentile.
+    pub p95: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Record {
+    /// A record of nothing. Fails only if the histogram's bounds are nonsense.
+    pub fn new() -> Result<Self, hdrhistogram::CreationError> {
+        Ok(Self {
+            histogram: Histogram::new_with_bounds(1, LATENCY_MICROSECONDS_MAX, 3)?,
+            sum_nanoseconds: 0,
+            extremes: None,
+            units: 0,
+            misses: 0,
+            errors: 0,
+            reasons: BTreeMap::new(),
+        })
+    }
+
+    /// Accounts for one operation that took the given time.
+    pub fn add(&mut self, outcome: &Outcome, elapsed: Duration) {
+        match outcome {
+            Outcome::Done => self.add_success(elapsed),
+            Outcome::Missed => {
+                self.misses += 1;
+                self.add_success(elapsed);
+            }
+            Outcome::Timed(own) => self.add_success(*own),
+            Outcome::Failed(reason) => self.add_error(reason.to_plain_text()),
+            Outcome::Silent | Outcome::Exhausted => {}
+        }
+    }
+
+    fn add_success(&mut self, elapsed: Duration) {
+        let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.units += 1;
+        self.sum_nanoseconds += elapsed.as_nanos();
+        self.histogram.saturating_record(microseconds);
+        self.extremes = Some(match self.extremes {
+            Some((min, max)) => (min.min(microseconds), max.max(microseconds)),
+            None => (microseconds, microseconds),
+        });
+    }
+
+    fn add_error(&mut self, reason: String) {
+        self.errors += 1;
+        let known = self.reasons.len() < REASONS_MAX || self.reasons.contains_key(&reason);
+        let reason = if known { reason } else { "other".to_owned() };
+        *self.reasons.entry(reason).or_default() += 1;
+    }
+
+    /// Adds what another record counted.
+    pub fn merge(&mut self, other: &Self) {
+        // Both have the same bounds, so that adding cannot fail.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum_nanoseconds += other.sum_nanoseconds;
+        self.extremes = match (self.extremes, other.extremes) {
+            (Some((min, max)), Some((low, high))) => Some((min.min(low), max.max(high))),
+            (one, None) => one,
+            (None, one) => one,
+        };
+        self.units += other.units;
+        self.misses += other.misses;
+        self.errors += other.errors;
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+        self.sum_nanoseconds = 0;
+        self.extremes = None;
+        self.units = 0;
+        self.misses = 0;
+        self.errors = 0;
+        self.reasons.clear();
+    }
+
+    /// Statistics of the latencies.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a mean needs no more than a float's precision"
+    )]
+    pub fn latencies(&self) -> Latencies {
+        let samples = self.histogram.len();
+        let Some((min, max)) = self.extremes else {
+            return Latencies::default();
+        };
+        Latencies {
+            samples,
+            min,
+            mean: self.sum_nanoseconds as f64 / 1000.0 / samples as f64,
+            median: self.percentile(500).min(max),
+            p95: self.percentile(950).min(max),
+            p99: self.percentile(990).min(max),
+            p999: self.percentile(999).min(max),
+            max,
+        }
+    }
+
+    /// The sample at position round(p * n) of the sorted samples, as basho_bench has it.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a position needs no more than a float"
+    )]
+    fn percentile(&self, thousandths: u64) -> u64 {
+        let samples = self.histogram.len();
+        let position = ((u128::from(samples) * u128::from(thousandths) + 500) / 1000).max(1);
+        // Half a position below, so that rounding up gives exactly this position.
+        self.histogram
+            .value_at_quantile((position as f64 - 0.5) / samples.max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eterm::Term;
+
+    fn record(samples: impl IntoIterator<Item = u64>) -> Record {
+        let mut record = Record::new().unwrap();
+        for sample in samples {
+            record.add(&Outcome::Done, Duration::from_micros(sample));
+        }
+        record
+    }
+
+    #[test]
+    fn percentiles_are_those_of_basho_bench() {
+        let hundred = record(1..=100).latencies();
+        assert_eq!(
+            (hundred.median, hundred.p95, hundred.p99, hundred.p999),
+            (50, 95, 99, 100)
+        );
+        assert_eq!((hundred.min, hundred.max, hundred.samples), (1, 100, 100));
+        assert!((hundred.mean - 50.5).abs() < 1e-9);
+        assert_eq!(record(1..=5).latencies().median, 3);
+        assert_eq!(record([]).latencies(), Latencies::default());
+    }
+
+    #[test]
+    fn large_latencies_keep_three_digits_and_an_exact_maximum() {
+        let slow = record([123_456, 7_200_000_000]).latencies();
+        assert_eq!(slow.max, 7_200_000_000);
+        assert!((slow.median as f64 / 123_456.0 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn outcomes_are_accounted_for_by_kind() {
+        let mut record = record([]);
+        let slow = Duration::from_secs(1);
+        record.add(&Outcome::Missed, slow);
+        record.add(&Outcome::Timed(Duration::from_micros(7)), slow);
+        record.add(&Outcome::Silent, slow);
+        record.add(&Outcome::Exhausted, slow);
+        record.add(&Outcome::failed("timeout"), slow);
+        record.add(&Outcome::Failed(Term::Binary(b"a".to_vec())), slow);
+        assert_eq!((record.units, record.misses, record.errors), (2, 1, 2));
+        assert_eq!(record.latencies().min, 7);
+        assert_eq!(
+            record.reasons.keys().collect::<Vec<_>>(),
+            ["<<97>>", "timeout"]
+        );
+    }
+
+    #[test]
+    fn merging_adds_and_clearing_forgets() {
+        let mut first = record(1..=50);
+        first.merge(&record(51..=100));
+        assert_eq!(first.latencies(), record(1..=100).latencies());
+        first.clear();
+        assert_eq!((first.latencies(), first.units), (Latencies::default(), 0));
+        first.merge(&record([3]));
+        assert_eq!(first.latencies().min, 3);
+    }
+
+    #[test]
+    fn reasons_without_end_are_folded_together() {
+        let mut record = record([]);
+        for number in 0..1000 {
+            record.add(&Outcome::Failed(Term::Integer(number)), Duration::ZERO);
+        }
+        assert_eq!(record.reasons.len(), REASONS_MAX + 1);
+        assert_eq!(record.reasons.values().sum::<u64>(), 1000);
+    }
+}

@@ -1,0 +1,184 @@
+//! One worker: draws operations, runs them through its driver, records what happened.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::configuration::{Mode, Operation};
+use crate::driver::{Draws, Driver, Outcome};
+use crate::random::WorkerRandom;
+use crate::recorder::Record;
+
+/// A driver that never waits would keep its thread for itself: after this many operations a
+/// worker lets the others run.
+const OPERATIONS_PER_TURN: u32 = 64;
+
+/// What all workers of a thread share: one record per operation of the configuration.
+pub type SharedRecords = Arc<Mutex<Vec<Record>>>;
+
+/// What all workers of a run share.
+#[derive(Debug)]
+pub struct Control {
+    /// Set once: no worker begins another operation.
+    pub stop: AtomicBool,
+    /// Some operation has failed.
+    pub failed: AtomicBool,
+    /// Ends sleeps when the run stops.
+    pub stopped: watch::Sender<bool>,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            stopped: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Control {
+    /// Asks all workers to end after their present operation.
+    pub fn request_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.stopped.send_replace(true);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Draws operations by weight.
+#[derive(Debug, Clone)]
+pub struct Mix {
+    /// Sum of the weights up to and including each operation.
+    bounds: Vec<u64>,
+}
+
+impl Mix {
+    /// The mix of a configuration's operations.
+    pub fn new(operations: &[Operation]) -> Self {
+        let sums = operations.iter().scan(0, |sum, operation| {
+            *sum += u64::from(operation.weight);
+            Some(*sum)
+        });
+        Self {
+            bounds: sums.collect(),
+        }
+    }
+
+    /// The index of the next operation.
+    pub fn draw(&self, random: &mut WorkerRandom) -> usize {
+        let total = self.bounds.last().copied().unwrap_or(1);
+        let drawn = random.uniform(total);
+        self.bounds
+            .iter()
+            .position(|bound| drawn <= *bound)
+            .unwrap_or(0)
+    }
+}
+
+/// One worker of a run.
+#[derive(Debug)]
+pub struct Worker<D> {
+    /// Its driver, connected.
+    pub driver: D,
+    /// What it draws from.
+    pub draws: Draws,
+    /// Which operations it draws.
+    pub mix: Mix,
+    /// How it paces itself.
+    pub mode: Mode,
+    /// Where it records.
+    pub records: SharedRecords,
+    /// Tells it to end.
+    pub control: Arc<Control>,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Runs operations until the run stops or the generators have nothing more.
+    pub async fn work(mut self) {
+        let mut stopped = self.control.stopped.subscribe();
+        let mut turn = 0;
+        while !self.control.is_stopping() {
+            if let Mode::Rate(rate) = self.mode {
+                let pause = pause(rate, &mut self.draws.random);
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                }
+            }
+            if !self.operate().await {
+                return;
+            }
+            turn += 1;
+            if turn == OPERATIONS_PER_TURN {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Runs and records one operation; false when the worker has to end.
+    async fn operate(&mut self) -> bool {
+        let operation = self.mix.draw(&mut self.draws.random);
+        let start = Instant::now();
+        let outcome = self.driver.run(operation, &mut self.draws).await;
+        let elapsed = start.elapsed();
+        if outcome == Outcome::Exhausted {
+            return false;
+        }
+        if matches!(outcome, Outcome::Failed(_)) {
+            self.control.failed.store(true, Ordering::Relaxed);
+        }
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(record) = records.get_mut(operation) {
+            record.add(&outcome, elapsed);
+        }
+        true
+    }
+}
+
+/// A pause of whole milliseconds whose mean before truncation is the inverse of the rate.
+fn pause(rate: f64, random: &mut WorkerRandom) -> Duration {
+    const LONGEST_SECONDS: f64 = 86_400.0;
+    let milliseconds = random.exponential(1000.0 / rate).trunc();
+    Duration::from_secs_f64((milliseconds / 1000.0).clamp(0.0, LONGEST_SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eterm::Term;
+    use crate::random::Seed;
+
+    #[test]
+    fn operations_are_drawn_by_weight() {
+        let operation = |weight| Operation {
+            label: Term::atom("a"),
+            operation: Term::atom("a"),
+            weight,
+        };
+        let mix = Mix::new(&[operation(1), operation(0), operation(3)]);
+        let mut random = WorkerRandom::new(Seed([42, 23, 12]));
+        let mut drawn = [0_u32; 3];
+        for _ in 0..100_000 {
+            drawn[mix.draw(&mut random)] += 1;
+        }
+        assert_eq!(drawn[1], 0);
+        assert!((f64::from(drawn[2]) / 100_000.0 - 0.75).abs() < 0.01);
+    }
+
+    #[test]
+    fn pauses_have_the_published_means() {
+        let mut random = WorkerRandom::new(Seed([42, 23, 12]));
+        for (rate, expected) in [(10.0, 99.5), (1000.0, 0.582)] {
+            let total: Duration = (0..200_000).map(|_| pause(rate, &mut random)).sum();
+            let mean = total.as_secs_f64() * 1000.0 / 200_000.0;
+            assert!((mean / expected - 1.0).abs() < 0.02, "{mean} ms at {rate}");
+        }
+    }
+}
