@@ -209,11 +209,17 @@ mod tests {
         for len in [64, 1000, 100_000] {
             for compression in ALL {
                 let raw = noise(len);
-                assert_eq!(Compressor::new(compression).encode(&raw).codec, Codec::Plain);
+                assert_eq!(
+                    Compressor::new(compression).encode(&raw).codec,
+                    Codec::Plain
+                );
             }
         }
         let text = b"text ".repeat(100);
-        assert_eq!(Compressor::new(Compression::Lz4).encode(&text).codec, Codec::Lz4);
+        assert_eq!(
+            Compressor::new(Compression::Lz4).encode(&text).codec,
+            Codec::Lz4
+        );
         let zstd = Compressor::new(Compression::Zstd(1)).encode(&text).codec;
         assert_eq!(zstd, Codec::Zstd);
     }

@@ -207,11 +207,7 @@ pub(crate) fn encode_front(
 
 /// Decodes the header of a record at `offset`; `None` when it is none. The front is not checked yet,
 /// so lengths are right with a probability of 1 - 2^-16 only: plausible, not proven.
-pub(crate) fn decode_header(
-    bytes: &[u8],
-    seed: ChecksumSeed,
-    offset: u64,
-) -> Option<RecordHeader> {
+pub(crate) fn decode_header(bytes: &[u8], seed: ChecksumSeed, offset: u64) -> Option<RecordHeader> {
     let bytes = bytes.get(..RECORD_HEADER_BYTES)?;
     let mut reader = ByteReader::new(bytes);
     let front_checksum = reader.u32().ok()?;

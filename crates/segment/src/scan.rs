@@ -85,6 +85,8 @@ pub struct Scan {
     durable_to: u64,
     seal: Option<Seal>,
     batch: Vec<StoredRecord>,
+    /// Damage came just before, so a batch may begin in its middle.
+    is_behind_damage: bool,
     ready: VecDeque<Scanned>,
     end: Option<ScanEnd>,
 }
@@ -115,6 +117,7 @@ impl Scan {
             durable_to: options.durable_to,
             seal: None,
             batch: Vec::new(),
+            is_behind_damage: false,
             ready: VecDeque::new(),
             end: None,
         };
@@ -164,10 +167,19 @@ impl Scan {
     /// Reads on until something is ready or the end is known.
     fn advance(&mut self) -> Result<()> {
         let at = self.position;
+        if at >= self.limit {
+            self.finish(at, self.seal.map_or(Tail::Open, Tail::Sealed));
+            return Ok(());
+        }
         match self.look_at(at)? {
             Found::Record(record, next) => {
-                self.position = next;
-                self.take(record);
+                if self.is_orphan(&record) {
+                    let len = self.limit.saturating_sub(at);
+                    self.finish(at, Tail::Torn { len });
+                } else {
+                    self.position = next;
+                    self.take(record);
+                }
                 Ok(())
             }
             Found::Mark(next) => {
@@ -181,18 +193,11 @@ impl Scan {
                 self.finish(at, seal.map_or(Tail::Open, Tail::Sealed));
                 Ok(())
             }
-            Found::Nothing => self.meet_nothing(at),
+            Found::Nothing => {
+                self.meet_damage(at, "zeros where a record should be".to_owned(), None)
+            }
             Found::Bad { found, next } => self.meet_damage(at, found, next),
         }
-    }
-
-    fn meet_nothing(&mut self, at: u64) -> Result<()> {
-        if at >= self.limit {
-            let tail = self.seal.map_or(Tail::Open, Tail::Sealed);
-            self.finish(at, tail);
-            return Ok(());
-        }
-        self.meet_damage(at, "zeros where a record should be".to_owned(), None)
     }
 
     /// No record stands at `at`: decides between rot, torn tail and end.
@@ -209,6 +214,7 @@ impl Scan {
         let rot_end = resumes_at.unwrap_or(self.limit.min(self.durable_to));
         if at < self.durable_to && rot_end > at {
             self.flush_batch();
+            self.is_behind_damage = true;
             self.ready.push_back(Scanned::Damage(Damage {
                 offset: at,
                 len: rot_end - at,
@@ -227,6 +233,14 @@ impl Scan {
         Ok(())
     }
 
+    /// True for the rest of a batch whose start was overwritten after its append had failed.
+    fn is_orphan(&self, record: &StoredRecord) -> bool {
+        record.head.batch.is_continued()
+            && self.batch.is_empty()
+            && !self.is_behind_damage
+            && record.head.location.offset >= self.durable_to
+    }
+
     fn take(&mut self, record: StoredRecord) {
         let place = record.head.batch;
         if !place.is_continued() {
@@ -235,6 +249,7 @@ impl Scan {
         }
         self.batch.push(record);
         if !place.continues() {
+            self.is_behind_damage = false;
             self.flush_batch();
         }
     }
@@ -362,6 +377,7 @@ impl Scan {
             durable_to: 0,
             seal: None,
             batch: Vec::new(),
+            is_behind_damage: false,
             ready: VecDeque::new(),
             end: None,
         };

@@ -52,9 +52,7 @@ impl SegmentSync {
             self.state.is_suspect.store(true, Ordering::Release);
             return Err(error.into());
         }
-        self.state
-            .synced_to
-            .fetch_max(written_to, Ordering::AcqRel);
+        self.state.synced_to.fetch_max(written_to, Ordering::AcqRel);
         Ok(written_to)
     }
 

@@ -1,0 +1,7 @@
+//! Segments over a disk that loses power, fills up, fails and rots.
+
+mod faults;
+mod log;
+mod rot;
+mod round_trip;
+mod torn;

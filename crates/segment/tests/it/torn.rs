@@ -1,0 +1,106 @@
+//! Power cuts: what was synced is there, what was torn is cut, and batches are whole or absent.
+
+use kvorum_disk::{CrashOptions, Disk};
+use kvorum_segment::{
+    BatchPlace, Record, ResumeAt, ScanOptions, SegmentError, SegmentReader, SegmentWriter, Tail,
+    WriterOptions,
+};
+
+use crate::log::{ID, append, contents, create, new_disk, path, record};
+
+#[test]
+fn synced_records_survive_and_torn_ones_leave_a_prefix() {
+    let disk = new_disk();
+    let mut writer = create(&disk);
+    append(&mut writer, 1..=3);
+    writer.sync_handle().sync().unwrap();
+    append(&mut writer, 4..=9);
+    let drawn = (0..200).map(CrashOptions::drawn);
+    for options in CrashOptions::extremes().into_iter().chain(drawn) {
+        let image = disk.crash_image(options);
+        let found = contents(&image, ScanOptions::default());
+        let count = found.sequences.len() as u64;
+        assert!(count >= 3, "{options:?}: {found:?}");
+        assert!(found.sequences.iter().copied().eq(1..=count), "{options:?}");
+        assert!(found.damage.is_empty(), "{options:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_batch_is_there_whole_or_not_at_all() {
+    let disk = new_disk();
+    let mut writer = create(&disk);
+    append(&mut writer, 1..=1);
+    writer.sync_handle().sync().unwrap();
+    let back = [9; 400];
+    let batch: Vec<Record<'_>> = (0..4)
+        .map(|index| Record {
+            batch: BatchPlace::of(index, 4),
+            ..record(2, &back)
+        })
+        .collect();
+    writer.append(&batch, &mut Vec::new()).unwrap();
+    let mut seen = [false; 2];
+    for seed in 0..200 {
+        let image = disk.crash_image(CrashOptions::drawn(seed));
+        let found = contents(&image, ScanOptions::default()).sequences;
+        assert!(
+            found == [1] || found == [1, 2, 2, 2, 2],
+            "{seed}: {found:?}"
+        );
+        seen[usize::from(found.len() > 1)] = true;
+    }
+    assert_eq!(seen, [true, true]);
+}
+
+#[test]
+fn a_writer_resumes_behind_what_is_whole() {
+    for seed in 0..100 {
+        let disk = new_disk();
+        let mut writer = create(&disk);
+        append(&mut writer, 1..=5);
+        disk.crash(CrashOptions::drawn(seed));
+        let found = contents(&disk, ScanOptions::default());
+        let at = ResumeAt {
+            end: found.end.clean_to,
+            records: found.sequences.len() as u64,
+            ..ResumeAt::default()
+        };
+        let options = WriterOptions::default();
+        let mut writer = SegmentWriter::resume(&disk, path(), ID, options, at).unwrap();
+        append(&mut writer, 10..=11);
+        writer.sync_handle().sync().unwrap();
+        disk.crash(CrashOptions::nothing_unsynced());
+        let again = contents(&disk, ScanOptions::default());
+        let expected: Vec<u64> = found.sequences.into_iter().chain([10, 11]).collect();
+        assert_eq!(again.sequences, expected, "{seed}");
+        assert_eq!(again.end.tail, Tail::Open);
+    }
+}
+
+#[test]
+fn a_new_segment_survives_a_power_cut_with_its_name() {
+    let disk = new_disk();
+    let mut writer = create(&disk);
+    append(&mut writer, 1..=2);
+    writer.sync_handle().sync().unwrap();
+    disk.crash(CrashOptions::nothing_unsynced());
+    assert_eq!(contents(&disk, ScanOptions::default()).sequences, [1, 2]);
+}
+
+#[test]
+fn a_failed_creation_leaves_no_file_in_the_way() {
+    let disk = new_disk();
+    let full = kvorum_disk::FaultyDisk::over_memory(&disk);
+    let no_space = kvorum_disk::Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    full.add_rule(kvorum_disk::Rule::new(no_space).on(kvorum_disk::Operation::Write));
+    let failed = SegmentWriter::create(&full, path(), ID, WriterOptions::default());
+    assert!(matches!(failed, Err(SegmentError::Disk(_))));
+    assert_eq!(disk.info(path()).unwrap(), None);
+    full.heal();
+    create(&full);
+    SegmentReader::open(&disk, path(), ID)
+        .unwrap()
+        .check_header()
+        .unwrap();
+}
