@@ -14,6 +14,7 @@ mod content;
 mod crash;
 mod file;
 mod names;
+mod survey;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -30,9 +31,8 @@ use crate::{
     Operation, Result, Space,
 };
 use content::{Content, FileNode};
-use crash::Draw;
 use file::MemoryLock;
-use names::{DirectoryId, Edit, Names, Node, ROOT, Tree};
+use names::{DirectoryId, Edit, Node, ROOT, Tree};
 
 /// Room on a disk whose maker did not say: enough for tests, and a bound on a wild offset.
 const CAPACITY_BYTES: u64 = 4 << 30;
@@ -117,7 +117,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn crash_image(&self, options: CrashOptions) -> Self {
         let state = self.shared.state.lock();
-        let (tree, used) = state.crashed(options);
+        let (tree, used) = survey::survey(&state.tree, options);
         Self::from_tree(tree, state.capacity, used)
     }
 
@@ -125,7 +125,7 @@ impl MemoryDisk {
     /// files opened before fail with [`ErrorKind::Device`]. The operation counter goes on.
     pub fn crash(&self, options: CrashOptions) {
         let mut state = self.shared.state.lock();
-        let (tree, used) = state.crashed(options);
+        let (tree, used) = survey::survey(&state.tree, options);
         state.tree = tree;
         state.used = used;
         state.cut_after = None;
@@ -262,64 +262,6 @@ impl State {
             node: None,
         }];
         self.change(Operation::Remove, path, directory, edits)
-    }
-
-    /// The tree that a crash leaves, and the count of the bytes it uses.
-    fn crashed(&self, options: CrashOptions) -> (Tree, Arc<AtomicU64>) {
-        let mut draw = Draw::new(options.seed);
-        let mut survey = Survey {
-            left: self.tree.survivors(options.names, &mut draw),
-            options,
-            draw,
-            files: BTreeMap::new(),
-            used: Arc::default(),
-            tree: Tree::new(),
-        };
-        survey.visit(ROOT, ROOT);
-        (survey.tree, survey.used)
-    }
-}
-
-/// Copies what a crash leaves into a new tree, in the order of the names, so that the draws depend on
-/// nothing else.
-struct Survey {
-    left: BTreeMap<DirectoryId, Names>,
-    options: CrashOptions,
-    draw: Draw,
-    /// Files already met under another name.
-    files: BTreeMap<u64, Arc<FileNode>>,
-    used: Arc<AtomicU64>,
-    tree: Tree,
-}
-
-impl Survey {
-    fn visit(&mut self, from: DirectoryId, to: DirectoryId) {
-        // Taken out, so that a directory left under two names is met once.
-        let mut names = self.left.remove(&from).unwrap_or_default();
-        for node in names.values_mut() {
-            *node = match node {
-                Node::File(file) => Node::File(self.file(file)),
-                Node::Directory(id) => {
-                    let copy = self.tree.add_directory();
-                    self.visit(*id, copy);
-                    Node::Directory(copy)
-                }
-            };
-        }
-        self.tree.set_durable(to, names);
-    }
-
-    fn file(&mut self, file: &Arc<FileNode>) -> Arc<FileNode> {
-        if let Some(copy) = self.files.get(&file.id) {
-            return Arc::clone(copy);
-        }
-        let left = file
-            .content
-            .lock()
-            .survivor(self.options.data, &mut self.draw);
-        let copy = FileNode::new(self.tree.mint_id(), Content::durable(left), &self.used);
-        self.files.insert(file.id, Arc::clone(&copy));
-        copy
     }
 }
 

@@ -72,7 +72,10 @@ impl Change {
 
     fn apply(&self, file: &mut Vec<u8>) {
         file.resize(self.len_after(file.len()), 0);
-        if let Self::Write { offset, bytes } = self {
+        // An empty write beyond the end changes nothing, the length included.
+        if let Self::Write { offset, bytes } = self
+            && !bytes.is_empty()
+        {
             file[*offset..*offset + bytes.len()].copy_from_slice(bytes);
         }
     }

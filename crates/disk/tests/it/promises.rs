@@ -78,6 +78,9 @@ fn writes_extend_with_zeros_and_reads_stop_at_the_end() {
         let mut buffer = [0xff; 20];
         assert_eq!(file.read_at(&mut buffer, 0, Reading::MayBlock).unwrap(), 13);
         assert_eq!(&buffer[..14], b"\0abc\0\0\0\0\0\0end\xff");
+        file.write_at(b"", 100).unwrap();
+        file.write_parts_at(&[], 100).unwrap();
+        assert_eq!(file.len().unwrap(), 13);
         assert_eq!(file.read_at(&mut buffer, 13, Reading::MayBlock).unwrap(), 0);
         assert_eq!(
             file.read_at(&mut buffer, 1 << 40, Reading::MayBlock)
