@@ -183,7 +183,7 @@ impl Coordinator {
     /// A key for an object whose client leaves the choice to us.
     pub fn generate_key(&self) -> Key {
         let mut random = [0; 20];
-        self.parts.runtime.random_bytes(&mut random);
+        self.parts.runtime.randomness().fill(&mut random);
         kvorum_object::generated_key(random)
     }
 
@@ -203,7 +203,7 @@ impl Coordinator {
     fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
         let queue = self.parts.runtime.now().since(arrived);
         let timeout = timeout.unwrap_or(self.settings.request_timeout);
-        Progress { arrived, deadline: arrived.after(timeout), trace: Trace { queue, ..Trace::default() } }
+        Progress { arrived, deadline: arrived.plus(timeout), trace: Trace { queue, ..Trace::default() } }
     }
 
     fn finish(
@@ -544,7 +544,7 @@ impl Coordinator {
     }
 
     pub(crate) fn wall_time(&self) -> Timestamp {
-        Timestamp(self.parts.runtime.wall_time().as_micros())
+        Timestamp(self.parts.runtime.wall_time().micros())
     }
 }
 

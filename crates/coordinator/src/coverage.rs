@@ -106,7 +106,7 @@ impl Coordinator {
             range,
             hash,
             size: ring.size(),
-            deadline: self.runtime().now().after(timeout),
+            deadline: self.runtime().now().plus(timeout),
             ready: VecDeque::new(),
             what,
         })

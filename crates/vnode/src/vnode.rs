@@ -362,10 +362,10 @@ impl Vnode {
         stored: Option<ObjectSize>,
     ) -> Result<(), ReplicaFailure> {
         let verdict = self.settings.limits.judge_write(object.size(), stored);
-        if verdict.size != LimitLevel::Fine {
+        if verdict.size != LimitLevel::Within {
             self.counts.size_warnings.fetch_add(1, Ordering::Relaxed);
         }
-        if verdict.siblings != LimitLevel::Fine {
+        if verdict.siblings != LimitLevel::Within {
             self.counts.sibling_warnings.fetch_add(1, Ordering::Relaxed);
         }
         match verdict.refusal {
