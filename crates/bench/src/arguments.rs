@@ -1,6 +1,6 @@
 //! The command line of `kvorum bench`, and a run from its arguments to its exit code.
 
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -75,6 +75,14 @@ struct RunArguments {
 /// A configuration that cannot be used, a server that cannot be reached, results that cannot be
 /// written; each tells what to change.
 pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
+    execute(arguments, &mut io::stdout())
+}
+
+/// Like [`main`], with the summary written to `out`.
+///
+/// # Errors
+/// As [`main`].
+pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let BenchCommand::Run(arguments) = &arguments.command;
     let configuration = Configuration::load(&arguments.files, &arguments.set)?;
     let mut settings = Settings::read(&configuration)?;
@@ -85,21 +93,15 @@ pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     match settings.driver.as_str() {
         "null" => {
             let plan = NullPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, |_| None)
+            run_with(&plan, &configuration, &settings, arguments, out)
         }
         "riakc_pb" => {
             let plan = RiakcPbPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, |_| None)
+            run_with(&plan, &configuration, &settings, arguments, out)
         }
         "nhs" => {
             let plan = NhsPlan::read(&configuration, operations)?;
-            run_with(
-                &plan,
-                &configuration,
-                &settings,
-                arguments,
-                NhsPlan::why_without_effect,
-            )
+            run_with(&plan, &configuration, &settings, arguments, out)
         }
         other => bail!("driver {other} is not offered; choose riakc_pb, nhs or null"),
     }
@@ -110,10 +112,10 @@ fn run_with<P: Plan>(
     configuration: &Configuration,
     settings: &Settings,
     arguments: &RunArguments,
-    driver_reason: fn(&str) -> Option<&'static str>,
+    out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let draws = draws(configuration, settings, arguments.verify)?;
-    tell_unread(configuration, driver_reason)?;
+    tell_unread::<P>(configuration)?;
     let name = match arguments.name.as_deref() {
         Some("current") => bail!("a run cannot be named current, which is the link to the newest"),
         Some(name) if name.is_empty() || name.contains('/') => bail!("{name:?} names no directory"),
@@ -133,8 +135,7 @@ fn run_with<P: Plan>(
     };
     let totals = run(plan, settings, draws, options, &mut files)?;
     files.write_errors(&settings.operations, &totals.records)?;
-    let mut out = io::stdout().lock();
-    write_summary(&mut out, &settings.operations, &totals)?;
+    write_summary(out, &settings.operations, &totals)?;
     writeln!(out, "results  {}", files.directory().display())?;
     Ok(exit_code(&totals, settings))
 }
@@ -182,13 +183,10 @@ fn draws(
 }
 
 /// Says which keys have no effect, and why as far as that is known.
-fn tell_unread(
-    configuration: &Configuration,
-    driver_reason: fn(&str) -> Option<&'static str>,
-) -> io::Result<()> {
+fn tell_unread<P: Plan>(configuration: &Configuration) -> io::Result<()> {
     let mut out = io::stderr().lock();
     for (key, origin) in configuration.unread() {
-        let reason = driver_reason(key)
+        let reason = P::why_without_effect(key)
             .or_else(|| Settings::why_without_effect(key))
             .unwrap_or("nothing reads this key with this driver");
         writeln!(out, "{origin}: {key} has no effect: {reason}")?;

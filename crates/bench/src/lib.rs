@@ -24,4 +24,4 @@ pub mod value_generator;
 pub mod verification;
 pub mod worker;
 
-pub use arguments::{BenchArguments, main};
+pub use arguments::{BenchArguments, execute, main};

@@ -4,7 +4,6 @@
 //! A work-stealing runtime would move connections between cores and lock where nothing is shared.
 
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,9 +66,9 @@ pub fn run<P: Plan>(
     options: RunOptions,
     files: &mut ResultFiles,
 ) -> Result<Totals, RunError> {
-    let control = Arc::new(Control::default());
+    let control = Arc::new(Control::new(settings.shutdown_on_error));
     let (events, received) = channel();
-    let threads = start(plan, settings, draws, options.threads, &control, &events)?;
+    let (threads, barrier) = start(plan, settings, draws, options.threads, &control, &events)?;
     stop_on_signal(&events);
     drop(events);
     let report = Report {
@@ -87,6 +86,7 @@ pub fn run<P: Plan>(
     };
     let before = usages(options);
     let start = Instant::now();
+    barrier.wait();
     let result = report.until_the_end(start, &received, files);
     let after = usages(options);
     for thread in threads {
@@ -104,7 +104,7 @@ struct WorkerThread {
     records: SharedRecords,
 }
 
-/// Starts the threads, lets every worker connect, and then all begin at once.
+/// Starts the threads and lets every worker connect; they begin when the barrier is passed.
 fn start<P: Plan>(
     plan: &P,
     settings: &Settings,
@@ -112,7 +112,7 @@ fn start<P: Plan>(
     threads: usize,
     control: &Arc<Control>,
     events: &Sender<Event>,
-) -> Result<Vec<WorkerThread>, RunError> {
+) -> Result<(Vec<WorkerThread>, Arc<Barrier>), RunError> {
     let threads = threads.clamp(1, draws.len().max(1));
     let mut shares: Vec<Vec<Worker<P::Worker>>> = (0..threads).map(|_| Vec::new()).collect();
     let mut records = Vec::new();
@@ -144,7 +144,7 @@ fn launch<D: Driver>(
     records: &[SharedRecords],
     control: &Arc<Control>,
     events: &Sender<Event>,
-) -> Result<Vec<WorkerThread>, RunError> {
+) -> Result<(Vec<WorkerThread>, Arc<Barrier>), RunError> {
     let barrier = Arc::new(Barrier::new(shares.len() + 1));
     let (connected, connections) = channel();
     let mut threads = Vec::new();
@@ -167,19 +167,15 @@ fn launch<D: Driver>(
     drop(connected);
     // One message per thread; a thread that panics instead drops its sender.
     let failure = connections.iter().take(threads.len()).find_map(Result::err);
-    if failure.is_some() {
-        control.request_stop();
-    }
+    let Some(reason) = failure else {
+        return Ok((threads, barrier));
+    };
+    control.request_stop();
     barrier.wait();
-    match failure {
-        Some(reason) => {
-            for thread in threads {
-                let _ = thread.handle.join();
-            }
-            Err(RunError::Connect(reason))
-        }
-        None => Ok(threads),
+    for thread in threads {
+        let _ = thread.handle.join();
     }
+    Err(RunError::Connect(reason))
 }
 
 /// The life of one thread of workers.
@@ -274,7 +270,7 @@ impl Report<'_> {
         while self.threads_left > 0 {
             let elapsed = start.elapsed();
             let end = self.settings.duration.unwrap_or(Duration::MAX);
-            if elapsed >= end || self.is_failed() {
+            if elapsed >= end {
                 self.control.request_stop();
             }
             if elapsed >= next_report {
@@ -313,10 +309,6 @@ impl Report<'_> {
             // The threads are gone without a word: they panicked.
             Err(RecvTimeoutError::Disconnected) => self.threads_left = 0,
         }
-    }
-
-    fn is_failed(&self) -> bool {
-        self.settings.shutdown_on_error && self.control.failed.load(Ordering::Relaxed)
     }
 
     /// Takes what was recorded since the last time, and writes it.

@@ -23,23 +23,22 @@ pub type SharedRecords = Arc<Mutex<Vec<Record>>>;
 pub struct Control {
     /// Set once: no worker begins another operation.
     pub stop: AtomicBool,
-    /// Some operation has failed.
-    pub failed: AtomicBool,
+    /// The first failed operation ends the run.
+    pub stop_on_error: bool,
     /// Ends sleeps when the run stops.
     pub stopped: watch::Sender<bool>,
 }
 
-impl Default for Control {
-    fn default() -> Self {
+impl Control {
+    /// For a run that has not begun.
+    pub fn new(stop_on_error: bool) -> Self {
         Self {
             stop: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            stop_on_error,
             stopped: watch::Sender::new(false),
         }
     }
-}
 
-impl Control {
     /// Asks all workers to end after their present operation.
     pub fn request_stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -131,8 +130,8 @@ impl<D: Driver> Worker<D> {
         if outcome == Outcome::Exhausted {
             return false;
         }
-        if matches!(outcome, Outcome::Failed(_)) {
-            self.control.failed.store(true, Ordering::Relaxed);
+        if self.control.stop_on_error && matches!(outcome, Outcome::Failed(_)) {
+            self.control.request_stop();
         }
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = records.get_mut(operation) {

@@ -101,23 +101,6 @@ impl NhsPlan {
             postcodes_max: configuration.integer("postcode_indexcount", 1..=1000, 3)?,
         })
     }
-
-    /// Why a key of this driver has no effect here.
-    pub fn why_without_effect(key: &str) -> Option<&'static str> {
-        match key {
-            "riakc_pb_replies" | "pb_connect_options" | "pb_ips_replies" => {
-                Some("the driver nhs has never read it")
-            }
-            "record_sync" | "document_sync" | "node_confirms" => {
-                Some("bucket properties are set on the server")
-            }
-            "http_ips" | "http_port" | "http_timeout_general" | "fold_timeout_general" => {
-                Some("it concerns operations over HTTP, which are not offered")
-            }
-            "replpb_ips" => Some("only put_unique_checkrepl uses it"),
-            _ => None,
-        }
-    }
 }
 
 fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
@@ -201,6 +184,20 @@ impl Plan for NhsPlan {
             next_unique: 1,
             lowest_unique: 1,
             record_count: 0,
+        }
+    }
+
+    fn why_without_effect(key: &str) -> Option<&'static str> {
+        match key {
+            "riakc_pb_replies" | "pb_connect_options" => Some("the driver nhs has never read it"),
+            "record_sync" | "document_sync" | "node_confirms" => {
+                Some("bucket properties are set on the server")
+            }
+            "http_ips" | "http_port" | "http_timeout_general" | "fold_timeout_general" => {
+                Some("it concerns operations over HTTP, which are not offered")
+            }
+            "replpb_ips" => Some("only put_unique_checkrepl uses it"),
+            _ => None,
         }
     }
 }

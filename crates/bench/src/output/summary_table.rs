@@ -6,8 +6,12 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::configuration::Operation;
+use crate::eterm::Term;
 use crate::process::ProcessUsage;
 use crate::recorder::Record;
+
+/// Reasons of errors that are shown per operation.
+const REASONS_SHOWN: usize = 5;
 
 /// Everything that happened in a run.
 #[derive(Debug)]
@@ -47,14 +51,7 @@ pub fn write_summary(
 ) -> io::Result<()> {
     writeln!(out, "{}", table(operations, totals))?;
     for (operation, record) in operations.iter().zip(&totals.records) {
-        for (reason, count) in &record.reasons {
-            writeln!(
-                out,
-                "error  {}  {count} x {}",
-                operation.label,
-                readable(reason)
-            )?;
-        }
+        write_reasons(out, &operation.label, record)?;
     }
     if totals.abandoned > 0 {
         writeln!(
@@ -65,6 +62,23 @@ pub fn write_summary(
     }
     write_usage(out, "bench", totals.own_usage, totals)?;
     write_usage(out, "server", totals.server_usage, totals)
+}
+
+/// The most frequent reasons of errors.
+fn write_reasons(out: &mut dyn Write, label: &Term, record: &Record) -> io::Result<()> {
+    let mut reasons: Vec<(&String, &u64)> = record.reasons.iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (reason, count) in reasons.iter().take(REASONS_SHOWN) {
+        writeln!(out, "error  {label}  {count} x {}", readable(reason))?;
+    }
+    match reasons
+        .len()
+        .checked_sub(REASONS_SHOWN)
+        .filter(|more| *more > 0)
+    {
+        Some(more) => writeln!(out, "error  {label}  {more} more reasons in errors.csv"),
+        None => Ok(()),
+    }
 }
 
 fn table(operations: &[Operation], totals: &Totals) -> Table {
@@ -184,7 +198,6 @@ fn readable(reason: &str) -> String {
 mod tests {
     use super::*;
     use crate::driver::Outcome;
-    use crate::eterm::Term;
 
     #[test]
     fn the_table_has_a_row_per_operation_and_one_for_all() {
