@@ -48,6 +48,8 @@ struct HeldSnapshot {
     snapshot: Box<dyn Snapshot>,
     state: State,
     lease: Lease,
+    /// The store was erased since; the snapshot may have ended by that.
+    is_erased: bool,
 }
 
 impl<'a> Trial<'a> {
@@ -242,7 +244,11 @@ impl<'a> Trial<'a> {
 
     /// Reads the old entry although it may be expired, and adds every term again when it has an
     /// expiry at all, for it may be collected between this read and the put.
-    fn index_changes(&self, key: &StorageKey, write: &PlannedWrite) -> Checked<Vec<IndexChange>> {
+    fn index_changes(
+        &mut self,
+        key: &StorageKey,
+        write: &PlannedWrite,
+    ) -> Checked<Vec<IndexChange>> {
         if !self.capabilities().indexes {
             return Ok(Vec::new());
         }
@@ -251,10 +257,11 @@ impl<'a> Trial<'a> {
             now: Timestamp(0),
         };
         let found = self.store()?.head(key, ever).must("head")?;
-        let old = match found {
-            Lookup::Found(_) => self.state.entries.get(key),
-            Lookup::Absent | Lookup::WouldBlock => None,
-        };
+        if found == Lookup::Absent && self.state.get(key, self.now).is_none() {
+            // Expired and collected: it is gone from the model as well.
+            self.state.entries.remove(key);
+        }
+        let old = self.state.entries.get(key);
         let old_entries = old.map(|it| it.index_entries.clone()).unwrap_or_default();
         let may_be_collected = old.is_some_and(|it| it.fields.expiry.is_some());
         let terms = write.value.iter().flat_map(|value| &value.terms);
@@ -333,6 +340,9 @@ impl<'a> Trial<'a> {
         self.store()?.erase().must("erase")?;
         let identity = self.store()?.identity();
         self.tickets.clear();
+        for held in self.snapshots.iter_mut().flatten() {
+            held.is_erased = true;
+        }
         self.forget(identity)?;
         self.check_all()
     }

@@ -26,14 +26,16 @@ pub enum Write {
         /// The rest.
         body: Bytes,
         /// Index entries that come and go with this write. Engines without the index facet are
-        /// given none.
+        /// given none. Computed against the key's entry before the batch, expired or not (read it
+        /// with `now` 0); if that entry has an expiry, every index entry of the new one is added
+        /// again, for upkeep may collect the old one before the put arrives.
         index_changes: Vec<IndexChange>,
     },
     /// Removes a key; one that is not there is fine.
     Remove {
         /// The key.
         key: StorageKey,
-        /// Index entries that go with it.
+        /// Index entries that go with it: all that the key has.
         index_changes: Vec<IndexChange>,
     },
 }

@@ -137,7 +137,8 @@ pub trait Backend: Send + Sync {
         now: Timestamp,
     ) -> Result<StepOutcome>;
 
-    /// Removes everything, as after a partition was handed off.
+    /// Removes everything, as after a partition was handed off. Open snapshots may end as if their
+    /// leases had run out. What was erased does not come back after a crash.
     fn erase(&self) -> Result<()>;
 
     /// Syncs, writes what makes the next opening fast, and refuses further writes.

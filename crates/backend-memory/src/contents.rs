@@ -1,0 +1,310 @@
+//! The contents of a store: entries, index entries, and the orders in which they leave.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{Batch, Fields, IndexChange, IndexEntry, Sequence, Timestamp, Write};
+use kvorum_encoding::StorageKey;
+
+use crate::Settings;
+use crate::entry::{self, Entry};
+use crate::versioned_map::VersionedMap;
+
+/// Where an index entry stands: by bucket, field, term and key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IndexPosition {
+    pub(crate) bucket_prefix: Bytes,
+    pub(crate) field: Bytes,
+    pub(crate) term: Bytes,
+    pub(crate) key: StorageKey,
+}
+
+/// Everything that one lock guards.
+#[derive(Default)]
+pub(crate) struct Contents {
+    pub(crate) entries: VersionedMap<StorageKey, Arc<Entry>>,
+    pub(crate) index: VersionedMap<IndexPosition, ()>,
+    /// Entries that will expire, by when and then by their place in the order of writes.
+    by_expiry: BTreeMap<(Timestamp, u64), StorageKey>,
+    /// Entries in the order in which they were written; kept for stores with a bound only.
+    by_age: BTreeMap<u64, StorageKey>,
+    pub(crate) last_sequence: Sequence,
+    next_position: u64,
+    /// What the entries count.
+    pub(crate) memory_bytes: u64,
+    /// What old versions count that only snapshots see.
+    pub(crate) pinned_bytes: u64,
+    pub(crate) put_bytes: u64,
+    pub(crate) evicted: u64,
+    pub(crate) expired: u64,
+}
+
+/// A write with bytes of its own, made before the lock is taken.
+pub(crate) struct OwnedWrite {
+    key: StorageKey,
+    put: Option<OwnedPut>,
+    index_changes: Vec<IndexChange>,
+}
+
+struct OwnedPut {
+    fields: Fields,
+    head: Bytes,
+    body: Bytes,
+}
+
+impl OwnedWrite {
+    pub(crate) fn of(write: &Write) -> Self {
+        match write {
+            Write::Put {
+                key,
+                fields,
+                head,
+                body,
+                index_changes,
+            } => {
+                let (key, head, body) = entry::own(key, head, body);
+                let fields = *fields;
+                Self {
+                    key,
+                    put: Some(OwnedPut { fields, head, body }),
+                    index_changes: index_changes.clone(),
+                }
+            }
+            Write::Remove { key, .. } => Self {
+                key: key.clone(),
+                put: None,
+                index_changes: Vec::new(),
+            },
+        }
+    }
+}
+
+impl Contents {
+    /// Applies a batch, its writes made owned, and returns its sequence. `newest_snapshot` is the
+    /// highest sequence that an open snapshot sees.
+    pub(crate) fn apply(
+        &mut self,
+        writes: Vec<OwnedWrite>,
+        batch: &Batch,
+        settings: &Settings,
+        newest_snapshot: Option<Sequence>,
+    ) -> Sequence {
+        self.last_sequence = self.last_sequence.next();
+        for write in writes {
+            match write.put {
+                Some(put) => self.put(
+                    write.key,
+                    put,
+                    &write.index_changes,
+                    settings,
+                    newest_snapshot,
+                ),
+                None => self.remove(write.key, newest_snapshot),
+            }
+        }
+        if let Some(memory_bytes_max) = settings.memory_bytes_max {
+            self.evict_until_below(memory_bytes_max, newest_snapshot);
+        }
+        self.put_bytes += batch.payload_bytes();
+        self.last_sequence
+    }
+
+    fn put(
+        &mut self,
+        key: StorageKey,
+        put: OwnedPut,
+        index_changes: &[IndexChange],
+        settings: &Settings,
+        newest_snapshot: Option<Sequence>,
+    ) {
+        let before = self.entries.newest(&key);
+        let mut index_entries = before
+            .map(|it| it.index_entries.clone())
+            .unwrap_or_default();
+        for change in index_changes {
+            self.change_index(&key, change, &mut index_entries, newest_snapshot);
+        }
+        let payload_bytes = key.as_bytes().len() + put.head.len() + put.body.len();
+        self.next_position += 1;
+        let entry = Arc::new(Entry {
+            sequence: self.last_sequence,
+            fields: put.fields,
+            expires_at: entry::expires_at(&put.fields, settings.ttl),
+            head: put.head,
+            body: put.body,
+            memory_bytes: entry::memory_bytes(payload_bytes, &index_entries),
+            index_entries,
+            position: self.next_position,
+        });
+        if let Some(expires_at) = entry.expires_at {
+            self.by_expiry
+                .insert((expires_at, entry.position), key.clone());
+        }
+        if settings.memory_bytes_max.is_some() {
+            self.by_age.insert(entry.position, key.clone());
+        }
+        self.memory_bytes += entry.memory_bytes;
+        self.set(key, Some(entry), newest_snapshot);
+    }
+
+    fn remove(&mut self, key: StorageKey, newest_snapshot: Option<Sequence>) {
+        let Some(entry) = self.entries.newest(&key).cloned() else {
+            return;
+        };
+        for index_entry in &entry.index_entries {
+            let position = IndexPosition::new(&key, index_entry);
+            self.index
+                .set(position, self.last_sequence, None, newest_snapshot);
+        }
+        self.set(key, None, newest_snapshot);
+    }
+
+    /// Sets a key and takes what it held out of the orders and the count.
+    fn set(
+        &mut self,
+        key: StorageKey,
+        entry: Option<Arc<Entry>>,
+        newest_snapshot: Option<Sequence>,
+    ) {
+        let superseded = self
+            .entries
+            .set(key, self.last_sequence, entry, newest_snapshot);
+        if let Some(old) = superseded {
+            self.forget(&old.value);
+            if old.is_pinned {
+                self.pinned_bytes += old.value.memory_bytes;
+            }
+        }
+    }
+
+    fn forget(&mut self, entry: &Entry) {
+        self.memory_bytes -= entry.memory_bytes;
+        self.by_age.remove(&entry.position);
+        if let Some(expires_at) = entry.expires_at {
+            self.by_expiry.remove(&(expires_at, entry.position));
+        }
+    }
+
+    fn change_index(
+        &mut self,
+        key: &StorageKey,
+        change: &IndexChange,
+        index_entries: &mut Vec<IndexEntry>,
+        newest_snapshot: Option<Sequence>,
+    ) {
+        let sequence = self.last_sequence;
+        match change {
+            IndexChange::Add(added) if !index_entries.contains(added) => {
+                let added = entry::own_index_entry(added);
+                let position = IndexPosition::new(key, &added);
+                self.index
+                    .set(position, sequence, Some(()), newest_snapshot);
+                index_entries.push(added);
+            }
+            IndexChange::Add(_) => {}
+            IndexChange::Remove(removed) => {
+                let position = IndexPosition::new(key, removed);
+                self.index.set(position, sequence, None, newest_snapshot);
+                index_entries.retain(|it| it != removed);
+            }
+        }
+    }
+
+    fn evict_until_below(&mut self, memory_bytes_max: u64, newest_snapshot: Option<Sequence>) {
+        while self.memory_bytes > memory_bytes_max {
+            let Some((_, key)) = self.by_age.pop_first() else {
+                return;
+            };
+            self.evicted += 1;
+            self.remove(key, newest_snapshot);
+        }
+    }
+
+    /// How many entries have expired at `now`, counted up to `most`.
+    pub(crate) fn expired_count(&self, now: Timestamp, most: usize) -> usize {
+        self.by_expiry.range(..=(now, u64::MAX)).take(most).count()
+    }
+
+    /// True when every entry has expired at `now`.
+    pub(crate) fn all_expired(&self, now: Timestamp) -> bool {
+        let len = self.entries.len();
+        len <= self.by_expiry.len() && self.expired_count(now, len) == len
+    }
+
+    /// Collects the entry that expired first, if one did, and returns what it counted. Snapshots
+    /// lose it too: to whoever folds at `now` or later it is absent anyway.
+    pub(crate) fn collect_one_expired(&mut self, now: Timestamp) -> Option<u64> {
+        let ((expires_at, _), key) = self.by_expiry.first_key_value()?;
+        if *expires_at > now {
+            return None;
+        }
+        let key = key.clone();
+        let entry = self.entries.take(&key)?;
+        self.forget(&entry);
+        for index_entry in &entry.index_entries {
+            self.index.take(&IndexPosition::new(&key, index_entry));
+        }
+        self.expired += 1;
+        Some(entry.memory_bytes)
+    }
+
+    /// True when there are old versions that no snapshot needs.
+    pub(crate) fn has_superseded(&self, oldest_snapshot: Option<Sequence>) -> bool {
+        self.entries.has_superseded(oldest_snapshot) || self.index.has_superseded(oldest_snapshot)
+    }
+
+    /// Drops one old version of an entry and one of an index entry, and returns what they counted.
+    pub(crate) fn drop_one_superseded(&mut self, oldest_snapshot: Option<Sequence>) -> u64 {
+        self.index.drop_one_superseded(oldest_snapshot);
+        let dropped = self.entries.drop_one_superseded(oldest_snapshot);
+        let bytes = dropped.map_or(0, |entry| entry.memory_bytes);
+        self.pinned_bytes -= bytes;
+        bytes
+    }
+
+    /// Empties the store; sequences go on.
+    pub(crate) fn erase(&mut self) {
+        *self = Self {
+            last_sequence: self.last_sequence,
+            next_position: self.next_position,
+            put_bytes: self.put_bytes,
+            ..Self::default()
+        };
+    }
+}
+
+impl IndexPosition {
+    fn new(key: &StorageKey, entry: &IndexEntry) -> Self {
+        // A key that is no storage key has no bucket; its index entries are of the empty prefix.
+        let prefix_len = key.bucket_prefix_len().unwrap_or(0);
+        Self {
+            bucket_prefix: key.to_bytes().slice(..prefix_len),
+            field: entry.field.clone(),
+            term: entry.term.clone(),
+            key: key.clone(),
+        }
+    }
+}
+
+/// The most that the entries of a batch can count, should all of its index changes be additions.
+pub(crate) fn memory_bytes_of(batch: &Batch) -> u64 {
+    let counted = |write: &Write| match write {
+        Write::Remove { .. } => 0,
+        Write::Put {
+            key,
+            head,
+            body,
+            index_changes,
+            ..
+        } => {
+            let added = index_changes.iter().filter_map(|change| match change {
+                IndexChange::Add(entry) => Some(entry.clone()),
+                IndexChange::Remove(_) => None,
+            });
+            let payload_bytes = key.as_bytes().len() + head.len() + body.len();
+            entry::memory_bytes(payload_bytes, &added.collect::<Vec<_>>())
+        }
+    };
+    batch.writes.iter().map(counted).sum()
+}

@@ -1,0 +1,107 @@
+//! What the store keeps of an entry, and how many bytes that counts as.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{Fields, IndexEntry, Sequence, StoredEntry, StoredHead, Timestamp};
+use kvorum_encoding::StorageKey;
+
+/// What an entry counts beyond the bytes of its key, head and body: its fields and buffer handles,
+/// its places in the maps by key, by expiry and by age (at nodes three quarters full), and what an
+/// allocator adds.
+pub const ENTRY_OVERHEAD_BYTES: u64 = 400;
+
+/// What an index entry counts beyond the bytes of its field and term: its place in the entry and in
+/// the index map, each with the handles of field, term and key.
+pub const INDEX_ENTRY_OVERHEAD_BYTES: u64 = 280;
+
+/// A stored entry. Immutable: an overwrite makes another.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) sequence: Sequence,
+    pub(crate) fields: Fields,
+    /// When it ceases to be: its own expiry or the store's TTL, whichever comes first.
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) head: Bytes,
+    pub(crate) body: Bytes,
+    pub(crate) index_entries: Vec<IndexEntry>,
+    /// Its place in the order of writes within the store.
+    pub(crate) position: u64,
+    /// What it counts against the memory bound.
+    pub(crate) memory_bytes: u64,
+}
+
+impl Entry {
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+
+    pub(crate) fn to_stored(&self) -> StoredEntry {
+        StoredEntry {
+            sequence: self.sequence,
+            fields: self.fields,
+            head: self.head.clone(),
+            body: self.body.clone(),
+        }
+    }
+
+    pub(crate) fn to_head(&self) -> StoredHead {
+        StoredHead {
+            sequence: self.sequence,
+            fields: self.fields,
+            head: self.head.clone(),
+            body_len: self.body.len() as u64,
+        }
+    }
+}
+
+/// Key, head and body in one buffer of their own. A request's bytes are slices of its whole frame:
+/// kept as they are, they would pin the frame and make the memory bound a guess.
+pub(crate) fn own(key: &StorageKey, head: &Bytes, body: &Bytes) -> (StorageKey, Bytes, Bytes) {
+    let head_start = key.as_bytes().len();
+    let body_start = head_start + head.len();
+    let mut buffer = Vec::with_capacity(body_start + body.len());
+    buffer.extend_from_slice(key.as_bytes());
+    buffer.extend_from_slice(head);
+    buffer.extend_from_slice(body);
+    let buffer = Bytes::from(buffer);
+    (
+        StorageKey::from_encoded(buffer.slice(..head_start)),
+        buffer.slice(head_start..body_start),
+        buffer.slice(body_start..),
+    )
+}
+
+/// An index entry in a buffer of its own.
+pub(crate) fn own_index_entry(entry: &IndexEntry) -> IndexEntry {
+    let mut buffer = Vec::with_capacity(entry.field.len() + entry.term.len());
+    buffer.extend_from_slice(&entry.field);
+    buffer.extend_from_slice(&entry.term);
+    let buffer = Bytes::from(buffer);
+    IndexEntry {
+        field: buffer.slice(..entry.field.len()),
+        term: buffer.slice(entry.field.len()..),
+    }
+}
+
+/// What an entry of these sizes counts against the memory bound.
+pub(crate) fn memory_bytes(payload_bytes: usize, index_entries: &[IndexEntry]) -> u64 {
+    let index_bytes: u64 = index_entries.iter().map(index_entry_bytes).sum();
+    payload_bytes as u64 + ENTRY_OVERHEAD_BYTES + index_bytes
+}
+
+fn index_entry_bytes(entry: &IndexEntry) -> u64 {
+    (entry.field.len() + entry.term.len()) as u64 + INDEX_ENTRY_OVERHEAD_BYTES
+}
+
+/// When an entry with these fields ceases to be in a store with this TTL.
+pub(crate) fn expires_at(fields: &Fields, ttl: Option<Duration>) -> Option<Timestamp> {
+    let by_ttl = ttl.map(|ttl| {
+        let micros = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
+        Timestamp(fields.last_modified.0.saturating_add(micros))
+    });
+    match (fields.expiry, by_ttl) {
+        (Some(own), Some(by_ttl)) => Some(own.min(by_ttl)),
+        (own, by_ttl) => own.or(by_ttl),
+    }
+}

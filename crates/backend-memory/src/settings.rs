@@ -1,0 +1,50 @@
+//! The settings of the memory engine.
+
+use std::time::Duration;
+
+/// How a memory store behaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How long after its last modification an entry ceases to be; `None`, the default, for never.
+    /// An entry's own expiry counts as well, whichever comes first.
+    pub ttl: Option<Duration>,
+    /// The most bytes that the entries of this store may take, for a cache; `None`, the default, for
+    /// no bound. The count is exact: keys, heads, bodies, index entries, and
+    /// [`ENTRY_OVERHEAD_BYTES`](crate::ENTRY_OVERHEAD_BYTES) for each entry. Whatever was written
+    /// first is evicted first, until the rest fits. What open snapshots pin comes on top, and is
+    /// given back when their leases end. The bound is for one vnode: a node holds as many stores as
+    /// it has vnodes.
+    pub memory_bytes_max: Option<u64>,
+    /// The defect to have, in tests of the conformance suite.
+    #[cfg(feature = "planted-defects")]
+    pub planted_defect: Option<kvorum_backend::PlantedDefect>,
+}
+
+/// Which rules a store breaks on purpose; none outside of tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Defects {
+    /// Expiry is not looked at.
+    pub(crate) shows_expired: bool,
+    /// Snapshots look at the newest versions.
+    pub(crate) shows_later_writes: bool,
+}
+
+impl Settings {
+    #[cfg(feature = "planted-defects")]
+    pub(crate) fn defects(&self) -> Defects {
+        use kvorum_backend::PlantedDefect;
+        Defects {
+            shows_expired: self.planted_defect == Some(PlantedDefect::ExpiredEntryReturned),
+            shows_later_writes: self.planted_defect == Some(PlantedDefect::SnapshotSeesLaterWrites),
+        }
+    }
+
+    #[cfg(not(feature = "planted-defects"))]
+    #[expect(
+        clippy::unused_self,
+        reason = "tests have defects to tell, the binary has none"
+    )]
+    pub(crate) fn defects(&self) -> Defects {
+        Defects::default()
+    }
+}
