@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 
 use crate::calendar::civil_date;
-use crate::configuration::{Configuration, ConfigurationError, Settings};
+use crate::configuration::{Configuration, Settings};
 use crate::driver::nhs::NhsPlan;
 use crate::driver::null::NullPlan;
 use crate::driver::riakc_pb::RiakcPbPlan;
@@ -145,8 +145,11 @@ fn draws(
     configuration: &Configuration,
     settings: &Settings,
     verify: bool,
-) -> Result<Vec<Draws>, ConfigurationError> {
-    let seed = settings.seed.unwrap_or_else(seed_of_now);
+) -> anyhow::Result<Vec<Draws>> {
+    let seed = match settings.seed {
+        Some(seed) => seed,
+        None => seed_of_now()?,
+    };
     let blocks = SourceBlocks::new(BlockSettings {
         random_bytes: configuration.integer(
             "value_generator_source_size",
@@ -221,14 +224,21 @@ fn since_1970() -> Duration {
         .unwrap_or(Duration::ZERO)
 }
 
-fn seed_of_now() -> Seed {
+/// A seed that no other run has; it is told, so that this run can be repeated.
+fn seed_of_now() -> io::Result<Seed> {
     let now = since_1970();
     let seconds = i64::try_from(now.as_secs()).unwrap_or(0);
-    Seed([
+    let parts = [
         seconds / 1_000_000,
         seconds % 1_000_000,
         i64::from(now.subsec_micros()),
-    ])
+    ];
+    let [a, b, c] = parts;
+    writeln!(
+        io::stderr(),
+        "to repeat this run: --set 'rng_seed={{{a},{b},{c}}}'"
+    )?;
+    Ok(Seed(parts))
 }
 
 /// The present time as `YYYYMMDD_HHMMSS`, in UTC.

@@ -12,7 +12,7 @@ pub struct ProcessUsage {
     /// CPU time of all threads, user and kernel.
     pub cpu: Duration,
     /// Resident memory in bytes.
-    pub resident_bytes: u64,
+    pub resident_bytes: Option<u64>,
     /// Bytes that went or will go to a disk; absent when they may not be seen.
     pub written_bytes: Option<u64>,
     /// Bytes that came from a disk; absent when they may not be seen.
@@ -26,7 +26,7 @@ impl ProcessUsage {
         let io = read("io").unwrap_or_default();
         Some(Self {
             cpu: cpu(&read("stat")?)?,
-            resident_bytes: field(&read("status")?, "VmRSS:").unwrap_or(0) * 1024,
+            resident_bytes: field(&read("status")?, "VmRSS:").map(|kib| kib * 1024),
             written_bytes: field(&io, "write_bytes:"),
             read_bytes: field(&io, "read_bytes:"),
         })
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn sees_this_process_and_no_process_zero() {
         let usage = ProcessUsage::of(std::process::id()).unwrap();
-        assert!(usage.resident_bytes > 0);
+        assert!(usage.resident_bytes > Some(0));
         assert_eq!(ProcessUsage::of(0), None);
     }
 }

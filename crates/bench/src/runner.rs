@@ -89,12 +89,18 @@ pub fn run<P: Plan>(
     barrier.wait();
     let result = report.until_the_end(start, &received, files);
     let after = usages(options);
+    // The report may have ended on an error of its own.
+    control.request_stop();
     for thread in threads {
         // A thread of workers that panicked has said so on standard error.
         let _ = thread.handle.join();
     }
     let mut totals = result?;
-    totals.own_usage = difference(before.0, after.0);
+    // The workers' buffers are gone by now, so that the tool's own memory would say nothing.
+    totals.own_usage = difference(before.0, after.0).map(|usage| ProcessUsage {
+        resident_bytes: None,
+        ..usage
+    });
     totals.server_usage = difference(before.1, after.1);
     Ok(totals)
 }

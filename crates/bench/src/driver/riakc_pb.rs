@@ -121,6 +121,9 @@ fn action(configuration: &Configuration, operation: &Term) -> Result<Action, Con
             refuse("it needs secondary indexes")
         }
         Some("counter_incr" | "counter_val") => refuse("it needs counters"),
+        Some(name) if name.ends_with("_unique") || name.starts_with("alwaysget_") => {
+            refuse("it belongs to the driver nhs")
+        }
         None if operation.as_tuple().is_some() => refuse("it needs data types"),
         _ => refuse("there is no such operation"),
     }

@@ -144,12 +144,13 @@ fn write_usage(
     let operations = totals.operations().max(1);
     let cpu_each = usage.cpu.as_secs_f64() * 1e6 / float(operations);
     let share = usage.cpu.as_secs_f64() / totals.elapsed.as_secs_f64().max(1e-9) * 100.0;
-    let resident = mebibytes(usage.resident_bytes);
     write!(
         out,
-        "{name}  CPU {cpu_each:.1} us per operation ({share:.0} % of one core), "
+        "{name}  CPU {cpu_each:.1} us per operation ({share:.0} % of one core)"
     )?;
-    write!(out, "{resident:.1} MiB resident")?;
+    if let Some(resident) = usage.resident_bytes {
+        write!(out, ", {:.1} MiB resident", mebibytes(resident))?;
+    }
     if let Some(written) = usage.written_bytes {
         let each = float(written) / float(operations);
         write!(
@@ -217,7 +218,7 @@ mod tests {
         );
         let usage = ProcessUsage {
             cpu: Duration::from_micros(2020),
-            resident_bytes: 3 << 20,
+            resident_bytes: Some(3 << 20),
             written_bytes: Some(1010),
             read_bytes: None,
         };
