@@ -1,1 +1,29 @@
-//! The agreed cluster state: name, members, ring, bucket types and properties, and where it is kept.
+//! What the members of a cluster agree on: name, members, ring, bucket types and properties.
+//!
+//! Three parts, kept apart on purpose:
+//!
+//! - [`ClusterState`] is a value. Readers hold one and see nothing change under them.
+//! - [`apply`] is the only way from one state to the next: a pure function of the state and a
+//!   [`Command`], so that every member that applies the same commands has the same state.
+//! - [`AgreedState`] is where commands become agreed. [`LocalState`] is the one for a single node: a
+//!   file in two generations. A replicated log takes its place in a cluster of many, and nothing
+//!   above notices.
+//!
+//! Requests look up the properties of their bucket in the state ([`ClusterState::properties`]);
+//! all layers are resolved when the state is made, not when it is asked.
+
+mod agreed;
+mod command;
+mod document;
+mod file_format;
+mod local;
+mod name_text;
+mod resolved;
+mod state;
+
+pub use agreed::{AgreedState, ProposeError};
+pub use command::{Command, Refusal, apply};
+pub use file_format::DecodeError;
+pub use local::{Founding, LocalState, OpenError, OpenNote, Opened, Unreadable};
+pub use resolved::UnknownBucketType;
+pub use state::{BucketTypeEntry, ClusterId, ClusterState, Member, MemberStatus, TypeStatus};

@@ -1,0 +1,40 @@
+//! Where commands become agreed: the interface that a file and a replicated log both fill.
+
+use std::sync::Arc;
+
+use kvorum_disk::DiskError;
+
+use crate::command::{Command, Refusal};
+use crate::state::ClusterState;
+
+/// The state that all members agree on, and the way to change it.
+///
+/// 1. [`AgreedState::current`] is cheap and never waits; it may be behind what was just agreed
+///    elsewhere, but never shows what was not agreed.
+/// 2. When [`AgreedState::propose`] returns a state, the command is durable and every later
+///    `current` on this node includes it.
+/// 3. When it returns a refusal, nothing changed.
+/// 4. When it returns another error, the command may or may not take effect later; `current` shows
+///    which.
+pub trait AgreedState: Send + Sync {
+    /// The newest state known here.
+    fn current(&self) -> Arc<ClusterState>;
+
+    /// Proposes a change and waits until it is agreed; belongs on the blocking pool.
+    fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError>;
+}
+
+/// Why a proposal did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProposeError {
+    /// The command does not fit the present state. Change the request.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The new state could not be stored. Mend the disk, then try again.
+    #[error("keep the cluster state: {0}")]
+    Storage(#[from] DiskError),
+    /// The new state has no written form. A bug to report.
+    #[error("the cluster state cannot be written down")]
+    Unwritable,
+}

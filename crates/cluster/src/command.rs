@@ -1,0 +1,416 @@
+//! The changes that a cluster state can undergo, and the rules that refuse the others.
+//!
+//! The displayed texts of refusals about buckets and types are those that Riak's clients get, in
+//! Riak's spelling.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay};
+use kvorum_ring::{NodeId, Partition, Ring, RingSize};
+
+use crate::resolved::UnknownBucketType;
+use crate::state::{BucketTypeEntry, ClusterState, Content, Member, TypeStatus};
+
+/// A change to propose.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Command {
+    /// Names the cluster.
+    NameCluster(String),
+    /// Replaces what is set for all buckets without type (`buckets.default.*`).
+    SetDefaultProperties(PropertyOverlay),
+    /// Creates a type; until it is active, replaces what it was created with.
+    CreateType {
+        /// The type.
+        bucket_type: BucketType,
+        /// Over the defaults of typed buckets.
+        properties: PropertyOverlay,
+    },
+    /// Makes a created type usable; nothing happens if it is already.
+    ActivateType {
+        /// The type.
+        bucket_type: BucketType,
+    },
+    /// Sets properties of an active type; the others stay.
+    UpdateType {
+        /// The type.
+        bucket_type: BucketType,
+        /// What is set.
+        properties: PropertyOverlay,
+    },
+    /// Sets properties of a bucket; the others stay.
+    SetBucketProperties {
+        /// The bucket's type.
+        bucket_type: BucketType,
+        /// The bucket.
+        bucket: Bucket,
+        /// What is set.
+        properties: PropertyOverlay,
+    },
+    /// Takes back all that was set for a bucket; nothing happens where nothing was, or where there
+    /// is no such type.
+    ResetBucketProperties {
+        /// The bucket's type.
+        bucket_type: BucketType,
+        /// The bucket.
+        bucket: Bucket,
+    },
+    /// Adds a member. It owns nothing until a ring says so.
+    AddMember {
+        /// Its identity.
+        node: NodeId,
+        /// What is known of it.
+        member: Member,
+    },
+    /// Replaces what is known of a member: name, addresses, status, weight, location.
+    UpdateMember {
+        /// Its identity.
+        node: NodeId,
+        /// What is known of it from now on.
+        member: Member,
+    },
+    /// Removes a member that owns no partition.
+    RemoveMember {
+        /// Its identity.
+        node: NodeId,
+    },
+    /// Replaces the ring.
+    SetRing(Ring),
+}
+
+/// Why a command does not fit the state.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No active bucket type has this name.
+    #[error(transparent)]
+    UnknownBucketType(#[from] UnknownBucketType),
+    /// Properties are wrong, or forbidden with the others.
+    #[error("Invalid bucket properties: {0}")]
+    InvalidProperties(#[from] PropertyErrors),
+    /// The properties of a type would contradict those of a bucket in it.
+    #[error("Invalid bucket properties: bucket '{bucket}' has {errors}")]
+    ContradictsBucket {
+        /// The bucket.
+        bucket: Bucket,
+        /// What it would contradict.
+        errors: PropertyErrors,
+    },
+    /// Properties of a type that was never created.
+    #[error("Invalid bucket properties: undefined")]
+    TypeUndefined,
+    /// Properties of a type that is not active yet.
+    #[error("Invalid bucket properties: not_active")]
+    TypeNotActive,
+    /// A type cannot be created again once it is active.
+    #[error("already_active")]
+    TypeAlreadyActive,
+    /// Activation of a type that was never created.
+    #[error("{bucket_type} is not an existing bucket type")]
+    NoSuchType {
+        /// The name.
+        bucket_type: BucketType,
+    },
+    /// `default` is there from the start, `any` is reserved, and a name must not be empty.
+    #[error("'{bucket_type}' cannot be the name of a bucket type")]
+    ReservedTypeName {
+        /// The name.
+        bucket_type: BucketType,
+    },
+    /// The default type is not changed as a type; its defaults are configured.
+    #[error("Invalid bucket properties: the default bucket type cannot be changed")]
+    DefaultType,
+    /// A bucket's name must not be empty.
+    #[error("Bucket cannot be zero-length")]
+    EmptyBucket,
+    /// The node is a member already.
+    #[error("node {node} is a member already")]
+    AlreadyMember {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node is no member.
+    #[error("node {node} is no member of this cluster")]
+    NotMember {
+        /// The node.
+        node: NodeId,
+    },
+    /// Two members would share a name.
+    #[error("another member is called {name}")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// A cluster or node without a name.
+    #[error("a name must not be empty")]
+    EmptyName,
+    /// The member still owns partitions.
+    #[error("node {node} still owns {partitions} partitions")]
+    OwnsPartitions {
+        /// The node.
+        node: NodeId,
+        /// How many.
+        partitions: usize,
+    },
+    /// A ring's size never changes.
+    #[error("ring of {expected} partitions cannot become one of {got}")]
+    RingSizeChange {
+        /// The present size.
+        expected: RingSize,
+        /// The proposed size.
+        got: RingSize,
+    },
+    /// A partition would change hands without a higher epoch, or fall back to a lower one.
+    #[error("epoch of partition {partition} does not rise with its change of owner")]
+    EpochNotRaised {
+        /// The partition.
+        partition: Partition,
+    },
+}
+
+/// The state after `command`. A command that changes nothing gives the same state, version included.
+pub fn apply(state: &ClusterState, command: Command) -> Result<ClusterState, Refusal> {
+    let mut content = state.content.clone();
+    content.apply(state, command)?;
+    if content == state.content {
+        return Ok(state.clone());
+    }
+    content.version += 1;
+    Ok(ClusterState::from_content(content))
+}
+
+/// The one spelling under which a type is kept.
+fn canonical(bucket_type: BucketType) -> BucketType {
+    if bucket_type.is_default() {
+        BucketType::default_type()
+    } else {
+        bucket_type
+    }
+}
+
+impl Content {
+    fn apply(&mut self, state: &ClusterState, command: Command) -> Result<(), Refusal> {
+        match command {
+            Command::NameCluster(name) => self.name_cluster(name),
+            Command::SetDefaultProperties(properties) => self.set_default_properties(properties),
+            Command::CreateType {
+                bucket_type,
+                properties,
+            } => self.create_type(bucket_type, properties),
+            Command::ActivateType { bucket_type } => self.activate_type(bucket_type),
+            Command::UpdateType {
+                bucket_type,
+                properties,
+            } => self.update_type(&bucket_type, &properties),
+            Command::SetBucketProperties {
+                bucket_type,
+                bucket,
+                properties,
+            } => {
+                state
+                    .properties(&bucket_type, &bucket)?
+                    .updated_with(&properties)?;
+                self.set_bucket(canonical(bucket_type), bucket, &properties)
+            }
+            Command::ResetBucketProperties {
+                bucket_type,
+                bucket,
+            } => {
+                self.reset_bucket(&canonical(bucket_type), &bucket);
+                Ok(())
+            }
+            Command::AddMember { node, member } => self.add_member(node, member),
+            Command::UpdateMember { node, member } => self.update_member(node, member),
+            Command::RemoveMember { node } => self.remove_member(node),
+            Command::SetRing(ring) => self.set_ring(ring),
+        }
+    }
+
+    fn name_cluster(&mut self, name: String) -> Result<(), Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::EmptyName);
+        }
+        self.name = name;
+        Ok(())
+    }
+
+    fn set_default_properties(&mut self, properties: PropertyOverlay) -> Result<(), Refusal> {
+        let resolved = BucketProperties::untyped_defaults().updated_with(&properties)?;
+        self.check_buckets(&BucketType::default_type(), &resolved)?;
+        self.default_properties = properties;
+        Ok(())
+    }
+
+    fn create_type(
+        &mut self,
+        bucket_type: BucketType,
+        properties: PropertyOverlay,
+    ) -> Result<(), Refusal> {
+        if bucket_type.is_default() || bucket_type.as_bytes() == b"any" {
+            return Err(Refusal::ReservedTypeName { bucket_type });
+        }
+        let existing = self.types.get(&bucket_type).map(|entry| entry.status);
+        if existing == Some(TypeStatus::Active) {
+            return Err(Refusal::TypeAlreadyActive);
+        }
+        BucketProperties::typed_defaults().created_with(&properties)?;
+        let entry = BucketTypeEntry {
+            status: TypeStatus::Created,
+            properties,
+        };
+        self.types.insert(bucket_type, entry);
+        Ok(())
+    }
+
+    fn activate_type(&mut self, bucket_type: BucketType) -> Result<(), Refusal> {
+        match self.types.get_mut(&bucket_type) {
+            Some(entry) => entry.status = TypeStatus::Active,
+            None if bucket_type.is_default() => {}
+            None => return Err(Refusal::NoSuchType { bucket_type }),
+        }
+        Ok(())
+    }
+
+    fn update_type(
+        &mut self,
+        bucket_type: &BucketType,
+        properties: &PropertyOverlay,
+    ) -> Result<(), Refusal> {
+        if bucket_type.is_default() {
+            return Err(Refusal::DefaultType);
+        }
+        let entry = self.types.get(bucket_type).ok_or(Refusal::TypeUndefined)?;
+        if entry.status != TypeStatus::Active {
+            return Err(Refusal::TypeNotActive);
+        }
+        let existing = BucketProperties::typed_defaults().with(&entry.properties);
+        self.check_buckets(bucket_type, &existing.updated_with(properties)?)?;
+        if let Some(entry) = self.types.get_mut(bucket_type) {
+            entry.properties = entry.properties.with(properties);
+        }
+        Ok(())
+    }
+
+    /// Refuses properties of a type over which one of its buckets could not be set as it is.
+    fn check_buckets(
+        &self,
+        bucket_type: &BucketType,
+        of_type: &BucketProperties,
+    ) -> Result<(), Refusal> {
+        for (bucket, overlay) in self.buckets.get(bucket_type).into_iter().flatten() {
+            let contradicts = |errors| Refusal::ContradictsBucket {
+                bucket: bucket.clone(),
+                errors,
+            };
+            of_type.updated_with(overlay).map_err(contradicts)?;
+        }
+        Ok(())
+    }
+
+    fn set_bucket(
+        &mut self,
+        bucket_type: BucketType,
+        bucket: Bucket,
+        properties: &PropertyOverlay,
+    ) -> Result<(), Refusal> {
+        if bucket.is_empty() {
+            return Err(Refusal::EmptyBucket);
+        }
+        if properties.is_empty() {
+            return Ok(());
+        }
+        let overlay = self
+            .buckets
+            .entry(bucket_type)
+            .or_default()
+            .entry(bucket)
+            .or_default();
+        *overlay = overlay.with(properties);
+        Ok(())
+    }
+
+    fn reset_bucket(&mut self, bucket_type: &BucketType, bucket: &Bucket) {
+        if let Some(buckets) = self.buckets.get_mut(bucket_type) {
+            buckets.remove(bucket);
+            if buckets.is_empty() {
+                self.buckets.remove(bucket_type);
+            }
+        }
+    }
+
+    fn add_member(&mut self, node: NodeId, member: Member) -> Result<(), Refusal> {
+        if self.members.contains_key(&node) {
+            return Err(Refusal::AlreadyMember { node });
+        }
+        self.name_is_free(node, &member.name)?;
+        self.members.insert(node, member);
+        Ok(())
+    }
+
+    fn update_member(&mut self, node: NodeId, member: Member) -> Result<(), Refusal> {
+        if !self.members.contains_key(&node) {
+            return Err(Refusal::NotMember { node });
+        }
+        self.name_is_free(node, &member.name)?;
+        self.members.insert(node, member);
+        Ok(())
+    }
+
+    fn name_is_free(&self, node: NodeId, name: &str) -> Result<(), Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::EmptyName);
+        }
+        let mut others = self.members.iter().filter(|(other, _)| **other != node);
+        if others.any(|(_, other)| other.name == name) {
+            return Err(Refusal::NameTaken {
+                name: name.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn remove_member(&mut self, node: NodeId) -> Result<(), Refusal> {
+        if !self.members.contains_key(&node) {
+            return Err(Refusal::NotMember { node });
+        }
+        let partitions = self.ring.owned_by(node).count();
+        if partitions > 0 {
+            return Err(Refusal::OwnsPartitions { node, partitions });
+        }
+        self.members.remove(&node);
+        Ok(())
+    }
+
+    fn set_ring(&mut self, ring: Ring) -> Result<(), Refusal> {
+        check_ring(&ring, &self.members)?;
+        if ring.size() != self.ring.size() {
+            return Err(Refusal::RingSizeChange {
+                expected: self.ring.size(),
+                got: ring.size(),
+            });
+        }
+        for (partition, owner, epoch) in ring.partitions() {
+            let before = self.ring.epoch(partition);
+            let stays = self.ring.owner(partition) == owner;
+            if epoch < before || (epoch == before && !stays) {
+                return Err(Refusal::EpochNotRaised { partition });
+            }
+        }
+        self.ring = Arc::new(ring);
+        Ok(())
+    }
+}
+
+/// Refuses a ring with an owner that is no member.
+pub(crate) fn check_ring(ring: &Ring, members: &BTreeMap<NodeId, Member>) -> Result<(), Refusal> {
+    match ring
+        .members()
+        .iter()
+        .find(|owner| !members.contains_key(owner))
+    {
+        Some(owner) => Err(Refusal::NotMember { node: *owner }),
+        None => Ok(()),
+    }
+}

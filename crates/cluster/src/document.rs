@@ -1,0 +1,233 @@
+//! The cluster state as JSON: the document inside the file.
+//!
+//! The document has types of its own, so that the state can change its shape without the file, and
+//! the file without the state. A document is trusted no further than its checksum: what does not
+//! make a state (a later bug, not a flipped bit) is refused like damage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{Epoch, NodeId, Ring, RingSize};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::command::check_ring;
+use crate::file_format::{self, DecodeError};
+use crate::name_text;
+use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus, TypeStatus};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    this_node: String,
+    cluster_id: String,
+    cluster_name: String,
+    version: u64,
+    members: Vec<MemberDocument>,
+    ring_size: u64,
+    /// Owner and epoch of each partition, `UUID epoch`.
+    partitions: Vec<String>,
+    default_properties: Map<String, Value>,
+    bucket_types: Vec<TypeDocument>,
+    buckets: Vec<BucketDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemberDocument {
+    node: String,
+    name: String,
+    status: StatusDocument,
+    weight: u32,
+    location: Option<String>,
+    addresses: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StatusDocument {
+    Joining,
+    Valid,
+    Leaving,
+    Exiting,
+    Down,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypeDocument {
+    name: String,
+    active: bool,
+    properties: Map<String, Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BucketDocument {
+    bucket_type: String,
+    bucket: String,
+    properties: Map<String, Value>,
+}
+
+/// The file that keeps `state` on the node `this_node`.
+pub(crate) fn encode(this_node: NodeId, state: &ClusterState) -> Result<Vec<u8>, DecodeError> {
+    let unwritable = |error: serde_json::Error| DecodeError::damaged(error.to_string());
+    let mut json =
+        serde_json::to_vec_pretty(&document(this_node, &state.content)).map_err(unwritable)?;
+    json.push(b'\n');
+    Ok(file_format::encode(&json))
+}
+
+/// The node and the state that a file keeps.
+pub(crate) fn decode(file: &[u8]) -> Result<(NodeId, ClusterState), DecodeError> {
+    let json = file_format::decode(file)?;
+    let unreadable = |error: serde_json::Error| DecodeError::damaged(error.to_string());
+    let document: Document = serde_json::from_slice(json).map_err(unreadable)?;
+    let this_node = parsed(&document.this_node, "this_node")?;
+    let content = content(document)?;
+    if !content.members.contains_key(&this_node) {
+        return Err(DecodeError::damaged("this_node is not among the members"));
+    }
+    Ok((this_node, ClusterState::from_content(content)))
+}
+
+fn document(this_node: NodeId, content: &Content) -> Document {
+    let bucket_types = content.types.iter().map(|(name, entry)| TypeDocument {
+        name: name_text::to_text(name.as_bytes()),
+        active: entry.status == TypeStatus::Active,
+        properties: entry.properties.to_json(),
+    });
+    let buckets = content.buckets.iter().flat_map(|(bucket_type, buckets)| {
+        buckets.iter().map(|(bucket, overlay)| BucketDocument {
+            bucket_type: name_text::to_text(bucket_type.as_bytes()),
+            bucket: name_text::to_text(bucket.as_bytes()),
+            properties: overlay.to_json(),
+        })
+    });
+    Document {
+        this_node: this_node.to_string(),
+        cluster_id: content.id.to_string(),
+        cluster_name: content.name.clone(),
+        version: content.version,
+        members: content.members.iter().map(member_document).collect(),
+        ring_size: u64::from(content.ring.size().get()),
+        partitions: content
+            .ring
+            .partitions()
+            .map(|(_, owner, epoch)| format!("{owner} {epoch}"))
+            .collect(),
+        default_properties: content.default_properties.to_json(),
+        bucket_types: bucket_types.collect(),
+        buckets: buckets.collect(),
+    }
+}
+
+fn member_document((node, member): (&NodeId, &Member)) -> MemberDocument {
+    MemberDocument {
+        node: node.to_string(),
+        name: member.name.clone(),
+        status: match member.status {
+            MemberStatus::Joining => StatusDocument::Joining,
+            MemberStatus::Valid => StatusDocument::Valid,
+            MemberStatus::Leaving => StatusDocument::Leaving,
+            MemberStatus::Exiting => StatusDocument::Exiting,
+            MemberStatus::Down => StatusDocument::Down,
+        },
+        weight: member.weight,
+        location: member.location.clone(),
+        addresses: member.addresses.clone(),
+    }
+}
+
+fn content(document: Document) -> Result<Content, DecodeError> {
+    let members = document
+        .members
+        .into_iter()
+        .map(member)
+        .collect::<Result<_, _>>()?;
+    let ring = ring(document.ring_size, &document.partitions)?;
+    check_ring(&ring, &members).map_err(|refusal| DecodeError::damaged(refusal.to_string()))?;
+    let mut buckets = BTreeMap::<BucketType, BTreeMap<Bucket, PropertyOverlay>>::new();
+    for entry in document.buckets {
+        let bucket_type = BucketType::from(name(&entry.bucket_type)?);
+        let overlay = overlay(&entry.properties)?;
+        buckets
+            .entry(bucket_type)
+            .or_default()
+            .insert(Bucket::from(name(&entry.bucket)?), overlay);
+    }
+    Ok(Content {
+        id: parsed(&document.cluster_id, "cluster_id")?,
+        name: document.cluster_name,
+        version: document.version,
+        members,
+        ring: Arc::new(ring),
+        default_properties: overlay(&document.default_properties)?,
+        types: document
+            .bucket_types
+            .iter()
+            .map(bucket_type)
+            .collect::<Result<_, _>>()?,
+        buckets,
+    })
+}
+
+fn member(document: MemberDocument) -> Result<(NodeId, Member), DecodeError> {
+    let status = match document.status {
+        StatusDocument::Joining => MemberStatus::Joining,
+        StatusDocument::Valid => MemberStatus::Valid,
+        StatusDocument::Leaving => MemberStatus::Leaving,
+        StatusDocument::Exiting => MemberStatus::Exiting,
+        StatusDocument::Down => MemberStatus::Down,
+    };
+    let member = Member {
+        name: document.name,
+        addresses: document.addresses,
+        status,
+        weight: document.weight,
+        location: document.location,
+    };
+    Ok((parsed(&document.node, "members")?, member))
+}
+
+fn ring(size: u64, partitions: &[String]) -> Result<Ring, DecodeError> {
+    let size = RingSize::new(size).map_err(|error| DecodeError::damaged(error.to_string()))?;
+    let mut owners = Vec::with_capacity(partitions.len());
+    let mut epochs = Vec::with_capacity(partitions.len());
+    for partition in partitions {
+        let (owner, epoch) = partition.split_once(' ').unwrap_or((partition, ""));
+        owners.push(parsed(owner, "partitions")?);
+        epochs.push(Epoch::new(parsed(epoch, "partitions")?));
+    }
+    Ring::new(size, owners, epochs).map_err(|error| DecodeError::damaged(error.to_string()))
+}
+
+fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry), DecodeError> {
+    let status = if document.active {
+        TypeStatus::Active
+    } else {
+        TypeStatus::Created
+    };
+    let entry = BucketTypeEntry {
+        status,
+        properties: overlay(&document.properties)?,
+    };
+    Ok((BucketType::from(name(&document.name)?), entry))
+}
+
+fn overlay(properties: &Map<String, Value>) -> Result<PropertyOverlay, DecodeError> {
+    PropertyOverlay::from_json(properties)
+        .map_err(|errors| DecodeError::damaged(format!("properties {errors}")))
+}
+
+fn name(text: &str) -> Result<Vec<u8>, DecodeError> {
+    let not_a_name = || DecodeError::damaged(format!("{text:?} is not the text of a name"));
+    name_text::from_text(text).ok_or_else(not_a_name)
+}
+
+fn parsed<T: std::str::FromStr>(text: &str, field: &str) -> Result<T, DecodeError> {
+    text.parse()
+        .map_err(|_| DecodeError::damaged(format!("{field}: {text:?} cannot be read")))
+}

@@ -1,0 +1,378 @@
+//! The agreed state of a single node: one file, and the generation before it.
+//!
+//! A state is written to a temporary name, synced, renamed into place, and the directory synced:
+//! a crash leaves the old or the new one whole. The generation before is kept the same way, for
+//! the day when the newest cannot be read (a full disk has left Riak with an empty ring file, and a
+//! node that then forgot its cluster). Never does a damaged file lead to a new cluster: that takes
+//! a call of [`LocalState::create`] over a directory that holds neither file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kvorum_disk::{Disk, DiskError, ErrorKind, read_file, replace_file};
+use kvorum_ring::{NodeId, Ring, RingSize};
+use parking_lot::Mutex;
+
+use crate::agreed::{AgreedState, ProposeError};
+use crate::command::{Command, apply};
+use crate::document;
+use crate::file_format::DecodeError;
+use crate::state::{ClusterId, ClusterState, Member};
+
+const NEWEST: &str = "cluster";
+const PREVIOUS: &str = "cluster.previous";
+const DAMAGED: &str = "cluster.damaged";
+
+/// Far more than the largest ring with a million custom buckets needs; a bound on what a damaged
+/// length can make us allocate.
+const FILE_BYTES_MAX: u64 = 1 << 28;
+
+/// What a new cluster of one starts with. Identities are drawn by the caller.
+#[derive(Clone, Debug)]
+pub struct Founding {
+    /// The cluster's identity.
+    pub cluster_id: ClusterId,
+    /// The cluster's name.
+    pub cluster_name: String,
+    /// This node's identity.
+    pub node: NodeId,
+    /// What is known of this node; its name is the configured one.
+    pub member: Member,
+    /// The number of partitions, for ever.
+    pub ring_size: RingSize,
+}
+
+/// The agreed state of a single node.
+pub struct LocalState {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    this_node: NodeId,
+    current: ArcSwap<ClusterState>,
+    /// Held from reading the current state until its successor is stored.
+    proposing: Mutex<()>,
+}
+
+/// An opened state, and what an operator should know about how it was found.
+pub struct Opened {
+    /// The state.
+    pub state: LocalState,
+    /// Present when one of the two files could not be read. To be logged as a warning.
+    pub note: Option<OpenNote>,
+}
+
+/// One of the two files could not be read, and the other one served.
+#[derive(Debug)]
+pub struct OpenNote {
+    /// The file that could not be read.
+    pub file: PathBuf,
+    /// Why not.
+    pub reason: Unreadable,
+    /// Where it is kept for inspection, if there was anything to keep.
+    pub kept_as: Option<PathBuf>,
+    /// The version of the state that is used instead, when it may be an older one.
+    pub older_version: Option<u64>,
+    /// Why the file could not be written anew, if it could not.
+    pub not_restored: Option<ProposeError>,
+}
+
+/// Why one of the two files does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It is not there.
+    #[error("it is missing")]
+    Missing,
+    /// It can be read, but is not what was written.
+    #[error(transparent)]
+    Damaged(DecodeError),
+    /// The disk does not give it.
+    #[error(transparent)]
+    Disk(DiskError),
+}
+
+/// Why the state of a node cannot be opened or created.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is none: the directory is new, or was emptied.
+    #[error("no cluster state in {}", directory.display())]
+    Missing {
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// Neither generation can be read. Restore one of the files, or start over in another directory.
+    #[error(
+        "neither {} ({newest}) nor {} ({previous}) can be read; restore one of them from a backup, \
+         a new cluster is not started over existing data",
+        directory.join(NEWEST).display(),
+        directory.join(PREVIOUS).display()
+    )]
+    BothUnreadable {
+        /// Where the two files are.
+        directory: PathBuf,
+        /// Why the newest generation cannot be read.
+        newest: Box<Unreadable>,
+        /// Why the one before cannot be read.
+        previous: Box<Unreadable>,
+    },
+    /// A later version wrote it. Run that version, or one after it.
+    #[error("{}: {error}", file.display())]
+    NewerFormat {
+        /// The file.
+        file: PathBuf,
+        /// Which format it has.
+        error: DecodeError,
+    },
+    /// The data belongs to a node of another name. Set the name back, or choose another directory.
+    #[error(
+        "the data in {} belongs to node {stored} of cluster {cluster}, but the configured nodename \
+         is {configured}; set nodename = {stored}, or use another data directory",
+        directory.display()
+    )]
+    NodeRenamed {
+        /// Where the data is.
+        directory: PathBuf,
+        /// The name of the node that wrote it.
+        stored: String,
+        /// Its cluster's name.
+        cluster: String,
+        /// The name in the configuration.
+        configured: String,
+    },
+    /// A cluster state is there already, readable or not.
+    #[error("{} exists already", file.display())]
+    AlreadyExists {
+        /// The file that is in the way.
+        file: PathBuf,
+    },
+    /// The disk refuses.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The state cannot be written down.
+    #[error("write down the cluster state: {0}")]
+    Encode(DecodeError),
+}
+
+impl LocalState {
+    /// Opens the state in `directory` for the node that is configured as `node_name`.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        node_name: &str,
+    ) -> Result<Opened, OpenError> {
+        let newest_file = directory.join(NEWEST);
+        let previous_file = directory.join(PREVIOUS);
+        let newest = load(&*disk, &newest_file)?;
+        let previous = load(&*disk, &previous_file)?;
+        let (this_node, state, bad, older) = match (newest, previous) {
+            (Ok((node, state)), Ok(_)) => (node, state, None, false),
+            (Ok((node, state)), Err(reason)) => (node, state, Some((previous_file, reason)), false),
+            (Err(reason), Ok((node, state))) => (node, state, Some((newest_file, reason)), true),
+            (Err(Unreadable::Missing), Err(Unreadable::Missing)) => {
+                return Err(OpenError::Missing {
+                    directory: directory.to_owned(),
+                });
+            }
+            (Err(newest), Err(previous)) => {
+                return Err(OpenError::BothUnreadable {
+                    directory: directory.to_owned(),
+                    newest: Box::new(newest),
+                    previous: Box::new(previous),
+                });
+            }
+        };
+        check_name(directory, this_node, &state, node_name)?;
+        let older_version = older.then(|| state.version());
+        let opened = Self::new(disk, directory, this_node, state);
+        let note = bad.map(|(file, reason)| opened.restore(file, reason, older_version));
+        Ok(Opened {
+            state: opened,
+            note,
+        })
+    }
+
+    /// Founds a cluster of one in `directory`, which is created if need be and must hold no cluster
+    /// state, not even a damaged one.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        founding: Founding,
+    ) -> Result<Self, OpenError> {
+        for file in [NEWEST, PREVIOUS].map(|name| directory.join(name)) {
+            if disk.info(&file)?.is_some() {
+                return Err(OpenError::AlreadyExists { file });
+            }
+        }
+        let Founding {
+            cluster_id,
+            cluster_name,
+            node,
+            member,
+            ring_size,
+        } = founding;
+        let ring = Ring::single(ring_size, node);
+        let state = ClusterState::found(cluster_id, &cluster_name, node, member, ring);
+        let bytes = document::encode(node, &state).map_err(OpenError::Encode)?;
+        replace_file(&*disk, &directory.join(PREVIOUS), &bytes)?;
+        replace_file(&*disk, &directory.join(NEWEST), &bytes)?;
+        Ok(Self::new(disk, directory, node, state))
+    }
+
+    /// The identity of the node that this process is.
+    pub fn this_node(&self) -> NodeId {
+        self.this_node
+    }
+
+    fn new(disk: Arc<dyn Disk>, directory: &Path, this_node: NodeId, state: ClusterState) -> Self {
+        Self {
+            disk,
+            directory: directory.to_owned(),
+            this_node,
+            current: ArcSwap::from_pointee(state),
+            proposing: Mutex::new(()),
+        }
+    }
+
+    /// Keeps the unreadable file aside and writes the state in its place. The node can run without,
+    /// so a failure is told, not returned.
+    fn restore(&self, file: PathBuf, reason: Unreadable, older_version: Option<u64>) -> OpenNote {
+        let (kept_as, not_restored) = match self.put_aside(&file, &reason) {
+            Ok(kept_as) => (kept_as, self.rewrite(&file).err()),
+            Err(error) => (None, Some(error.into())),
+        };
+        OpenNote {
+            file,
+            reason,
+            kept_as,
+            older_version,
+            not_restored,
+        }
+    }
+
+    fn put_aside(&self, file: &Path, reason: &Unreadable) -> Result<Option<PathBuf>, DiskError> {
+        if matches!(reason, Unreadable::Missing) {
+            return Ok(None);
+        }
+        let aside = self.directory.join(DAMAGED);
+        self.disk.rename(file, &aside)?;
+        self.disk.sync_directory(&self.directory)?;
+        Ok(Some(aside))
+    }
+
+    fn rewrite(&self, file: &Path) -> Result<(), ProposeError> {
+        let bytes = document::encode(self.this_node, &self.current.load());
+        let bytes = bytes.map_err(|_| ProposeError::Unwritable)?;
+        Ok(replace_file(&*self.disk, file, &bytes)?)
+    }
+
+    fn store(&self, before: &ClusterState, after: &ClusterState) -> Result<(), ProposeError> {
+        let encode = |state| document::encode(self.this_node, state);
+        let (Ok(before), Ok(after)) = (encode(before), encode(after)) else {
+            return Err(ProposeError::Unwritable);
+        };
+        // Each step leaves both files whole, and one of them with a state that was agreed.
+        replace_file(&*self.disk, &self.directory.join(PREVIOUS), &before)?;
+        replace_file(&*self.disk, &self.directory.join(NEWEST), &after)?;
+        Ok(())
+    }
+}
+
+impl AgreedState for LocalState {
+    fn current(&self) -> Arc<ClusterState> {
+        self.current.load_full()
+    }
+
+    fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {
+        let _proposing = self.proposing.lock();
+        let before = self.current();
+        let after = apply(&before, command)?;
+        if after.version() == before.version() {
+            return Ok(before);
+        }
+        self.store(&before, &after)?;
+        let after = Arc::new(after);
+        self.current.store(Arc::clone(&after));
+        Ok(after)
+    }
+}
+
+/// Creates a directory so that no crash takes it away again. The names above it are made durable
+/// even where they exist: a process that died before may have left them undurable.
+fn create_durably(disk: &dyn Disk, directory: &Path) -> Result<(), DiskError> {
+    disk.create_directory(directory)?;
+    for parent in directory.ancestors().skip(1) {
+        let here = parent.as_os_str().is_empty();
+        match disk.sync_directory(if here { Path::new(".") } else { parent }) {
+            // Not ours to open, and so not ours to have created.
+            Err(error) if error.kind() == ErrorKind::Denied => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads one generation. What another generation can make good is the inner error; what it cannot
+/// (a format from the future, a file that may not be read) is the outer one.
+fn load(
+    disk: &dyn Disk,
+    file: &Path,
+) -> Result<Result<(NodeId, ClusterState), Unreadable>, OpenError> {
+    let bytes = match read_file(disk, file, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            return match error.kind() {
+                ErrorKind::NotFound => Ok(Err(Unreadable::Missing)),
+                ErrorKind::Device | ErrorKind::TooLarge => Ok(Err(Unreadable::Disk(error))),
+                _ => Err(error.into()),
+            };
+        }
+    };
+    match document::decode(&bytes) {
+        Ok(loaded) => Ok(Ok(loaded)),
+        Err(error @ DecodeError::NewerFormat { .. }) => Err(OpenError::NewerFormat {
+            file: file.to_owned(),
+            error,
+        }),
+        Err(error) => Ok(Err(Unreadable::Damaged(error))),
+    }
+}
+
+fn check_name(
+    directory: &Path,
+    this_node: NodeId,
+    state: &ClusterState,
+    configured: &str,
+) -> Result<(), OpenError> {
+    let stored = state
+        .member(this_node)
+        .map_or("", |member| member.name.as_str());
+    if stored == configured {
+        return Ok(());
+    }
+    Err(OpenError::NodeRenamed {
+        directory: directory.to_owned(),
+        stored: stored.to_owned(),
+        cluster: state.name().to_owned(),
+        configured: configured.to_owned(),
+    })
+}
+
+impl fmt::Display for OpenNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be read: {}", self.file.display(), self.reason)?;
+        match self.older_version {
+            Some(version) => write!(
+                f,
+                "; the generation before it serves, version {version}, later changes may be lost"
+            )?,
+            None => write!(f, "; the newest generation is sound")?,
+        }
+        if let Some(kept_as) = &self.kept_as {
+            write!(f, "; kept as {}", kept_as.display())?;
+        }
+        if let Some(error) = &self.not_restored {
+            write!(f, "; not written anew: {error}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,95 @@
+//! Every layer of properties resolved once, when the state is made, instead of on each request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_properties::{BucketProperties, PropertyOverlay};
+
+use crate::state::{Content, TypeStatus};
+
+/// No active bucket type has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("No bucket-type named '{bucket_type}'")]
+pub struct UnknownBucketType {
+    /// The name.
+    pub bucket_type: BucketType,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    untyped: ResolvedType,
+    typed: BTreeMap<BucketType, ResolvedType>,
+}
+
+#[derive(Clone, Debug)]
+struct ResolvedType {
+    of_type: Arc<BucketProperties>,
+    of_buckets: BTreeMap<Bucket, Arc<BucketProperties>>,
+}
+
+impl Resolved {
+    pub(crate) fn new(content: &Content) -> Self {
+        let nothing = BTreeMap::new();
+        let default_type = BucketType::default_type();
+        let buckets_of = |bucket_type| content.buckets.get(bucket_type).unwrap_or(&nothing);
+        let untyped = ResolvedType::new(
+            BucketProperties::untyped_defaults().with(&content.default_properties),
+            buckets_of(&default_type),
+        );
+        let active = content
+            .types
+            .iter()
+            .filter(|(_, entry)| entry.status == TypeStatus::Active);
+        let typed = active.map(|(bucket_type, entry)| {
+            let of_type = BucketProperties::typed_defaults().with(&entry.properties);
+            (
+                bucket_type.clone(),
+                ResolvedType::new(of_type, buckets_of(bucket_type)),
+            )
+        });
+        Self {
+            untyped,
+            typed: typed.collect(),
+        }
+    }
+
+    pub(crate) fn of_bucket(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+    ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
+        let resolved = self.resolved_type(bucket_type)?;
+        Ok(resolved.of_buckets.get(bucket).unwrap_or(&resolved.of_type))
+    }
+
+    pub(crate) fn of_type(
+        &self,
+        bucket_type: &BucketType,
+    ) -> Result<&Arc<BucketProperties>, UnknownBucketType> {
+        Ok(&self.resolved_type(bucket_type)?.of_type)
+    }
+
+    fn resolved_type(&self, bucket_type: &BucketType) -> Result<&ResolvedType, UnknownBucketType> {
+        if bucket_type.is_default() {
+            return Ok(&self.untyped);
+        }
+        let unknown = || UnknownBucketType {
+            bucket_type: bucket_type.clone(),
+        };
+        self.typed.get(bucket_type).ok_or_else(unknown)
+    }
+}
+
+impl ResolvedType {
+    fn new(of_type: BucketProperties, overlays: &BTreeMap<Bucket, PropertyOverlay>) -> Self {
+        let of_bucket = |(bucket, overlay): (&Bucket, &PropertyOverlay)| {
+            (bucket.clone(), Arc::new(of_type.with(overlay)))
+        };
+        let of_buckets = overlays.iter().map(of_bucket).collect();
+        Self {
+            of_type: Arc::new(of_type),
+            of_buckets,
+        }
+    }
+}
