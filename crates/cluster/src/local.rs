@@ -203,6 +203,7 @@ impl LocalState {
                 return Err(OpenError::AlreadyExists { file });
             }
         }
+        create_durably(&*disk, directory)?;
         let Founding {
             cluster_id,
             cluster_name,
