@@ -8,7 +8,9 @@ use kvorum_encoding::{ByteReader, checksum, mask_checksum};
 use crate::{Part, Result, SegmentError};
 
 /// The length of the file header; the first record starts behind it.
-pub const FILE_HEADER_BYTES: u64 = 32;
+pub const FILE_HEADER_BYTES: u64 = FILE_HEADER_LEN as u64;
+
+pub(crate) const FILE_HEADER_LEN: usize = 32;
 
 const MAGIC: [u8; 8] = *b"KVsegmnt";
 const VERSION: u8 = 1;
@@ -37,8 +39,8 @@ pub struct SegmentId {
 ///     20     8  segment number
 ///     28     4  masked CRC-32C of bytes 0..28
 /// ```
-pub(crate) fn encode_file_header(id: &SegmentId) -> [u8; FILE_HEADER_BYTES as usize] {
-    let mut out = [0; FILE_HEADER_BYTES as usize];
+pub(crate) fn encode_file_header(id: &SegmentId) -> [u8; FILE_HEADER_LEN] {
+    let mut out = [0; FILE_HEADER_LEN];
     out[..8].copy_from_slice(&MAGIC);
     out[8] = VERSION;
     out[9] = id.kind;

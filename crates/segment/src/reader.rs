@@ -7,14 +7,13 @@ use bytes::{Bytes, BytesMut};
 use kvorum_disk::{Disk, DiskError, DiskFile, ErrorKind, OpenMode, Operation, Reading};
 use kvorum_encoding::{checksum, mask_checksum};
 
-use crate::file_header::check_file_header;
+use crate::file_header::{FILE_HEADER_LEN, check_file_header};
 use crate::record::{
     ChecksumSeed, Purpose, RECORD_HEADER_BYTES, RecordHeader, decode_header, front_checksum,
     raw_len,
 };
 use crate::{
-    BatchPlace, Codec, EncodedBack, FILE_HEADER_BYTES, Part, Result, Scan, ScanOptions,
-    SegmentError, SegmentId,
+    BatchPlace, Codec, EncodedBack, Part, Result, Scan, ScanOptions, SegmentError, SegmentId,
 };
 
 /// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short
@@ -116,7 +115,7 @@ impl SegmentReader {
     /// [`SegmentError::Damaged`] costs the header only: records are bound to the segment by their own
     /// checksums. [`SegmentError::Foreign`] and [`SegmentError::NewerFormat`] cost the file.
     pub fn check_header(&self) -> Result<()> {
-        let mut bytes = [0; FILE_HEADER_BYTES as usize];
+        let mut bytes = [0; FILE_HEADER_LEN];
         let read = self.file.read_at(&mut bytes, 0, Reading::MayBlock)?;
         check_file_header(&bytes[..read], &self.id, self.path())
     }

@@ -18,7 +18,8 @@ use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, 
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 512 << 10;
-const ALIGN: usize = RECORD_ALIGN_BYTES as usize;
+const ALIGN: usize = 8;
+const _: () = assert!(ALIGN as u64 == RECORD_ALIGN_BYTES);
 
 /// From where a scan reads and what its caller knows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +71,8 @@ pub struct ScanEnd {
     pub clean_to: u64,
     /// What stands there.
     pub tail: Tail,
+    /// Everything below this is proven to have been durable.
+    pub durable_to: u64,
 }
 
 /// An iterator over the records of a segment. A batch comes out whole or, when a crash cut it short,
@@ -279,8 +282,13 @@ impl Scan {
                 tail: Tail::Torn {
                     len: self.limit.saturating_sub(begun_at),
                 },
+                durable_to: self.durable_to,
             },
-            _ => ScanEnd { clean_to: at, tail },
+            _ => ScanEnd {
+                clean_to: at,
+                tail,
+                durable_to: self.durable_to,
+            },
         };
         self.drop_or_flush_batch();
         self.end = Some(end);
@@ -457,6 +465,7 @@ impl Iterator for Scan {
                 self.end = Some(ScanEnd {
                     clean_to: self.position,
                     tail: Tail::Open,
+                    durable_to: self.durable_to,
                 });
                 return Some(Err(error));
             }

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_disk::{Disk, DiskFile, OpenMode};
+use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
 
 use crate::file_header::encode_file_header;
 use crate::record::{ChecksumSeed, Purpose, aligned, encode_front, stored_lens};
@@ -20,6 +20,7 @@ pub const SEGMENT_BYTES_MAX: u64 = (u32::MAX as u64) * crate::RECORD_ALIGN_BYTES
 const GATHERED_BYTES_MAX: u64 = 64 << 10;
 /// Systems take at most 1,024 parts in one write.
 const PARTS_MAX: usize = 1000;
+const REWRITTEN_AT_ONCE_BYTES: usize = 1 << 20;
 const PADDING: [u8; 8] = [0; 8];
 
 /// How a writer behaves.
@@ -82,17 +83,24 @@ impl SegmentWriter {
 
     /// Goes on in a segment that was not sealed: cuts what stands behind `at.end` and makes what is
     /// left durable.
+    ///
+    /// With `rewrite_from`, bytes from there on are written again first: after a failed sync the page
+    /// cache may show what the device never got, and would call it clean.
     pub fn resume(
         disk: &dyn Disk,
         path: &Path,
         id: SegmentId,
         options: WriterOptions,
         at: ResumeAt,
+        rewrite_from: Option<u64>,
     ) -> Result<Self> {
         let file = disk.open(path, OpenMode::ReadWrite)?;
         let end = aligned(at.end.max(FILE_HEADER_BYTES));
         if file.len()? != end {
             file.truncate(end)?;
+        }
+        if let Some(from) = rewrite_from {
+            rewrite(&*file, from, end)?;
         }
         file.sync()?;
         Ok(Self::over(file, id, options, ResumeAt { end, ..at }))
@@ -330,6 +338,22 @@ fn publish(disk: &dyn Disk, file: &dyn DiskFile, path: &Path, id: &SegmentId) ->
     file.write_at(&encode_file_header(id), 0)?;
     file.sync()?;
     Ok(disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?)
+}
+
+fn rewrite(file: &dyn DiskFile, from: u64, end: u64) -> Result<()> {
+    let mut piece = vec![0; REWRITTEN_AT_ONCE_BYTES];
+    let mut at = from;
+    while at < end {
+        let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let len = rest.min(piece.len());
+        let read = file.read_at(&mut piece[..len], at, Reading::MayBlock)?;
+        if read == 0 {
+            break;
+        }
+        file.write_at(&piece[..read], at)?;
+        at += read as u64;
+    }
+    Ok(())
 }
 
 fn bare_record(sequence: u64, front: &[u8]) -> Record<'_> {

@@ -1,6 +1,9 @@
 //! A segment on a disk in memory, and what a scan of it says.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up its disk has failed")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot set up its disk has failed"
+)]
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Power cuts: what was synced is there, what was torn is cut, and batches are whole or absent.
 
-use kvorum_disk::{CrashOptions, Disk};
+use kvorum_disk::{CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, Operation, Rule};
 use kvorum_segment::{
     BatchPlace, Record, ResumeAt, ScanOptions, SegmentError, SegmentReader, SegmentWriter, Tail,
     WriterOptions,
@@ -67,7 +67,7 @@ fn a_writer_resumes_behind_what_is_whole() {
             ..ResumeAt::default()
         };
         let options = WriterOptions::default();
-        let mut writer = SegmentWriter::resume(&disk, path(), ID, options, at).unwrap();
+        let mut writer = SegmentWriter::resume(&disk, path(), ID, options, at, None).unwrap();
         append(&mut writer, 10..=11);
         writer.sync_handle().sync().unwrap();
         disk.crash(CrashOptions::nothing_unsynced());
@@ -76,6 +76,31 @@ fn a_writer_resumes_behind_what_is_whole() {
         assert_eq!(again.sequences, expected, "{seed}");
         assert_eq!(again.end.tail, Tail::Open);
     }
+}
+
+#[test]
+fn what_a_failed_sync_lost_is_written_again() {
+    let memory = new_disk();
+    let disk = FaultyDisk::over_memory(&memory);
+    let mut writer = create(&disk);
+    append(&mut writer, 1..=5);
+    disk.add_rule(Rule::new(Fault::Error(ErrorKind::Device)).on(Operation::Sync));
+    writer.sync_handle().sync().unwrap_err();
+    drop(writer);
+    disk.heal();
+    let found = contents(&disk, ScanOptions::default());
+    let at = ResumeAt {
+        end: found.end.clean_to,
+        ..ResumeAt::default()
+    };
+    let options = WriterOptions::default();
+    let again = Some(found.end.durable_to);
+    SegmentWriter::resume(&disk, path(), ID, options, at, again).unwrap();
+    memory.crash(CrashOptions::nothing_unsynced());
+    assert_eq!(
+        contents(&memory, ScanOptions::default()).sequences,
+        [1, 2, 3, 4, 5]
+    );
 }
 
 #[test]
@@ -91,9 +116,9 @@ fn a_new_segment_survives_a_power_cut_with_its_name() {
 #[test]
 fn a_failed_creation_leaves_no_file_in_the_way() {
     let disk = new_disk();
-    let full = kvorum_disk::FaultyDisk::over_memory(&disk);
-    let no_space = kvorum_disk::Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    full.add_rule(kvorum_disk::Rule::new(no_space).on(kvorum_disk::Operation::Write));
+    let full = FaultyDisk::over_memory(&disk);
+    let no_space = Fault::Error(ErrorKind::NoSpace);
+    full.add_rule(Rule::new(no_space).on(Operation::Write));
     let failed = SegmentWriter::create(&full, path(), ID, WriterOptions::default());
     assert!(matches!(failed, Err(SegmentError::Disk(_))));
     assert_eq!(disk.info(path()).unwrap(), None);
