@@ -126,8 +126,10 @@ impl CommitLog {
         settings: CommitLogSettings,
     ) -> Result<Self> {
         let generation = directory.join(format!("{log_id:016x}"));
-        disk.create_directory(&generation).map_err(|error| from_disk(&error))?;
-        disk.sync_directory(directory).map_err(|error| from_disk(&error))?;
+        disk.create_directory(&generation)
+            .map_err(|error| from_disk(&error))?;
+        disk.sync_directory(directory)
+            .map_err(|error| from_disk(&error))?;
         let active = create_segment(&*disk, &generation, log_id, 1, settings)?;
         let segments = Segments {
             active,
@@ -236,17 +238,26 @@ impl CommitLog {
     /// alive, or drops that segment.
     pub fn upkeep_step(&self) -> Result<StepOutcome> {
         if self.shared.make_spare()? {
-            return Ok(StepOutcome { cost_bytes: self.shared.settings.segment_bytes, is_done: false });
+            return Ok(StepOutcome {
+                cost_bytes: self.shared.settings.segment_bytes,
+                is_done: false,
+            });
         }
         match self.shared.lagging_store() {
             Lagging::Store(engine) => {
                 let before = engine.status().written_bytes;
                 engine.sync()?;
-                Ok(StepOutcome { cost_bytes: before.min(1 << 20), is_done: false })
+                Ok(StepOutcome {
+                    cost_bytes: before.min(1 << 20),
+                    is_done: false,
+                })
             }
             Lagging::Nobody => {
                 self.shared.drop_oldest()?;
-                Ok(StepOutcome { cost_bytes: 0, is_done: !self.is_upkeep_due() })
+                Ok(StepOutcome {
+                    cost_bytes: 0,
+                    is_done: !self.is_upkeep_due(),
+                })
             }
             Lagging::NothingClosed => Ok(StepOutcome::nothing_left()),
         }
@@ -255,7 +266,10 @@ impl CommitLog {
     /// Removes the log's files after every store was synced: nothing is left to replay.
     pub fn remove(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.disk.remove_directory(&shared.directory).map_err(|error| from_disk(&error))
+        shared
+            .disk
+            .remove_directory(&shared.directory)
+            .map_err(|error| from_disk(&error))
     }
 }
 
@@ -322,7 +336,8 @@ impl Shared {
             })
             .collect();
         let mut segments = self.segments.lock();
-        self.roll_if_full(&mut segments).map_err(GroupFailure::ThisGroup)?;
+        self.roll_if_full(&mut segments)
+            .map_err(GroupFailure::ThisGroup)?;
         segments
             .active
             .append(&records, &mut Vec::with_capacity(records.len()))
@@ -348,13 +363,23 @@ impl Shared {
             None => {
                 let number = segments.next_number;
                 segments.next_number += 1;
-                create_segment(&*self.disk, &self.directory, self.log_id, number, self.settings)?
+                create_segment(
+                    &*self.disk,
+                    &self.directory,
+                    self.log_id,
+                    number,
+                    self.settings,
+                )?
             }
         };
         let full = std::mem::replace(&mut segments.active, next);
         let stores = std::mem::take(&mut segments.active_stores);
         let path = self.directory.join(file_name(full.id().number));
-        segments.closed.push_back(ClosedSegment { path, bytes: full.end(), stores });
+        segments.closed.push_back(ClosedSegment {
+            path,
+            bytes: full.end(),
+            stores,
+        });
         Ok(())
     }
 
@@ -368,8 +393,13 @@ impl Shared {
             segments.next_number += 1;
             segments.next_number - 1
         };
-        let spare =
-            create_segment(&*self.disk, &self.directory, self.log_id, number, self.settings)?;
+        let spare = create_segment(
+            &*self.disk,
+            &self.directory,
+            self.log_id,
+            number,
+            self.settings,
+        )?;
         let mut segments = self.segments.lock();
         if number > segments.active.id().number {
             segments.spare = Some(spare);
@@ -379,17 +409,26 @@ impl Shared {
 
     fn lagging_store(&self) -> Lagging {
         let segments = self.segments.lock();
-        let Some(oldest) = segments.closed.front() else { return Lagging::NothingClosed };
+        let Some(oldest) = segments.closed.front() else {
+            return Lagging::NothingClosed;
+        };
         let stores = self.stores.lock();
         let lagging = oldest.stores.iter().find_map(|(store, newest)| {
-            stores.get(store).filter(|engine| engine.durable() < *newest).cloned()
+            stores
+                .get(store)
+                .filter(|engine| engine.durable() < *newest)
+                .cloned()
         });
         lagging.map_or(Lagging::Nobody, Lagging::Store)
     }
 
     fn drop_oldest(&self) -> Result<()> {
-        let Some(oldest) = self.segments.lock().closed.pop_front() else { return Ok(()) };
-        self.disk.remove_file(&oldest.path).map_err(|error| from_disk(&error))
+        let Some(oldest) = self.segments.lock().closed.pop_front() else {
+            return Ok(());
+        };
+        self.disk
+            .remove_file(&oldest.path)
+            .map_err(|error| from_disk(&error))
     }
 }
 
@@ -403,11 +442,10 @@ impl Queue {
         let to = self.done;
         let error = match failure {
             GroupFailure::ThisGroup(error) => error,
-            GroupFailure::ForGood(error) => {
-                self.failure.get_or_insert(error).clone()
-            }
+            GroupFailure::ForGood(error) => self.failure.get_or_insert(error).clone(),
         };
-        self.failed_groups.push_back(FailedGroup { from, to, error });
+        self.failed_groups
+            .push_back(FailedGroup { from, to, error });
         if self.failed_groups.len() > FAILED_GROUPS_MAX {
             self.failed_groups.pop_front();
         }
@@ -470,7 +508,13 @@ fn create_segment(
     settings: CommitLogSettings,
 ) -> Result<SegmentWriter> {
     let path = directory.join(file_name(number));
-    let id = SegmentId { log_id, number, kind: SEGMENT_KIND };
-    let options = WriterOptions { preallocate_bytes: settings.segment_bytes };
+    let id = SegmentId {
+        log_id,
+        number,
+        kind: SEGMENT_KIND,
+    };
+    let options = WriterOptions {
+        preallocate_bytes: settings.segment_bytes,
+    };
     SegmentWriter::create(disk, &path, id, options).map_err(|error| from_segment(&error))
 }

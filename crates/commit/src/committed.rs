@@ -30,7 +30,12 @@ impl Committed {
     pub fn new(engine: Arc<dyn Backend>, log: CommitLog, default: Durability) -> Self {
         let store = engine.identity();
         log.register(store, engine.clone());
-        Self { engine, log, default, order: Mutex::new(store) }
+        Self {
+            engine,
+            log,
+            default,
+            order: Mutex::new(store),
+        }
     }
 }
 

@@ -53,7 +53,12 @@ impl LogRecord {
         for write in &batch.writes {
             put_write(&mut front, write);
         }
-        Self { store, sequence, front, back: bodies(batch) }
+        Self {
+            store,
+            sequence,
+            front,
+            back: bodies(batch),
+        }
     }
 
     /// Decodes what [`LogRecord::encode`] wrote.
@@ -84,7 +89,10 @@ fn put_write(front: &mut Vec<u8>, write: &Write) {
         Write::Remove { .. } => KIND_REMOVE,
     });
     put_bytes(front, write.key().as_bytes());
-    if let Write::Put { fields, head, body, .. } = write {
+    if let Write::Put {
+        fields, head, body, ..
+    } = write
+    {
         front.extend_from_slice(&fields.segment.to_le_bytes());
         front.extend_from_slice(&fields.last_modified.0.to_le_bytes());
         let expiry = fields.expiry.unwrap_or_default().0;
@@ -131,8 +139,12 @@ struct Bodies<'a> {
 impl Bodies<'_> {
     fn take(&mut self, len: u64) -> Result<Bytes, Truncated> {
         let offset = self.at;
-        let end = usize::try_from(len).ok().and_then(|len| offset.checked_add(len));
-        let end = end.filter(|end| *end <= self.back.len()).ok_or(Truncated { offset })?;
+        let end = usize::try_from(len)
+            .ok()
+            .and_then(|len| offset.checked_add(len));
+        let end = end
+            .filter(|end| *end <= self.back.len())
+            .ok_or(Truncated { offset })?;
         self.at = end;
         Ok(self.back.slice(offset..end))
     }
@@ -152,15 +164,27 @@ fn take_write(
             let last_modified = Timestamp(reader.u64()?);
             let expiry = Some(Timestamp(reader.u64()?)).filter(|expiry| expiry.0 != 0);
             let tag = Tag(reader.u8()?);
-            let fields = Fields { segment, last_modified, expiry, tag };
+            let fields = Fields {
+                segment,
+                last_modified,
+                expiry,
+                tag,
+            };
             let head = take_bytes(front, reader)?;
             let body = bodies.take(reader.varint()?)?;
             let index_changes = take_index_changes(front, reader)?;
-            Ok(Write::Put { key, fields, head, body, index_changes })
+            Ok(Write::Put {
+                key,
+                fields,
+                head,
+                body,
+                index_changes,
+            })
         }
-        KIND_REMOVE => {
-            Ok(Write::Remove { key, index_changes: take_index_changes(front, reader)? })
-        }
+        KIND_REMOVE => Ok(Write::Remove {
+            key,
+            index_changes: take_index_changes(front, reader)?,
+        }),
         _ => Err(Truncated { offset: at }),
     }
 }
@@ -175,7 +199,10 @@ fn take_index_changes(
         let at = reader.offset();
         let kind = reader.u8()?;
         let field = take_bytes(front, reader)?;
-        let entry = IndexEntry { field, term: take_bytes(front, reader)? };
+        let entry = IndexEntry {
+            field,
+            term: take_bytes(front, reader)?,
+        };
         changes.push(match kind {
             INDEX_ADD => IndexChange::Add(entry),
             INDEX_REMOVE => IndexChange::Remove(entry),
@@ -202,7 +229,10 @@ mod tests {
             expiry: Some(Timestamp(11)),
             tag: Tag(1),
         };
-        let entry = IndexEntry { field: "f_bin".into(), term: "t".into() };
+        let entry = IndexEntry {
+            field: "f_bin".into(),
+            term: "t".into(),
+        };
         Batch {
             writes: vec![
                 Write::Put {
@@ -212,7 +242,10 @@ mod tests {
                     body: "body".into(),
                     index_changes: vec![IndexChange::Add(entry.clone())],
                 },
-                Write::Remove { key: key("b"), index_changes: vec![IndexChange::Remove(entry)] },
+                Write::Remove {
+                    key: key("b"),
+                    index_changes: vec![IndexChange::Remove(entry)],
+                },
                 Write::put(key("c"), Fields::default(), Bytes::new(), "x".into()),
             ],
         }
@@ -220,7 +253,13 @@ mod tests {
 
     #[test]
     fn batches_round_trip() {
-        for batch in [batch(), Batch::default(), Batch { writes: batch().writes[2..].to_vec() }] {
+        for batch in [
+            batch(),
+            Batch::default(),
+            Batch {
+                writes: batch().writes[2..].to_vec(),
+            },
+        ] {
             let record = LogRecord::encode(StoreId(3), Sequence(5), &batch);
             let front = Bytes::from(record.front);
             let decoded = LogRecord::decode(&front, &record.back).unwrap();

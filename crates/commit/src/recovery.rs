@@ -32,12 +32,9 @@ pub struct Recovery {
 /// [`Backend::durable`] sequence, syncs the stores, and removes the logs.
 ///
 /// A store is any backend before new writes reach it. It is safe to be interrupted and run again.
-pub fn recover(
-    disk: &dyn Disk,
-    directory: &Path,
-    stores: &[Arc<dyn Backend>],
-) -> Result<Recovery> {
-    disk.create_directory(directory).map_err(|error| from_disk(&error))?;
+pub fn recover(disk: &dyn Disk, directory: &Path, stores: &[Arc<dyn Backend>]) -> Result<Recovery> {
+    disk.create_directory(directory)
+        .map_err(|error| from_disk(&error))?;
     let mut replay = Replay {
         stores: stores
             .iter()
@@ -53,9 +50,11 @@ pub fn recover(
         store.sync()?;
     }
     for (name, _) in &generations {
-        disk.remove_directory(&directory.join(name)).map_err(|error| from_disk(&error))?;
+        disk.remove_directory(&directory.join(name))
+            .map_err(|error| from_disk(&error))?;
     }
-    disk.sync_directory(directory).map_err(|error| from_disk(&error))?;
+    disk.sync_directory(directory)
+        .map_err(|error| from_disk(&error))?;
     Ok(replay.report)
 }
 
@@ -83,13 +82,19 @@ impl Replay {
         let numbers = list_segments(disk, directory).map_err(|error| from_segment(&error))?;
         for number in numbers {
             let path = directory.join(file_name(number));
-            let id = SegmentId { log_id, number, kind: 0 };
+            let id = SegmentId {
+                log_id,
+                number,
+                kind: 0,
+            };
             match self.read_segment(disk, &path, id) {
                 Ok(()) => {}
                 // A crash while the segment was made leaves a file without a header, and nothing
                 // was acknowledged from it.
                 Err(SegmentError::Damaged { offset: 0, .. }) => {
-                    self.report.damage.push(format!("{} has no header", path.display()));
+                    self.report
+                        .damage
+                        .push(format!("{} has no header", path.display()));
                 }
                 Err(error) => return Err(from_segment(&error)),
             }
@@ -111,7 +116,9 @@ impl Replay {
                 Scanned::Record(record) => {
                     let back = reader.restore(&record)?;
                     if let Err(error) = self.replay_record(&record.head.front, &back) {
-                        self.report.damage.push(format!("{}: {error}", path.display()));
+                        self.report
+                            .damage
+                            .push(format!("{}: {error}", path.display()));
                     }
                 }
                 Scanned::Damage(damage) => self.report.damage.push(format!(

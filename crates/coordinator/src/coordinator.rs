@@ -21,6 +21,7 @@ use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEvent, GetMachine};
 use crate::plan::Plan;
 use crate::put::{PutEffect, PutEvent, PutMachine};
+use crate::reaper::{Reaper, Tombstone, TombstoneKeeping};
 use crate::request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };
@@ -43,6 +44,8 @@ pub struct CoordinatorSettings {
     pub slow_request_threshold: Duration,
     /// Requests in progress at which further ones are refused with `overload`.
     pub requests_max: usize,
+    /// What becomes of tombstones that every replica holds.
+    pub tombstones: TombstoneKeeping,
 }
 
 /// What a coordinator works with.
@@ -66,6 +69,7 @@ pub struct Coordinator {
     pub(crate) parts: Parts,
     pub(crate) settings: CoordinatorSettings,
     requests: AtomicUsize,
+    reaper: Reaper,
 }
 
 /// Counts a request as in progress while it lives.
@@ -87,7 +91,12 @@ struct Progress {
 impl Coordinator {
     /// A coordinator.
     pub fn new(parts: Parts, settings: CoordinatorSettings) -> Self {
-        Self { parts, settings, requests: AtomicUsize::new(0) }
+        Self {
+            parts,
+            settings,
+            requests: AtomicUsize::new(0),
+            reaper: Reaper::default(),
+        }
     }
 
     /// The agreed cluster state at this moment.
@@ -129,7 +138,13 @@ impl Coordinator {
         let mut progress = self.begin(arrived, options.timeout);
         let outcome = self.drive_get(address, options, &mut progress).await;
         let object = outcome.as_ref().ok().and_then(Option::as_deref);
-        self.finish(RequestKind::Get, Some(address), outcome.as_ref().err(), object, &progress);
+        self.finish(
+            RequestKind::Get,
+            Some(address),
+            outcome.as_ref().err(),
+            object,
+            &progress,
+        );
         outcome
     }
 
@@ -143,9 +158,18 @@ impl Coordinator {
     ) -> Result<Arc<Object>, RequestError> {
         let _admitted = self.admit()?;
         let mut progress = self.begin(arrived, options.timeout);
-        let outcome = self.drive_put(address, request, options, &mut progress).await;
+        let written = self
+            .drive_put(address, request, options, &mut progress)
+            .await;
+        let outcome = written.map(|written| written.object);
         let object = outcome.as_deref().ok();
-        self.finish(RequestKind::Put, Some(address), outcome.as_ref().err(), object, &progress);
+        self.finish(
+            RequestKind::Put,
+            Some(address),
+            outcome.as_ref().err(),
+            object,
+            &progress,
+        );
         outcome
     }
 
@@ -160,7 +184,9 @@ impl Coordinator {
     ) -> Result<Deleted, RequestError> {
         let _admitted = self.admit()?;
         let mut progress = self.begin(arrived, options.timeout);
-        let outcome = self.drive_delete(address, context, options, &mut progress).await;
+        let outcome = self
+            .drive_delete(address, context, options, &mut progress)
+            .await;
         let error = outcome.as_ref().err();
         self.finish(RequestKind::Delete, Some(address), error, None, &progress);
         outcome
@@ -170,11 +196,15 @@ impl Coordinator {
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
         let colocated = self.settings.colocated_replicas;
-        let plan = Plan::new(&state, address, None, colocated, true, |node| self.is_up(node))?;
+        let plan = Plan::new(&state, address, None, colocated, true, |node| {
+            self.is_up(node)
+        })?;
         let place = |replica: &Replica| ReplicaPlace {
             partition: replica.partition,
             node: replica.node,
-            node_name: state.node_name(replica.node),
+            node_name: state
+                .member(replica.node)
+                .map_or_else(String::new, |m| m.name.clone()),
             is_primary: replica.role == Role::Primary,
         };
         Ok(plan.replicas.iter().map(place).collect())
@@ -203,7 +233,14 @@ impl Coordinator {
     fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
         let queue = self.parts.runtime.now().since(arrived);
         let timeout = timeout.unwrap_or(self.settings.request_timeout);
-        Progress { arrived, deadline: arrived.plus(timeout), trace: Trace { queue, ..Trace::default() } }
+        Progress {
+            arrived,
+            deadline: arrived.plus(timeout),
+            trace: Trace {
+                queue,
+                ..Trace::default()
+            },
+        }
     }
 
     fn finish(
@@ -220,7 +257,15 @@ impl Coordinator {
         let is_slow = took >= self.settings.slow_request_threshold;
         if is_slow || error.is_some_and(RequestError::is_logged) {
             let maintenance_step = self.parts.maintenance.step_between(progress.arrived, now);
-            Finished { kind, address, error, took, trace: progress.trace, maintenance_step }.log();
+            Finished {
+                kind,
+                address,
+                error,
+                took,
+                trace: progress.trace,
+                maintenance_step,
+            }
+            .log();
         }
     }
 
@@ -232,7 +277,9 @@ impl Coordinator {
     ) -> Result<Plan, RequestError> {
         let colocated = self.settings.colocated_replicas;
         let state = self.state();
-        Plan::new(&state, address, n_val, colocated, sloppy_quorum, |node| self.is_up(node))
+        Plan::new(&state, address, n_val, colocated, sloppy_quorum, |node| {
+            self.is_up(node)
+        })
     }
 
     async fn drive_get(
@@ -253,7 +300,10 @@ impl Coordinator {
                     let answer = self.ask(&plan, slot, options.detail, progress).await;
                     let event = match answer {
                         Err(RequestError::Timeout) => GetEvent::Deadline,
-                        answer => GetEvent::Answer { slot, answer: get_answer(answer) },
+                        answer => GetEvent::Answer {
+                            slot,
+                            answer: get_answer(answer),
+                        },
                     };
                     effects.extend(machine.step(event));
                 }
@@ -280,7 +330,9 @@ impl Coordinator {
     ) -> Result<ReplicaReply, RequestError> {
         let key = plan.key.clone();
         let started = self.parts.runtime.now();
-        let reply = self.execute(plan, slot, Operation::Get { key, detail }, progress).await;
+        let reply = self
+            .execute(plan, slot, Operation::Get { key, detail }, progress)
+            .await;
         progress.trace.read += self.parts.runtime.now().since(started);
         reply
     }
@@ -291,21 +343,34 @@ impl Coordinator {
         request: PutRequest,
         options: &PutOptions,
         progress: &mut Progress,
-    ) -> Result<Arc<Object>, RequestError> {
+    ) -> Result<Written, RequestError> {
         let plan = self.plan(address, options.n_val, options.sloppy_quorum)?;
         let quorum = plan.write_quorum(options)?;
         if plan.replicas.len() > 1 && request.condition != Condition::Always {
             // The coordinating replica checks exactly; the others may have seen more than it.
-            self.check_by_quorum(address, &request.condition, progress).await?;
+            self.check_by_quorum(address, &request.condition, progress)
+                .await?;
         }
-        let sync = options.sync_on_write.unwrap_or(plan.properties.sync_on_write);
+        let sync = options
+            .sync_on_write
+            .unwrap_or(plan.properties.sync_on_write);
         let resolution = plan.resolution();
         let (machine, effects, update) = match request.kind {
             PutKind::Versioned => {
                 let coordinator = self.choose_coordinator(&plan)?;
                 let (machine, effects) = PutMachine::start(&plan.replicas, coordinator, quorum);
-                let PutRequest { context, condition, content, .. } = request;
-                let update = Arc::new(ClientUpdate { context, condition, content, resolution });
+                let PutRequest {
+                    context,
+                    condition,
+                    content,
+                    ..
+                } = request;
+                let update = Arc::new(ClientUpdate {
+                    context,
+                    condition,
+                    content,
+                    resolution,
+                });
                 (machine, effects, Some(update))
             }
             PutKind::AsIs => {
@@ -322,7 +387,12 @@ impl Coordinator {
             sync,
             effects: effects.into_iter().collect(),
         };
-        self.run_put(machine, run, progress).await
+        let (object, unsynced) = self.run_put(machine, run, progress).await?;
+        Ok(Written {
+            plan,
+            object,
+            unsynced,
+        })
     }
 
     async fn run_put(
@@ -330,7 +400,7 @@ impl Coordinator {
         mut machine: PutMachine,
         mut run: PutRun<'_>,
         progress: &mut Progress,
-    ) -> Result<Arc<Object>, RequestError> {
+    ) -> Result<(Arc<Object>, Vec<SyncTicket>), RequestError> {
         let mut tickets = VecDeque::new();
         let mut reply = None;
         loop {
@@ -365,7 +435,8 @@ impl Coordinator {
                         continue;
                     }
                     Err(error) => {
-                        run.effects.extend(machine.step(PutEvent::Failed { slot, error }));
+                        run.effects
+                            .extend(machine.step(PutEvent::Failed { slot, error }));
                         continue;
                     }
                 };
@@ -377,9 +448,12 @@ impl Coordinator {
                 }
             }
             if let Some(outcome) = reply {
-                return outcome;
+                let unsynced = tickets.into_iter().map(|(_, ticket)| ticket).collect();
+                return outcome.map(|object| (object, unsynced));
             }
-            let Some((slot, ticket)) = tickets.pop_front() else { return Err(no_reply()) };
+            let Some((slot, ticket)) = tickets.pop_front() else {
+                return Err(no_reply());
+            };
             let event = match self.await_sync(ticket, progress).await {
                 Ok(()) => PutEvent::Durable { slot },
                 Err(RequestError::Timeout) => PutEvent::Deadline,
@@ -425,8 +499,79 @@ impl Coordinator {
             n_val: options.n_val,
             ..PutOptions::default()
         };
-        self.drive_put(address, request, &write, progress).await?;
+        let written = self.drive_put(address, request, &write, progress).await?;
+        self.reap_later(written);
         Ok(Deleted::Written)
+    }
+
+    /// Notes a tombstone for removal, if every replica that the key has took it in.
+    fn reap_later(&self, written: Written) {
+        let Written {
+            plan,
+            object,
+            unsynced,
+        } = written;
+        let delay = match self.settings.tombstones {
+            TombstoneKeeping::Keep => return,
+            TombstoneKeeping::Immediate => Duration::ZERO,
+            TombstoneKeeping::For(delay) => delay,
+        };
+        let everywhere = plan.replicas.len() == plan.effective_n as usize
+            && plan
+                .replicas
+                .iter()
+                .all(|replica| replica.role == Role::Primary);
+        if !everywhere || !object.is_tombstone() {
+            return;
+        }
+        let due = self.parts.runtime.now().plus(delay);
+        let (key, clock) = (plan.key, object.clock().clone());
+        self.reaper.add(Tombstone {
+            due,
+            key,
+            clock,
+            replicas: plan.replicas,
+            unsynced,
+        });
+        if delay.is_zero() {
+            self.reap_due(Reading::CachedOnly);
+        }
+    }
+
+    /// Removes the tombstones whose time has come; called now and then, from a thread that may block
+    /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
+    pub fn reap_due(&self, reading: Reading) {
+        let now = self.parts.runtime.now();
+        while let Some(tombstone) = self.reaper.take_due(now) {
+            if reading == Reading::MayBlock && tombstone.unsynced.iter().any(|t| t.wait().is_err())
+            {
+                continue;
+            }
+            if reading == Reading::CachedOnly && !tombstone.unsynced.is_empty() {
+                self.reaper.put_back(tombstone);
+                return;
+            }
+            self.reap(&tombstone, reading);
+        }
+    }
+
+    fn reap(&self, tombstone: &Tombstone, reading: Reading) {
+        for replica in &tombstone.replicas {
+            let Some(vnode) = self.parts.vnodes.vnode(replica.partition) else {
+                continue;
+            };
+            let (key, clock) = (tombstone.key.clone(), tombstone.clock.clone());
+            let operation = Operation::Reap { key, clock };
+            let request = ReplicaRequest {
+                partition: replica.partition,
+                epoch: replica.epoch,
+                operation,
+            };
+            let handled = vnode.handle(&request, self.wall_time(), reading);
+            if let Handled::Done(ReplicaReply::Failed(failure)) = handled {
+                tracing::debug!(event = "reap_failed", error = %failure);
+            }
+        }
     }
 
     async fn check_by_quorum(
@@ -435,7 +580,10 @@ impl Coordinator {
         condition: &Condition,
         progress: &mut Progress,
     ) -> Result<(), RequestError> {
-        let head = GetOptions { detail: Detail::Head, ..GetOptions::default() };
+        let head = GetOptions {
+            detail: Detail::Head,
+            ..GetOptions::default()
+        };
         let found = self.drive_get(address, &head, progress).await?;
         let live = found.filter(|object| !object.is_tombstone());
         match (condition, live) {
@@ -451,7 +599,10 @@ impl Coordinator {
     /// A replica of this node, preferably a primary.
     fn choose_coordinator(&self, plan: &Plan) -> Result<usize, RequestError> {
         let local = |replica: &Replica| replica.node == self.parts.node;
-        plan.replicas.iter().position(local).ok_or(RequestError::AllNodesDown)
+        plan.replicas
+            .iter()
+            .position(local)
+            .ok_or(RequestError::AllNodesDown)
     }
 
     /// Has a replica carry out an operation: inline if memory suffices, else on the blocking pool.
@@ -463,9 +614,16 @@ impl Coordinator {
         progress: &mut Progress,
     ) -> Result<ReplicaReply, RequestError> {
         let replica = plan.replicas.get(slot).ok_or_else(no_reply)?;
-        let vnode = self.parts.vnodes.vnode(replica.partition).ok_or(RequestError::VnodeNotReady)?;
-        let request =
-            ReplicaRequest { partition: replica.partition, epoch: replica.epoch, operation };
+        let vnode = self
+            .parts
+            .vnodes
+            .vnode(replica.partition)
+            .ok_or(RequestError::VnodeNotReady)?;
+        let request = ReplicaRequest {
+            partition: replica.partition,
+            epoch: replica.epoch,
+            operation,
+        };
         let now = self.wall_time();
         match vnode.handle(&request, now, Reading::CachedOnly) {
             Handled::Done(reply) => reply_or_failure(reply),
@@ -491,9 +649,9 @@ impl Coordinator {
         progress.trace.queue += started.since(queued);
         match handled {
             Handled::Done(reply) => reply_or_failure(reply),
-            Handled::WouldBlock => {
-                Err(RequestError::Internal("a read that may block said it would".into()))
-            }
+            Handled::WouldBlock => Err(RequestError::Internal(
+                "a read that may block said it would".into(),
+            )),
         }
     }
 
@@ -508,7 +666,9 @@ impl Coordinator {
         let synced = if ticket.is_driven() {
             runtime.timeout(remaining, ticket).await
         } else {
-            runtime.timeout(remaining, runtime.blocking(move || ticket.wait())).await
+            runtime
+                .timeout(remaining, runtime.blocking(move || ticket.wait()))
+                .await
         };
         progress.trace.sync_wait += runtime.now().since(started);
         match synced {
@@ -523,16 +683,23 @@ impl Coordinator {
 
     /// Sends a replica what it lacks, behind the client's back.
     fn repair(&self, plan: &Plan, slot: usize, object: Arc<Object>) {
-        let Some(replica) = plan.replicas.get(slot).copied() else { return };
-        let Some(vnode) = self.parts.vnodes.vnode(replica.partition) else { return };
+        let Some(replica) = plan.replicas.get(slot).copied() else {
+            return;
+        };
+        let Some(vnode) = self.parts.vnodes.vnode(replica.partition) else {
+            return;
+        };
         let operation = Operation::Store {
             key: plan.key.clone(),
             object,
             resolution: plan.resolution(),
             durability: Durability::BackendDefault,
         };
-        let request =
-            ReplicaRequest { partition: replica.partition, epoch: replica.epoch, operation };
+        let request = ReplicaRequest {
+            partition: replica.partition,
+            epoch: replica.epoch,
+            operation,
+        };
         let (runtime, now) = (self.parts.runtime.clone(), self.wall_time());
         self.parts.meter.read_repaired(self.parts.runtime.now());
         self.parts.runtime.spawn("read repair", async move {
@@ -546,6 +713,14 @@ impl Coordinator {
     pub(crate) fn wall_time(&self) -> Timestamp {
         Timestamp(self.parts.runtime.wall_time().micros())
     }
+}
+
+/// A put that was carried out.
+struct Written {
+    plan: Plan,
+    object: Arc<Object>,
+    /// What the replicas that the client did not wait for have still to sync.
+    unsynced: Vec<SyncTicket>,
 }
 
 /// A put under way: what its effects need.
@@ -564,7 +739,11 @@ impl PutRun<'_> {
             SyncOnWrite::Backend => Durability::BackendDefault,
             SyncOnWrite::One | SyncOnWrite::All => Durability::Grouped,
         };
-        Ok(Operation::Coordinate { key: self.plan.key.clone(), update, durability })
+        Ok(Operation::Coordinate {
+            key: self.plan.key.clone(),
+            update,
+            durability,
+        })
     }
 
     fn store(&self, object: Arc<Object>) -> Operation {
@@ -573,7 +752,12 @@ impl PutRun<'_> {
             SyncOnWrite::All => Durability::Grouped,
         };
         let (key, resolution) = (self.plan.key.clone(), self.plan.resolution());
-        Operation::Store { key, object, resolution, durability }
+        Operation::Store {
+            key,
+            object,
+            resolution,
+            durability,
+        }
     }
 }
 
@@ -608,9 +792,13 @@ pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {
         ReplicaFailure::ObjectTooLarge { bytes, bytes_max } => {
             RequestError::ObjectTooLarge { bytes, bytes_max }
         }
-        ReplicaFailure::TooManySiblings { siblings, siblings_max } => {
-            RequestError::TooManySiblings { siblings, siblings_max }
-        }
+        ReplicaFailure::TooManySiblings {
+            siblings,
+            siblings_max,
+        } => RequestError::TooManySiblings {
+            siblings,
+            siblings_max,
+        },
         ReplicaFailure::Full(detail) => RequestError::DiskFull(detail),
         ReplicaFailure::Damaged(detail) | ReplicaFailure::Storage(detail) => {
             RequestError::Storage(detail)

@@ -72,7 +72,10 @@ impl Coordinator {
         let range = FoldRange::prefix(&type_prefix(bucket_type));
         let any_bucket = Bucket::from("");
         let run = self.listing(bucket_type, &any_bucket, range, timeout, What::Buckets)?;
-        Ok(BucketListing { run, seen: BTreeSet::new() })
+        Ok(BucketListing {
+            run,
+            seen: BTreeSet::new(),
+        })
     }
 
     fn listing(
@@ -88,7 +91,11 @@ impl Coordinator {
             .properties(bucket_type, bucket)
             .map_err(|_| RequestError::UnknownBucketType)?;
         // Buckets of a type may have fewer replicas than the type says: one is what all have.
-        let n_val = if what == What::Keys { properties.n_val } else { 1 };
+        let n_val = if what == What::Keys {
+            properties.n_val
+        } else {
+            1
+        };
         let hash = match properties.chash_keyfun {
             KeyFunction::BucketOnly => KeyHash::BucketOnly,
             _ => KeyHash::Standard,
@@ -99,7 +106,10 @@ impl Coordinator {
         let ring = state.ring();
         let plan = ring
             .coverage_plan(n_val, colocated, offset, |node| self.is_up(node))
-            .map_err(|error| RequestError::InsufficientVnodes { wanted: error.missing.len(), got: 0 })?;
+            .map_err(|error| RequestError::InsufficientVnodes {
+                wanted: error.missing.len(),
+                got: 0,
+            })?;
         Ok(Listing {
             coordinator: self.clone(),
             vnodes: plan.vnodes.into(),
@@ -120,8 +130,17 @@ impl KeyListing {
             return Some(Err(error));
         }
         let count = self.run.ready.len().min(KEYS_PER_CHUNK);
-        let keys: Vec<Key> = self.run.ready.drain(..count).map(|address| address.key).collect();
-        if keys.is_empty() { None } else { Some(Ok(keys)) }
+        let keys: Vec<Key> = self
+            .run
+            .ready
+            .drain(..count)
+            .map(|address| address.key)
+            .collect();
+        if keys.is_empty() {
+            None
+        } else {
+            Some(Ok(keys))
+        }
     }
 }
 
@@ -136,8 +155,9 @@ impl BucketListing {
                 return None;
             }
             let found = self.run.ready.drain(..).map(|address| address.bucket);
-            let new: Vec<Bucket> =
-                found.filter(|bucket| self.seen.insert(bucket.clone())).collect();
+            let new: Vec<Bucket> = found
+                .filter(|bucket| self.seen.insert(bucket.clone()))
+                .collect();
             if !new.is_empty() {
                 return Some(Ok(new));
             }
@@ -149,7 +169,9 @@ impl Listing {
     /// Reads vnodes until something is ready or none is left.
     async fn fill(&mut self) -> Result<(), RequestError> {
         while self.ready.is_empty() {
-            let Some(next) = self.vnodes.pop_front() else { return Ok(()) };
+            let Some(next) = self.vnodes.pop_front() else {
+                return Ok(());
+            };
             self.ready = self.read_vnode(next).await?.into();
         }
         Ok(())
@@ -165,12 +187,20 @@ impl Listing {
         if remaining.is_zero() {
             return Err(RequestError::Timeout);
         }
-        let wanted = Wanted { asked, hash: self.hash, size: self.size };
+        let wanted = Wanted {
+            asked,
+            hash: self.hash,
+            size: self.size,
+        };
         let (range, what) = (self.range.clone(), self.what);
         let micros = u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX);
         let lease = Lease::Until(kvorum_backend::Timestamp(now.0.saturating_add(micros)));
-        let read = runtime.blocking(move || read_addresses(&vnode, &wanted, &range, what, now, lease));
-        runtime.timeout(remaining, read).await.map_err(|_| RequestError::Timeout)?
+        let read =
+            runtime.blocking(move || read_addresses(&vnode, &wanted, &range, what, now, lease));
+        runtime
+            .timeout(remaining, read)
+            .await
+            .map_err(|_| RequestError::Timeout)?
     }
 }
 
@@ -186,7 +216,12 @@ impl Wanted {
         if self.asked.whole {
             return true;
         }
-        let place = position(&address.bucket_type, &address.bucket, &address.key, self.hash);
+        let place = position(
+            &address.bucket_type,
+            &address.bucket,
+            &address.key,
+            self.hash,
+        );
         let owner: Partition = place.owner(self.size);
         self.asked.owners.contains(&owner)
     }

@@ -139,7 +139,10 @@ impl RequestError {
     /// True for failures that an operator wants to see: not those that a client asked for by setting
     /// a condition.
     pub fn is_logged(&self) -> bool {
-        !matches!(self, Self::MatchFound | Self::Modified | Self::ConditionNotFound)
+        !matches!(
+            self,
+            Self::MatchFound | Self::Modified | Self::ConditionNotFound
+        )
     }
 
     /// The failure for people: one lowercase sentence without a full stop.
@@ -154,7 +157,10 @@ impl RequestError {
             Self::ObjectTooLarge { bytes, bytes_max } => {
                 format!("the object has {bytes} bytes, object.size.maximum is {bytes_max}")
             }
-            Self::TooManySiblings { siblings, siblings_max } => format!(
+            Self::TooManySiblings {
+                siblings,
+                siblings_max,
+            } => format!(
                 "the object would have {siblings} siblings, object.siblings.maximum is \
                  {siblings_max}; read it and write back a resolution with its vclock"
             ),

@@ -96,8 +96,18 @@ impl GetMachine {
                 answer: None,
             })
             .collect();
-        let effects = (0..replicas.len()).map(|slot| GetEffect::Ask { slot }).collect();
-        (Self { quorum, resolution, slots, has_replied: false }, effects)
+        let effects = (0..replicas.len())
+            .map(|slot| GetEffect::Ask { slot })
+            .collect();
+        (
+            Self {
+                quorum,
+                resolution,
+                slots,
+                has_replied: false,
+            },
+            effects,
+        )
     }
 
     /// Takes one event in. Answers that come twice or late are ignored.
@@ -111,15 +121,19 @@ impl GetMachine {
     }
 
     fn take_answer(&mut self, slot: usize, answer: GetAnswer, effects: &mut GetEffects) {
-        let Some(waiting) = self.slots.get_mut(slot).filter(|slot| slot.answer.is_none()) else {
+        let Some(waiting) = self
+            .slots
+            .get_mut(slot)
+            .filter(|slot| slot.answer.is_none())
+        else {
             return;
         };
         waiting.answer = Some(answer);
-        if !self.has_replied {
-            if let Some(reply) = self.verdict() {
-                self.has_replied = true;
-                effects.push(GetEffect::Reply(reply));
-            }
+        if !self.has_replied
+            && let Some(reply) = self.verdict()
+        {
+            self.has_replied = true;
+            effects.push(GetEffect::Reply(reply));
         }
         if self.slots.iter().all(|slot| slot.answer.is_some()) {
             self.push_repairs(effects);
@@ -172,7 +186,10 @@ impl GetMachine {
             let (wanted, got) = (quorum.pr, tally.good_primaries);
             return Err(RequestError::PrimaryReadsUnsatisfied { wanted, got });
         }
-        Err(RequestError::ReadsUnsatisfied { wanted: quorum.r, got: tally.good })
+        Err(RequestError::ReadsUnsatisfied {
+            wanted: quorum.r,
+            got: tally.good,
+        })
     }
 
     fn first_failure(&self, wanted: impl Fn(&RequestError) -> bool) -> Option<RequestError> {
@@ -233,7 +250,10 @@ impl GetMachine {
                 Some(GetAnswer::Failed(_)) | None => false,
             };
             if is_behind {
-                effects.push(GetEffect::Repair { slot: index, object: merged.clone() });
+                effects.push(GetEffect::Repair {
+                    slot: index,
+                    object: merged.clone(),
+                });
             }
         }
     }

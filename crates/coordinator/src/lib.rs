@@ -15,6 +15,7 @@ mod get;
 mod plan;
 mod put;
 mod quorum;
+mod reaper;
 mod request;
 mod trace;
 
@@ -24,8 +25,9 @@ pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};
+pub use reaper::TombstoneKeeping;
 pub use request::{
-    Deleted, DeleteOptions, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
+    DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };
 pub use trace::{MaintenanceWitness, Meter, RequestKind, Trace};
 

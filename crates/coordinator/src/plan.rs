@@ -34,11 +34,14 @@ impl Plan {
         is_up: impl Fn(NodeId) -> bool,
     ) -> Result<Self, RequestError> {
         if address.key.as_bytes().len() > KEY_BYTES_MAX {
-            return Err(RequestError::KeyTooLarge { bytes: address.key.as_bytes().len() });
+            return Err(RequestError::KeyTooLarge {
+                bytes: address.key.as_bytes().len(),
+            });
         }
         let properties = state
             .properties(&address.bucket_type, &address.bucket)
-            .map_err(|_| RequestError::UnknownBucketType)?;
+            .map_err(|_| RequestError::UnknownBucketType)?
+            .clone();
         let n_val = match requested_n {
             Some(n) if n > properties.n_val || n == 0 => {
                 let n_val = properties.n_val as usize;
@@ -58,7 +61,13 @@ impl Plan {
         }
         let effective_n = u32::from(state.ring().effective_n(n_val, colocated));
         let key = StorageKey::from_address(address);
-        Ok(Self { key, properties, replicas, n_val, effective_n })
+        Ok(Self {
+            key,
+            properties,
+            replicas,
+            n_val,
+            effective_n,
+        })
     }
 
     pub(crate) fn resolution(&self) -> Resolution {
@@ -124,7 +133,10 @@ impl Plan {
                 nodes.push(replica.node);
             }
         }
-        let primaries = self.replicas.iter().filter(|replica| replica.role == Role::Primary);
+        let primaries = self
+            .replicas
+            .iter()
+            .filter(|replica| replica.role == Role::Primary);
         Offered {
             replicas: self.replicas.len(),
             primaries: primaries.count(),

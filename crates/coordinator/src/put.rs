@@ -103,7 +103,10 @@ impl PutMachine {
         quorum: WriteQuorum,
     ) -> (Self, PutEffects) {
         let machine = Self::new(replicas, Some(coordinator), None, quorum);
-        (machine, smallvec::smallvec![PutEffect::Coordinate { slot: coordinator }])
+        (
+            machine,
+            smallvec::smallvec![PutEffect::Coordinate { slot: coordinator }],
+        )
     }
 
     /// Starts a put of an object that is complete as it is: every replica merges it, none gives a dot.
@@ -131,7 +134,13 @@ impl PutMachine {
                 stage: Stage::Waiting,
             })
             .collect();
-        Self { quorum, slots, coordinator, object, has_replied: false }
+        Self {
+            quorum,
+            slots,
+            coordinator,
+            object,
+            has_replied: false,
+        }
     }
 
     /// Takes one event in. Confirmations that come twice or late are ignored.
@@ -166,12 +175,17 @@ impl PutMachine {
     fn stores(&self, object: &Arc<Object>) -> PutEffects {
         (0..self.slots.len())
             .filter(|slot| Some(*slot) != self.coordinator)
-            .map(|slot| PutEffect::Store { slot, object: object.clone() })
+            .map(|slot| PutEffect::Store {
+                slot,
+                object: object.clone(),
+            })
             .collect()
     }
 
     fn advance(&mut self, slot: usize, to: Stage) {
-        let Some(slot) = self.slots.get_mut(slot) else { return };
+        let Some(slot) = self.slots.get_mut(slot) else {
+            return;
+        };
         let moves_on = match (&slot.stage, &to) {
             (Stage::Waiting, _) | (Stage::Received, Stage::Durable | Stage::Failed(_)) => true,
             (Stage::Received | Stage::Durable | Stage::Failed(_), _) => false,
@@ -181,11 +195,7 @@ impl PutMachine {
         }
     }
 
-    fn reply(
-        &mut self,
-        outcome: Result<Arc<Object>, RequestError>,
-        effects: &mut PutEffects,
-    ) {
+    fn reply(&mut self, outcome: Result<Arc<Object>, RequestError>, effects: &mut PutEffects) {
         if !self.has_replied {
             self.has_replied = true;
             effects.push(PutEffect::Reply(outcome));
@@ -233,17 +243,28 @@ impl PutMachine {
         let quorum = &self.quorum;
         let dw = quorum.dw.max(1);
         let lone_failure = || match (&self.slots[..], possible.replicas) {
-            ([Slot { stage: Stage::Failed(error), .. }], 0) => Some(error.clone()),
+            (
+                [
+                    Slot {
+                        stage: Stage::Failed(error),
+                        ..
+                    },
+                ],
+                0,
+            ) => Some(error.clone()),
             _ => None,
         };
         if possible.primaries < quorum.pw {
             let (wanted, got) = (quorum.pw, possible.primaries);
-            return Some(lone_failure().unwrap_or(RequestError::PrimaryWritesUnsatisfied { wanted, got }));
+            return Some(
+                lone_failure().unwrap_or(RequestError::PrimaryWritesUnsatisfied { wanted, got }),
+            );
         }
         if possible.replicas < dw {
             let got = possible.replicas;
             return Some(
-                lone_failure().unwrap_or(RequestError::DurableWritesUnsatisfied { wanted: dw, got }),
+                lone_failure()
+                    .unwrap_or(RequestError::DurableWritesUnsatisfied { wanted: dw, got }),
             );
         }
         if possible.replicas < quorum.w {
@@ -259,7 +280,11 @@ impl PutMachine {
 
     fn tally(&self, counts: impl Fn(&Stage) -> bool) -> Tally {
         let mut nodes = SmallVec::<[NodeId; 3]>::new();
-        let mut tally = Tally { replicas: 0, primaries: 0, nodes: 0 };
+        let mut tally = Tally {
+            replicas: 0,
+            primaries: 0,
+            nodes: 0,
+        };
         for slot in self.slots.iter().filter(|slot| counts(&slot.stage)) {
             tally.replicas += 1;
             tally.primaries += usize::from(slot.is_primary);

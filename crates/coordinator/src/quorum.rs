@@ -54,7 +54,7 @@ pub struct Offered {
 }
 
 /// Refuses a quorum value above the bucket's n_val.
-pub fn check_violation(values: &[usize], n_val: usize) -> Result<(), RequestError> {
+pub(crate) fn check_violation(values: &[usize], n_val: usize) -> Result<(), RequestError> {
     if values.iter().any(|value| *value > n_val) {
         return Err(RequestError::QuorumAboveN { n_val });
     }
@@ -82,7 +82,11 @@ impl ReadQuorum {
     pub fn failures_max(&self) -> usize {
         let needed = self.r.max(self.pr);
         let out_of_reach = self.n.saturating_sub(needed) + 1;
-        if self.basic_quorum { (self.n / 2 + 1).min(out_of_reach) } else { out_of_reach }
+        if self.basic_quorum {
+            (self.n / 2 + 1).min(out_of_reach)
+        } else {
+            out_of_reach
+        }
     }
 }
 
@@ -98,7 +102,10 @@ impl WriteQuorum {
         }
         let wanted = self.w.max(self.dw);
         if offered.replicas < wanted {
-            return Err(RequestError::InsufficientVnodes { wanted, got: offered.replicas });
+            return Err(RequestError::InsufficientVnodes {
+                wanted,
+                got: offered.replicas,
+            });
         }
         check_nodes(self.node_confirms, offered)
     }
@@ -106,7 +113,10 @@ impl WriteQuorum {
 
 fn check_nodes(wanted: usize, offered: Offered) -> Result<(), RequestError> {
     if offered.nodes < wanted {
-        return Err(RequestError::InsufficientNodes { wanted, got: offered.nodes });
+        return Err(RequestError::InsufficientNodes {
+            wanted,
+            got: offered.nodes,
+        });
     }
     Ok(())
 }

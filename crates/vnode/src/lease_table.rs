@@ -97,13 +97,25 @@ impl LeaseTable {
             Some(_) => read_table(&*disk, &path)?,
         };
         let sources = Mutex::new(BTreeMap::new());
-        Ok((Self { disk, path, randomness, sources, previous }, unreadable))
+        Ok((
+            Self {
+                disk,
+                path,
+                randomness,
+                sources,
+                previous,
+            },
+            unreadable,
+        ))
     }
 
     /// The dot source of a vnode. It has no counters yet: [`LeaseTable::renew`] gives it some, for all
     /// vnodes at once.
     pub fn source(&self, partition: Partition, store: StoreId) -> Arc<DotSource> {
-        let kept = self.previous.get(&partition.number()).filter(|lease| lease.store == store);
+        let kept = self
+            .previous
+            .get(&partition.number())
+            .filter(|lease| lease.store == store);
         let (actor, next) = match kept {
             Some(lease) => (lease.actor, lease.bound),
             None => (self.fresh_actor(), 1),
@@ -113,13 +125,18 @@ impl LeaseTable {
             bound: AtomicU64::new(next),
             renewal_due: AtomicBool::new(true),
         });
-        self.sources.lock().insert(partition.number(), source.clone());
+        self.sources
+            .lock()
+            .insert(partition.number(), source.clone());
         source
     }
 
     /// True when a vnode has used half of its lease.
     pub fn is_renewal_due(&self) -> bool {
-        self.sources.lock().values().any(|source| source.renewal_due.load(Ordering::Relaxed))
+        self.sources
+            .lock()
+            .values()
+            .any(|source| source.renewal_due.load(Ordering::Relaxed))
     }
 
     /// Extends every lease, durably. Blocks for a sync.
@@ -144,7 +161,11 @@ impl LeaseTable {
         let actor = self.fresh_actor();
         {
             let mut state = source.state.lock();
-            *state = SourceState { store, actor, next: 1 };
+            *state = SourceState {
+                store,
+                actor,
+                next: 1,
+            };
             source.bound.store(1, Ordering::Release);
         }
         self.renew()
@@ -165,7 +186,10 @@ impl DotSource {
             self.renewal_due.store(true, Ordering::Relaxed);
             return Err(LeaseUsedUp);
         }
-        let dot = Dot { actor: state.actor, counter: state.next };
+        let dot = Dot {
+            actor: state.actor,
+            counter: state.next,
+        };
         state.next += 1;
         if bound - state.next < LEASE_DOTS / 2 {
             self.renewal_due.store(true, Ordering::Relaxed);
@@ -192,7 +216,11 @@ impl DotSource {
 
     fn proposed(&self) -> Lease {
         let state = self.state.lock();
-        Lease { store: state.store, actor: state.actor, bound: state.next + LEASE_DOTS }
+        Lease {
+            store: state.store,
+            actor: state.actor,
+            bound: state.next + LEASE_DOTS,
+        }
     }
 
     fn grant(&self, lease: Lease) {
@@ -226,7 +254,9 @@ fn decode_table(bytes: &[u8]) -> Result<BTreeMap<u16, Lease>, String> {
     let (body, stored) = bytes.split_at(body_len);
     let expected = mask_checksum(checksum(body)).to_le_bytes();
     if stored != expected {
-        return Err(format!("checksum {stored:02x?} where {expected:02x?} is expected"));
+        return Err(format!(
+            "checksum {stored:02x?} where {expected:02x?} is expected"
+        ));
     }
     decode_leases(body).map_err(|error| error.to_string())
 }
@@ -242,7 +272,14 @@ fn decode_leases(body: &[u8]) -> Result<BTreeMap<u16, Lease>, Truncated> {
         let partition = reader.u16()?;
         let store = StoreId(reader.u64()?);
         let actor = ActorId(reader.u64()?);
-        leases.insert(partition, Lease { store, actor, bound: reader.u64()? });
+        leases.insert(
+            partition,
+            Lease {
+                store,
+                actor,
+                bound: reader.u64()?,
+            },
+        );
     }
     Ok(leases)
 }

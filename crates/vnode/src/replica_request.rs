@@ -53,6 +53,13 @@ pub enum Operation {
         /// What counts as stored.
         durability: Durability,
     },
+    /// Remove a tombstone that every replica holds, unless something else has been written since.
+    Reap {
+        /// The key.
+        key: StorageKey,
+        /// The tombstone's clock.
+        clock: Clock,
+    },
 }
 
 /// How much of an object a get reads.
@@ -112,6 +119,8 @@ pub enum ReplicaReply {
         /// When it counts as stored.
         durable: Durable,
     },
+    /// The tombstone is gone, or was superseded and stays.
+    Reaped,
     /// It was not done.
     Failed(ReplicaFailure),
 }
@@ -166,10 +175,19 @@ impl fmt::Display for ReplicaFailure {
             Self::ConditionModified => f.write_str("the object has another version"),
             Self::ConditionAbsent => f.write_str("there is no object"),
             Self::ObjectTooLarge { bytes, bytes_max } => {
-                write!(f, "object of {bytes} bytes where at most {bytes_max} are allowed")
+                write!(
+                    f,
+                    "object of {bytes} bytes where at most {bytes_max} are allowed"
+                )
             }
-            Self::TooManySiblings { siblings, siblings_max } => {
-                write!(f, "{siblings} siblings where at most {siblings_max} are allowed")
+            Self::TooManySiblings {
+                siblings,
+                siblings_max,
+            } => {
+                write!(
+                    f,
+                    "{siblings} siblings where at most {siblings_max} are allowed"
+                )
             }
             Self::Full(detail)
             | Self::Damaged(detail)

@@ -152,18 +152,27 @@ impl Vnode {
     pub fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
         let expected = Epoch::new(self.epoch.load(Ordering::Acquire));
         if request.epoch < expected {
-            let failure = ReplicaFailure::StaleEpoch { got: request.epoch, expected };
+            let failure = ReplicaFailure::StaleEpoch {
+                got: request.epoch,
+                expected,
+            };
             return Handled::Done(ReplicaReply::Failed(failure));
         }
         let at = ReadAt { reading, now };
         let outcome = match &request.operation {
             Operation::Get { key, detail } => self.get(key, *detail, at),
-            Operation::Coordinate { key, update, durability } => {
-                self.coordinate(key, update, *durability, at)
-            }
-            Operation::Store { key, object, resolution, durability } => {
-                self.store(key, object, *resolution, *durability, at)
-            }
+            Operation::Coordinate {
+                key,
+                update,
+                durability,
+            } => self.coordinate(key, update, *durability, at),
+            Operation::Store {
+                key,
+                object,
+                resolution,
+                durability,
+            } => self.store(key, object, *resolution, *durability, at),
+            Operation::Reap { key, clock } => self.reap(key, clock, at),
         };
         match outcome {
             Ok(reply) => Handled::Done(reply),
@@ -180,9 +189,13 @@ impl Vnode {
         lease: Lease,
         visitor: &mut dyn FnMut(&StorageKey) -> kvorum_backend::Flow,
     ) -> Result<FoldEnd, ReplicaFailure> {
-        self.fold(range, now, lease, visitor, |snapshot, range, filter, visit| {
-            snapshot.fold(FoldDetail::Keys, range, filter, visit)
-        })
+        self.fold(
+            range,
+            now,
+            lease,
+            visitor,
+            |snapshot, range, filter, visit| snapshot.fold(FoldDetail::Keys, range, filter, visit),
+        )
     }
 
     /// Visits one key of each bucket in the range, in order. Blocks. A bucket that holds nothing but
@@ -194,9 +207,13 @@ impl Vnode {
         lease: Lease,
         visitor: &mut dyn FnMut(&StorageKey) -> kvorum_backend::Flow,
     ) -> Result<FoldEnd, ReplicaFailure> {
-        self.fold(range, now, lease, visitor, |snapshot, range, filter, visit| {
-            snapshot.fold_buckets(range, filter, visit)
-        })
+        self.fold(
+            range,
+            now,
+            lease,
+            visitor,
+            |snapshot, range, filter, visit| snapshot.fold_buckets(range, filter, visit),
+        )
     }
 
     fn fold(
@@ -212,7 +229,10 @@ impl Vnode {
             &mut Visitor<'_>,
         ) -> kvorum_backend::Result<FoldEnd>,
     ) -> Result<FoldEnd, ReplicaFailure> {
-        let snapshot = self.backend.snapshot(lease).map_err(|error| failure_of(&error))?;
+        let snapshot = self
+            .backend
+            .snapshot(lease)
+            .map_err(|error| failure_of(&error))?;
         let filter = FoldFilter::unexpired(now);
         run(&*snapshot, range, &filter, &mut |visited| {
             if visited.fields.tag == TOMBSTONE_TAG {
@@ -223,11 +243,17 @@ impl Vnode {
         .map_err(|error| failure_of(&error))
     }
 
-    fn get(&self, key: &StorageKey, detail: Detail, at: ReadAt) -> Result<ReplicaReply, Interrupted> {
+    fn get(
+        &self,
+        key: &StorageKey,
+        detail: Detail,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
         let found = match detail {
             Detail::Head => {
                 self.counts.heads.fetch_add(1, Ordering::Relaxed);
-                self.read_head(key, at)?.map(Head::into_object_without_values)
+                self.read_head(key, at)?
+                    .map(Head::into_object_without_values)
             }
             Detail::Whole => {
                 self.counts.gets.fetch_add(1, Ordering::Relaxed);
@@ -306,10 +332,31 @@ impl Vnode {
             kvorum_object::Merged::Unchanged => {
                 let receipt = self.put(&Batch::default(), durability)?;
                 let object = self.read_object(key, at)?.map(Arc::new);
-                let object = object.ok_or(ReplicaFailure::Internal("entry vanished under its lock".into()))?;
-                Ok(ReplicaReply::Stored { object, durable: receipt.durable })
+                let object = object.ok_or(ReplicaFailure::Internal(
+                    "entry vanished under its lock".into(),
+                ))?;
+                Ok(ReplicaReply::Stored {
+                    object,
+                    durable: receipt.durable,
+                })
             }
         }
+    }
+
+    fn reap(
+        &self,
+        key: &StorageKey,
+        clock: &Clock,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        let _turn = self.take_turn(key, at.reading)?;
+        let stored = self.read_head(key, at)?;
+        if stored.is_some_and(|head| head.is_tombstone() && head.clock() == clock) {
+            // A removal that a crash undoes leaves the tombstone, which is as good.
+            let batch = Batch::of(Write::remove(key.clone()));
+            let _receipt = self.put(&batch, Durability::Buffered)?;
+        }
+        Ok(ReplicaReply::Reaped)
     }
 
     fn take_turn(
@@ -351,7 +398,9 @@ impl Vnode {
         if reading == Reading::CachedOnly {
             return Err(Interrupted::WouldBlock);
         }
-        self.leases.renew().map_err(|error| ReplicaFailure::Storage(error.to_string()))?;
+        self.leases
+            .renew()
+            .map_err(|error| ReplicaFailure::Storage(error.to_string()))?;
         let used_up = || ReplicaFailure::Internal("a renewed lease has no dots".into());
         self.dots.next().map_err(|_| used_up().into())
     }
@@ -370,11 +419,15 @@ impl Vnode {
         }
         match verdict.refusal {
             None => Ok(()),
-            Some(LimitExceeded::TooLarge { got, allowed }) => {
-                Err(ReplicaFailure::ObjectTooLarge { bytes: got, bytes_max: allowed })
-            }
+            Some(LimitExceeded::TooLarge { got, allowed }) => Err(ReplicaFailure::ObjectTooLarge {
+                bytes: got,
+                bytes_max: allowed,
+            }),
             Some(LimitExceeded::TooManySiblings { got, allowed }) => {
-                Err(ReplicaFailure::TooManySiblings { siblings: got, siblings_max: allowed })
+                Err(ReplicaFailure::TooManySiblings {
+                    siblings: got,
+                    siblings_max: allowed,
+                })
             }
         }
     }
@@ -387,18 +440,30 @@ impl Vnode {
     ) -> Result<ReplicaReply, Interrupted> {
         self.counts.puts.fetch_add(1, Ordering::Relaxed);
         let encoded = object.encode();
-        let write = Write::put(key.clone(), fields_of(key, &object), encoded.head, encoded.body);
+        let write = Write::put(
+            key.clone(),
+            fields_of(key, &object),
+            encoded.head,
+            encoded.body,
+        );
         let receipt = self.put(&Batch::of(write), durability)?;
-        Ok(ReplicaReply::Stored { object: Arc::new(object), durable: receipt.durable })
+        Ok(ReplicaReply::Stored {
+            object: Arc::new(object),
+            durable: receipt.durable,
+        })
     }
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt, ReplicaFailure> {
-        self.backend.put(batch, durability).map_err(|error| failure_of(&error))
+        self.backend
+            .put(batch, durability)
+            .map_err(|error| failure_of(&error))
     }
 
     fn read_head(&self, key: &StorageKey, at: ReadAt) -> Result<Option<Head>, Interrupted> {
         let looked_up = self.backend.head(key, at);
-        let Some(StoredHead { head, .. }) = self.looked_up(looked_up)? else { return Ok(None) };
+        let Some(StoredHead { head, .. }) = self.looked_up(looked_up)? else {
+            return Ok(None);
+        };
         Ok(Some(self.decode_head(key, &head)?))
     }
 
@@ -435,7 +500,10 @@ impl Vnode {
 
     fn damaged(&self, key: &StorageKey, error: &kvorum_object::DecodeError) -> ReplicaFailure {
         self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
-        ReplicaFailure::Damaged(format!("partition {} {key:?}: {error}", self.partition.number()))
+        ReplicaFailure::Damaged(format!(
+            "partition {} {key:?}: {error}",
+            self.partition.number()
+        ))
     }
 }
 
@@ -455,7 +523,11 @@ fn fields_of(key: &StorageKey, object: &Object) -> Fields {
         segment: checksum(key.as_bytes()),
         last_modified: store_time(object.last_modified()),
         expiry: object.expires_at().map(store_time),
-        tag: if object.is_tombstone() { TOMBSTONE_TAG } else { OBJECT_TAG },
+        tag: if object.is_tombstone() {
+            TOMBSTONE_TAG
+        } else {
+            OBJECT_TAG
+        },
     }
 }
 

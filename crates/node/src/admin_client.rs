@@ -1,0 +1,32 @@
+//! Asking a running node over its admin socket.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Context, bail};
+use kvorum_settings::Settings;
+
+use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
+use crate::data_directory::admin_socket;
+
+/// Sends a request to the node that runs on this configuration's data directory.
+pub(crate) fn ask(settings: &Settings, request: &AdminRequest) -> anyhow::Result<AdminReply> {
+    let path = admin_socket(&settings.node.data_dir);
+    let mut stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            bail!(
+                "no node is running on the data directory {} (nobody listens on {})",
+                settings.node.data_dir.display(),
+                path.display()
+            )
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("connect to {}", path.display()));
+        }
+    };
+    writeln!(stream, "{}", request.encode())?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX as u64)).read_line(&mut line)?;
+    AdminReply::decode(&line).context("the node's reply is not what this version expects")
+}

@@ -1,0 +1,130 @@
+//! The admin interface's requests and replies: one line of JSON each way over a Unix socket.
+
+use serde_json::{Value, json};
+
+/// The longest request or reply line, in bytes.
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// What is asked of a running node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AdminRequest {
+    Ping,
+    Status,
+    VnodeStatus,
+    Maintenance,
+    BucketTypeList,
+    BucketTypeStatus { name: String },
+    BucketTypeCreate { name: String, properties: String },
+    BucketTypeActivate { name: String },
+    BucketTypeUpdate { name: String, properties: String },
+}
+
+/// What it says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AdminReply {
+    /// False when the request was refused; the text says why.
+    pub(crate) is_ok: bool,
+    /// For people.
+    pub(crate) text: String,
+    /// For programs.
+    pub(crate) data: Value,
+}
+
+impl AdminRequest {
+    pub(crate) fn encode(&self) -> String {
+        let (verb, name, properties) = match self {
+            Self::Ping => ("ping", None, None),
+            Self::Status => ("status", None, None),
+            Self::VnodeStatus => ("vnode-status", None, None),
+            Self::Maintenance => ("maintenance", None, None),
+            Self::BucketTypeList => ("bucket-type list", None, None),
+            Self::BucketTypeStatus { name } => ("bucket-type status", Some(name), None),
+            Self::BucketTypeCreate { name, properties } => {
+                ("bucket-type create", Some(name), Some(properties))
+            }
+            Self::BucketTypeActivate { name } => ("bucket-type activate", Some(name), None),
+            Self::BucketTypeUpdate { name, properties } => {
+                ("bucket-type update", Some(name), Some(properties))
+            }
+        };
+        json!({"verb": verb, "name": name, "properties": properties}).to_string()
+    }
+
+    pub(crate) fn decode(line: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let name = || text("name").ok_or_else(|| "the request names no bucket type".to_owned());
+        let properties = || text("properties").unwrap_or_else(|| "{\"props\":{}}".to_owned());
+        let verb = text("verb").unwrap_or_default();
+        Ok(match verb.as_str() {
+            "ping" => Self::Ping,
+            "status" => Self::Status,
+            "vnode-status" => Self::VnodeStatus,
+            "maintenance" => Self::Maintenance,
+            "bucket-type list" => Self::BucketTypeList,
+            "bucket-type status" => Self::BucketTypeStatus { name: name()? },
+            "bucket-type create" => {
+                Self::BucketTypeCreate { name: name()?, properties: properties() }
+            }
+            "bucket-type activate" => Self::BucketTypeActivate { name: name()? },
+            "bucket-type update" => {
+                Self::BucketTypeUpdate { name: name()?, properties: properties() }
+            }
+            other => return Err(format!("the running node does not know the verb {other:?}")),
+        })
+    }
+}
+
+impl AdminReply {
+    pub(crate) fn ok(text: impl Into<String>, data: Value) -> Self {
+        Self { is_ok: true, text: text.into(), data }
+    }
+
+    pub(crate) fn refused(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let data = json!({ "error": text });
+        Self { is_ok: false, text, data }
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        json!({"ok": self.is_ok, "text": self.text, "data": self.data}).to_string()
+    }
+
+    pub(crate) fn decode(line: &str) -> Result<Self, serde_json::Error> {
+        let mut value: Value = serde_json::from_str(line)?;
+        Ok(Self {
+            is_ok: value["ok"].as_bool().unwrap_or(false),
+            text: value["text"].as_str().unwrap_or_default().to_owned(),
+            data: value["data"].take(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_round_trip() {
+        let name = || "maps".to_owned();
+        let properties = || "{\"props\":{\"n_val\":1}}".to_owned();
+        for request in [
+            AdminRequest::Ping,
+            AdminRequest::Status,
+            AdminRequest::VnodeStatus,
+            AdminRequest::Maintenance,
+            AdminRequest::BucketTypeList,
+            AdminRequest::BucketTypeStatus { name: name() },
+            AdminRequest::BucketTypeCreate { name: name(), properties: properties() },
+            AdminRequest::BucketTypeActivate { name: name() },
+            AdminRequest::BucketTypeUpdate { name: name(), properties: properties() },
+        ] {
+            assert_eq!(AdminRequest::decode(&request.encode()), Ok(request));
+        }
+    }
+
+    #[test]
+    fn an_unknown_verb_is_refused_by_name() {
+        assert!(AdminRequest::decode("{\"verb\":\"dance\"}").unwrap_err().contains("dance"));
+    }
+}

@@ -1,0 +1,228 @@
+//! The command line: one binary, its verbs, and what they print.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::admin_request::AdminRequest;
+use crate::configuration_file::{self, Source};
+use crate::{admin_client, server};
+
+/// A distributed key-value database for Riak's clients.
+#[derive(Parser)]
+#[command(name = "kvorum", version, propagate_version = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run a node in the foreground; SIGTERM or SIGINT stops it gracefully
+    Server(ConfigurationArguments),
+    /// Check a configuration and say, key by key, what becomes of it
+    Chkconfig(ConfigurationArguments),
+    /// Show a configuration key: what it is for, its default, its value; without one, all values
+    Describe {
+        /// A key, a key of Riak's, or the beginning of several
+        key: Option<String>,
+        #[command(flatten)]
+        configuration: ConfigurationArguments,
+    },
+    /// Ask whether the node of this configuration is running
+    Ping(ConfigurationArguments),
+    /// Look into a running node and change what its cluster has agreed on
+    Admin {
+        #[command(subcommand)]
+        verb: AdminVerb,
+    },
+    /// Run load tests in basho_bench's configuration format
+    Bench {
+        #[command(subcommand)]
+        verb: BenchVerb,
+    },
+}
+
+#[derive(Args, Clone)]
+struct ConfigurationArguments {
+    /// Configuration file in riak.conf's form [default: kvorum.conf if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set a key, over what the file says; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Args, Clone)]
+struct AdminArguments {
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum AdminVerb {
+    /// All statistics of the node
+    Status(AdminArguments),
+    /// Every vnode: its store, sizes and debts
+    VnodeStatus(AdminArguments),
+    /// Maintenance that is owed, and the steps done last
+    Maintenance(AdminArguments),
+    /// Bucket types
+    BucketType {
+        #[command(subcommand)]
+        verb: BucketTypeVerb,
+    },
+}
+
+#[derive(Subcommand)]
+enum BucketTypeVerb {
+    /// All bucket types and whether they are active
+    List(AdminArguments),
+    /// The properties of a type
+    Status {
+        /// The type
+        name: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
+    /// Create a type, or replace one that is not active yet
+    Create {
+        /// The type
+        name: String,
+        /// Its properties, as in {"props":{"n_val":3}}
+        #[arg(default_value = "{\"props\":{}}")]
+        properties: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
+    /// Make a created type usable
+    Activate {
+        /// The type
+        name: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
+    /// Change properties of an active type
+    Update {
+        /// The type
+        name: String,
+        /// The properties to change, as in {"props":{"n_val":3}}
+        properties: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
+}
+
+#[derive(Subcommand)]
+enum BenchVerb {
+    /// Run a load test
+    Run(kvorum_bench::BenchArguments),
+}
+
+/// Runs the verb that the command line names.
+pub(crate) fn main() -> ExitCode {
+    let outcome = match CommandLine::parse().verb {
+        Verb::Server(arguments) => serve(&arguments),
+        Verb::Chkconfig(arguments) => check_configuration(&arguments),
+        Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
+        Verb::Ping(arguments) => ping(&arguments),
+        Verb::Admin { verb } => administer(verb),
+        Verb::Bench { verb: BenchVerb::Run(arguments) } => kvorum_bench::main(arguments),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            say_error(&format!("kvorum: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.source())?;
+    server::run(loaded)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_configuration(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.source())?;
+    say(&loaded.configuration.report());
+    say("config is OK");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(key: Option<&str>, arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.source())?;
+    match key {
+        None => say(&loaded.configuration.effective()),
+        Some(key) => say(&loaded
+            .configuration
+            .describe(key)
+            .map_err(|problem| anyhow::anyhow!("{problem}"))?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ping(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.source())?;
+    let reply = admin_client::ask(&loaded.configuration.settings, &AdminRequest::Ping)?;
+    say(&reply.text);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
+    let (request, arguments) = match verb {
+        AdminVerb::Status(arguments) => (AdminRequest::Status, arguments),
+        AdminVerb::VnodeStatus(arguments) => (AdminRequest::VnodeStatus, arguments),
+        AdminVerb::Maintenance(arguments) => (AdminRequest::Maintenance, arguments),
+        AdminVerb::BucketType { verb } => verb.into_request(),
+    };
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
+    let reply = admin_client::ask(&loaded.configuration.settings, &request)?;
+    if arguments.json {
+        say(&format!("{:#}", reply.data));
+    } else {
+        say(&reply.text);
+    }
+    Ok(if reply.is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl BucketTypeVerb {
+    fn into_request(self) -> (AdminRequest, AdminArguments) {
+        match self {
+            Self::List(arguments) => (AdminRequest::BucketTypeList, arguments),
+            Self::Status { name, arguments } => {
+                (AdminRequest::BucketTypeStatus { name }, arguments)
+            }
+            Self::Create { name, properties, arguments } => {
+                (AdminRequest::BucketTypeCreate { name, properties }, arguments)
+            }
+            Self::Activate { name, arguments } => {
+                (AdminRequest::BucketTypeActivate { name }, arguments)
+            }
+            Self::Update { name, properties, arguments } => {
+                (AdminRequest::BucketTypeUpdate { name, properties }, arguments)
+            }
+        }
+    }
+}
+
+impl ConfigurationArguments {
+    fn source(&self) -> Source {
+        Source { file: self.config.clone(), overrides: self.set.clone() }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the user asked for")]
+fn say(text: &str) {
+    println!("{}", text.trim_end_matches('\n'));
+}
+
+#[expect(clippy::print_stderr, reason = "the last word of a failed command")]
+fn say_error(text: &str) {
+    eprintln!("{text}");
+}

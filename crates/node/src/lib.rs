@@ -1,1 +1,0 @@
-//! Settings, wiring and lifecycle; the one binary.
