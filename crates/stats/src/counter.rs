@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::stripe::{STRIPES, stripe};
 use crate::window::Cell;
 
 /// The window, in seconds.
@@ -11,14 +12,19 @@ const WINDOW: u64 = 60;
 const SLICES: usize = 64;
 
 /// Events of the last minute and since the start.
+#[derive(Debug, Default)]
+pub struct Counter {
+    stripes: [Stripe; STRIPES],
+}
+
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Counter {
+struct Stripe {
     total: AtomicU64,
     seconds: [Cell; SLICES],
 }
 
-impl Default for Counter {
+impl Default for Stripe {
     fn default() -> Self {
         Self {
             total: AtomicU64::new(0),
@@ -35,33 +41,42 @@ impl Counter {
 
     /// Counts several events at once.
     pub fn add(&self, now: Duration, events: u64) {
-        let (cell, turn) = self.second(now.as_secs());
-        cell.add(turn, events);
-        self.total.fetch_add(events, Ordering::Relaxed);
+        let stripe = &self.stripes[stripe()];
+        let (slot, turn) = slot_of(now.as_secs());
+        stripe.seconds[slot].add(turn, events);
+        stripe.total.fetch_add(events, Ordering::Relaxed);
     }
 
     /// The events of the 60 seconds that end with the present one.
     pub fn last_minute(&self, now: Duration) -> u64 {
         let last = now.as_secs();
-        let first = last.saturating_sub(WINDOW - 1);
-        (first..=last)
-            .map(|second| {
-                let (cell, turn) = self.second(second);
-                cell.get(turn)
-            })
-            .sum()
+        let seconds = last.saturating_sub(WINDOW - 1)..=last;
+        let in_second = |second: u64| -> u64 {
+            let (slot, turn) = slot_of(second);
+            self.stripes
+                .iter()
+                .map(|stripe| stripe.seconds[slot].get(turn))
+                .sum()
+        };
+        seconds.map(in_second).sum()
     }
 
     /// The events since the start.
     pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
+        self.stripes
+            .iter()
+            .map(|stripe| stripe.total.load(Ordering::Relaxed))
+            .sum()
     }
+}
 
-    fn second(&self, second: u64) -> (&Cell, u64) {
-        let slices = SLICES as u64;
-        let slot = usize::try_from(second % slices).unwrap_or(0);
-        (&self.seconds[slot], second / slices)
-    }
+/// Where a second is counted, and in which turn around the window.
+fn slot_of(second: u64) -> (usize, u64) {
+    let slices = SLICES as u64;
+    (
+        usize::try_from(second % slices).unwrap_or(0),
+        second / slices,
+    )
 }
 
 /// Events since the start.

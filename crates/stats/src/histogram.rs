@@ -4,9 +4,11 @@
 //! in microseconds). A histogram library would keep more digits; it would also need a lock or a
 //! copy for each thread, and a sweep for each slice of the window.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::stripe::{STRIPES, stripe};
 use crate::window::{COUNT_MAX, Cell};
 
 /// The window is ten slices of six seconds.
@@ -30,9 +32,15 @@ pub enum Unit {
     Things,
 }
 
-/// How values are distributed.
-#[derive(Debug)]
+/// How values are distributed. A copy for a thread's stripe is made when it first records.
+#[derive(Debug, Default)]
 pub struct Histogram {
+    stripes: [OnceLock<Box<Stripe>>; STRIPES],
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Stripe {
     slices: Box<[Slice]>,
     /// By length in bits: values from 2^(length - 1) to 2^length - 1.
     totals: [AtomicU64; VALUE_BITS as usize + 1],
@@ -73,7 +81,7 @@ pub struct HistogramTotals {
     pub sum: u64,
 }
 
-impl Default for Histogram {
+impl Default for Stripe {
     fn default() -> Self {
         let slice = |_| Slice {
             maximum: Cell::default(),
@@ -91,11 +99,13 @@ impl Histogram {
     /// Records a value; values of 2^40 and more count as 2^40 - 1.
     pub fn record(&self, now: Duration, value: u64) {
         let value = value.min(COUNT_MAX);
-        let (slice, turn) = self.slice(now.as_secs() / SLICE_SECONDS);
+        let stripe = self.stripes[stripe()].get_or_init(Box::default);
+        let (slot, turn) = slot_of(now.as_secs() / SLICE_SECONDS);
+        let slice = &stripe.slices[slot];
         slice.buckets[bucket(value)].add(turn, 1);
         slice.maximum.raise(turn, value);
-        self.totals[bit_length(value)].fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
+        stripe.totals[bit_length(value)].fetch_add(1, Ordering::Relaxed);
+        stripe.sum.fetch_add(value, Ordering::Relaxed);
     }
 
     /// Records a duration in whole microseconds.
@@ -108,11 +118,14 @@ impl Histogram {
         let mut counts = vec![0u64; BUCKETS];
         let mut maximum = 0;
         let last = now.as_secs() / SLICE_SECONDS;
-        for number in last.saturating_sub(SLICES - 1)..=last {
-            let (slice, turn) = self.slice(number);
-            maximum = maximum.max(slice.maximum.get(turn));
-            for (count, cell) in counts.iter_mut().zip(&slice.buckets) {
-                *count += cell.get(turn);
+        for stripe in self.recorded() {
+            for number in last.saturating_sub(SLICES - 1)..=last {
+                let (slot, turn) = slot_of(number);
+                let slice = &stripe.slices[slot];
+                maximum = maximum.max(slice.maximum.get(turn));
+                for (count, cell) in counts.iter_mut().zip(&slice.buckets) {
+                    *count += cell.get(turn);
+                }
             }
         }
         summarise(&counts, maximum)
@@ -121,22 +134,36 @@ impl Histogram {
     /// Everything since the start.
     pub fn totals(&self) -> HistogramTotals {
         let mut count = 0;
-        let below = |bits: &AtomicU64| {
-            count += bits.load(Ordering::Relaxed);
+        let below = |bits: usize| {
+            let of_stripe = |stripe: &Stripe| stripe.totals[bits].load(Ordering::Relaxed);
+            count += self.recorded().map(of_stripe).sum::<u64>();
             count
         };
-        let below_power = self.totals.iter().map(below).collect();
+        let below_power = (0..=VALUE_BITS as usize).map(below).collect();
+        let sum = self
+            .recorded()
+            .map(|stripe| stripe.sum.load(Ordering::Relaxed))
+            .sum();
         HistogramTotals {
             below_power,
             count,
-            sum: self.sum.load(Ordering::Relaxed),
+            sum,
         }
     }
 
-    fn slice(&self, number: u64) -> (&Slice, u64) {
-        let slot = usize::try_from(number % SLICES).unwrap_or(0);
-        (&self.slices[slot], number / SLICES)
+    fn recorded(&self) -> impl Iterator<Item = &Stripe> {
+        self.stripes
+            .iter()
+            .filter_map(|stripe| stripe.get().map(Box::as_ref))
     }
+}
+
+/// Where a slice of time is kept, and in which turn around the window.
+fn slot_of(number: u64) -> (usize, u64) {
+    (
+        usize::try_from(number % SLICES).unwrap_or(0),
+        number / SLICES,
+    )
 }
 
 fn summarise(counts: &[u64], maximum: u64) -> HistogramSummary {
@@ -232,6 +259,25 @@ mod tests {
         assert!(summary.percentile_99 <= 1_000_003 && summary.percentile_99 > 960_000);
         histogram.record(at(1), u64::MAX);
         assert_eq!(histogram.summary(at(1)).maximum, COUNT_MAX);
+    }
+
+    #[test]
+    fn threads_lose_no_value() {
+        let histogram = Histogram::default();
+        let (threads, each) = (10, 2000);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope
+                    .spawn(|| (0..each).for_each(|value| histogram.record(at(value / 100), value)));
+            }
+        });
+        assert_eq!(histogram.summary(at(19)).count, threads * each);
+        assert_eq!(histogram.summary(at(19)).maximum, each - 1);
+        let totals = histogram.totals();
+        assert_eq!(
+            (totals.count, totals.sum),
+            (threads * each, threads * each * (each - 1) / 2)
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Counters, windows and histograms behind `/stats`, `/metrics` and `kvorum admin status`.
 //!
-//! Everything is recorded with a few relaxed atomic operations on memory that never moves: no lock,
-//! no allocation, no clock. The caller passes the time that it has anyway, as a [`Duration`] since
+//! Everything is recorded with a few relaxed atomic operations on memory that never moves: no lock
+//! and no clock. The caller passes the time that it has anyway, as a [`Duration`] since
 //! any fixed moment of its own, the same for every call.
 //!
 //! What is recorded has Riak's names and stands in one table (`registry.rs`). The two ways to read
@@ -13,6 +13,7 @@ mod counter;
 mod histogram;
 mod openmetrics;
 mod registry;
+mod stripe;
 mod window;
 
 pub use counter::{Counter, Gauge, Total};
