@@ -27,7 +27,7 @@ impl Epoch {
     /// The epoch after this one.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 

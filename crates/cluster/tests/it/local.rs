@@ -7,8 +7,8 @@ use kvorum_cluster::{
     AgreedState, ClusterState, LocalState, OpenError, OpenNote, Opened, ProposeError, Unreadable,
 };
 use kvorum_disk::{
-    CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule,
-    read_file,
+    CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, RealDisk,
+    Rule, read_file,
 };
 
 use crate::{NODE_NAME, after, created, directory, founding, node, set_bucket};
@@ -65,6 +65,18 @@ fn what_was_agreed_is_there_after_a_restart() {
     assert!(note.is_none());
     assert_eq!(*state.current(), newer);
     assert_eq!(state.this_node(), node(1));
+}
+
+#[test]
+fn a_real_disk_keeps_it_too() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("data/cluster_state");
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let state = LocalState::create(Arc::clone(&disk), &directory, founding()).unwrap();
+    let agreed = state.propose(set_bucket("b", r#"{"n_val":1}"#)).unwrap();
+    let found = LocalState::open(disk, &directory, NODE_NAME).unwrap();
+    assert!(found.note.is_none());
+    assert_eq!(found.state.current(), agreed);
 }
 
 #[test]
