@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kvorum_backend::{StepBudget, Task, Timestamp, Urgency};
+use kvorum_backend::{Reading, StepBudget, Task, Timestamp, Urgency};
 use kvorum_commit::CommitLog;
-use kvorum_coordinator::MaintenanceWitness;
+use kvorum_coordinator::{Coordinator, MaintenanceWitness};
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::{LeaseTable, Vnode};
 use parking_lot::{Condvar, Mutex};
@@ -75,6 +75,7 @@ pub(crate) struct Maintenance {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) commit_log: Option<CommitLog>,
+    pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) log: Arc<StepLog>,
     pub(crate) stop: Arc<StopSignal>,
 }
@@ -119,6 +120,7 @@ impl Maintenance {
     /// One round over everything; false when nothing was owed.
     fn round(&self) -> bool {
         let mut was_busy = self.tend_leases() | self.tend_commit_log();
+        self.coordinator.reap_due(Reading::MayBlock);
         for vnode in self.vnodes.iter() {
             if self.stop.is_set() {
                 return true;

@@ -1,0 +1,323 @@
+//! The admin interface of a running node: a Unix socket that only the data directory's owner may
+//! open, one line of JSON in and one out.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use kvorum_backend::Timestamp;
+use kvorum_cluster::{Command, ProposeError, TypeStatus};
+use kvorum_coordinator::Coordinator;
+use kvorum_encoding::BucketType;
+use kvorum_properties::{BucketProperties, PropertyOverlay};
+use kvorum_runtime::Runtime;
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
+use crate::figures::Figures;
+use crate::maintenance::StepLog;
+use crate::node::Node;
+use crate::vnode_table::VnodeTable;
+
+/// Maintenance steps that `admin maintenance` shows.
+const STEPS_SHOWN: usize = 20;
+
+/// What the admin interface looks at.
+pub(crate) struct AdminServer {
+    runtime: Runtime,
+    coordinator: Arc<Coordinator>,
+    figures: Arc<Figures>,
+    vnodes: Arc<VnodeTable>,
+    steps: Arc<StepLog>,
+}
+
+impl AdminServer {
+    pub(crate) fn new(node: &Node, runtime: Runtime) -> Arc<Self> {
+        Arc::new(Self {
+            runtime,
+            coordinator: node.coordinator.clone(),
+            figures: node.figures.clone(),
+            vnodes: node.vnodes.clone(),
+            steps: node.steps.clone(),
+        })
+    }
+
+    /// Listens on `path`, replacing what an earlier run left there; the data directory's lock makes
+    /// sure that nobody uses it. Must be called within the runtime.
+    pub(crate) fn listen(path: &Path) -> anyhow::Result<UnixListener> {
+        if path.exists() {
+            std::fs::remove_file(path)
+                .with_context(|| format!("remove the old socket {}", path.display()))?;
+        }
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("open the admin socket {}", path.display()))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .with_context(|| format!("restrict the admin socket {}", path.display()))?;
+        Ok(listener)
+    }
+
+    /// Serves connections for as long as the runtime lives.
+    pub(crate) async fn serve(self: Arc<Self>, listener: UnixListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let server = self.clone();
+                    self.runtime.spawn("admin connection", async move {
+                        if let Err(error) = server.converse(stream).await {
+                            tracing::debug!(event = "admin_connection_lost", error = %error);
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(event = "admin_accept_failed", error = %error);
+                    self.runtime.sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn converse(self: Arc<Self>, stream: UnixStream) -> std::io::Result<()> {
+        let (read, mut write) = stream.into_split();
+        let mut reader = BufReader::new(read.take(LINE_BYTES_MAX as u64));
+        let mut line = String::new();
+        while reader.read_line(&mut line).await? > 0 {
+            let server = self.clone();
+            let asked = line.trim_end().to_owned();
+            let reply = self.runtime.blocking(move || server.answer(&asked)).await;
+            write.write_all(reply.encode().as_bytes()).await?;
+            write.write_all(b"\n").await?;
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn answer(&self, line: &str) -> AdminReply {
+        match AdminRequest::decode(line) {
+            Err(problem) => AdminReply::refused(problem),
+            Ok(AdminRequest::Ping) => AdminReply::ok("pong", json!("pong")),
+            Ok(AdminRequest::Status) => self.status(),
+            Ok(AdminRequest::VnodeStatus) => self.vnode_status(),
+            Ok(AdminRequest::Maintenance) => self.maintenance(),
+            Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
+            Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
+            Ok(AdminRequest::BucketTypeCreate { name, properties }) => {
+                self.bucket_type_create(name, &properties)
+            }
+            Ok(AdminRequest::BucketTypeActivate { name }) => self.bucket_type_activate(name),
+            Ok(AdminRequest::BucketTypeUpdate { name, properties }) => {
+                self.bucket_type_update(name, &properties)
+            }
+        }
+    }
+
+    fn status(&self) -> AdminReply {
+        let values = self.figures.riak_values();
+        let mut text = format!("1-minute stats for '{}'\n", self.figures.node_name);
+        text.push_str("-------------------------------------------\n");
+        for (name, value) in &values {
+            let _infallible = match value {
+                Value::String(value) => writeln!(text, "{name} : {value}"),
+                value => writeln!(text, "{name} : {value}"),
+            };
+        }
+        AdminReply::ok(text, Value::Object(values))
+    }
+
+    fn vnode_status(&self) -> AdminReply {
+        let size = self.coordinator.state().ring().size();
+        let mut text = format!("Vnode status of '{}'\n", self.figures.node_name);
+        let mut all = Vec::new();
+        for vnode in self.vnodes.iter() {
+            let (own, store) = (vnode.status(), vnode.backend().status());
+            let index = own.partition.index_decimal(size);
+            let lost: Vec<Value> = store
+                .lost
+                .iter()
+                .map(|lost| {
+                    let (file, offset, len) = (&lost.file, lost.offset, lost.len);
+                    json!({"file": file, "offset": offset, "len": len, "held": lost.held})
+                })
+                .collect();
+            let details: Map<String, Value> = store
+                .details
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
+                .collect();
+            let data = json!({
+                "partition": own.partition.number(),
+                "index": index,
+                "epoch": own.epoch.get(),
+                "actor": own.actor.0.to_string(),
+                "counter": own.counter,
+                "gets": own.gets,
+                "heads": own.heads,
+                "puts": own.puts,
+                "damaged_reads": own.damaged_reads,
+                "backend": store.engine,
+                "keys": store.keys,
+                "live_bytes": store.live_bytes,
+                "dead_bytes": store.dead_bytes,
+                "disk_bytes": store.disk_bytes,
+                "files": store.files,
+                "memory_bytes": store.memory_bytes,
+                "pinned_bytes": store.pinned_bytes,
+                "debt_bytes": store.debt_bytes,
+                "put_bytes": store.put_bytes,
+                "written_bytes": store.written_bytes,
+                "lost": lost,
+                "details": details,
+            });
+            let _infallible = writeln!(text, "\nVNode: {index}");
+            if let Value::Object(fields) = &data {
+                for (name, value) in fields {
+                    let _infallible = writeln!(text, "{name} : {value}");
+                }
+            }
+            all.push(data);
+        }
+        AdminReply::ok(text, Value::Array(all))
+    }
+
+    fn maintenance(&self) -> AdminReply {
+        let now = Timestamp(self.runtime.wall_time().micros());
+        let mut owed = table(&["partition", "task", "subject", "urgency", "bytes left"]);
+        let mut owed_data = Vec::new();
+        for vnode in self.vnodes.iter() {
+            for task in vnode.backend().maintenance_due(now) {
+                let partition = vnode.partition().number();
+                let (kind, urgency) = (task.kind.name(), format!("{:?}", task.urgency));
+                owed.add_row([
+                    partition.to_string(),
+                    kind.to_owned(),
+                    task.subject.to_string(),
+                    urgency.to_lowercase(),
+                    task.cost_bytes.to_string(),
+                ]);
+                owed_data.push(json!({
+                    "partition": partition,
+                    "task": kind,
+                    "subject": task.subject,
+                    "urgency": urgency.to_lowercase(),
+                    "bytes_left": task.cost_bytes,
+                }));
+            }
+        }
+        let mut done = table(&["step", "took us", "bytes", "seconds ago"]);
+        let mut done_data = Vec::new();
+        for step in self.steps.recent(STEPS_SHOWN) {
+            let took_us = step.to.since(step.from).as_micros();
+            let ago = self.runtime.now().since(step.to).as_secs();
+            done.add_row([
+                step.what.clone(),
+                took_us.to_string(),
+                step.cost_bytes.to_string(),
+                ago.to_string(),
+            ]);
+            done_data.push(json!({
+                "step": step.what,
+                "took_us": u64::try_from(took_us).unwrap_or(u64::MAX),
+                "bytes": step.cost_bytes,
+                "seconds_ago": ago,
+            }));
+        }
+        let nothing = if owed_data.is_empty() { "nothing is owed\n" } else { "" };
+        let text = format!(
+            "Owed\n{owed}\n{nothing}\nSteps of a millisecond or more done last\n{done}\n"
+        );
+        AdminReply::ok(text, json!({"owed": owed_data, "done": done_data}))
+    }
+
+    fn bucket_type_list(&self) -> AdminReply {
+        let state = self.coordinator.state();
+        let mut text = String::from("default (active)\n");
+        let mut data = vec![json!({"name": "default", "active": true})];
+        for (name, entry) in state.bucket_types() {
+            let is_active = entry.status == TypeStatus::Active;
+            let word = if is_active { "active" } else { "not active" };
+            let _infallible = writeln!(text, "{name} ({word})");
+            data.push(json!({"name": name.to_string(), "active": is_active}));
+        }
+        AdminReply::ok(text, Value::Array(data))
+    }
+
+    fn bucket_type_status(&self, name: &str) -> AdminReply {
+        let state = self.coordinator.state();
+        let bucket_type = BucketType::new(name.as_bytes().to_vec());
+        let (is_active, properties) = if bucket_type.is_default() {
+            let defaults = BucketProperties::untyped_defaults().with(state.default_properties());
+            (true, defaults)
+        } else {
+            match state.bucket_types().get(&bucket_type) {
+                None => return AdminReply::refused(format!("{name} is not an existing bucket type")),
+                Some(entry) => {
+                    let defaults = BucketProperties::typed_defaults();
+                    (entry.status == TypeStatus::Active, defaults.with(&entry.properties))
+                }
+            }
+        };
+        let word = if is_active { "active" } else { "created and may be activated" };
+        let mut text = format!("{name} is {word}\n\n");
+        let properties = properties.to_json();
+        for (property, value) in &properties {
+            let _infallible = writeln!(text, "{property}: {value}");
+        }
+        AdminReply::ok(text, json!({"name": name, "active": is_active, "props": properties}))
+    }
+
+    fn bucket_type_create(&self, name: String, properties: &str) -> AdminReply {
+        let overlay = match parse_properties(properties) {
+            Ok(overlay) => overlay,
+            Err(problem) => return AdminReply::refused(problem),
+        };
+        let bucket_type = BucketType::new(name.clone().into_bytes());
+        let command = Command::CreateType { bucket_type, properties: overlay };
+        let done = format!(
+            "{name} created\n\nWARNING: it is not usable yet; activate it with: \
+             kvorum admin bucket-type activate {name}"
+        );
+        self.propose(command, &done)
+    }
+
+    fn bucket_type_activate(&self, name: String) -> AdminReply {
+        let done = format!("{name} has been activated");
+        let bucket_type = BucketType::new(name.into_bytes());
+        self.propose(Command::ActivateType { bucket_type }, &done)
+    }
+
+    fn bucket_type_update(&self, name: String, properties: &str) -> AdminReply {
+        let overlay = match parse_properties(properties) {
+            Ok(overlay) => overlay,
+            Err(problem) => return AdminReply::refused(problem),
+        };
+        let done = format!("{name} updated");
+        let bucket_type = BucketType::new(name.into_bytes());
+        self.propose(Command::UpdateType { bucket_type, properties: overlay }, &done)
+    }
+
+    fn propose(&self, command: Command, done: &str) -> AdminReply {
+        match self.coordinator.cluster().propose(command) {
+            Ok(state) => AdminReply::ok(done, json!({"state_version": state.version()})),
+            Err(ProposeError::Refused(refusal)) => AdminReply::refused(refusal.to_string()),
+            Err(error) => AdminReply::refused(error.to_string()),
+        }
+    }
+}
+
+fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
+    let shape = "properties must be a JSON object of the form {\"props\":{...}}";
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
+    let props = value.get("props").and_then(Value::as_object).ok_or(shape)?;
+    PropertyOverlay::from_json(props).map_err(|errors| errors.to_string())
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_header(header.iter().copied());
+    table
+}

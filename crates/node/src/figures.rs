@@ -1,0 +1,174 @@
+//! The node's figures: what requests report, and how `/stats`, `/metrics` and the operator see them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_backend::Status;
+use kvorum_commit::CommitLog;
+use kvorum_coordinator::{Meter, RequestError, RequestKind};
+use kvorum_object::Object;
+use kvorum_runtime::{Moment, Runtime};
+use kvorum_stats::{MetricKind, MetricsText, Stats};
+use serde_json::{Map, Value};
+
+use crate::vnode_table::VnodeTable;
+
+/// The version whose behaviour we show to clients that switch features on by version.
+pub(crate) const RIAK_VERSION: &str = "3.2.0";
+
+/// What is recorded, and where the rest is asked for.
+pub(crate) struct Figures {
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) runtime: Runtime,
+    pub(crate) node_name: String,
+    pub(crate) engine: &'static str,
+    pub(crate) ring_partitions: u64,
+    pub(crate) vnodes: Arc<VnodeTable>,
+    pub(crate) commit_log: Option<CommitLog>,
+}
+
+/// Records finished requests under Riak's names.
+pub(crate) struct RequestMeter {
+    pub(crate) stats: Arc<Stats>,
+}
+
+impl Meter for RequestMeter {
+    fn finished(
+        &self,
+        kind: RequestKind,
+        error: Option<&RequestError>,
+        took: Duration,
+        object: Option<&Object>,
+        now: Moment,
+    ) {
+        let now = now.elapsed();
+        let stats = &self.stats;
+        match kind {
+            RequestKind::Get => {
+                stats.node_gets.count(now);
+                stats.vnode_gets.count(now);
+                stats.node_get_fsm_time.record_time(now, took);
+                if error.is_some() {
+                    stats.node_get_fsm_errors.count(now);
+                }
+                if let Some(object) = object {
+                    stats.node_get_fsm_objsize.record(now, object.size().bytes);
+                    stats.node_get_fsm_siblings.record(now, object.siblings().len() as u64);
+                }
+            }
+            RequestKind::Put | RequestKind::Delete => {
+                stats.node_puts.count(now);
+                stats.vnode_puts.count(now);
+                stats.node_put_fsm_time.record_time(now, took);
+            }
+            RequestKind::ListKeys | RequestKind::ListBuckets => {}
+        }
+    }
+
+    fn read_repaired(&self, now: Moment) {
+        self.stats.read_repairs.count(now.elapsed());
+    }
+}
+
+impl Figures {
+    /// Everything under Riak's names, in a fixed order.
+    pub(crate) fn riak_values(&self) -> Map<String, Value> {
+        let mut values = Map::new();
+        let now = self.runtime.now().elapsed();
+        for (name, value) in self.stats.riak_values(now) {
+            values.insert(name.to_owned(), value.into());
+        }
+        let mut put = |name: &str, value: Value| {
+            values.insert(name.to_owned(), value);
+        };
+        put("nodename", self.node_name.clone().into());
+        put("connected_nodes", Vec::<Value>::new().into());
+        put("ring_members", vec![Value::from(self.node_name.clone())].into());
+        put("ring_num_partitions", self.ring_partitions.into());
+        put("ring_creation_size", self.ring_partitions.into());
+        let ownership = format!("[{{'{}',{}}}]", self.node_name, self.ring_partitions);
+        put("ring_ownership", ownership.into());
+        put("storage_backend", format!("riak_kv_{}_backend", self.engine).into());
+        put("riak_kv_version", RIAK_VERSION.into());
+        put("riak_core_version", RIAK_VERSION.into());
+        put("riak_api_version", RIAK_VERSION.into());
+        put("riak_pb_version", RIAK_VERSION.into());
+        put("kvorum_version", env!("CARGO_PKG_VERSION").into());
+        put("sys_logical_processors", processors().into());
+        put("cpu_nprocs", processors().into());
+        put("memory_total", resident_bytes().into());
+        values
+    }
+
+    /// OpenMetrics text.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = MetricsText::new();
+        let version = [("version", env!("CARGO_PKG_VERSION")), ("backend", self.engine)];
+        let help = "The running version";
+        text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
+        text.stats(&self.stats);
+        let help = "Resident memory of the process";
+        let bytes = resident_bytes();
+        text.family(MetricKind::Gauge, "process_resident_bytes", help, [(&[][..], bytes)]);
+        self.store_metrics(&mut text);
+        self.commit_log_metrics(&mut text);
+        text.finish()
+    }
+
+    fn store_metrics(&self, text: &mut MetricsText) {
+        let total = self.vnodes.iter().map(|vnode| vnode.backend().status()).fold(
+            Status::default(),
+            |mut total, one| {
+                total.keys += one.keys;
+                total.live_bytes += one.live_bytes;
+                total.dead_bytes += one.dead_bytes;
+                total.disk_bytes += one.disk_bytes;
+                total.memory_bytes += one.memory_bytes;
+                total.debt_bytes += one.debt_bytes;
+                total.put_bytes += one.put_bytes;
+                total.written_bytes += one.written_bytes;
+                total.corrupt_reads += one.corrupt_reads;
+                total
+            },
+        );
+        for (name, help, value) in [
+            ("store_keys", "Keys in all stores", total.keys),
+            ("store_live_bytes", "Disk space of live entries", total.live_bytes),
+            ("store_dead_bytes", "Disk space of dead entries", total.dead_bytes),
+            ("store_disk_bytes", "Disk space of all stores", total.disk_bytes),
+            ("store_memory_bytes", "Memory of all stores", total.memory_bytes),
+            ("store_debt_bytes", "Maintenance that is due", total.debt_bytes),
+        ] {
+            text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+        }
+        for (name, help, value) in [
+            ("store_put_bytes", "Payload bytes put since the start", total.put_bytes),
+            ("store_written_bytes", "Bytes that stores wrote since the start", total.written_bytes),
+            ("store_corrupt_reads", "Reads that met damaged entries", total.corrupt_reads),
+        ] {
+            text.family(MetricKind::Counter, name, help, [(&[][..], value)]);
+        }
+    }
+
+    fn commit_log_metrics(&self, text: &mut MetricsText) {
+        let Some(log) = &self.commit_log else { return };
+        let status = log.status();
+        let help = "Length of the commit log";
+        text.family(MetricKind::Gauge, "commit_log_bytes", help, [(&[][..], status.bytes)]);
+        let help = "Groups committed, each with one sync";
+        text.family(MetricKind::Counter, "commit_log_groups", help, [(&[][..], status.groups)]);
+        let help = "Batches committed";
+        text.family(MetricKind::Counter, "commit_log_batches", help, [(&[][..], status.batches)]);
+    }
+}
+
+fn processors() -> u64 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+}
+
+/// The process's resident memory in bytes, or 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}

@@ -1,0 +1,140 @@
+//! `kvorum server`: opens the node, listens, waits for a signal, drains and closes.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use kvorum_runtime::{Executor, ListenOptions, Listener, ProductionOptions, Runtime};
+use kvorum_settings::Settings;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::admin_server::AdminServer;
+use crate::configuration_file::Loaded;
+use crate::data_directory::admin_socket;
+use crate::figures::RIAK_VERSION;
+use crate::logging;
+use crate::node::Node;
+
+/// How long requests in progress may take to finish after a signal.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
+/// Runs a node until it is told to stop.
+pub(crate) fn run(loaded: Loaded) -> anyhow::Result<()> {
+    let settings = loaded.configuration.settings.clone();
+    logging::start(&settings.log)?;
+    report(&loaded);
+    let executor: Executor = Runtime::production(&ProductionOptions::default())?;
+    let runtime = executor.runtime();
+    let listeners = Listeners::open(&settings, &executor)?;
+    let node = Node::open(&settings, &runtime)?;
+    executor.block_on(serve(&node, listeners, &settings, &runtime))?;
+    tracing::info!(event = "closing");
+    let closed = node.close();
+    let _socket_may_be_gone = std::fs::remove_file(admin_socket(&settings.node.data_dir));
+    executor.shut_down(Duration::from_secs(5));
+    closed?;
+    tracing::info!(event = "stopped");
+    Ok(())
+}
+
+/// Says key by key what became of a configuration file, and warns of what is doubtful.
+fn report(loaded: &Loaded) {
+    if let Some(file) = &loaded.file {
+        let text = loaded.configuration.report();
+        let mut out = std::io::stdout().lock();
+        let _nobody_may_listen = writeln!(out, "{}:\n{}", file.display(), text.trim_end());
+    }
+    for warning in &loaded.configuration.warnings {
+        tracing::warn!(event = "configuration", warning = %warning);
+    }
+}
+
+/// Sockets are opened first: a port in use is said at once, before any store is touched.
+struct Listeners {
+    protobuf: Vec<Listener>,
+    http: Vec<Listener>,
+}
+
+impl Listeners {
+    fn open(settings: &Settings, executor: &Executor) -> anyhow::Result<Self> {
+        let runtime = executor.runtime();
+        executor.block_on(async {
+            let backlog = settings.protobuf.backlog;
+            let open = |kind: &str, name: &str, address: SocketAddr| {
+                let options = ListenOptions { backlog, ..ListenOptions::default() };
+                runtime.listen(address, options).with_context(|| {
+                    format!("open listener.{kind}.{name}; choose another address if it is taken")
+                })
+            };
+            let protobuf = settings.listeners.protobuf.iter();
+            let http = settings.listeners.http.iter();
+            Ok(Self {
+                protobuf: protobuf
+                    .map(|(name, address)| open("protobuf", name, *address))
+                    .collect::<anyhow::Result<_>>()?,
+                http: http
+                    .map(|(name, address)| open("http", name, *address))
+                    .collect::<anyhow::Result<_>>()?,
+            })
+        })
+    }
+}
+
+async fn serve(
+    node: &Node,
+    listeners: Listeners,
+    settings: &Settings,
+    runtime: &Runtime,
+) -> anyhow::Result<()> {
+    let protobuf = Arc::new(kvorum_server_pb::Server::new(
+        node.coordinator.clone(),
+        protobuf_settings(settings),
+        node.figures.clone(),
+    ));
+    let http = Arc::new(kvorum_server_http::Server::new(
+        node.coordinator.clone(),
+        http_settings(settings),
+        node.figures.clone(),
+    ));
+    for listener in listeners.protobuf {
+        tracing::info!(event = "listening", interface = "protobuf", address = %listener.local_address());
+        let server = protobuf.clone();
+        runtime.spawn("protobuf listener", async move { server.serve(listener).await });
+    }
+    for listener in listeners.http {
+        tracing::info!(event = "listening", interface = "http", address = %listener.local_address());
+        let server = http.clone();
+        runtime.spawn("http listener", async move { server.serve(listener).await });
+    }
+    let admin_listener = AdminServer::listen(&admin_socket(&settings.node.data_dir))?;
+    let admin = AdminServer::new(node, runtime.clone());
+    runtime.spawn("admin listener", admin.serve(admin_listener));
+    tracing::info!(event = "ready", node = %settings.node.nodename, version = env!("CARGO_PKG_VERSION"));
+
+    wait_for_signal().await?;
+    tracing::info!(event = "draining");
+    let drained = async {
+        protobuf.stop().await;
+        http.stop().await;
+    };
+    if runtime.timeout(DRAIN_MAX, drained).await.is_err() {
+        tracing::warn!(event = "drain_timed_out");
+    }
+    Ok(())
+}
+
+async fn wait_for_signal() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    std::future::poll_fn(|context| {
+        if terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    Ok(())
+}
