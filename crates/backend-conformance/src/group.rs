@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Checked, EngineUnderTest, model_based, sentences};
+use crate::{Checked, EngineUnderTest, crash, model_based, sentences};
 
 /// A part of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,8 @@ pub fn run(engine: &dyn EngineUnderTest, group: Group, plan: &Plan) -> Checked {
     let outcome = match group {
         Group::Sentences => sentences::check(engine, plan),
         Group::Model => model_based::check(engine, plan),
-        Group::Crash | Group::Faults | Group::Damage => Ok(()),
+        Group::Crash => crash::check(engine, plan),
+        Group::Faults | Group::Damage => Ok(()),
     };
     outcome.map_err(|mut violation| {
         violation.engine = engine.name().to_owned();

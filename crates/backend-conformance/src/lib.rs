@@ -17,14 +17,18 @@
 //! generated and shrunk here and not by a property-testing library: a script must stay meaningful
 //! when any of its steps is taken out, and the same scripts drive the crash and fault groups.
 
+mod crash;
 mod engine;
 mod generate;
 mod group;
+mod history;
 mod model;
 mod model_based;
 mod names;
+mod observe;
 mod observed;
 mod planted;
+mod recording;
 mod script;
 mod sentences;
 mod shrink;

@@ -6,6 +6,8 @@ use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 
 /// How many keys scripts use.
 pub(crate) const KEYS: usize = 14;
+/// How many buckets the keys are in.
+pub(crate) const BUCKETS_USED: usize = BUCKETS.len();
 /// How many terms scripts use.
 pub(crate) const TERMS: usize = 5;
 

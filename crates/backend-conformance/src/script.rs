@@ -61,7 +61,7 @@ pub(crate) enum Step {
     Sync,
     /// Closes the store and opens it again.
     Reopen,
-    /// Drops the store without closing it and opens it again, the disk being as it was.
+    /// Syncs, drops the store without closing it and opens it again, the disk being as it was.
     DropAndReopen,
     Erase,
     /// Time goes on.

@@ -66,20 +66,7 @@ impl<'a> Trial<'a> {
     /// Opens a new store.
     pub(crate) fn open_with(engine: &'a dyn EngineUnderTest, opening: Opening) -> Checked<Self> {
         let store = engine.open(&opening).must("opening a new store")?;
-        let identity = store.identity();
-        let trial = Self {
-            engine,
-            opening,
-            state: State::default(),
-            now: START,
-            last_sequence: Sequence(0),
-            identity,
-            snapshots: Default::default(),
-            tickets: Vec::new(),
-            values_made: 0,
-            entry_bytes_max: 0,
-            store: Some(store),
-        };
+        let trial = Self::over(engine, opening, store);
         let store = trial.store()?;
         if store.capabilities() != engine.capabilities() {
             return Err(Violation::of_method("capabilities are not those claimed"));
@@ -91,6 +78,27 @@ impl<'a> Trial<'a> {
         }
         trial.check_emptiness()?;
         Ok(trial)
+    }
+
+    /// A trial of a store that is open and was empty.
+    pub(crate) fn over(
+        engine: &'a dyn EngineUnderTest,
+        opening: Opening,
+        store: Box<dyn Backend>,
+    ) -> Self {
+        Self {
+            engine,
+            opening,
+            state: State::default(),
+            now: START,
+            last_sequence: Sequence(0),
+            identity: store.identity(),
+            snapshots: Default::default(),
+            tickets: Vec::new(),
+            values_made: 0,
+            entry_bytes_max: 0,
+            store: Some(store),
+        }
     }
 
     /// Plays a script; a violation names the step at which it appeared.
@@ -298,6 +306,9 @@ impl<'a> Trial<'a> {
     fn reopen(&mut self, is_closed_first: bool) -> Checked {
         if is_closed_first {
             self.close()?;
+        } else {
+            // What was not synced may be in the dropped store's memory only.
+            self.sync()?;
         }
         self.snapshots = Default::default();
         self.tickets.clear();

@@ -59,8 +59,8 @@ impl MemorySnapshot {
         let at = self.store.looked_at(self.id.0);
         let from = range.from.as_ref().map(|bytes| &bytes[..]);
         let mut found = Vec::new();
-        let mut looked_at = 0;
-        for (key, entry) in contents.entries.range_at::<[u8]>(from, at) {
+        let entries = contents.entries.range_at::<[u8]>(from, at);
+        for (looked_at, (key, entry)) in entries.enumerate() {
             if range.is_past_end(key.as_bytes()) {
                 break;
             }
@@ -68,7 +68,6 @@ impl MemorySnapshot {
                 let next = Some(Bound::Included(key.to_bytes()));
                 return Some(Chunk { found, next });
             }
-            looked_at += 1;
             if self.admits(filter, entry) {
                 found.push((key.clone(), Arc::clone(entry)));
             }
@@ -124,8 +123,8 @@ impl MemorySnapshot {
         }
         let at = self.store.looked_at(self.id.0);
         let mut found = Vec::new();
-        let mut looked_at = 0;
-        for (position, ()) in contents.index.range_at(from.as_ref(), at) {
+        let positions = contents.index.range_at(from.as_ref(), at);
+        for (looked_at, (position, ())) in positions.enumerate() {
             let is_inside =
                 position.bucket_prefix == range.bucket_prefix && position.field == range.field;
             if !is_inside || terms.is_past_end(&position.term) {
@@ -134,7 +133,6 @@ impl MemorySnapshot {
             if looked_at == LOOKED_AT_ONCE {
                 return Some((found, Some(Bound::Included(position.clone()))));
             }
-            looked_at += 1;
             let object = contents.entries.at(&position.key, at);
             let is_there = object.is_some_and(|entry| !entry.is_expired(now));
             if terms.contains(&position.term) && is_there {

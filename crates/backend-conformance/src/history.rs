@@ -1,0 +1,210 @@
+//! What was asked of a store, what of it was acknowledged, and whether what is left can be explained.
+//!
+//! After a crash each batch that was not acknowledged as durable may be there or not. A state is
+//! right when some choice of those, played in order with all acknowledged ones, leads to it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kvorum_backend::{Batch, FoldDetail, FoldFilter, FoldRange, IndexRange, Sequence, Timestamp};
+use kvorum_encoding::StorageKey;
+
+use crate::model::{Seen, State};
+use crate::names;
+
+/// With more undecided batches than this only prefixes are tried; 2^12 states are.
+const UNDECIDED_MAX: usize = 12;
+
+/// A batch that was put.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) batch: Batch,
+    /// `None` when the put failed.
+    pub(crate) sequence: Option<Sequence>,
+    /// Acknowledged as durable.
+    pub(crate) is_durable: bool,
+}
+
+/// All batches in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) attempts: Vec<Attempt>,
+    /// An erasure began and did not succeed: anything of the past may be there, or nothing.
+    pub(crate) is_erasing: bool,
+}
+
+/// What a store shows. A key that could not be read is in neither map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Observation {
+    pub(crate) present: BTreeMap<StorageKey, Seen>,
+    pub(crate) absent: Vec<StorageKey>,
+    /// Index entries by bucket and field; `None` when they could not be folded.
+    pub(crate) index: Option<Vec<Vec<(Bytes, StorageKey)>>>,
+}
+
+/// Which batches have to be there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Required {
+    /// Those acknowledged as durable, and those up to this sequence.
+    Durable { up_to: Sequence },
+    /// Those whose put succeeded: the store is still open.
+    Accepted,
+}
+
+impl History {
+    /// Marks what a sync covered.
+    pub(crate) fn synced(&mut self, up_to: Sequence) {
+        for attempt in &mut self.attempts {
+            attempt.is_durable |= attempt.sequence.is_some_and(|it| it <= up_to);
+        }
+    }
+
+    /// The highest sequence up to which everything accepted was acknowledged as durable.
+    pub(crate) fn durable_floor(&self) -> Sequence {
+        let accepted = self.attempts.iter().filter(|it| it.sequence.is_some());
+        let durable = accepted.take_while(|it| it.is_durable);
+        durable
+            .last()
+            .and_then(|it| it.sequence)
+            .unwrap_or_default()
+    }
+
+    /// True when any batch ever put stored this under its key.
+    pub(crate) fn has_put(&self, seen: &Seen) -> bool {
+        self.attempts.iter().any(|attempt| {
+            let mut state = State::default();
+            state.apply(&attempt.batch, attempt.sequence);
+            let entry = state.entries.get(&seen.key);
+            entry.is_some_and(|it| {
+                it.fields == seen.fields && it.head == seen.head && it.body == seen.body
+            })
+        })
+    }
+
+    /// A state that agrees with the observation, or a story of why there is none.
+    pub(crate) fn explain(
+        &self,
+        observed: &Observation,
+        required: Required,
+        now: Timestamp,
+    ) -> Result<State, String> {
+        if self.is_erasing {
+            return self.explain_erasing(observed);
+        }
+        let needed: Vec<bool> = self.attempts.iter().map(|it| required.needs(it)).collect();
+        let undecided: Vec<usize> = (0..needed.len()).filter(|at| !needed[*at]).collect();
+        // Logs lose tails, so a prefix is the likeliest answer.
+        for kept in (0..=undecided.len()).rev() {
+            let state = self.state(|at| needed[at] || undecided[..kept].contains(&at));
+            if agrees(&state, observed, now) {
+                return Ok(state);
+            }
+        }
+        if undecided.len() <= UNDECIDED_MAX {
+            for choice in 0..1usize << undecided.len() {
+                let is_chosen = |at| {
+                    let bit = undecided.iter().position(|it| *it == at);
+                    bit.is_some_and(|bit| choice >> bit & 1 == 1)
+                };
+                let state = self.state(|at| needed[at] || is_chosen(at));
+                if agrees(&state, observed, now) {
+                    return Ok(state);
+                }
+            }
+        }
+        Err(self.story(observed, &needed))
+    }
+
+    fn explain_erasing(&self, observed: &Observation) -> Result<State, String> {
+        match observed.present.values().find(|seen| !self.has_put(seen)) {
+            None => Ok(State::default()),
+            Some(seen) => Err(format!("{seen:?} was never put")),
+        }
+    }
+
+    fn state(&self, is_there: impl Fn(usize) -> bool) -> State {
+        let mut state = State::default();
+        for (at, attempt) in self.attempts.iter().enumerate() {
+            if is_there(at) {
+                state.apply(&attempt.batch, attempt.sequence);
+            }
+        }
+        state
+    }
+
+    fn story(&self, observed: &Observation, needed: &[bool]) -> String {
+        let mut story = String::from("no choice of the undecided batches explains what is there:");
+        for (attempt, needed) in self.attempts.iter().zip(needed) {
+            let keys = attempt.batch.writes.iter().map(|write| {
+                let kind = match write {
+                    kvorum_backend::Write::Put { .. } => "put",
+                    kvorum_backend::Write::Remove { .. } => "remove",
+                };
+                format!("{kind} {:?}", write.key())
+            });
+            let word = if *needed { "required" } else { "undecided" };
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            story.push_str(&format!("\n    {word} {:?}: {keys}", attempt.sequence));
+        }
+        for seen in observed.present.values() {
+            let origin = if self.has_put(seen) {
+                ""
+            } else {
+                ", which was NEVER PUT"
+            };
+            let (key, sequence) = (&seen.key, seen.sequence);
+            story.push_str(&format!("\n    there: {key:?} of {sequence:?}{origin}"));
+        }
+        story.push_str(&format!("\n    absent: {:?}", observed.absent));
+        story
+    }
+}
+
+impl Required {
+    fn needs(self, attempt: &Attempt) -> bool {
+        match self {
+            Self::Accepted => attempt.sequence.is_some(),
+            Self::Durable { up_to } => {
+                attempt.is_durable || attempt.sequence.is_some_and(|it| it <= up_to)
+            }
+        }
+    }
+}
+
+fn agrees(state: &State, observed: &Observation, now: Timestamp) -> bool {
+    let filter = FoldFilter::unexpired(now);
+    let visible = state.fold(FoldDetail::Entries, &FoldRange::all(), &filter);
+    let is_unread = |seen: &&Seen| {
+        !observed.present.contains_key(&seen.key) && !observed.absent.contains(&seen.key)
+    };
+    let readable = visible.iter().filter(|seen| !is_unread(seen));
+    let entries_agree = readable.clone().count() == observed.present.len()
+        && readable
+            .zip(observed.present.values())
+            .all(|(expected, seen)| {
+                // A failed put told nobody its sequence.
+                let sequence =
+                    expected.sequence == Sequence(0) || expected.sequence == seen.sequence;
+                sequence
+                    && (&expected.key, expected.fields) == (&seen.key, seen.fields)
+                    && (&expected.head, &expected.body) == (&seen.head, &seen.body)
+            });
+    let index_agrees = observed.index.as_ref().is_none_or(|seen| {
+        let expected = index_ranges().map(|range| state.fold_index(&range, now));
+        expected.eq(seen.iter().cloned())
+    });
+    entries_agree && index_agrees
+}
+
+/// Ranges that together hold every index entry of the scripts.
+pub(crate) fn index_ranges() -> impl Iterator<Item = IndexRange> {
+    (0..names::BUCKETS_USED).flat_map(|bucket| {
+        (0..2).map(move |field| IndexRange {
+            bucket_prefix: names::prefix(bucket),
+            field: names::index_field(field),
+            from: std::ops::Bound::Unbounded,
+            to: std::ops::Bound::Unbounded,
+            after: None,
+        })
+    })
+}

@@ -1,0 +1,150 @@
+//! Looks at everything a store shows, and whether its ways of showing it agree.
+
+use kvorum_backend::{
+    Backend, BackendError, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Lookup, ReadAt,
+    Reading, Timestamp,
+};
+
+use crate::history::{Observation, index_ranges};
+use crate::model::Seen;
+use crate::{Checked, Violation, names};
+
+/// What to do with a read that fails.
+pub(crate) type OnError<'a> = &'a dyn Fn(&str, &BackendError) -> Checked;
+
+/// Reads every key, folds, and folds the indexes. `on_error` decides whether a failed read is
+/// forgiven; a key that it forgives is left out.
+pub(crate) fn observe(
+    store: &dyn Backend,
+    now: Timestamp,
+    on_error: OnError<'_>,
+) -> Checked<Observation> {
+    let mut observation = Observation::default();
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now,
+    };
+    for key in names::keys() {
+        match store.get(&key, at) {
+            Err(error) => on_error("get", &error)?,
+            Ok(Lookup::WouldBlock) => {
+                return Err(Violation::of(
+                    11,
+                    "a read that may block says it would block",
+                ));
+            }
+            Ok(Lookup::Absent) => observation.absent.push(key),
+            Ok(Lookup::Found(entry)) => {
+                let seen = Seen {
+                    key: key.clone(),
+                    sequence: entry.sequence,
+                    fields: entry.fields,
+                    head: entry.head,
+                    body: entry.body,
+                };
+                check_head(store, &seen, at, on_error)?;
+                observation.present.insert(key, seen);
+            }
+        }
+    }
+    check_fold(store, &observation, now, on_error)?;
+    observation.index = fold_indexes(store, now, on_error)?;
+    Ok(observation)
+}
+
+fn check_head(store: &dyn Backend, seen: &Seen, at: ReadAt, on_error: OnError<'_>) -> Checked {
+    match store.head(&seen.key, at) {
+        Err(error) => on_error("head", &error),
+        Ok(Lookup::Found(head))
+            if (head.sequence, head.fields, &head.head, head.body_len)
+                == (
+                    seen.sequence,
+                    seen.fields,
+                    &seen.head,
+                    seen.body.len() as u64,
+                ) =>
+        {
+            Ok(())
+        }
+        Ok(head) => Err(Violation::of(
+            12,
+            format!("head is {head:?} where get is {seen:?}"),
+        )),
+    }
+}
+
+/// A fold shows what gets show; keys that could not be read may be in it or not.
+fn check_fold(
+    store: &dyn Backend,
+    observation: &Observation,
+    now: Timestamp,
+    on_error: OnError<'_>,
+) -> Checked {
+    let filter = FoldFilter::unexpired(now);
+    let mut folded: Vec<Seen> = Vec::new();
+    let outcome = store.snapshot(Lease::Unlimited).and_then(|snapshot| {
+        snapshot.fold(
+            FoldDetail::Entries,
+            &FoldRange::all(),
+            &filter,
+            &mut |visited| {
+                folded.push(Seen {
+                    key: visited.key.clone(),
+                    sequence: visited.sequence,
+                    fields: visited.fields,
+                    head: visited.head,
+                    body: visited.body,
+                });
+                Flow::Continue
+            },
+        )
+    });
+    match outcome {
+        Err(error) => return on_error("fold", &error),
+        Ok(FoldEnd::Complete) => {}
+        Ok(end) => return Err(Violation::of(14, format!("a fold ended with {end:?}"))),
+    }
+    if !folded.is_sorted_by(|a, b| a.key < b.key) {
+        return Err(Violation::of(2, "a fold is out of order"));
+    }
+    folded.retain(|seen| {
+        observation.present.contains_key(&seen.key) || observation.absent.contains(&seen.key)
+    });
+    if folded.iter().eq(observation.present.values()) {
+        return Ok(());
+    }
+    let shown: Vec<_> = folded
+        .iter()
+        .map(|seen| (&seen.key, seen.sequence))
+        .collect();
+    let got = observation.present.values();
+    let got: Vec<_> = got.map(|seen| (&seen.key, seen.sequence)).collect();
+    Err(Violation::of(
+        14,
+        format!("a fold shows {shown:?} and gets show {got:?}"),
+    ))
+}
+
+fn fold_indexes(
+    store: &dyn Backend,
+    now: Timestamp,
+    on_error: OnError<'_>,
+) -> Checked<Option<Vec<Vec<(bytes::Bytes, kvorum_encoding::StorageKey)>>>> {
+    let Some(indexes) = store.indexes() else {
+        return Ok(None);
+    };
+    let mut folded = Vec::new();
+    for range in index_ranges() {
+        let mut seen = Vec::new();
+        let outcome = indexes.fold_index(&range, Lease::Unlimited, now, &mut |term, key| {
+            seen.push((term.clone(), key.clone()));
+            Flow::Continue
+        });
+        if let Err(error) = outcome {
+            on_error("fold_index", &error)?;
+            return Ok(None);
+        }
+        folded.push(seen);
+    }
+    Ok(Some(folded))
+}
