@@ -1,2 +1,70 @@
-//! The project's own commands.
-fn main() {}
+//! The project's own commands: `cargo xtask test`, `tidy` and `fix`.
+//!
+//! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
+//! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
+//! rules of the house that no other tool checks. `fix` is the only command that changes a file of
+//! the tree.
+
+mod cargo_stages;
+mod command;
+mod conformance;
+mod console;
+mod fix;
+mod prerequisite;
+mod process;
+mod seed;
+mod server;
+mod stage;
+mod tally;
+mod test_run;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::test_run::TestOptions;
+use crate::workspace::Workspace;
+
+/// The project's own commands.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run every check and test, or one stage of them.
+    Test(TestOptions),
+    /// Check the rules of the house: floors, seams, file openings, links.
+    Tidy,
+    /// Format, and apply what clippy can mend. The only command that writes into the tree.
+    Fix,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            console::line(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything passed.
+fn run(arguments: &Arguments) -> anyhow::Result<bool> {
+    let workspace = Workspace::find()?;
+    match &arguments.verb {
+        Verb::Test(options) => test_run::run(&workspace, options),
+        Verb::Tidy => tidy::run(&workspace).map(|tally| {
+            console::line(&tally.to_string());
+            tally.failed == 0
+        }),
+        Verb::Fix => fix::run(&workspace),
+    }
+}

@@ -1,0 +1,16 @@
+"""Cuts the power of a mounted ext4 file system.
+
+Asks the file system to shut down without flushing its journal: whatever was not synced is gone,
+and every later write fails, as if the plug had been pulled. The file system has to be unmounted
+and mounted again to see what is left. Usage: cut_power.py MOUNT_POINT
+"""
+import fcntl
+import os
+import struct
+import sys
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+WITHOUT_LOG_FLUSH = 2
+
+directory = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.ioctl(directory, EXT4_IOC_SHUTDOWN, struct.pack("I", WITHOUT_LOG_FLUSH))

@@ -1,0 +1,199 @@
+//! Real clients, written by others for Riak, against our server.
+//!
+//! What they need is installed below the target directory, in versions that the tree pins; it is
+//! installed anew when what the tree pins has changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+use crate::command::{quiet, read_lines};
+use crate::prerequisite::{self, NODE, NPM, PYTHON};
+use crate::server::{Binary, Site};
+use crate::tally::Tally;
+use crate::test_run::Run;
+
+/// The folder of the Python client's runner, from the root.
+const PYTHON_FOLDER: &str = "tests/conformance/python";
+
+/// The folder of the Node.js client's scenarios, from the root.
+const NODE_FOLDER: &str = "tests/conformance/node";
+
+/// What both clients' tests expect of a server: Riak's name for the node, since one test compares
+/// it, and Riak's several copies on one node, since one test counts them.
+const SETTINGS: &[(&str, &str)] = &[("nodename", "riak@127.0.0.1"), ("colocated_replicas", "on")];
+
+/// The bucket types that the clients' tests find.
+const BUCKET_TYPES: &[(&str, &str)] = &[
+    (
+        "counters",
+        r#"{"props":{"datatype":"counter","allow_mult":true}}"#,
+    ),
+    (
+        "gsets",
+        r#"{"props":{"datatype":"gset","allow_mult":true}}"#,
+    ),
+    ("hlls", r#"{"props":{"datatype":"hll","allow_mult":true}}"#),
+    ("maps", r#"{"props":{"datatype":"map","allow_mult":true}}"#),
+    ("sets", r#"{"props":{"datatype":"set","allow_mult":true}}"#),
+    ("no_siblings", r#"{"props":{"allow_mult":false}}"#),
+    ("plain", r#"{"props":{}}"#),
+    ("write_once", r#"{"props":{"write_once":true}}"#),
+];
+
+/// The engines that every client has to be content with.
+const ENGINES: [&str; 2] = ["bitcask", "memory"];
+
+/// The Python client's own suite.
+pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(&[PYTHON])?;
+    let folder = run.workspace.root().join(PYTHON_FOLDER);
+    let python = install_python(run, &folder)?;
+    on_every_engine(run, |site| {
+        let mut command = Command::new(&python);
+        command.arg("-B").arg(folder.join("run.py"));
+        command.args(["--pb-port", &site.protobuf.port().to_string()]);
+        command.args(["--http-port", &site.http.port().to_string()]);
+        command.env("TMPDIR", run.workspace.scratch("tmp")?);
+        Ok(command)
+    })
+}
+
+/// Our scenarios with the Node.js client.
+pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(&[NODE, NPM])?;
+    let folder = install_node(run, &run.workspace.root().join(NODE_FOLDER))?;
+    on_every_engine(run, |site| {
+        let mut command = Command::new("node");
+        command.arg("--no-warnings").arg(folder.join("run.js"));
+        command.arg(site.protobuf.port().to_string());
+        Ok(command)
+    })
+}
+
+fn on_every_engine(
+    run: &Run<'_>,
+    command: impl Fn(&Site) -> anyhow::Result<Command>,
+) -> anyhow::Result<Tally> {
+    let mut total = Tally::default();
+    for engine in ENGINES {
+        crate::console::line(&format!("-- on {engine}"));
+        let directory = run.workspace.clean_scratch("conformance/server")?;
+        let site = prepare_site(&run.binary, &directory, engine)?;
+        let server = site.start()?;
+        create_bucket_types(&site)?;
+        total += run_client(&mut command(&site)?)?;
+        let result = server.stop().map(|_took| String::new());
+        total.check("the server stops gracefully afterwards", &result);
+    }
+    Ok(total)
+}
+
+fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Result<Site> {
+    let mut settings = SETTINGS.to_vec();
+    settings.push(("storage_backend", engine));
+    Site::new(binary, directory, &settings)
+}
+
+fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
+    for (name, properties) in BUCKET_TYPES {
+        site.run(&["admin", "bucket-type", "create", name, properties])?;
+        site.run(&["admin", "bucket-type", "activate", name])?;
+    }
+    Ok(())
+}
+
+/// Runs a client's tests, which end with a line of counts.
+fn run_client(command: &mut Command) -> anyhow::Result<Tally> {
+    let mut closing = None;
+    let has_passed = read_lines(command, |line| closing = Tally::parse(line).or(closing))?;
+    let tally = closing.context("the client's tests ended without a line of counts")?;
+    ensure!(tally.passed > 0, "the client ran no test");
+    ensure!(
+        has_passed == (tally.failed == 0),
+        "the client's tests counted {tally} and ended otherwise"
+    );
+    Ok(tally)
+}
+
+/// Makes the virtual environment; the Python in it.
+fn install_python(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = run.workspace.scratch("conformance/python")?;
+    let python = home.join("bin/python");
+    let wanted = read_all(&[folder.join("requirements.txt"), folder.join("client.txt")])?;
+    if is_installed(&home, &wanted) {
+        return Ok(python);
+    }
+    let home = run.workspace.clean_scratch("conformance/python")?;
+    let temporary = run.workspace.scratch("tmp")?;
+    quiet(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+    let pip = |arguments: &[&str], list: &str| {
+        let mut command = Command::new(&python);
+        command.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
+        command
+            .args(["--disable-pip-version-check"])
+            .args(arguments);
+        command.arg("--requirement").arg(folder.join(list));
+        quiet(command.env("TMPDIR", &temporary)).map(drop)
+    };
+    pip(&[], "requirements.txt")?;
+    // The tests are in the source package alone.
+    pip(
+        &["--no-deps", "--no-build-isolation", "--no-binary", "riak"],
+        "client.txt",
+    )?;
+    note_installed(&home, &wanted)?;
+    Ok(python)
+}
+
+/// Copies the scenarios beside the client, which is installed from the lock file; where that is.
+fn install_node(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
+    let home = run.workspace.scratch("conformance/node")?;
+    let manifests = ["package.json", "package-lock.json"].map(|name| folder.join(name));
+    let wanted = read_all(&manifests)?;
+    if !is_installed(&home, &wanted) {
+        let home = run.workspace.clean_scratch("conformance/node")?;
+        for manifest in &manifests {
+            copy_into(manifest, &home)?;
+        }
+        let cache = run.workspace.scratch("conformance/npm-cache")?;
+        let mut command = Command::new("npm");
+        command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        command.args(["--loglevel", "error", "--cache"]).arg(&cache);
+        quiet(command.current_dir(&home))?;
+        note_installed(&home, &wanted)?;
+    }
+    for entry in fs::read_dir(folder).context("listing the scenarios")? {
+        let path = entry.context("listing the scenarios")?.path();
+        if path.extension().is_some_and(|extension| extension == "js") {
+            copy_into(&path, &home)?;
+        }
+    }
+    Ok(home)
+}
+
+fn copy_into(file: &Path, folder: &Path) -> anyhow::Result<()> {
+    let name = file.file_name().context("a file without a name")?;
+    fs::copy(file, folder.join(name))
+        .map(drop)
+        .with_context(|| format!("copying {}", file.display()))
+}
+
+fn read_all(files: &[PathBuf]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for file in files {
+        text += &fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    }
+    Ok(text)
+}
+
+/// The note is written last, so that an installation cut short is made anew.
+fn note_installed(home: &Path, wanted: &str) -> anyhow::Result<()> {
+    fs::write(home.join("installed"), wanted).context("noting what is installed")
+}
+
+fn is_installed(home: &Path, wanted: &str) -> bool {
+    fs::read_to_string(home.join("installed")).is_ok_and(|installed| installed == wanted)
+}

@@ -1,0 +1,15 @@
+//! Tests of the server as a process: what a user and an operator see of it, and what is left after
+//! it was killed or the power failed.
+
+mod cut;
+mod history;
+mod idle;
+mod kill_loop;
+mod lifecycle;
+mod load;
+mod mount;
+mod value;
+
+pub(crate) use self::cut::power_cut;
+pub(crate) use self::kill_loop::kill;
+pub(crate) use self::lifecycle::lifecycle;

@@ -1,0 +1,132 @@
+//! The power cut under load: nothing that was acknowledged is lost.
+//!
+//! The data lies on a file system of its own, whose power is cut by its shutdown request without
+//! flushing the journal: what was not synced is gone, as on a machine whose plug is pulled. A round
+//! without syncs comes last and has to lose something, or the others would prove nothing.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::prerequisite::{self, MKFS, MOUNT, PYTHON_PLAIN};
+use crate::process::load::{Load, Survey};
+use crate::process::mount::Mount;
+use crate::server::Site;
+use crate::tally::Tally;
+use crate::test_run::Run;
+
+const ROUNDS: u32 = 3;
+const ROUNDS_LONG: u32 = 50;
+
+/// Logs of the least size, so that files are finished, merged and removed in every round.
+const SMALL_LOGS: &[(&str, &str)] = &[
+    ("commit_log.segment_bytes", "256KB"),
+    ("commit_log.bytes_max", "1MB"),
+    ("bitcask.max_file_size", "256KB"),
+];
+
+/// The program that cuts the power, from the root.
+const CUTTER: &str = "tests/process/cut_power.py";
+
+/// Runs the rounds, then the one that has to lose something.
+pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(&[MKFS, MOUNT, PYTHON_PLAIN])?;
+    let directory = run.workspace.scratch("power-cut")?;
+    let cutter = run.workspace.root().join(CUTTER);
+    let mut tally = Tally::default();
+    tally += acknowledged_survives(run, &directory, &cutter)?;
+    let result = without_syncs_something_is_lost(run, &directory, &cutter);
+    tally.check("without syncs the power cut loses writes", &result);
+    let result = a_read_only_disk_is_refused(run, &directory, &cutter);
+    tally.check(
+        "a disk that cannot be written is refused with a message",
+        &result,
+    );
+    Ok(tally)
+}
+
+fn acknowledged_survives(run: &Run<'_>, directory: &Path, cutter: &Path) -> anyhow::Result<Tally> {
+    let mount = Mount::fresh(directory, cutter)?;
+    let site = Site::new(&run.binary, mount.point(), &[])?;
+    let mut load = Load::new()?;
+    let mut random = StdRng::seed_from_u64(run.seed);
+    let rounds = if run.long { ROUNDS_LONG } else { ROUNDS };
+    let mut tally = Tally::default();
+    for round in 1..=rounds {
+        site.configure(if round % 2 == 0 { SMALL_LOGS } else { &[] })?;
+        let before = load.acknowledged();
+        let result = one_round(&mount, &site, &mut load, &mut random).and_then(|survey| {
+            survey.require_no_loss()?;
+            let acknowledged = load.acknowledged() - before;
+            ensure!(acknowledged > 0, "nothing was acknowledged");
+            Ok(format!(
+                "{acknowledged} acknowledgements, {} keys as they should be",
+                survey.keys
+            ))
+        });
+        tally.check(&format!("power cut {round} of {rounds}"), &result);
+    }
+    Ok(tally)
+}
+
+/// The control: if nothing is lost here, then the cut is none, and the rounds above say nothing.
+fn without_syncs_something_is_lost(
+    run: &Run<'_>,
+    directory: &Path,
+    cutter: &Path,
+) -> anyhow::Result<String> {
+    let mount = Mount::fresh(directory, cutter)?;
+    let site = Site::new(&run.binary, mount.point(), &[("durability", "none")])?;
+    let mut load = Load::new()?;
+    let mut random = StdRng::seed_from_u64(run.seed);
+    let survey = one_round(&mount, &site, &mut load, &mut random)?;
+    ensure!(
+        !survey.losses.is_empty(),
+        "all {} keys survived a cut that nothing was synced before: the cut cuts nothing",
+        survey.keys
+    );
+    Ok(format!("{} of {} keys", survey.losses.len(), survey.keys))
+}
+
+/// Writes, cuts the power at a random moment, powers up, reads.
+fn one_round(
+    mount: &Mount,
+    site: &Site,
+    load: &mut Load,
+    random: &mut StdRng,
+) -> anyhow::Result<Survey> {
+    let server = site.start()?;
+    let writing = load.start(site.protobuf, random.random());
+    thread::sleep(Duration::from_millis(random.random_range(200..1500)));
+    mount.cut_power()?;
+    // The server lives on for a moment with a disk that fails: what it acknowledges now counts.
+    thread::sleep(Duration::from_millis(random.random_range(0..100)));
+    server.kill();
+    load.finish(writing)?;
+    mount.power_up()?;
+    let server = site.start().context("starting after the power cut")?;
+    let survey = load.verify(site.protobuf)?;
+    server.stop().context("stopping after the power cut")?;
+    Ok(survey)
+}
+
+fn a_read_only_disk_is_refused(
+    run: &Run<'_>,
+    directory: &Path,
+    cutter: &Path,
+) -> anyhow::Result<String> {
+    let mount = Mount::fresh(directory, cutter)?;
+    mount.make_read_only()?;
+    let configuration = run.workspace.clean_scratch("read-only")?;
+    let data = mount.point().join("data");
+    let data = data.to_string_lossy();
+    let site = Site::new(&run.binary, &configuration, &[])?;
+    site.configure(&[("platform_data_dir", &data)])?;
+    let refusal = site.refusal()?;
+    refusal.require(&[&data])?;
+    Ok(String::new())
+}

@@ -1,0 +1,167 @@
+//! What writers know of each key, and whether a server's answer can be true.
+//!
+//! A key has one writer, which makes one attempt at a time. After a crash the key must hold what
+//! was acknowledged last, or the one attempt after it whose answer never came. What is then read
+//! becomes the new truth: an attempt that did not survive one restart must not appear at a later
+//! one.
+
+use std::collections::BTreeMap;
+
+/// What a key holds: the number of the attempt that wrote it, or nothing.
+pub(crate) type Content = Option<u64>;
+
+/// The past of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct KeyHistory {
+    /// What was acknowledged, or read, last.
+    settled: Content,
+    /// An attempt whose answer has not come.
+    open: Option<Content>,
+}
+
+/// The past of all keys of one writer.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    keys: BTreeMap<u32, KeyHistory>,
+    attempts: u64,
+    acknowledged: u64,
+}
+
+impl History {
+    /// Notes that a write is about to be sent, and numbers it.
+    pub(crate) fn attempt_write(&mut self, key: u32) -> u64 {
+        self.attempts += 1;
+        self.keys.entry(key).or_default().open = Some(Some(self.attempts));
+        self.attempts
+    }
+
+    /// Notes that a delete is about to be sent.
+    pub(crate) fn attempt_delete(&mut self, key: u32) {
+        self.attempts += 1;
+        self.keys.entry(key).or_default().open = Some(None);
+    }
+
+    /// Notes that the last attempt on a key was acknowledged.
+    pub(crate) fn acknowledge(&mut self, key: u32) {
+        if let Some(history) = self.keys.get_mut(&key)
+            && let Some(content) = history.open.take()
+        {
+            history.settled = content;
+            self.acknowledged += 1;
+        }
+    }
+
+    /// Compares what a server holds with what it may hold, and takes it for the truth from here.
+    ///
+    /// # Errors
+    /// What was lost, or what appeared.
+    pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
+        let history = self.keys.entry(key).or_default();
+        let is_possible = observed == history.settled || history.open == Some(observed);
+        let verdict = match is_possible {
+            true => Ok(()),
+            false => Err(format!(
+                "key {key} holds {}, and {} was acknowledged{}",
+                tell(observed),
+                tell(history.settled),
+                history.open.map_or_else(String::new, |open| format!(
+                    " ({} was under way)",
+                    tell(open)
+                )),
+            )),
+        };
+        *history = KeyHistory {
+            settled: observed,
+            open: None,
+        };
+        verdict
+    }
+
+    /// The keys that were ever written.
+    pub(crate) fn keys(&self) -> Vec<u32> {
+        self.keys.keys().copied().collect()
+    }
+
+    /// How many attempts were acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+}
+
+fn tell(content: Content) -> String {
+    match content {
+        Some(attempt) => format!("write {attempt}"),
+        None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledged_write_must_be_there() {
+        let mut history = History::default();
+        let attempt = history.attempt_write(1);
+        history.acknowledge(1);
+        assert!(history.judge(1, Some(attempt)).is_ok());
+        assert!(history.judge(1, None).is_err());
+    }
+
+    #[test]
+    fn an_older_write_is_a_loss() {
+        let mut history = History::default();
+        let first = history.attempt_write(1);
+        history.acknowledge(1);
+        history.attempt_write(1);
+        history.acknowledge(1);
+        assert!(history.judge(1, Some(first)).is_err());
+    }
+
+    #[test]
+    fn an_acknowledged_delete_must_hold() {
+        let mut history = History::default();
+        let attempt = history.attempt_write(1);
+        history.acknowledge(1);
+        history.attempt_delete(1);
+        history.acknowledge(1);
+        assert!(history.judge(1, Some(attempt)).is_err());
+        assert!(
+            history.judge(1, None).is_err(),
+            "it was taken for the truth"
+        );
+    }
+
+    #[test]
+    fn what_was_under_way_may_be_there_or_not() {
+        for survives in [true, false] {
+            let mut history = History::default();
+            let first = history.attempt_write(1);
+            history.acknowledge(1);
+            let second = history.attempt_write(1);
+            let observed = if survives { second } else { first };
+            assert!(history.judge(1, Some(observed)).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_did_not_survive_must_not_come_back() {
+        let mut history = History::default();
+        let first = history.attempt_write(1);
+        history.acknowledge(1);
+        let second = history.attempt_write(1);
+        assert!(history.judge(1, Some(first)).is_ok());
+        assert!(history.judge(1, Some(second)).is_err());
+    }
+
+    #[test]
+    fn acknowledgements_are_counted() {
+        let mut history = History::default();
+        history.attempt_write(1);
+        history.acknowledge(1);
+        history.acknowledge(1);
+        history.attempt_delete(2);
+        assert_eq!(history.acknowledged(), 1);
+        assert_eq!(history.keys(), [1, 2]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The server killed under load, again and again, on one data directory.
+//!
+//! `kill -9` never loses what the system has in its page cache, so this says nothing about syncs
+//! (the power cut does). It says that recovery finds everything, from whatever moment: also from
+//! the middle of a recovery, and with logs so small that they are rotated all the time.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::console;
+use crate::process::load::Load;
+use crate::server::Site;
+use crate::tally::Tally;
+use crate::test_run::Run;
+
+const ROUNDS: u32 = 5;
+const ROUNDS_LONG: u32 = 100;
+
+/// Logs of the least size, so that files are finished, merged and removed in every round.
+const SMALL_LOGS: &[(&str, &str)] = &[
+    ("commit_log.segment_bytes", "128KB"),
+    ("commit_log.bytes_max", "512KB"),
+    ("bitcask.max_file_size", "256KB"),
+    ("bitcask.merge.triggers.dead_bytes", "64KB"),
+    ("bitcask.merge.thresholds.dead_bytes", "16KB"),
+];
+
+/// Also without syncs a crash of the server alone loses nothing.
+const NO_SYNC: &[(&str, &str)] = &[("durability", "none")];
+
+/// The settings of the rounds, in turn.
+const VARIANTS: [&[(&str, &str)]; 3] = [&[], SMALL_LOGS, NO_SYNC];
+
+/// Runs the rounds.
+pub(crate) fn kill(run: &Run<'_>) -> anyhow::Result<Tally> {
+    let directory = run.workspace.clean_scratch("kill")?;
+    let site = Site::new(&run.binary, &directory, &[])?;
+    let mut load = Load::new()?;
+    let mut random = StdRng::seed_from_u64(run.seed);
+    let rounds = if run.long { ROUNDS_LONG } else { ROUNDS };
+    let mut tally = Tally::default();
+    for (round, variant) in (1..=rounds).zip(VARIANTS.iter().cycle()) {
+        site.configure(variant)?;
+        let result = one_round(&site, &mut load, &mut random);
+        tally.check(&format!("kill {round} of {rounds}"), &result);
+    }
+    if tally.failed > 0 {
+        console::line(&format!(
+            "        data and log are in {}",
+            directory.display()
+        ));
+    }
+    Ok(tally)
+}
+
+fn one_round(site: &Site, load: &mut Load, random: &mut StdRng) -> anyhow::Result<String> {
+    let before = load.acknowledged();
+    let server = site.start()?;
+    let writing = load.start(site.protobuf, random.random());
+    let delay = Duration::from_millis(random.random_range(100..1500));
+    thread::sleep(delay);
+    server.kill();
+    load.finish(writing)?;
+    let mut killed_starting = 0;
+    while random.random_ratio(1, 3) {
+        let starting = site.launch()?;
+        thread::sleep(Duration::from_millis(random.random_range(0..150)));
+        starting.kill();
+        killed_starting += 1;
+    }
+    let server = site.start().context("starting again")?;
+    let survey = load.verify(site.protobuf)?;
+    server.kill();
+    survey.require_no_loss()?;
+    let acknowledged = load.acknowledged() - before;
+    anyhow::ensure!(acknowledged > 0, "nothing was acknowledged in {delay:?}");
+    Ok(format!(
+        "after {} ms and {acknowledged} acknowledgements, {killed_starting} times more while \
+         starting; {} keys as they should be",
+        delay.as_millis(),
+        survey.keys
+    ))
+}

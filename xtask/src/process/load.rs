@@ -1,0 +1,188 @@
+//! Writers that remember what was acknowledged, and readers that hold the server to it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use kvorum_client::{Client, ClientSettings};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::process::history::History;
+use crate::process::value::{attempt_of, value};
+
+/// Connections that write at the same time.
+const WRITERS: u32 = 16;
+
+/// Keys of each writer: few, so that most writes overwrite.
+const KEYS_OF_A_WRITER: u32 = 40;
+
+/// The bucket all of them write to.
+const BUCKET: &[u8] = b"survivors";
+
+/// All writers, with what they remember over all rounds.
+pub(crate) struct Load {
+    runtime: Runtime,
+    histories: Vec<History>,
+}
+
+/// Writers at work.
+pub(crate) struct Writing {
+    stop: Arc<AtomicBool>,
+    writers: Vec<JoinHandle<History>>,
+}
+
+/// What a verification found.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) keys: usize,
+    /// What cannot be true, one sentence each.
+    pub(crate) losses: Vec<String>,
+}
+
+impl Load {
+    /// Writers without a past.
+    pub(crate) fn new() -> anyhow::Result<Load> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .context("starting the writers' runtime")?;
+        let histories = (0..WRITERS).map(|_| History::default()).collect();
+        Ok(Load { runtime, histories })
+    }
+
+    /// Sends every writer to work. Each goes on until its connection breaks.
+    pub(crate) fn start(&mut self, server: SocketAddr, seed: u64) -> Writing {
+        let stop = Arc::new(AtomicBool::new(false));
+        let writers = (0..WRITERS)
+            .zip(self.histories.drain(..))
+            .map(|(writer, history)| {
+                let random = StdRng::seed_from_u64(seed ^ (u64::from(writer) << 32));
+                let stop = Arc::clone(&stop);
+                self.runtime
+                    .spawn(write(server, writer, history, random, stop))
+            })
+            .collect();
+        Writing { stop, writers }
+    }
+
+    /// Ends the writing and takes the writers' memories back.
+    pub(crate) fn finish(&mut self, writing: Writing) -> anyhow::Result<()> {
+        writing.stop.store(true, Ordering::Relaxed);
+        for writer in writing.writers {
+            let history = self.runtime.block_on(writer).context("a writer died")?;
+            self.histories.push(history);
+        }
+        Ok(())
+    }
+
+    /// How many writes and deletes were acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.histories.iter().map(History::acknowledged).sum()
+    }
+
+    /// Reads every key that was ever written and compares.
+    pub(crate) fn verify(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
+        let mut survey = Survey::default();
+        for (writer, history) in (0..WRITERS).zip(&mut self.histories) {
+            self.runtime
+                .block_on(verify(server, writer, history, &mut survey))?;
+        }
+        Ok(survey)
+    }
+}
+
+impl Survey {
+    /// # Errors
+    /// The first few losses.
+    pub(crate) fn require_no_loss(&self) -> anyhow::Result<()> {
+        if self.losses.is_empty() {
+            return Ok(());
+        }
+        let first: Vec<&str> = self.losses.iter().take(5).map(String::as_str).collect();
+        bail!(
+            "{} of {} keys: {}",
+            self.losses.len(),
+            self.keys,
+            first.join("; ")
+        );
+    }
+}
+
+/// Writes and deletes until the connection breaks or somebody says stop. An attempt that is
+/// refused ends the writer too: what became of it is as unknown as with a broken connection.
+async fn write(
+    server: SocketAddr,
+    writer: u32,
+    mut history: History,
+    mut random: StdRng,
+    stop: Arc<AtomicBool>,
+) -> History {
+    let settings = ClientSettings {
+        answer_timeout: Some(Duration::from_secs(20)),
+        ..ClientSettings::default()
+    };
+    let Ok(mut client) = Client::connect(server, &settings).await else {
+        return history;
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let key = random.random_range(0..KEYS_OF_A_WRITER);
+        let name = name(writer, key);
+        let result = if random.random_ratio(1, 10) {
+            history.attempt_delete(key);
+            client.delete_key(BUCKET, &name).await
+        } else {
+            let attempt = history.attempt_write(key);
+            let value = Bytes::from(value(writer, key, attempt));
+            client.put_value(BUCKET, &name, value).await
+        };
+        if result.is_err() {
+            break;
+        }
+        history.acknowledge(key);
+    }
+    history
+}
+
+async fn verify(
+    server: SocketAddr,
+    writer: u32,
+    history: &mut History,
+    survey: &mut Survey,
+) -> anyhow::Result<()> {
+    let mut client = Client::connect(server, &ClientSettings::default())
+        .await
+        .context("connecting to verify")?;
+    for key in history.keys() {
+        let answer = client
+            .get_key(BUCKET, &name(writer, key))
+            .await
+            .with_context(|| format!("reading key {key} of writer {writer}"))?;
+        ensure!(
+            answer.content.len() <= 1,
+            "key {key} of writer {writer} has {} siblings in a bucket that allows none",
+            answer.content.len()
+        );
+        survey.keys += 1;
+        let observed = answer
+            .content
+            .first()
+            .map(|content| attempt_of(writer, key, &content.value))
+            .transpose();
+        let verdict = observed.and_then(|observed| history.judge(key, observed));
+        if let Err(loss) = verdict {
+            survey.losses.push(format!("writer {writer}: {loss}"));
+        }
+    }
+    Ok(())
+}
+
+fn name(writer: u32, key: u32) -> Vec<u8> {
+    format!("writer-{writer}/key-{key}").into_bytes()
+}

@@ -1,0 +1,112 @@
+//! A file system of its own, in a file, whose power can be cut.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::command;
+
+/// Sparse: it takes the space that is written to it.
+const IMAGE_BYTES: u64 = 1 << 30;
+
+/// An ext4 file system, mounted; unmounted when dropped.
+#[derive(Debug)]
+pub(crate) struct Mount {
+    image: PathBuf,
+    point: PathBuf,
+    /// The program that cuts the power.
+    cutter: PathBuf,
+}
+
+impl Mount {
+    /// Makes a fresh file system below `directory` and mounts it.
+    pub(crate) fn fresh(directory: &Path, cutter: &Path) -> anyhow::Result<Mount> {
+        let mount = Mount {
+            image: directory.join("disk.img"),
+            point: directory.join("disk"),
+            cutter: cutter.to_owned(),
+        };
+        mount.leave();
+        fs::create_dir_all(&mount.point).context("creating the mount point")?;
+        let image = fs::File::create(&mount.image).context("creating the disk's image")?;
+        image
+            .set_len(IMAGE_BYTES)
+            .context("sizing the disk's image")?;
+        let mut make = Command::new("mkfs.ext4");
+        command::quiet(make.args(["-q", "-F"]).arg(&mount.image))?;
+        mount.enter("loop")?;
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// Cuts the power: from here nothing reaches the disk, what is not synced is gone, and every
+    /// further write fails. [`Mount::power_up`] shows what is left.
+    pub(crate) fn cut_power(&self) -> anyhow::Result<()> {
+        let mut cut = Command::new("python3");
+        command::quiet(cut.arg("-B").arg(&self.cutter).arg(&self.point)).map(drop)
+    }
+
+    /// Mounts what the disk held when the power was cut.
+    pub(crate) fn power_up(&self) -> anyhow::Result<()> {
+        self.unmount()?;
+        self.enter("loop")
+    }
+
+    /// Mounts it for reading alone.
+    pub(crate) fn make_read_only(&self) -> anyhow::Result<()> {
+        self.unmount()?;
+        self.enter("loop,ro")
+    }
+
+    fn enter(&self, options: &str) -> anyhow::Result<()> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4", "-o", options]);
+        command::quiet(mount.arg(&self.image).arg(&self.point))
+            .map(drop)
+            .context(
+                "mounting a file system for the power cut needs root and loop devices; run as \
+                 root: sudo -E cargo xtask test, or leave it out: cargo xtask test \
+                 --without-power-cut",
+            )
+    }
+
+    /// A killed process may hold the file system for a moment.
+    fn unmount(&self) -> anyhow::Result<()> {
+        let mut attempts = 0;
+        loop {
+            let result = command::quiet(Command::new("umount").arg(&self.point));
+            if result.is_ok() || attempts == 50 {
+                return result.map(drop);
+            }
+            attempts += 1;
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Unmounts what an interrupted run left, if it did.
+    fn leave(&self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let point = self.point.to_string_lossy();
+        if mounts
+            .lines()
+            .any(|line| line.split(' ').nth(1) == Some(&point))
+        {
+            let _ = command::quiet(Command::new("umount").args(["--lazy"]).arg(&self.point));
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.leave();
+        let _ = fs::remove_file(&self.image);
+    }
+}

@@ -1,0 +1,50 @@
+//! The stages of a test run, in the order in which they run: what fails fastest comes first.
+
+use clap::ValueEnum;
+
+/// A part of `cargo xtask test` that can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Stage {
+    /// Sources are formatted.
+    Fmt,
+    /// The rules of the house.
+    Tidy,
+    /// No warning from clippy, in any target.
+    Clippy,
+    /// The tests of every crate.
+    Crates,
+    /// The documentation of every crate, without a warning.
+    Doc,
+    /// The server as a process: refusals, graceful stop, what it needs when idle.
+    Process,
+    /// The server killed under load, again and again: nothing acknowledged is lost.
+    Kill,
+    /// The power cut under load: nothing acknowledged is lost.
+    PowerCut,
+    /// The Python client's own test suite, over protocol buffers and HTTP.
+    Python,
+    /// Scenarios with the Node.js client.
+    Node,
+}
+
+impl Stage {
+    /// All stages, in order.
+    pub(crate) fn all() -> &'static [Stage] {
+        Stage::value_variants()
+    }
+
+    /// The name by which `--only` knows it.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+
+    /// Whether the stage runs the server's binary.
+    pub(crate) fn needs_server(self) -> bool {
+        matches!(
+            self,
+            Stage::Process | Stage::Kill | Stage::PowerCut | Stage::Python | Stage::Node
+        )
+    }
+}

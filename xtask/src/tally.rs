@@ -1,0 +1,98 @@
+//! Counts of checks that passed and failed.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use crate::console;
+
+/// How many checks passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+impl Tally {
+    /// One check, done.
+    pub(crate) fn one(passed: bool) -> Tally {
+        Tally {
+            passed: usize::from(passed),
+            failed: usize::from(!passed),
+        }
+    }
+
+    /// Counts a check and prints its result with its name.
+    pub(crate) fn check(&mut self, name: &str, result: &anyhow::Result<String>) {
+        match result {
+            Ok(remark) if remark.is_empty() => console::line(&format!("ok      {name}")),
+            Ok(remark) => console::line(&format!("ok      {name}: {remark}")),
+            Err(error) => console::line(&format!("FAILED  {name}: {error:#}")),
+        }
+        *self += Tally::one(result.is_ok());
+    }
+
+    /// Reads a line of the form `12 passed, 3 failed`, with anything after it.
+    pub(crate) fn parse(line: &str) -> Option<Tally> {
+        let (passed, rest) = line.trim().split_once(" passed, ")?;
+        let (failed, _) = rest.split_once(" failed")?;
+        Some(Tally {
+            passed: passed.parse().ok()?,
+            failed: failed.parse().ok()?,
+        })
+    }
+
+    /// Reads the closing line of one of cargo's test binaries.
+    pub(crate) fn parse_cargo(line: &str) -> Option<Tally> {
+        let counts = line.trim().strip_prefix("test result: ")?;
+        let mut tally = Tally::default();
+        for part in counts.split(['.', ';']) {
+            match part.trim().split_once(' ') {
+                Some((count, "passed")) => tally.passed = count.parse().ok()?,
+                Some((count, "failed")) => tally.failed = count.parse().ok()?,
+                _ => {}
+            }
+        }
+        Some(tally)
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_closing_line_reads_back() {
+        let tally = Tally {
+            passed: 12,
+            failed: 3,
+        };
+        assert_eq!(Tally::parse(&tally.to_string()), Some(tally));
+        assert_eq!(Tally::parse("12 passed, 3 failed, 1 skipped"), Some(tally));
+        assert_eq!(Tally::parse("some passed, 3 failed"), None);
+        assert_eq!(Tally::parse("running 3 tests"), None);
+    }
+
+    #[test]
+    fn cargos_closing_line_is_read() {
+        let line = "test result: FAILED. 29 passed; 1 failed; 0 ignored; 0 measured; 0 filtered";
+        let tally = Tally {
+            passed: 29,
+            failed: 1,
+        };
+        assert_eq!(Tally::parse_cargo(line), Some(tally));
+        assert_eq!(Tally::parse_cargo("test a::b ... ok"), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! `cargo xtask test`: the stages one after the other, and the counts at the end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::command::{cargo, succeeds};
+use crate::server::Binary;
+use crate::stage::Stage;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+use crate::{cargo_stages, conformance, console, process, seed, tidy};
+
+/// What to run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TestOptions {
+    /// Run the large variants: more rounds, a release build.
+    #[arg(long)]
+    pub(crate) long: bool,
+    /// Run this stage alone; may be given several times.
+    #[arg(long, value_enum)]
+    pub(crate) only: Vec<Stage>,
+    /// Leave the power cut out, where mounting a file system is not permitted.
+    #[arg(long)]
+    pub(crate) without_power_cut: bool,
+    /// Run the server as it is released also without `--long`.
+    #[arg(long)]
+    pub(crate) release: bool,
+}
+
+/// A run of the tests: what every stage may ask for.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) long: bool,
+    pub(crate) seed: u64,
+    pub(crate) binary: Binary,
+}
+
+struct Outcome {
+    stage: Stage,
+    tally: Tally,
+    took: Duration,
+}
+
+/// Runs the stages that the options name; whether all of them passed.
+pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Result<bool> {
+    let is_release = options.long || options.release;
+    let run = Run {
+        workspace,
+        long: options.long,
+        seed: seed::choose()?,
+        binary: Binary::in_target(workspace.target(), is_release),
+    };
+    console::line(&format!(
+        "seed {seed}; to replay: {variable}={seed} cargo xtask test",
+        seed = run.seed,
+        variable = seed::SEED_VARIABLE
+    ));
+    let stages = chosen(options);
+    let mut is_built = false;
+    let mut outcomes = Vec::new();
+    for stage in stages {
+        console::headline(&stage.name());
+        let start = Instant::now();
+        let result = if stage.needs_server() && !is_built {
+            build(&run, is_release).and_then(|()| run_stage(stage, &run))
+        } else {
+            run_stage(stage, &run)
+        };
+        is_built |= stage.needs_server() && result.is_ok();
+        let tally = result.unwrap_or_else(|error| {
+            console::line(&format!("FAILED  {}: {error:#}", stage.name()));
+            Tally::one(false)
+        });
+        outcomes.push(Outcome {
+            stage,
+            tally,
+            took: start.elapsed(),
+        });
+    }
+    Ok(summarise(&outcomes))
+}
+
+fn chosen(options: &TestOptions) -> Vec<Stage> {
+    let mut stages = Stage::all().to_vec();
+    if !options.only.is_empty() {
+        stages.retain(|stage| options.only.contains(stage));
+    }
+    if options.without_power_cut {
+        stages.retain(|stage| *stage != Stage::PowerCut);
+    }
+    stages
+}
+
+fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
+    match stage {
+        Stage::Fmt => cargo_stages::fmt(run),
+        Stage::Tidy => tidy::run(run.workspace),
+        Stage::Clippy => cargo_stages::clippy(run),
+        Stage::Crates => cargo_stages::crates(run),
+        Stage::Doc => cargo_stages::doc(run),
+        Stage::Process => process::lifecycle(run),
+        Stage::Kill => process::kill(run),
+        Stage::PowerCut => process::power_cut(run),
+        Stage::Python => conformance::python(run),
+        Stage::Node => conformance::node(run),
+    }
+}
+
+fn build(run: &Run<'_>, is_release: bool) -> anyhow::Result<()> {
+    let mut command = cargo(run.workspace.root());
+    command.args(["build", "--quiet", "--package", "kvorum-node"]);
+    if is_release {
+        command.arg("--release");
+    }
+    succeeds(&mut command)?
+        .then_some(())
+        .context("the server does not build")
+}
+
+fn summarise(outcomes: &[Outcome]) -> bool {
+    console::headline("summary");
+    let mut total = Tally::default();
+    for outcome in outcomes {
+        console::line(&format!(
+            "{:<10} {:>7.1} s   {}",
+            outcome.stage.name(),
+            outcome.took.as_secs_f64(),
+            outcome.tally
+        ));
+        total += outcome.tally;
+    }
+    console::line("");
+    console::line(&total.to_string());
+    total.failed == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> TestOptions {
+        TestOptions {
+            long: false,
+            only: Vec::new(),
+            without_power_cut: false,
+            release: false,
+        }
+    }
+
+    #[test]
+    fn every_stage_runs_unless_some_are_named() {
+        assert_eq!(chosen(&options()), Stage::all());
+        let mut only = options();
+        only.only = vec![Stage::Node, Stage::Fmt];
+        assert_eq!(chosen(&only), [Stage::Fmt, Stage::Node]);
+    }
+
+    #[test]
+    fn the_power_cut_is_left_out_on_request_alone() {
+        let mut without = options();
+        without.without_power_cut = true;
+        let chosen = chosen(&without);
+        assert!(!chosen.contains(&Stage::PowerCut));
+        assert_eq!(chosen.len() + 1, Stage::all().len());
+    }
+
+    #[test]
+    fn one_failure_fails_the_run() {
+        let outcome = |failed| Outcome {
+            stage: Stage::Fmt,
+            tally: Tally { passed: 3, failed },
+            took: Duration::ZERO,
+        };
+        assert!(summarise(&[outcome(0), outcome(0)]));
+        assert!(!summarise(&[outcome(0), outcome(1)]));
+    }
+}

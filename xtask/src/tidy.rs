@@ -1,0 +1,64 @@
+//! The rules of the house that no other tool checks, each with a list of violations.
+//!
+//! A rule here can be judged by a machine without arguing: who may import whom, which crate may
+//! touch the clock, whether a link leads somewhere. Length and naming are taste and stay with
+//! readers. Every rule is tested on a planted violation.
+
+mod floors;
+mod lexer;
+mod links;
+mod manifests;
+mod seams;
+mod sources;
+mod tree;
+mod use_paths;
+
+use crate::console;
+use crate::prerequisite::{self, GIT};
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+use self::floors::CrateOnFloor;
+use self::tree::Tree;
+
+/// Checks every rule and prints what breaks it.
+pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
+    prerequisite::require(&[GIT])?;
+    let tree = Tree::of(workspace.root())?;
+    let crates = CrateOnFloor::all(workspace);
+    let rules = [
+        ("crates import lower floors only", floors::check(&crates)),
+        (
+            "every crate follows the workspace's lints",
+            manifests::check(&tree),
+        ),
+        (
+            "the seams are the only way to the world",
+            seams::check(&tree),
+        ),
+        (
+            "every Rust file says what it is",
+            sources::check_introduction(&tree),
+        ),
+        ("sources are ASCII", sources::check_ascii(&tree)),
+        ("no file is larger than 256 KiB", sources::check_size(&tree)),
+        ("nothing is left for later", sources::check_finished(&tree)),
+        (
+            "no lint is silenced without a reason, no test switched off",
+            sources::check_attributes(&tree),
+        ),
+        ("links in documents lead to files", links::check(&tree)),
+    ];
+    let mut tally = Tally::default();
+    for (rule, violations) in rules {
+        for violation in &violations {
+            console::line(&format!("        {violation}"));
+        }
+        let result = match violations.len() {
+            0 => Ok(String::new()),
+            count => Err(anyhow::anyhow!("{count} violations, above")),
+        };
+        tally.check(rule, &result);
+    }
+    Ok(tally)
+}

@@ -1,0 +1,92 @@
+//! The files of the tree: what git tracks, and what it would track if asked.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::command;
+
+/// A file, by its path from the root, with its content.
+#[derive(Debug)]
+pub(crate) struct TreeFile {
+    /// With forward slashes, from the root.
+    pub(crate) path: String,
+    pub(crate) content: Vec<u8>,
+}
+
+/// All files of the tree, ordered by path.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) files: Vec<TreeFile>,
+}
+
+impl Tree {
+    /// Reads the tree below `root`. Ignored files are left out, and so is what was removed and
+    /// not committed.
+    pub(crate) fn of(root: &Path) -> anyhow::Result<Tree> {
+        let mut git = Command::new("git");
+        git.current_dir(root).args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
+        let mut paths: Vec<String> = command::quiet(&mut git)?
+            .split('\0')
+            .filter(|path| !path.is_empty())
+            .map(str::to_owned)
+            .collect();
+        paths.sort();
+        paths.dedup();
+        let mut files = Vec::new();
+        for path in paths {
+            let full: PathBuf = root.join(&path);
+            if full.is_file() {
+                let content =
+                    std::fs::read(&full).with_context(|| format!("reading {}", full.display()))?;
+                files.push(TreeFile { path, content });
+            }
+        }
+        Ok(Tree { files })
+    }
+
+    /// The files whose name ends in `.extension`.
+    pub(crate) fn with_extension(&self, extension: &str) -> impl Iterator<Item = &TreeFile> {
+        let ending = format!(".{extension}");
+        self.files
+            .iter()
+            .filter(move |file| file.path.ends_with(&ending))
+    }
+
+    /// Whether a file or directory is at `path`, which is from the root and without dots.
+    pub(crate) fn contains(&self, path: &str) -> bool {
+        let directory = format!("{}/", path.trim_end_matches('/'));
+        path.is_empty()
+            || self
+                .files
+                .iter()
+                .any(|file| file.path == path || file.path.starts_with(&directory))
+    }
+
+    /// A tree that a test plants.
+    #[cfg(test)]
+    pub(crate) fn planted(files: &[(&str, &str)]) -> Tree {
+        let files = files
+            .iter()
+            .map(|(path, content)| TreeFile {
+                path: (*path).to_owned(),
+                content: content.as_bytes().to_vec(),
+            })
+            .collect();
+        Tree { files }
+    }
+}
+
+impl TreeFile {
+    /// The content as text; bytes that are none become replacement characters.
+    pub(crate) fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.content)
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the workspace is, which packages it has, and where its output goes.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use cargo_metadata::{Metadata, MetadataCommand, Package};
+
+/// The checkout that this binary was built from.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    metadata: Metadata,
+}
+
+impl Workspace {
+    /// Asks cargo. Reads manifests only: neither the network nor a lock file is needed.
+    pub(crate) fn find() -> anyhow::Result<Workspace> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        Workspace::of(&manifest)
+    }
+
+    /// The workspace that a manifest belongs to.
+    pub(crate) fn of(manifest: &Path) -> anyhow::Result<Workspace> {
+        let metadata = MetadataCommand::new()
+            .manifest_path(manifest)
+            .no_deps()
+            .exec()
+            .with_context(|| format!("reading the workspace of {}", manifest.display()))?;
+        Ok(Workspace { metadata })
+    }
+
+    /// The directory with the root manifest.
+    pub(crate) fn root(&self) -> &Path {
+        self.metadata.workspace_root.as_std_path()
+    }
+
+    /// The directory below which all output goes.
+    pub(crate) fn target(&self) -> &Path {
+        self.metadata.target_directory.as_std_path()
+    }
+
+    /// A directory of its own below the target directory, made if it is missing.
+    pub(crate) fn scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.target().join(name);
+        std::fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// The same, emptied.
+    pub(crate) fn clean_scratch(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.target().join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path)
+                .with_context(|| format!("emptying {}", path.display()))?;
+        }
+        self.scratch(name)
+    }
+
+    /// The packages of the workspace.
+    pub(crate) fn packages(&self) -> &[Package] {
+        &self.metadata.packages
+    }
+}
