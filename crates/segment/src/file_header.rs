@@ -51,8 +51,8 @@ pub(crate) fn encode_file_header(id: &SegmentId) -> [u8; FILE_HEADER_LEN] {
     out
 }
 
-/// Checks a file header against what the file should be.
-pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path) -> Result<()> {
+/// Checks a file header against what the file should be, and returns its kind.
+pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path) -> Result<u8> {
     let cut_short = |_| {
         let (got, expected) = (bytes.len() as u64, FILE_HEADER_BYTES);
         SegmentError::damaged(path, 0, Part::FileHeader, got, expected)
@@ -61,7 +61,8 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path)
     let mut reader = ByteReader::new(bytes);
     let magic = reader.array::<8>().map_err(cut_short)?;
     let version = reader.u8().map_err(cut_short)?;
-    let _kind_and_zero = reader.array::<3>().map_err(cut_short)?;
+    let kind = reader.u8().map_err(cut_short)?;
+    let _zero = reader.u16().map_err(cut_short)?;
     let log_id = reader.u64().map_err(cut_short)?;
     let number = reader.u64().map_err(cut_short)?;
     let stored = reader.u32().map_err(cut_short)?;
@@ -92,7 +93,7 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &SegmentId, path: &Path)
             expected_number: expected.number,
         });
     }
-    Ok(())
+    Ok(kind)
 }
 
 /// The name of a segment's file: its number, so that names sort as the log runs.
@@ -129,7 +130,7 @@ mod tests {
         kind: 3,
     };
 
-    fn check(bytes: &[u8], expected: SegmentId) -> Result<()> {
+    fn check(bytes: &[u8], expected: SegmentId) -> Result<u8> {
         check_file_header(bytes, &expected, Path::new("x"))
     }
 
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(&bytes[..12], b"KVsegmnt\x01\x03\x00\x00");
         assert_eq!(&bytes[12..20], &[8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(&bytes[20..28], &[9, 0, 0, 0, 0, 0, 0, 0]);
-        assert!(check(&bytes, ID).is_ok());
+        assert_eq!(check(&bytes, ID).unwrap(), ID.kind);
     }
 
     #[test]

@@ -109,12 +109,12 @@ impl SegmentReader {
         Self { file, id, seed }
     }
 
-    /// Checks that the file is the segment it is taken for.
+    /// Checks that the file is the segment it is taken for, and returns the kind in its header.
     ///
     /// # Errors
     /// [`SegmentError::Damaged`] costs the header only: records are bound to the segment by their own
     /// checksums. [`SegmentError::Foreign`] and [`SegmentError::NewerFormat`] cost the file.
-    pub fn check_header(&self) -> Result<()> {
+    pub fn check_header(&self) -> Result<u8> {
         let mut bytes = [0; FILE_HEADER_LEN];
         let read = self.file.read_at(&mut bytes, 0, Reading::MayBlock)?;
         check_file_header(&bytes[..read], &self.id, self.path())

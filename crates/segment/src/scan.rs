@@ -28,6 +28,8 @@ pub struct ScanOptions {
     pub from: u64,
     /// Everything below is known to have been durable: damage to it is rot.
     pub durable_to: u64,
+    /// Stop here, at a record's end, as if the file ended; for reading while a writer goes on.
+    pub until: Option<u64>,
 }
 
 /// What a scan meets.
@@ -110,7 +112,8 @@ enum Found {
 
 impl Scan {
     pub(crate) fn new(reader: SegmentReader, options: ScanOptions) -> Result<Self> {
-        let limit = reader.file_len()?;
+        let file_len = reader.file_len()?;
+        let limit = options.until.map_or(file_len, |until| until.min(file_len));
         let mut scan = Self {
             reader,
             window: Bytes::new(),
@@ -124,7 +127,9 @@ impl Scan {
             ready: VecDeque::new(),
             end: None,
         };
-        if let Some(seal) = scan.find_seal()? {
+        if limit == file_len
+            && let Some(seal) = scan.find_seal()?
+        {
             scan.limit = seal.data_end;
             scan.durable_to = u64::MAX;
             scan.seal = Some(seal);
