@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::{Checked, EngineUnderTest, crash, model_based, sentences};
+use crate::{Checked, EngineUnderTest, crash, damage, faults, model_based, sentences};
 
 /// A part of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,8 @@ pub fn run(engine: &dyn EngineUnderTest, group: Group, plan: &Plan) -> Checked {
         Group::Sentences => sentences::check(engine, plan),
         Group::Model => model_based::check(engine, plan),
         Group::Crash => crash::check(engine, plan),
-        Group::Faults | Group::Damage => Ok(()),
+        Group::Faults => faults::check(engine, plan),
+        Group::Damage => damage::check(engine, plan),
     };
     outcome.map_err(|mut violation| {
         violation.engine = engine.name().to_owned();

@@ -33,13 +33,16 @@ pub(crate) struct History {
     pub(crate) is_erasing: bool,
 }
 
+/// The terms and keys that an index fold visited.
+pub(crate) type IndexFold = Vec<(Bytes, StorageKey)>;
+
 /// What a store shows. A key that could not be read is in neither map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observation {
     pub(crate) present: BTreeMap<StorageKey, Seen>,
     pub(crate) absent: Vec<StorageKey>,
     /// Index entries by bucket and field; `None` when they could not be folded.
-    pub(crate) index: Option<Vec<Vec<(Bytes, StorageKey)>>>,
+    pub(crate) index: Option<Vec<IndexFold>>,
 }
 
 /// Which batches have to be there.

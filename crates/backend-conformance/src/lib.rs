@@ -18,7 +18,9 @@
 //! when any of its steps is taken out, and the same scripts drive the crash and fault groups.
 
 mod crash;
+mod damage;
 mod engine;
+mod faults;
 mod generate;
 mod group;
 mod history;

@@ -5,7 +5,7 @@ use kvorum_backend::{
     Reading, Timestamp,
 };
 
-use crate::history::{Observation, index_ranges};
+use crate::history::{IndexFold, Observation, index_ranges};
 use crate::model::Seen;
 use crate::{Checked, Violation, names};
 
@@ -129,7 +129,7 @@ fn fold_indexes(
     store: &dyn Backend,
     now: Timestamp,
     on_error: OnError<'_>,
-) -> Checked<Option<Vec<Vec<(bytes::Bytes, kvorum_encoding::StorageKey)>>>> {
+) -> Checked<Option<Vec<IndexFold>>> {
     let Some(indexes) = store.indexes() else {
         return Ok(None);
     };

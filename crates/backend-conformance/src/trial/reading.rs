@@ -355,7 +355,16 @@ fn check_entry(
     let expired = matches!(lookup, Lookup::Found(found) if found.fields.is_expired(now));
     let sentence = if expired { 13 } else { 10 };
     ensure(holds, sentence, || {
-        format!("get of {key:?} says {lookup:?} instead of {expected:?}")
+        let found = match lookup {
+            Lookup::Found(it) => format!(
+                "{:?} of {} bytes, {:?}",
+                it.sequence,
+                it.body.len(),
+                it.fields
+            ),
+            other => format!("{other:?}"),
+        };
+        format!("get of {key:?} says {found} instead of {}", brief(expected))
     })
 }
 
@@ -370,6 +379,21 @@ fn check_head(key: &StorageKey, lookup: &Lookup<StoredHead>, expected: Option<&E
         _ => false,
     };
     ensure(holds, 12, || {
-        format!("head of {key:?} says {lookup:?} instead of {expected:?}")
+        format!(
+            "head of {key:?} says {lookup:?} instead of {}",
+            brief(expected)
+        )
+    })
+}
+
+/// An entry without its bytes, for stories.
+fn brief(entry: Option<&Entry>) -> String {
+    entry.map_or("nothing".to_owned(), |it| {
+        format!(
+            "{:?} of {} bytes, {:?}",
+            it.sequence,
+            it.body.len(),
+            it.fields
+        )
     })
 }

@@ -75,8 +75,10 @@ fn planted_defects_are_caught() {
         let engine = Lsm {
             planted_defect: Some(defect),
         };
-        if let Err(missed) = expect_caught(&engine, defect, &conformance_plan()) {
-            panic!("{missed}");
+        match expect_caught(&engine, defect, &conformance_plan()) {
+            // Shown with the test's output, to see that it was caught for the right reason.
+            Ok(violation) => println!("{defect:?}: {violation}"),
+            Err(missed) => panic!("{missed}"),
         }
     }
 }

@@ -1,0 +1,253 @@
+//! Group Faults: the Nth disk operation fails, for every N until a run meets no fault any more.
+//!
+//! While operations fail a store may refuse what it likes, but never panics, never shows wrong data,
+//! and is whole again on a healthy disk.
+
+mod full_disk;
+
+use std::sync::Arc;
+
+use kvorum_backend::{Backend, ErrorKind, Sequence};
+use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use crate::crash::copy_of;
+use crate::history::{History, Required};
+use crate::observe::observe;
+use crate::recording::Recording;
+use crate::script::Script;
+use crate::shrink::shrink;
+use crate::violation::{MustSucceed, unexpected};
+use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate};
+
+/// Where this group's randomness starts.
+const STREAM: u64 = 3 << 32;
+/// More matching operations than any script does.
+const NTH_MAX: u64 = 100_000;
+
+/// One kind of fault, met by the Nth operation to which it can apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Any operation fails.
+    Device,
+    /// A write or reservation finds no space.
+    NoSpace,
+    /// A write is torn.
+    Torn,
+    /// A sync of a file fails.
+    Sync,
+    /// A sync of a directory fails.
+    SyncDirectory,
+    /// A read returns too little.
+    ShortRead,
+    /// A read returns a flipped bit.
+    FlippedBit,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::Device,
+    Kind::NoSpace,
+    Kind::Torn,
+    Kind::Sync,
+    Kind::SyncDirectory,
+    Kind::ShortRead,
+    Kind::FlippedBit,
+];
+
+pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
+    if !engine.capabilities().persistent {
+        return Ok(());
+    }
+    for variation in 0..engine.variations().max(1) {
+        full_disk::check(engine, plan.rng(STREAM), variation)
+            .map_err(|violation| violation.after(format!("variation {variation}")))?;
+    }
+    let mut rng = plan.rng(STREAM + 1);
+    for number in 0..plan.amount(6, 400) as u64 {
+        let len = rng.random_range(3..20);
+        let script = generate::changing_script(&mut rng, len);
+        let sweep = Sweep {
+            engine,
+            variation: rng.random_range(0..engine.variations().max(1)),
+            rng: plan.rng(STREAM + 2 + number),
+            stride_max: plan.amount(6, 1) as u64,
+        };
+        let fails = |script: &Script| sweep.check(script).err();
+        if let Some(violation) = fails(&script) {
+            let (script, violation) = shrink(script, violation, fails);
+            let variation = sweep.variation;
+            return Err(violation.after(format!("variation {variation} of {script}")));
+        }
+    }
+    Ok(())
+}
+
+/// One script, failing at each place.
+struct Sweep<'a> {
+    engine: &'a dyn EngineUnderTest,
+    variation: u32,
+    rng: ChaCha8Rng,
+    /// Places are skipped at random, at most so many less one.
+    stride_max: u64,
+}
+
+impl Sweep<'_> {
+    fn check(&self, script: &Script) -> Checked {
+        let mut rng = self.rng.clone();
+        for kind in KINDS {
+            let mut nth = rng.random_range(1..=self.stride_max);
+            while nth < NTH_MAX && self.check_nth(script, kind, nth, &mut rng)? {
+                nth += rng.random_range(1..=self.stride_max);
+            }
+        }
+        Ok(())
+    }
+
+    /// Plays the script with the Nth operation failing; false when nothing failed.
+    fn check_nth(
+        &self,
+        script: &Script,
+        kind: Kind,
+        nth: u64,
+        rng: &mut ChaCha8Rng,
+    ) -> Checked<bool> {
+        let memory = MemoryDisk::new();
+        let disk = FaultyDisk::over_memory(&memory);
+        for rule in rules(kind, rng) {
+            disk.add_rule(rule.nth(nth));
+        }
+        if kind == Kind::Device {
+            disk.fail_operation_number(nth);
+        }
+        let told =
+            |violation: Violation| violation.after(format!("operation {nth} fails: {kind:?}"));
+        self.play(script, kind, &memory, &disk, rng).map_err(told)?;
+        Ok(disk.faults() > 0)
+    }
+
+    fn play(
+        &self,
+        script: &Script,
+        kind: Kind,
+        memory: &MemoryDisk,
+        disk: &FaultyDisk,
+        rng: &mut ChaCha8Rng,
+    ) -> Checked {
+        let faulty = Arc::new(disk.clone());
+        let opened = Recording::open(self.engine, faulty, self.variation, self.rng.clone())?;
+        let Some(mut recording) = opened else {
+            // The store was not there yet, and the failure was told.
+            let opening =
+                crate::trial::opening(Arc::new(memory.clone()), self.variation, self.rng.clone());
+            self.engine
+                .open(&opening)
+                .must("opening after a failed opening")?;
+            return Ok(());
+        };
+        let is_open = recording.play_through(script)?;
+        if let Some(story) = &recording.acknowledged_after_failed_sync
+            && kind == Kind::Sync
+        {
+            return Err(Violation::of(9, story.clone()));
+        }
+        if is_open {
+            check_open(&recording)?;
+        }
+        disk.heal();
+        let crashed = memory.crash_image(if rng.random_bool(0.5) {
+            CrashOptions::drawn(rng.random())
+        } else {
+            CrashOptions::nothing_unsynced()
+        });
+        let killed = copy_of(memory);
+        let history = recording.history.clone();
+        let now = recording.trial().now;
+        let opening = recording.opening().clone();
+        drop(recording);
+        for (what, disk) in [("a power cut", crashed), ("a kill", killed)] {
+            let opening = Opening {
+                disk: Arc::new(disk),
+                ..opening.clone()
+            };
+            let store = self
+                .engine
+                .open(&opening)
+                .must("opening on a healthy disk")?;
+            check_reopened(&*store, &history, now, kind)
+                .map_err(|violation| violation.after(what))?;
+        }
+        Ok(())
+    }
+}
+
+fn rules(kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Rule> {
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    match kind {
+        Kind::Device => Vec::new(),
+        Kind::NoSpace => vec![
+            Rule::new(no_space).on(Operation::Write),
+            Rule::new(no_space).on(Operation::Allocate),
+        ],
+        Kind::Torn => vec![Rule::new(Fault::TornWrite {
+            bytes: rng.random_range(0..100),
+        })],
+        Kind::Sync => vec![Rule::new(device).on(Operation::Sync)],
+        Kind::SyncDirectory => vec![Rule::new(device).on(Operation::SyncDirectory)],
+        Kind::ShortRead => vec![Rule::new(Fault::ShortRead {
+            bytes: rng.random_range(0..30),
+        })],
+        Kind::FlippedBit => vec![Rule::new(Fault::FlippedBit {
+            bit: rng.random_range(0..4_000),
+        })],
+    }
+}
+
+/// The store that met the fault shows what it accepted, as far as it shows anything.
+fn check_open(recording: &Recording<'_>) -> Checked {
+    let now = recording.trial().now;
+    let forgive = |_: &str, error: &kvorum_backend::BackendError| match error.kind() {
+        ErrorKind::Misuse => Err(unexpected("reading", error)),
+        _ => Ok(()),
+    };
+    let observed = observe(recording.trial().store()?, now, &forgive)?;
+    recording
+        .history
+        .explain(&observed, Required::Accepted, now)
+        .map(drop)
+        .map_err(|story| Violation::of(10, format!("while still open, {story}")))
+}
+
+/// On a healthy disk everything acknowledged is there. A bit that flipped while the store was opened
+/// may have cost what it hit, if the store says so.
+fn check_reopened(
+    store: &dyn Backend,
+    history: &History,
+    now: kvorum_backend::Timestamp,
+    kind: Kind,
+) -> Checked {
+    let is_forgiven = matches!(kind, Kind::FlippedBit | Kind::ShortRead);
+    let observed = observe(store, now, &|call, error| {
+        if is_forgiven && error.kind() == ErrorKind::Corrupt {
+            Ok(())
+        } else {
+            Err(unexpected(call, error))
+        }
+    })?;
+    if is_forgiven && !store.status().lost.is_empty() {
+        let invented = observed
+            .present
+            .values()
+            .find(|seen| !history.has_put(seen));
+        return match invented {
+            Some(seen) => Err(Violation::of(15, format!("{seen:?} was never put"))),
+            None => Ok(()),
+        };
+    }
+    let required = Required::Durable { up_to: Sequence(0) };
+    history
+        .explain(&observed, required, now)
+        .map(drop)
+        .map_err(|story| Violation::of(5, story))
+}
