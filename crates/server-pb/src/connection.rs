@@ -1,0 +1,165 @@
+//! One connection: bytes in, frames out of them, replies back in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use kvorum_protocol::frame::{self, FrameDecoder};
+use kvorum_runtime::{Moment, Stream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::fault_log::{Fault, FaultLog};
+use crate::output::Output;
+use crate::seats::Seat;
+use crate::server::Shared;
+
+/// Room made for a read before a request, in bytes.
+const READ_BYTES: usize = 16 * 1024;
+/// Least room to read into within a request, in bytes.
+const READ_BYTES_MIN: usize = 1024;
+/// After a frame longer than this the input buffer is given back, in bytes.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+/// Replies of a pipelined batch are sent before its end when they exceed this, in bytes.
+const SEND_BYTES: usize = 256 * 1024;
+/// How long a peer that broke the framing may go on sending before the connection is dropped. A
+/// socket closed with unread input is reset, which would destroy the error before it is read.
+const LINGER: Duration = Duration::from_secs(1);
+/// The client id that Riak gives to connections that set none.
+const CLIENT_ID: &[u8] = &[0; 4];
+
+/// A connection and its buffers.
+pub(crate) struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    /// Replies that are not sent yet.
+    pub(crate) output: Output,
+    /// What the client calls itself; remembered for it and otherwise unused.
+    pub(crate) client_id: Bytes,
+    /// When the request that is being answered came in. A pipelined one counts from the end of the
+    /// one before it: what it waited for is its own client's doing.
+    pub(crate) arrived: Moment,
+    pub(crate) faults: FaultLog,
+    stream: Stream,
+    input: BytesMut,
+    decoder: FrameDecoder,
+    /// True when a frame made the input buffer large.
+    is_swollen: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    InStep,
+    Broken,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, stream: Stream, peer: SocketAddr) -> Self {
+        let decoder = FrameDecoder::new(shared.settings.frame_bytes_max);
+        let arrived = shared.coordinator.runtime().now();
+        Self {
+            shared,
+            output: Output::default(),
+            client_id: Bytes::from_static(CLIENT_ID),
+            arrived,
+            faults: FaultLog::new(peer),
+            stream,
+            input: BytesMut::new(),
+            decoder,
+            is_swollen: false,
+        }
+    }
+
+    /// Answers requests until the peer leaves or the server stops.
+    pub(crate) async fn run(mut self, seat: &Seat) {
+        if let Err(error) = self.serve(seat).await {
+            // Peers that vanish are everyday life.
+            tracing::debug!(event = "pb_connection_lost", error = %error);
+        }
+    }
+
+    async fn serve(&mut self, seat: &Seat) -> io::Result<()> {
+        loop {
+            let framing = self.answer_received().await?;
+            self.send().await?;
+            if framing == Framing::Broken {
+                return self.part_from_broken_peer().await;
+            }
+            self.shrink();
+            match seat.unless_stopping(self.receive()).await {
+                None => break,
+                Some(Ok(0)) => {
+                    if !self.input.is_empty() {
+                        self.faults
+                            .note(Fault::Truncated, &"connection ended within a frame");
+                    }
+                    break;
+                }
+                Some(Err(error)) => return Err(error),
+                Some(Ok(_)) => self.arrived = self.shared.coordinator.runtime().now(),
+            }
+        }
+        self.stream.shutdown().await
+    }
+
+    /// Answers every whole request in the input.
+    async fn answer_received(&mut self) -> io::Result<Framing> {
+        let mut is_first = true;
+        loop {
+            match self.decoder.decode(&mut self.input) {
+                Ok(Some(frame)) => {
+                    if !is_first {
+                        self.arrived = self.shared.coordinator.runtime().now();
+                    }
+                    is_first = false;
+                    self.is_swollen |= frame.payload.len() > KEPT_BYTES_MAX;
+                    self.answer(frame).await?;
+                    if self.output.len() >= SEND_BYTES {
+                        self.send().await?;
+                    }
+                }
+                Ok(None) => return Ok(Framing::InStep),
+                Err(error) => {
+                    self.faults.note(Fault::BadFrame, &error);
+                    let text = format!("Invalid message packet, reason: {error}");
+                    frame::encode_error(text.as_bytes(), self.output.buffer());
+                    return Ok(Framing::Broken);
+                }
+            }
+        }
+    }
+
+    /// Sends what waits in the output.
+    pub(crate) async fn send(&mut self) -> io::Result<()> {
+        self.output.send(&mut self.stream).await
+    }
+
+    /// Reads what has come in; 0 at the end of the stream.
+    async fn receive(&mut self) -> io::Result<usize> {
+        // Takes the front of the buffer back, which no payload holds any more.
+        if self.input.is_empty() || self.input.capacity() - self.input.len() < READ_BYTES_MIN {
+            self.input.reserve(READ_BYTES);
+        }
+        self.stream.read_buf(&mut self.input).await
+    }
+
+    fn shrink(&mut self) {
+        if self.is_swollen && self.input.len() <= READ_BYTES {
+            self.input = BytesMut::from(&self.input[..]);
+            self.is_swollen = false;
+        }
+    }
+
+    async fn part_from_broken_peer(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        let runtime = self.shared.coordinator.runtime().clone();
+        let rest = async {
+            while self.receive().await? > 0 {
+                self.input.clear();
+            }
+            Ok(())
+        };
+        // A peer that has not ended by then is cut off.
+        runtime.timeout(LINGER, rest).await.unwrap_or(Ok(()))
+    }
+}

@@ -1,0 +1,99 @@
+//! Why a request is refused, in the words that clients match on.
+//!
+//! The displayed text is what goes into `RpbErrorResp`, so it keeps Riak's spelling.
+
+use std::io;
+
+use kvorum_cluster::{ProposeError, UnknownBucketType};
+use kvorum_coordinator::RequestError;
+use kvorum_encoding::BucketType;
+use kvorum_properties::PropertyErrors;
+use kvorum_protocol::MessageCode;
+use kvorum_protocol::frame::FrameError;
+
+use crate::fault_log::Fault;
+
+/// A refused request; the connection goes on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// The coordinator could not do it; its text is Riak's term.
+    #[error("{0}")]
+    Failed(#[from] RequestError),
+    /// The payload is no message of its code.
+    #[error("Message decoding error: {0}")]
+    Undecodable(#[from] prost::DecodeError),
+    /// Nothing is known by this code.
+    #[error("Unknown message code: {}", .0.0)]
+    UnknownCode(MessageCode),
+    /// Riak serves it, this server does not yet.
+    #[error("{what} not supported yet")]
+    NotSupported {
+        /// What was asked for, with its verb.
+        what: &'static str,
+    },
+    /// Switched off by the operator.
+    #[error("Operation '{{riak_kv,{class}}}' is not enabled")]
+    Disabled {
+        /// Riak's name of the job class.
+        class: &'static str,
+    },
+    /// TLS is for clusters with security.
+    #[error("Security not enabled; STARTTLS not allowed.")]
+    NoTls,
+    /// A name without a byte.
+    #[error("{what} cannot be zero-length")]
+    ZeroLength {
+        /// Type, Bucket or Key.
+        what: &'static str,
+    },
+    /// A vclock that no server of this kind made.
+    #[error("Invalid vclock: {0}")]
+    InvalidVclock(kvorum_object::DecodeError),
+    /// `sync_on_write` is none of its three words.
+    #[error("Invalid sync_on_write: {0}")]
+    InvalidSyncOnWrite(String),
+    /// There is no such active type.
+    #[error(transparent)]
+    UnknownType(#[from] UnknownBucketType),
+    /// The same, asked for by itself.
+    #[error("Invalid bucket type: <<\"{0}\">>")]
+    InvalidType(BucketType),
+    /// Properties that cannot be what they are set to.
+    #[error("Invalid bucket properties: {0}")]
+    InvalidProperties(#[from] PropertyErrors),
+    /// The cluster did not agree to a change; the text says why.
+    #[error(transparent)]
+    NotAgreed(#[from] ProposeError),
+    /// The reply outgrows what a frame can hold.
+    #[error("reply does not fit a frame: {0}")]
+    ReplyTooLong(#[from] FrameError),
+}
+
+impl Refusal {
+    /// What an operator should hear of, if anything: failures of requests are logged by the
+    /// coordinator, and mistakes in options are the client's business.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Undecodable(_) => Some(Fault::Undecodable),
+            Self::UnknownCode(_) => Some(Fault::UnknownCode),
+            Self::NotSupported { .. } | Self::NoTls => Some(Fault::NotSupported),
+            Self::ReplyTooLong(_) => Some(Fault::ReplyTooLong),
+            _ => None,
+        }
+    }
+}
+
+/// How a request ended that was not answered.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The client is told why.
+    Refused(Refusal),
+    /// There is nobody left to tell.
+    Lost(io::Error),
+}
+
+impl<E: Into<Refusal>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
+}

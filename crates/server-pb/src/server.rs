@@ -1,0 +1,129 @@
+//! The server: accepts connections, gives each a task, and stops without cutting anyone off.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_coordinator::Coordinator;
+use kvorum_runtime::{Listener, Moment, Stream};
+
+use crate::connection::Connection;
+use crate::seats::{Seat, Seats};
+use crate::settings::ServerSettings;
+
+/// Pause after a failed accept, which is mostly a lack of file descriptors: it does not go away by
+/// asking again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the numbers of connections go.
+pub trait ConnectionMeter: Send + Sync {
+    /// A connection was accepted.
+    fn connected(&self, now: Moment);
+
+    /// It has ended.
+    fn disconnected(&self);
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) settings: ServerSettings,
+    meter: Arc<dyn ConnectionMeter>,
+    seats: Arc<Seats>,
+}
+
+/// The protocol-buffer server of a node. Clones are handles to the same server.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// A server that passes requests to `coordinator`.
+    pub fn new(
+        coordinator: Arc<Coordinator>,
+        settings: ServerSettings,
+        meter: Arc<dyn ConnectionMeter>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            coordinator,
+            settings,
+            meter,
+            seats: Arc::default(),
+        });
+        Self { shared }
+    }
+
+    /// Accepts connections until the server is stopped; then the address is free again. Several
+    /// listeners may be served at once.
+    pub async fn serve(&self, listener: Listener) {
+        let Some(seat) = self.shared.seats.take() else {
+            return;
+        };
+        let mut is_failing = false;
+        while let Some(accepted) = seat.unless_stopping(listener.accept()).await {
+            match accepted {
+                Ok((stream, peer)) => {
+                    is_failing = false;
+                    self.open(stream, peer);
+                }
+                Err(error) => {
+                    if !is_failing {
+                        tracing::error!(event = "pb_accept_failed", error = %error);
+                    }
+                    is_failing = true;
+                    let pause = self.shared.coordinator.runtime().sleep(ACCEPT_PAUSE);
+                    seat.unless_stopping(pause).await;
+                }
+            }
+        }
+        drop(listener); // before the seat, so that a finished stop means a free address
+    }
+
+    /// Stops accepting, closes idle connections, lets requests in progress finish and their replies
+    /// be sent; returns when every connection has ended. A peer that does not take its reply holds
+    /// this up, so the caller sets the limit.
+    pub async fn stop(&self) {
+        self.shared.seats.stop().await;
+    }
+
+    fn open(&self, stream: Stream, peer: SocketAddr) {
+        let Some(seat) = self.shared.seats.take() else {
+            return;
+        };
+        if self.shared.settings.nodelay
+            && let Err(error) = stream.set_nodelay(true)
+        {
+            tracing::debug!(event = "pb_nodelay_refused", peer = %peer, error = %error);
+        }
+        let runtime = self.shared.coordinator.runtime();
+        self.shared.meter.connected(runtime.now());
+        let open = Open {
+            meter: Arc::clone(&self.shared.meter),
+            peer,
+            seat,
+        };
+        let connection = Connection::new(Arc::clone(&self.shared), stream, peer);
+        runtime.spawn("pb connection", async move {
+            let open = open;
+            connection.run(&open.seat).await;
+        });
+    }
+}
+
+/// An open connection, counted as such however it ends.
+struct Open {
+    meter: Arc<dyn ConnectionMeter>,
+    peer: SocketAddr,
+    seat: Seat,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The task ends here, and with it this connection alone.
+            tracing::error!(event = "pb_connection_panicked", peer = %self.peer);
+        }
+        self.meter.disconnected();
+    }
+}

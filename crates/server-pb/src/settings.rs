@@ -1,0 +1,69 @@
+//! What an operator may choose about the interface.
+
+/// Longest frame that is accepted unless configured otherwise, in bytes: the largest object that is
+/// stored by default is 50 MB, and its metadata comes on top.
+const FRAME_BYTES_MAX: u32 = 64 << 20;
+
+/// The version that clients are told. They unlock features by it and expect three dotted integers,
+/// so it is the version of Riak whose protocol is spoken, not our own.
+const SERVER_VERSION: &str = "3.2.0";
+
+/// Settings of a [`crate::Server`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The node's name as clients are told it.
+    pub node_name: String,
+    /// The server's version as clients are told it: dotted integers. Default: 3.2.0.
+    pub server_version: String,
+    /// Longest frame that is accepted, code and payload, in bytes. A connection's memory is bounded
+    /// by about twice of it. Default: 64 MiB.
+    pub frame_bytes_max: u32,
+    /// Whether replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
+    pub nodelay: bool,
+    /// Which expensive requests are served. Default: all.
+    pub jobs: JobSwitches,
+}
+
+/// Which classes of expensive requests are served; Riak's job classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobSwitches {
+    /// Bucket listings in one reply.
+    pub list_buckets: bool,
+    /// Bucket listings in several replies.
+    pub stream_list_buckets: bool,
+    /// Key listings, which over this protocol always come in several replies.
+    pub stream_list_keys: bool,
+    /// Index queries in one reply.
+    pub secondary_index: bool,
+    /// Index queries in several replies.
+    pub stream_secondary_index: bool,
+    /// Map-reduce.
+    pub map_reduce: bool,
+}
+
+impl ServerSettings {
+    /// The defaults for a node of this name.
+    pub fn new(node_name: impl Into<String>) -> Self {
+        Self {
+            node_name: node_name.into(),
+            server_version: SERVER_VERSION.to_owned(),
+            frame_bytes_max: FRAME_BYTES_MAX,
+            nodelay: true,
+            jobs: JobSwitches::default(),
+        }
+    }
+}
+
+impl Default for JobSwitches {
+    /// Everything is served.
+    fn default() -> Self {
+        Self {
+            list_buckets: true,
+            stream_list_buckets: true,
+            stream_list_keys: true,
+            secondary_index: true,
+            stream_secondary_index: true,
+            map_reduce: true,
+        }
+    }
+}

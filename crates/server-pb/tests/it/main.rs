@@ -1,0 +1,17 @@
+//! The server over a coordinator and memory engines on the simulated runtime, driven by the client
+//! and by raw frames.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod conditions;
+mod connections;
+mod hostile;
+mod listings;
+mod node;
+mod objects;
+mod properties;
+mod small_requests;

@@ -1,0 +1,345 @@
+//! A node of one in memory, served on a simulated network, and what tests say to it.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use kvorum_backend::Backend;
+use kvorum_backend_memory::{MemoryBackend, Settings};
+use kvorum_client::{Client, ClientSettings, Error, Frame, Get, GetOptions, MessageCode, Put, pb};
+use kvorum_client::{DeleteOptions, PutOptions};
+use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member};
+use kvorum_coordinator::{
+    Coordinator, CoordinatorSettings, LocalVnodes, MaintenanceWitness, Meter, Parts, RequestError,
+    RequestKind, TombstoneKeeping,
+};
+use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_encoding::BucketType;
+use kvorum_object::{Limits, Object};
+use kvorum_properties::PropertyOverlay;
+use kvorum_protocol::CodedMessage;
+use kvorum_protocol::frame::{self, FrameDecoder};
+use kvorum_ring::{NodeId, Partition, RingSize};
+use kvorum_runtime::{ListenOptions, Moment, Runtime, Stream};
+use kvorum_server_pb::{ConnectionMeter, Server, ServerSettings};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+pub(crate) const NAME: &str = "kvorum@127.0.0.1";
+/// Small, so that a frame above it is quickly made.
+pub(crate) const FRAME_BYTES_MAX: u32 = 2 << 20;
+
+pub(crate) struct Node {
+    pub(crate) runtime: Runtime,
+    pub(crate) server: Server,
+    pub(crate) cluster: Arc<dyn AgreedState>,
+    pub(crate) vnodes: Arc<Vnodes>,
+    pub(crate) open_connections: Arc<OpenConnections>,
+    address: SocketAddr,
+}
+
+#[derive(Default)]
+pub(crate) struct OpenConnections(AtomicI64);
+
+impl OpenConnections {
+    pub(crate) fn count(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl ConnectionMeter for OpenConnections {
+    fn connected(&self, _now: Moment) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn disconnected(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+pub(crate) struct Vnodes {
+    vnodes: BTreeMap<Partition, Arc<Vnode>>,
+    /// Makes every request panic.
+    pub(crate) is_broken: AtomicBool,
+}
+
+impl LocalVnodes for Vnodes {
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        assert!(!self.is_broken.load(Ordering::SeqCst), "broken on purpose");
+        self.vnodes.get(&partition).cloned()
+    }
+}
+
+struct Nobody;
+
+impl Meter for Nobody {
+    fn finished(
+        &self,
+        _kind: RequestKind,
+        _error: Option<&RequestError>,
+        _took: Duration,
+        _object: Option<&Object>,
+        _now: Moment,
+    ) {
+    }
+
+    fn read_repaired(&self, _now: Moment) {}
+}
+
+impl MaintenanceWitness for Nobody {
+    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
+        None
+    }
+}
+
+/// Runs a test against a fresh node with several copies of everything.
+pub(crate) fn with_node<T, F: Future<Output = T>>(test: impl FnOnce(Node) -> F) -> T {
+    with_settings(ServerSettings::new(NAME), test)
+}
+
+/// The same with settings of its own.
+pub(crate) fn with_settings<T, F: Future<Output = T>>(
+    settings: ServerSettings,
+    test: impl FnOnce(Node) -> F,
+) -> T {
+    let executor = Runtime::simulated(1).unwrap();
+    let runtime = executor.runtime();
+    executor.block_on(async move { test(Node::start(runtime, settings)).await })
+}
+
+impl Node {
+    fn start(runtime: Runtime, settings: ServerSettings) -> Self {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let ring_size = RingSize::new(8).unwrap();
+        let founding = Founding {
+            cluster_id: ClusterId::from_random([1; 16]),
+            cluster_name: "test".into(),
+            node: NodeId::from_random([2; 16]),
+            member: Member::new(NAME),
+            ring_size,
+        };
+        let cluster = LocalState::create(Arc::clone(&disk), Path::new("/cluster"), founding);
+        let cluster: Arc<dyn AgreedState> = Arc::new(cluster.unwrap());
+        let vnodes = Arc::new(Vnodes {
+            vnodes: vnodes(&runtime, disk, &*cluster),
+            is_broken: AtomicBool::new(false),
+        });
+        let parts = Parts {
+            node: NodeId::from_random([2; 16]),
+            runtime: runtime.clone(),
+            cluster: Arc::clone(&cluster),
+            vnodes: Arc::clone(&vnodes) as Arc<dyn LocalVnodes>,
+            meter: Arc::new(Nobody),
+            maintenance: Arc::new(Nobody),
+        };
+        let coordinator = CoordinatorSettings {
+            colocated_replicas: true,
+            request_timeout: Duration::from_secs(60),
+            slow_request_threshold: Duration::from_secs(60),
+            requests_max: 1000,
+            tombstones: TombstoneKeeping::Keep,
+        };
+        let coordinator = Arc::new(Coordinator::new(parts, coordinator));
+        let settings = ServerSettings {
+            frame_bytes_max: FRAME_BYTES_MAX,
+            ..settings
+        };
+        let open_connections = Arc::<OpenConnections>::default();
+        let meter = Arc::clone(&open_connections) as Arc<dyn ConnectionMeter>;
+        let server = Server::new(coordinator, settings, meter);
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = runtime.listen(any, ListenOptions::default()).unwrap();
+        let address = listener.local_address();
+        let serving = server.clone();
+        runtime.spawn("pb server", async move { serving.serve(listener).await });
+        Self {
+            runtime,
+            server,
+            cluster,
+            vnodes,
+            open_connections,
+            address,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> Stream {
+        self.runtime.connect(self.address).await.unwrap()
+    }
+
+    pub(crate) async fn client(&self) -> Client<Stream> {
+        Client::over(self.connect().await, &ClientSettings::default())
+    }
+
+    pub(crate) async fn raw(&self) -> RawConnection {
+        RawConnection {
+            stream: self.connect().await,
+            input: BytesMut::new(),
+        }
+    }
+
+    /// Whether nobody listens any more.
+    pub(crate) async fn is_refusing(&self) -> bool {
+        self.runtime.connect(self.address).await.is_err()
+    }
+
+    /// Creates and activates a bucket type.
+    pub(crate) fn add_type(&self, name: &'static str, properties: PropertyOverlay) {
+        let bucket_type = BucketType::from(name);
+        let create = Command::CreateType {
+            bucket_type: bucket_type.clone(),
+            properties,
+        };
+        self.cluster.propose(create).unwrap();
+        let activate = Command::ActivateType { bucket_type };
+        self.cluster.propose(activate).unwrap();
+    }
+}
+
+fn vnodes(
+    runtime: &Runtime,
+    disk: Arc<dyn Disk>,
+    cluster: &dyn AgreedState,
+) -> BTreeMap<Partition, Arc<Vnode>> {
+    let leases = LeaseTable::open(disk, Path::new("/cluster"), runtime.randomness());
+    let (leases, _) = leases.unwrap();
+    let leases = Arc::new(leases);
+    let state = cluster.current();
+    let vnode = |(partition, _, epoch)| {
+        let runtime = runtime.clone();
+        let backend = MemoryBackend::new(Settings::default(), move || runtime.random_u64());
+        let backend: Arc<dyn Backend> = Arc::new(backend);
+        let settings = VnodeSettings {
+            limits: Limits::default(),
+        };
+        let vnode = Vnode::new(partition, epoch, backend, Arc::clone(&leases), settings);
+        (partition, Arc::new(vnode))
+    };
+    let vnodes = state.ring().partitions().map(vnode).collect();
+    leases.renew().unwrap();
+    vnodes
+}
+
+/// A connection on which a test says what no client would.
+pub(crate) struct RawConnection {
+    pub(crate) stream: Stream,
+    input: BytesMut,
+}
+
+impl RawConnection {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// The next frame; `None` when the server has closed.
+    pub(crate) async fn receive(&mut self) -> Option<Frame> {
+        let decoder = FrameDecoder::new(u32::MAX);
+        loop {
+            if let Some(frame) = decoder.decode(&mut self.input).unwrap() {
+                return Some(frame);
+            }
+            if self.stream.read_buf(&mut self.input).await.unwrap() == 0 {
+                assert!(self.input.is_empty(), "closed within a frame");
+                return None;
+            }
+        }
+    }
+}
+
+pub(crate) fn bytes(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+/// A request as bytes.
+pub(crate) fn encoded(message: &impl CodedMessage) -> Vec<u8> {
+    let mut buffer = BytesMut::new();
+    frame::encode(message, &mut buffer).unwrap();
+    buffer.to_vec()
+}
+
+/// The text of an error frame.
+pub(crate) fn error_text(frame: &Frame) -> String {
+    assert_eq!(frame.code, MessageCode::RPB_ERROR_RESP);
+    let error: pb::RpbErrorResp = frame.decode().unwrap();
+    assert_eq!(error.errcode, 0);
+    String::from_utf8(error.errmsg.to_vec()).unwrap()
+}
+
+/// What the server said against a request.
+pub(crate) fn refusal<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
+    match outcome {
+        Err(Error::Server { text, .. }) => text,
+        other => panic!("{other:?} where the server should have refused"),
+    }
+}
+
+/// A value as content.
+pub(crate) fn text_content(value: &'static str) -> pb::RpbContent {
+    pb::RpbContent {
+        value: bytes(value),
+        content_type: Some(bytes("text/plain")),
+        ..Default::default()
+    }
+}
+
+/// Gets a key of the type `multi` (siblings) or of another one.
+pub(crate) async fn get(
+    client: &mut Client<Stream>,
+    bucket_type: Option<&'static str>,
+    key: &str,
+    options: &GetOptions,
+) -> Result<pb::RpbGetResp, Error> {
+    let bucket_type = bucket_type.map(str::as_bytes);
+    client
+        .get(&Get {
+            bucket_type,
+            bucket: b"b",
+            key: key.as_bytes(),
+            options,
+        })
+        .await
+}
+
+/// Puts a value at a key.
+pub(crate) async fn put(
+    client: &mut Client<Stream>,
+    bucket_type: Option<&'static str>,
+    key: Option<&str>,
+    vclock: Option<&[u8]>,
+    content: &pb::RpbContent,
+    options: &PutOptions,
+) -> Result<pb::RpbPutResp, Error> {
+    let bucket_type = bucket_type.map(str::as_bytes);
+    client
+        .put(&Put {
+            bucket_type,
+            bucket: b"b",
+            key: key.map(str::as_bytes),
+            vclock,
+            content,
+            options,
+        })
+        .await
+}
+
+/// Deletes a key.
+pub(crate) async fn delete(
+    client: &mut Client<Stream>,
+    key: &str,
+    vclock: Option<&[u8]>,
+    options: &DeleteOptions,
+) -> Result<(), Error> {
+    client
+        .delete(&kvorum_client::Delete {
+            bucket_type: None,
+            bucket: b"b",
+            key: key.as_bytes(),
+            vclock,
+            options,
+        })
+        .await
+}
