@@ -100,8 +100,10 @@ struct Shared {
 struct State {
     layers: Layers,
     manifest: Manifest,
-    log: Arc<dyn DiskFile>,
-    log_len: u64,
+    /// The log that puts go to; made by the first put, so that opening needs no space.
+    log: Option<Arc<dyn DiskFile>>,
+    /// The length of each log that is still needed.
+    log_lens: BTreeMap<u64, u64>,
     /// The number of the next log or table.
     next_number: u64,
     memtable_bytes: u64,
@@ -130,19 +132,24 @@ impl Shared {
             .map_err(disk_error)?;
         let path = manifest_path(&directory);
         let manifest = match disk.info(&path).map_err(disk_error)? {
-            None => Manifest {
-                identity: (opening.draw)(),
-                first_log: 0,
-                sequence: 0,
-                tables: Vec::new(),
-            },
+            None => {
+                let manifest = Manifest {
+                    identity: (opening.draw)(),
+                    first_log: 0,
+                    sequence: 0,
+                    closed_log_bytes: 0,
+                    tables: Vec::new(),
+                };
+                write_manifest(&*disk, &directory, &manifest, defect)?;
+                manifest
+            }
             Some(_) => {
                 let bytes = kvorum_disk::read_file(&*disk, &path, MANIFEST_BYTES_MAX);
                 Manifest::decode(&bytes.map_err(disk_error)?)
                     .ok_or_else(|| BackendError::new(ErrorKind::Corrupt, "manifest"))?
             }
         };
-        let state = recover(&*disk, &directory, manifest, defect)?;
+        let state = recover(&*disk, &directory, manifest)?;
         Ok(Self {
             disk,
             directory,
@@ -161,9 +168,9 @@ impl Shared {
         let (log, sequence) = {
             let state = self.state.lock();
             state.check_writable()?;
-            (Arc::clone(&state.log), state.last_sequence)
+            (state.log.clone(), state.last_sequence)
         };
-        let synced = log.sync().map_err(disk_error);
+        let synced = log.map_or(Ok(()), |log| log.sync()).map_err(disk_error);
         let mut state = self.state.lock();
         match synced {
             Ok(()) => state.synced_to = state.synced_to.max(sequence),
@@ -187,25 +194,43 @@ impl Shared {
         write_manifest(&*self.disk, &self.directory, manifest, self.defect)
     }
 
-    /// Starts a new log and leaves the memtable to a flush.
-    fn freeze(&self, state: &mut State) -> Result<()> {
-        state.log.sync().map_err(disk_error)?;
+    /// Leaves the memtable to a flush; the next put starts a new log.
+    fn freeze(state: &mut State) -> Result<()> {
+        if let Some(log) = state.log.take() {
+            log.sync().map_err(disk_error)?;
+        }
         state.synced_to = state.last_sequence;
-        let number = state.take_number();
-        state.log = create_log(&*self.disk, &self.directory, number, self.defect)?;
-        state.log_len = 0;
         state.memtable_bytes = 0;
         state.layers.frozen = Some(std::mem::take(&mut state.layers.memtable));
         Ok(())
     }
 
+    /// The log that puts go to. A put that found no space leaves things as they were.
+    fn log(&self, state: &mut State) -> Result<Arc<dyn DiskFile>> {
+        if let Some(log) = &state.log {
+            return Ok(Arc::clone(log));
+        }
+        if state.manifest.closed_log_bytes > 0 {
+            let manifest = Manifest {
+                closed_log_bytes: 0,
+                ..state.manifest.clone()
+            };
+            self.write_manifest(&manifest)?;
+            state.manifest = manifest;
+        }
+        let number = state.next_number;
+        let log = create_log(&*self.disk, &self.directory, number, self.defect)?;
+        state.next_number += 1;
+        state.log_lens.insert(number, 0);
+        state.log = Some(Arc::clone(&log));
+        Ok(log)
+    }
+
     fn start_job(&self, state: &mut State, kind: TaskKind) -> Result<()> {
         let is_flush = kind == TaskKind::Flush;
-        if is_flush {
-            if state.layers.frozen.is_none() {
-                let frozen = self.freeze(state);
-                Self::or_fail(state, frozen)?;
-            }
+        if is_flush && state.layers.frozen.is_none() {
+            let frozen = Self::freeze(state);
+            Self::or_fail(state, frozen)?;
         }
         let source = if is_flush {
             Layers {
@@ -246,9 +271,11 @@ impl Shared {
         if job.kind == TaskKind::Flush {
             state.layers.frozen = None;
             state.manifest.first_log = state.log_number();
+            state.log_lens = state.log_lens.split_off(&state.manifest.first_log);
         }
         state.manifest.tables = state.layers.tables.iter().map(|it| it.number).collect();
         state.manifest.sequence = state.last_sequence.0.min(state.synced_to.0);
+        state.manifest.closed_log_bytes = 0;
         let written = self.write_manifest(&state.manifest);
         Self::or_fail(state, written)?;
         for table in replaced {
@@ -280,8 +307,9 @@ impl State {
     }
 
     fn log_number(&self) -> u64 {
-        let name = self.log.path().file_name().and_then(|it| it.to_str());
-        name.and_then(number_of).unwrap_or_default()
+        let path = self.log.as_ref().map(|log| log.path());
+        let name = path.and_then(|it| it.file_name()?.to_str());
+        name.and_then(number_of).unwrap_or(self.next_number)
     }
 
     fn has_flush(&self) -> bool {
@@ -311,12 +339,12 @@ impl Backend for LsmStore {
             .map(|write| change_of(write, sequence))
             .collect();
         let frame = batch_frame(sequence, &changes);
-        // The log's end moves only when all of it is written; what a failed write left is overwritten.
-        state
-            .log
-            .write_at(&frame, state.log_len)
-            .map_err(disk_error)?;
-        state.log_len += frame.len() as u64;
+        let log = self.shared.log(&mut state)?;
+        let number = state.log_number();
+        let end = state.log_lens.entry(number).or_default();
+        // The end moves only when all of it is written; what a failed write left is overwritten.
+        log.write_at(&frame, *end).map_err(disk_error)?;
+        *end += frame.len() as u64;
         state.memtable_bytes += frame.len() as u64;
         state.last_sequence = sequence;
         let memtable = Arc::make_mut(&mut state.layers.memtable);
@@ -463,10 +491,17 @@ impl Backend for LsmStore {
         Shared::or_fail(&mut state, erased)
     }
 
+    /// Says in the manifest how long the logs are, so that the next opening can tell a log that was
+    /// damaged from one that was torn.
     fn close(&self) -> Result<()> {
         self.sync()?;
-        self.shared.state.lock().is_closed = true;
-        Ok(())
+        let mut state = self.shared.state.lock();
+        state.is_closed = true;
+        state.manifest.closed_log_bytes = state.log_lens.values().sum();
+        match self.shared.write_manifest(&state.manifest) {
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            outcome => outcome,
+        }
     }
 }
 
@@ -491,20 +526,19 @@ impl LsmStore {
     fn erase_locked(&self, state: &mut State) -> Result<()> {
         let shared = &self.shared;
         let old_logs = state.manifest.first_log..state.next_number;
-        let number = state.take_number();
-        let log = create_log(&*shared.disk, &shared.directory, number, shared.defect)?;
         let manifest = Manifest {
             identity: (shared.draw)(),
-            first_log: number,
+            first_log: state.next_number,
             sequence: state.last_sequence.0,
+            closed_log_bytes: 0,
             tables: Vec::new(),
         };
         shared.write_manifest(&manifest)?;
         let old = std::mem::take(&mut state.layers);
         state.job = None;
         state.manifest = manifest;
-        state.log = log;
-        state.log_len = 0;
+        state.log = None;
+        state.log_lens.clear();
         state.memtable_bytes = 0;
         state.synced_to = state.last_sequence;
         for table in old.tables {
@@ -552,13 +586,8 @@ impl Snapshot for LateSnapshot {
     }
 }
 
-/// Opens the manifest's tables, replays the logs, and starts a new log behind them.
-fn recover(
-    disk: &dyn Disk,
-    directory: &Path,
-    mut manifest: Manifest,
-    defect: Option<PlantedDefect>,
-) -> Result<State> {
+/// Opens the manifest's tables and replays the logs.
+fn recover(disk: &dyn Disk, directory: &Path, manifest: Manifest) -> Result<State> {
     let mut names = BTreeMap::new();
     for entry in disk.list(directory).map_err(disk_error)? {
         if let Some(number) = number_of(&entry.name) {
@@ -573,26 +602,34 @@ fn recover(
     }
     let mut memtable = Memtable::new();
     let mut last_sequence = Sequence(manifest.sequence);
-    let mut memtable_bytes = 0;
+    let mut log_lens = BTreeMap::new();
+    let mut logs = Vec::new();
     for ((number, name), path) in &names {
         if !name.ends_with(".log") || *number < manifest.first_log {
             continue;
         }
         let bytes = kvorum_disk::read_file(disk, path, 1 << 30).map_err(disk_error)?;
         let (batches, end) = read_log(&bytes)?;
-        memtable_bytes += end;
+        log_lens.insert(*number, end);
         for (sequence, changes) in batches {
             memtable.extend(changes);
             last_sequence = last_sequence.max(sequence);
         }
-        // What was read may be in the page cache only, and the torn end must not be read again.
+        logs.push((path, end));
+    }
+    let log_bytes: u64 = log_lens.values().sum();
+    if log_bytes < manifest.closed_log_bytes {
+        let expected = manifest.closed_log_bytes;
+        let detail = format!("logs of {log_bytes} bytes where {expected} were written");
+        return Err(BackendError::new(ErrorKind::Corrupt, detail));
+    }
+    // Only now: a damaged log must not be cut. What was read may be in the page cache only, and a
+    // torn end must not be read again.
+    for (path, end) in logs {
         let file = disk.open(path, OpenMode::ReadWrite).map_err(disk_error)?;
         file.truncate(end).map_err(disk_error)?;
         file.sync().map_err(disk_error)?;
     }
-    let log = create_log(disk, directory, next_number, defect)?;
-    manifest.sequence = manifest.sequence.max(last_sequence.0);
-    write_manifest(disk, directory, &manifest, defect)?;
     for ((number, name), path) in &names {
         let is_table = name.ends_with(".table") && manifest.tables.contains(number);
         let is_log = name.ends_with(".log") && *number >= manifest.first_log;
@@ -607,10 +644,10 @@ fn recover(
             tables,
         },
         manifest,
-        log,
-        log_len: 0,
-        next_number: next_number + 1,
-        memtable_bytes,
+        log: None,
+        log_lens,
+        next_number,
+        memtable_bytes: log_bytes,
         last_sequence,
         synced_to: last_sequence,
         job: None,

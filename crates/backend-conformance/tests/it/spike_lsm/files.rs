@@ -25,6 +25,8 @@ pub(crate) struct Manifest {
     pub(crate) first_log: u64,
     /// The last batch when the manifest was written.
     pub(crate) sequence: u64,
+    /// The length of all logs together when the store was closed; 0 when it was not.
+    pub(crate) closed_log_bytes: u64,
     /// Newest first.
     pub(crate) tables: Vec<u64>,
 }
@@ -32,7 +34,12 @@ pub(crate) struct Manifest {
 impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut payload = Vec::new();
-        for number in [self.identity, self.first_log, self.sequence] {
+        for number in [
+            self.identity,
+            self.first_log,
+            self.sequence,
+            self.closed_log_bytes,
+        ] {
             put_varint(&mut payload, number);
         }
         for table in &self.tables {
@@ -47,6 +54,7 @@ impl Manifest {
             identity: reader.varint().ok()?,
             first_log: reader.varint().ok()?,
             sequence: reader.varint().ok()?,
+            closed_log_bytes: reader.varint().ok()?,
             tables: Vec::new(),
         };
         while !reader.is_empty() {
@@ -72,10 +80,15 @@ pub(crate) struct Slot {
 impl Table {
     pub(crate) fn open(disk: &dyn Disk, directory: &Path, number: u64) -> Result<Self> {
         let path = table_path(directory, number);
-        let bytes = kvorum_disk::read_file(disk, &path, FILE_BYTES_MAX).map_err(disk_error)?;
+        let damaged = || BackendError::new(ErrorKind::Corrupt, format!("table {number}"));
+        let read = kvorum_disk::read_file(disk, &path, FILE_BYTES_MAX);
+        let bytes = read.map_err(|error| match error.kind() {
+            // The manifest names it, so one of the two is not what was written.
+            kvorum_disk::ErrorKind::NotFound => damaged(),
+            _ => disk_error(error),
+        })?;
         let mut slots = BTreeMap::new();
         let mut offset = 0;
-        let damaged = || BackendError::new(ErrorKind::Corrupt, format!("table {number}"));
         while let Some(payload) = unframed(&bytes[offset..]) {
             let len = payload.len() + FRAME_BYTES;
             let mut reader = ByteReader::new(payload);
