@@ -1,0 +1,181 @@
+//! Bodies: how much of a request's is read, and what an answer's is made of.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use kvorum_runtime::Runtime;
+
+/// How long a client may pause within a body before the request is given up. Riak's servers waited
+/// as long.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// What is set aside for a body before any of it has come, whatever its announced length.
+const RESERVED_BYTES_MAX: u64 = 1 << 20;
+
+/// How much of a body that nobody wants is read, and for how long, so that the client is not cut off
+/// while it writes and gets to read the answer.
+const DISCARDED_BYTES_MAX: u64 = 128 << 20;
+const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The body of a request, not read yet.
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    runtime: Runtime,
+    bytes_max: u64,
+}
+
+/// Why a body was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// Longer than allowed.
+    #[error("the body is larger than {bytes_max} bytes")]
+    TooLarge { bytes_max: u64 },
+    /// The client stopped sending.
+    #[error("the body did not arrive")]
+    TooSlow,
+    /// Not framed as HTTP says, or cut short.
+    #[error("the body cannot be read: {0}")]
+    Broken(hyper::Error),
+}
+
+impl RequestBody {
+    pub(crate) fn new(incoming: Incoming, runtime: Runtime, bytes_max: u64) -> Self {
+        Self {
+            incoming,
+            runtime,
+            bytes_max,
+        }
+    }
+
+    /// The whole body. One that came in one piece is not copied.
+    pub(crate) async fn read(&mut self) -> Result<Bytes, BodyError> {
+        let announced = self.incoming.size_hint().lower();
+        if announced > self.bytes_max {
+            return Err(self.too_large());
+        }
+        let Some(first) = self.next_data().await? else {
+            return Ok(Bytes::new());
+        };
+        if self.incoming.is_end_stream() {
+            return if first.len() as u64 > self.bytes_max {
+                Err(self.too_large())
+            } else {
+                Ok(first)
+            };
+        }
+        let reserved = announced.min(RESERVED_BYTES_MAX);
+        let mut body = BytesMut::with_capacity(usize::try_from(reserved).unwrap_or(0));
+        let mut piece = Some(first);
+        while let Some(data) = piece {
+            if (body.len() + data.len()) as u64 > self.bytes_max {
+                return Err(self.too_large());
+            }
+            body.extend_from_slice(&data);
+            piece = self.next_data().await?;
+        }
+        Ok(body.freeze())
+    }
+
+    /// Reads what is left of a body that an early answer makes useless.
+    pub(crate) async fn discard(&mut self) {
+        if self.incoming.is_end_stream() || self.incoming.size_hint().lower() > DISCARDED_BYTES_MAX
+        {
+            return;
+        }
+        let runtime = self.runtime.clone();
+        let drain = async {
+            let mut left = DISCARDED_BYTES_MAX;
+            while let Ok(Some(data)) = self.next_data().await {
+                left = left.saturating_sub(data.len() as u64);
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        // Whether it ended or was given up, the answer is next.
+        let _ = runtime.timeout(DISCARD_TIME_MAX, drain).await;
+    }
+
+    fn too_large(&self) -> BodyError {
+        BodyError::TooLarge {
+            bytes_max: self.bytes_max,
+        }
+    }
+
+    /// The next piece that holds data; trailers are passed over.
+    async fn next_data(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let incoming = &mut self.incoming;
+            let frame =
+                std::future::poll_fn(|context| Pin::new(&mut *incoming).poll_frame(context));
+            let frame = self.runtime.timeout(PAUSE_MAX, frame).await;
+            match frame.map_err(|_| BodyError::TooSlow)? {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(BodyError::Broken(error)),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Pieces of an answer that are made while it is sent. They are asked for only when the connection
+/// can take them.
+pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Abandoned>> + Send>>;
+
+/// An answer cannot be continued: its connection is closed, so that the client notices.
+#[derive(Debug, thiserror::Error)]
+#[error("answer abandoned: {reason}")]
+pub(crate) struct Abandoned {
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// The body of an answer.
+pub(crate) enum Body {
+    /// Known from the beginning; sent as it is.
+    Whole(Bytes),
+    /// Sent in chunks as it is made.
+    Pieces(Pieces),
+}
+
+impl Body {
+    pub(crate) const EMPTY: Self = Self::Whole(Bytes::new());
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Abandoned;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Abandoned>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Pieces(pieces) => pieces
+                .as_mut()
+                .poll_next(context)
+                .map(|next| next.map(|piece| piece.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Pieces(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! From a request to its resource, with the checks that all resources share.
+//!
+//! In Webmachine's order: no such path (404), unknown method (501), method not allowed (405),
+//! checksum of the body (400); the resources do the rest.
+
+use std::panic::AssertUnwindSafe;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt as _;
+use http::header::{EXPECT, HeaderName, SERVER};
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use kvorum_runtime::Moment;
+use md5::{Digest as _, Md5};
+
+use crate::body::RequestBody;
+use crate::exchange::{Exchange, Service};
+use crate::reply::{Answer, Outcome, Refusal, method_not_allowed, page, text};
+use crate::route::{self, Missing, Route};
+use crate::{listing, object, preference_list, properties, root, statistics};
+
+const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+const URL_ENCODING: HeaderName = HeaderName::from_static("x-riak-url-encoding");
+
+/// Answers one request, whatever happens on the way.
+pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> Answer {
+    let runtime = service.coordinator.runtime();
+    let arrived = runtime.now();
+    let (head, incoming) = request.into_parts();
+    let mut body = RequestBody::new(incoming, runtime.clone(), service.settings.body_bytes_max);
+    // What a panicked handler leaves half done is its own request, which is over then.
+    let handled = AssertUnwindSafe(handle(service, &head, &mut body, arrived))
+        .catch_unwind()
+        .await;
+    let mut answer = match handled {
+        Ok(outcome) => outcome.unwrap_or_else(Answer::from),
+        Err(_) => {
+            tracing::error!(event = "http_handler_panicked", method = %head.method, uri = %head.uri);
+            page(StatusCode::INTERNAL_SERVER_ERROR)
+        }
+    };
+    // A client that waits to be asked for its body has not sent it.
+    if !head.headers.contains_key(EXPECT) {
+        body.discard().await;
+    }
+    answer
+        .headers_mut()
+        .insert(SERVER, service.server_header.clone());
+    answer
+}
+
+async fn handle(
+    service: &Service,
+    head: &Parts,
+    body: &mut RequestBody,
+    arrived: Moment,
+) -> Outcome {
+    let asks_for_decoding = || {
+        head.headers
+            .get(URL_ENCODING)
+            .is_some_and(|value| value.as_bytes() == b"on")
+    };
+    let decoding = service.settings.url_encoding || asks_for_decoding();
+    let Some(route) = Route::of_path(head.uri.path(), decoding) else {
+        return Ok(page(StatusCode::NOT_FOUND));
+    };
+    if !route::is_known(&head.method) {
+        return Ok(page(StatusCode::NOT_IMPLEMENTED));
+    }
+    if !route.methods().contains(&head.method.as_str()) {
+        return Ok(method_not_allowed(route.methods()));
+    }
+    let mut exchange = Exchange::new(service, head, body, arrived);
+    check_content_md5(&mut exchange).await?;
+    serve(exchange, route).await
+}
+
+async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
+    let method = exchange.method();
+    match route {
+        Route::Root => root::resources(&exchange),
+        Route::Ping => Ok(root::ping()),
+        Route::Stats => statistics::stats(&exchange),
+        Route::Metrics => Ok(statistics::metrics(&exchange)),
+        Route::Buckets(_, bucket_type) => listing::buckets(&exchange, &bucket_type).await,
+        Route::OldBucket(path) => match *method {
+            Method::POST => object::store(exchange, path, None).await,
+            Method::PUT => properties::set_of_bucket(exchange, path).await,
+            _ => old_bucket(&exchange, &path).await,
+        },
+        Route::BucketProperties(path) => match *method {
+            Method::PUT => properties::set_of_bucket(exchange, path).await,
+            Method::DELETE => properties::reset(&exchange, path).await,
+            _ => properties::of_bucket(&exchange, &path),
+        },
+        Route::TypeProperties(bucket_type) => match *method {
+            Method::PUT => properties::set_of_type(exchange, bucket_type).await,
+            _ => properties::of_type(&exchange, &bucket_type),
+        },
+        Route::Keys(path) => match *method {
+            Method::POST => object::store(exchange, path, None).await,
+            _ => listing::keys(&exchange, &path).await,
+        },
+        Route::Object(path, key) => match *method {
+            Method::PUT | Method::POST => object::store(exchange, path, Some(key)).await,
+            Method::DELETE => object::delete(&exchange, &path, key).await,
+            _ => object::get(&exchange, &path, key).await,
+        },
+        Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
+        Route::Missing(missing) => Ok(not_here(missing)),
+    }
+}
+
+/// `GET /riak/B`: keys if asked for, else properties unless declined.
+async fn old_bucket(exchange: &Exchange<'_>, path: &route::BucketPath) -> Outcome {
+    let keys = exchange.query.get("keys");
+    if matches!(keys, Some(b"true" | b"stream")) {
+        return listing::keys(exchange, path).await;
+    }
+    if exchange.query.get("props") == Some(b"false") {
+        return Ok(page(StatusCode::NOT_FOUND));
+    }
+    properties::of_bucket(exchange, path)
+}
+
+/// What Riak has and this server has not. The index answer is the one that Riak gives on a backend
+/// without indexes, which clients know.
+fn not_here(missing: Missing) -> Answer {
+    let reason = match missing {
+        Missing::Index => {
+            return text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "Error:\n{error,{indexes_not_supported,kvorum}}\n",
+            );
+        }
+        Missing::Counters => "counters are not supported by this server\n",
+        Missing::DataTypes => "data types are not supported by this server\n",
+        Missing::LinkWalking => "link walking is not supported by this server\n",
+        Missing::MapReduce => "MapReduce is not supported by this server\n",
+    };
+    text(StatusCode::NOT_IMPLEMENTED, reason)
+}
+
+async fn check_content_md5(exchange: &mut Exchange<'_>) -> Result<(), Refusal> {
+    let Some(announced) = exchange.header(&CONTENT_MD5) else {
+        return Ok(());
+    };
+    let body = exchange.body().await?;
+    let matches = STANDARD
+        .decode(announced.trim_ascii())
+        .is_ok_and(|announced| announced == Md5::digest(&body).as_slice());
+    if matches {
+        Ok(())
+    } else {
+        let message = "Content-MD5 header does not match request body.";
+        Err(text(StatusCode::BAD_REQUEST, message).into())
+    }
+}

@@ -1,0 +1,237 @@
+//! Objects as answers: headers, one value, or the list of siblings in its two forms.
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use kvorum_object::{Metadata, Object, Sibling};
+use kvorum_protocol::http_fields::{
+    MultipartWriter, PartHead, encode_vclock, format_entity_tag, format_http_date, format_links,
+    metadata_header_name,
+};
+
+use crate::body::Body;
+use crate::exchange::Exchange;
+use crate::reply::{
+    ACCEPT_AND_ENCODING, ACCEPT_ENCODING, Answer, DELETED, TEXT, VCLOCK, assembled,
+};
+use crate::route::BucketPath;
+
+const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
+const INDEX_PREFIX: &str = "x-riak-index-";
+pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// In which form siblings are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SiblingsForm {
+    /// Their tags, one a line.
+    Tags,
+    /// Everything, as `multipart/mixed`.
+    Multipart,
+}
+
+impl SiblingsForm {
+    /// What the client accepts; `None` if neither.
+    pub(super) fn negotiate(exchange: &Exchange<'_>) -> Option<Self> {
+        match exchange.choose_type(&["text/plain", "multipart/mixed"])? {
+            0 => Some(Self::Tags),
+            _ => Some(Self::Multipart),
+        }
+    }
+}
+
+/// The stored media type, or the one of values without.
+pub(super) fn media_type(metadata: &Metadata) -> &[u8] {
+    if metadata.content_type.is_empty() {
+        DEFAULT_MEDIA_TYPE
+    } else {
+        &metadata.content_type
+    }
+}
+
+/// An object of one value, or one of its siblings. The value is not copied.
+pub(super) fn one(
+    path: &BucketPath,
+    object: &Object,
+    sibling: &Sibling,
+    status: StatusCode,
+) -> Answer {
+    let metadata = &sibling.metadata;
+    let mut headers = HeaderMap::with_capacity(16);
+    headers.insert(VCLOCK, vclock(object));
+    headers.insert(VARY, ACCEPT_ENCODING);
+    put_version(
+        &mut headers,
+        sibling.etag().as_bytes(),
+        metadata.last_modified.as_secs(),
+    );
+    put(&mut headers, LINK, links(path, metadata).as_bytes());
+    headers.insert(CONTENT_TYPE, content_type(metadata));
+    if !metadata.content_encoding.is_empty() {
+        put(&mut headers, CONTENT_ENCODING, &metadata.content_encoding);
+    }
+    if metadata.deleted {
+        headers.insert(DELETED, TRUE);
+    }
+    put_user_metadata(&mut headers, metadata);
+    put_indexes(&mut headers, metadata);
+    assembled(status, headers, Body::Whole(sibling.value.clone()))
+}
+
+/// All siblings: 300.
+pub(super) fn several(
+    exchange: &Exchange<'_>,
+    path: &BucketPath,
+    object: &Object,
+    form: SiblingsForm,
+) -> Answer {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(VCLOCK, vclock(object));
+    headers.insert(VARY, ACCEPT_AND_ENCODING);
+    put_version(
+        &mut headers,
+        object.etag().as_bytes(),
+        object.last_modified().as_secs(),
+    );
+    let body = match form {
+        SiblingsForm::Tags => {
+            headers.insert(CONTENT_TYPE, TEXT);
+            tags(object)
+        }
+        SiblingsForm::Multipart => {
+            let runtime = exchange.coordinator().runtime();
+            let boundary = format!("{:016x}{:016x}", runtime.random_u64(), runtime.random_u64());
+            let mut parts = MultipartWriter::new(boundary);
+            put(&mut headers, CONTENT_TYPE, parts.content_type().as_bytes());
+            for sibling in object.siblings() {
+                push_part(&mut parts, path, sibling);
+            }
+            parts.finish()
+        }
+    };
+    assembled(StatusCode::MULTIPLE_CHOICES, headers, Body::Whole(body))
+}
+
+/// What is left of an answer that would tell the client nothing new.
+pub(super) fn not_modified(whole: &Answer) -> Answer {
+    let mut headers = HeaderMap::with_capacity(4);
+    for name in [ETAG, LAST_MODIFIED, VARY, VCLOCK] {
+        if let Some(value) = whole.headers().get(&name) {
+            headers.insert(name, value.clone());
+        }
+    }
+    assembled(StatusCode::NOT_MODIFIED, headers, Body::EMPTY)
+}
+
+/// The clock as clients hand it back.
+pub(super) fn vclock(object: &Object) -> HeaderValue {
+    let encoded = encode_vclock(&object.clock().encode());
+    HeaderValue::from_maybe_shared(Bytes::from(encoded)).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn tags(object: &Object) -> Bytes {
+    let mut list = b"Siblings:\n".to_vec();
+    for sibling in object.siblings() {
+        list.extend_from_slice(sibling.etag().as_bytes());
+        list.push(b'\n');
+    }
+    list.into()
+}
+
+fn push_part(parts: &mut MultipartWriter, path: &BucketPath, sibling: &Sibling) {
+    let metadata = &sibling.metadata;
+    let given = |field: &'_ Bytes| (!field.is_empty()).then(|| field.clone());
+    let (charset, content_encoding) = (given(&metadata.charset), given(&metadata.content_encoding));
+    let user_metadata = metadata.user_metadata.iter();
+    let user_metadata: Vec<_> = user_metadata
+        .map(|pair| (pair.name.clone(), pair.value.clone().unwrap_or_default()))
+        .collect();
+    let indexes = metadata.indexes.iter();
+    let indexes: Vec<_> = indexes
+        .map(|entry| (entry.field.clone(), entry.value.clone()))
+        .collect();
+    let entity_tag = sibling.etag();
+    let head = PartHead {
+        media_type: Some(media_type(metadata)),
+        charset: charset.as_deref(),
+        content_encoding: content_encoding.as_deref(),
+        link: &links(path, metadata),
+        vtag: entity_tag.as_bytes(),
+        last_modified_seconds: metadata.last_modified.as_secs(),
+        is_deleted: metadata.deleted,
+        user_metadata: &user_metadata,
+        indexes: &indexes,
+    };
+    parts.push(&head, &sibling.value);
+}
+
+fn put_version(headers: &mut HeaderMap, entity_tag: &[u8], last_modified_seconds: u64) {
+    put(headers, ETAG, format_entity_tag(entity_tag).as_bytes());
+    put(
+        headers,
+        LAST_MODIFIED,
+        format_http_date(last_modified_seconds).as_bytes(),
+    );
+}
+
+fn content_type(metadata: &Metadata) -> HeaderValue {
+    let media_type = media_type(metadata);
+    let whole = if metadata.charset.is_empty() {
+        HeaderValue::from_bytes(media_type)
+    } else {
+        HeaderValue::from_bytes(&[media_type, b"; charset=", &metadata.charset].concat())
+    };
+    whole.unwrap_or(HeaderValue::from_static("application/octet-stream"))
+}
+
+fn links(path: &BucketPath, metadata: &Metadata) -> String {
+    let links: Vec<_> = metadata
+        .links
+        .iter()
+        .map(|link| kvorum_protocol::http_fields::Link {
+            bucket: link.bucket.clone(),
+            key: link.key.clone(),
+            tag: link.tag.clone(),
+        })
+        .collect();
+    format_links(path.form.generation(), path.bucket.as_bytes(), &links)
+}
+
+fn put_user_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
+    for pair in &metadata.user_metadata {
+        let name = metadata_header_name(&pair.name);
+        if let Some(name) = name.and_then(|name| HeaderName::from_bytes(name.as_bytes()).ok()) {
+            // A name that equals one of the answer's own does not replace it.
+            if !headers.contains_key(&name) {
+                put(headers, name, pair.value.as_deref().unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// One header a field, with all of its values: some clients keep only one of repeated headers.
+fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
+    let mut written: Vec<&Bytes> = Vec::new();
+    for entry in &metadata.indexes {
+        if written.contains(&&entry.field) {
+            continue;
+        }
+        written.push(&entry.field);
+        let name = [INDEX_PREFIX.as_bytes(), &entry.field].concat();
+        let Ok(name) = HeaderName::from_bytes(&name) else {
+            continue;
+        };
+        let same_field = metadata
+            .indexes
+            .iter()
+            .filter(|other| other.field == entry.field);
+        let values: Vec<&[u8]> = same_field.map(|other| &other.value[..]).collect();
+        put(headers, name, &values.join(&b", "[..]));
+    }
+}
+
+/// Inserts a header; one whose value cannot stand in a header is left out.
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
+    if let Ok(value) = HeaderValue::from_bytes(value) {
+        headers.insert(name, value);
+    }
+}

@@ -1,0 +1,47 @@
+//! The preference list of a key, for clients that want to know where it lives.
+
+use std::fmt::Write as _;
+
+use http::StatusCode;
+use kvorum_encoding::{Address, Key};
+use serde_json::Value;
+
+use crate::exchange::Exchange;
+use crate::reply::{Outcome, json};
+use crate::route::BucketPath;
+use crate::{failure, origin};
+
+/// Answers `{"preflist":[{"partition":..,"node":..,"primary":..},..]}`.
+pub(crate) fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outcome {
+    origin::check(exchange)?;
+    let coordinator = exchange.coordinator();
+    let BucketPath {
+        bucket_type,
+        bucket,
+        ..
+    } = path.clone();
+    let address = Address {
+        bucket_type,
+        bucket,
+        key,
+    };
+    let places = coordinator
+        .preference_list(&address)
+        .map_err(|error| failure::of_request(&error, &path.bucket_type))?;
+    let size = coordinator.state().ring().size();
+    let mut list = String::from("{\"preflist\":[");
+    for (at, place) in places.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        // Written by hand: a partition's index is a number of 160 bits.
+        let index = place.partition.index_decimal(size);
+        let node = Value::from(place.node_name.as_str());
+        let primary = place.is_primary;
+        // Writing into a string cannot fail.
+        let _ = write!(
+            list,
+            "{comma}{{\"partition\":{index},\"node\":{node},\"primary\":{primary}}}"
+        );
+    }
+    list.push_str("]}");
+    Ok(json(StatusCode::OK, list))
+}

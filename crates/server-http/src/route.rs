@@ -1,0 +1,363 @@
+//! From a path to a resource.
+//!
+//! A path is cut at its slashes first and decoded piece by piece after, so that an encoded slash
+//! stays within a bucket or key. Empty pieces do not count, as in Riak: `//riak/b/k/` is `/riak/b/k`.
+
+use bytes::Bytes;
+use http::Method;
+use kvorum_encoding::{Bucket, BucketType, Key};
+use kvorum_protocol::http_fields::{UrlGeneration, decode_percent_and_plus, encode_percent};
+
+/// The first path piece of the old URLs.
+pub(crate) const OLD_PREFIX: &str = "riak";
+
+/// The methods that are known at all; others are answered with 501.
+const KNOWN_METHODS: [&str; 8] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "OPTIONS",
+];
+
+/// Which of the three forms of URL a request used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `/riak/...`
+    Old,
+    /// `/buckets/...`
+    Untyped,
+    /// `/types/T/buckets/...`
+    Typed,
+}
+
+impl Form {
+    /// How links are written in the answer.
+    pub(crate) fn generation(self) -> UrlGeneration<'static> {
+        match self {
+            Self::Old => UrlGeneration::First { prefix: OLD_PREFIX },
+            Self::Untyped | Self::Typed => UrlGeneration::Second,
+        }
+    }
+}
+
+/// A bucket as a URL names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BucketPath {
+    pub(crate) form: Form,
+    pub(crate) bucket_type: BucketType,
+    pub(crate) bucket: Bucket,
+}
+
+impl BucketPath {
+    /// The URL of an object in this bucket.
+    pub(crate) fn location(&self, key: &Key) -> String {
+        let bucket = encode_percent(self.bucket.as_bytes());
+        let key = encode_percent(key.as_bytes());
+        match self.form {
+            Form::Old => format!("/{OLD_PREFIX}/{bucket}/{key}"),
+            Form::Untyped => format!("/buckets/{bucket}/keys/{key}"),
+            Form::Typed => {
+                let bucket_type = encode_percent(self.bucket_type.as_bytes());
+                format!("/types/{bucket_type}/buckets/{bucket}/keys/{key}")
+            }
+        }
+    }
+}
+
+/// What of Riak's interface is not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Index,
+    Counters,
+    DataTypes,
+    LinkWalking,
+    MapReduce,
+}
+
+/// A resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Root,
+    Ping,
+    Stats,
+    Metrics,
+    /// The buckets of a type.
+    Buckets(Form, BucketType),
+    /// `/riak/B`: properties, keys, or where to post an object without key.
+    OldBucket(BucketPath),
+    BucketProperties(BucketPath),
+    TypeProperties(BucketType),
+    /// The keys of a bucket, or where to post an object without key.
+    Keys(BucketPath),
+    Object(BucketPath, Key),
+    PreferenceList(BucketPath, Key),
+    Missing(Missing),
+}
+
+impl Route {
+    /// The resource of a path. `decoding` says whether percent-encoding is taken off.
+    pub(crate) fn of_path(path: &str, decoding: bool) -> Option<Self> {
+        let mut pieces = Pieces {
+            rest: path,
+            decoding,
+        };
+        let route = match pieces.next_raw() {
+            None => Self::Root,
+            Some("ping") => Self::Ping,
+            Some("stats") => Self::Stats,
+            Some("metrics") => Self::Metrics,
+            Some("mapred") => Self::Missing(Missing::MapReduce),
+            Some(OLD_PREFIX) => return Some(old(&mut pieces)),
+            Some("buckets") => {
+                return within(&mut pieces, Form::Untyped, BucketType::default_type());
+            }
+            Some("types") => return typed(&mut pieces),
+            Some(_) => return None,
+        };
+        pieces.next_raw().is_none().then_some(route)
+    }
+
+    /// The methods of the resource, in the order in which `Allow` names them.
+    pub(crate) fn methods(&self) -> &'static [&'static str] {
+        match self {
+            Self::Root
+            | Self::Ping
+            | Self::Stats
+            | Self::Metrics
+            | Self::Buckets(..)
+            | Self::PreferenceList(..) => &["GET", "HEAD"],
+            Self::OldBucket(_) => &["HEAD", "GET", "PUT", "POST"],
+            Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
+            Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
+            Self::Keys(_) => &["GET", "HEAD", "POST"],
+            Self::Object(..) => &["HEAD", "GET", "POST", "PUT", "DELETE"],
+            Self::Missing(_) => &KNOWN_METHODS,
+        }
+    }
+}
+
+/// Whether the method is one that HTTP had when Riak was written.
+pub(crate) fn is_known(method: &Method) -> bool {
+    KNOWN_METHODS.contains(&method.as_str())
+}
+
+struct Pieces<'a> {
+    rest: &'a str,
+    decoding: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn next_raw(&mut self) -> Option<&'a str> {
+        let trimmed = self.rest.trim_start_matches('/');
+        if trimmed.is_empty() {
+            return None;
+        }
+        let end = trimmed.find('/').unwrap_or(trimmed.len());
+        let (piece, rest) = trimmed.split_at(end);
+        self.rest = rest;
+        Some(piece)
+    }
+
+    fn next_name(&mut self) -> Option<Bytes> {
+        let raw = self.next_raw()?.as_bytes();
+        Some(if self.decoding {
+            Bytes::from(decode_percent_and_plus(raw).into_owned())
+        } else {
+            Bytes::copy_from_slice(raw)
+        })
+    }
+}
+
+fn old(pieces: &mut Pieces<'_>) -> Route {
+    let (form, bucket_type) = (Form::Old, BucketType::default_type());
+    let Some(bucket) = pieces.next_name() else {
+        return Route::Buckets(form, bucket_type);
+    };
+    let path = BucketPath {
+        form,
+        bucket_type,
+        bucket: bucket.into(),
+    };
+    match pieces.next_name() {
+        None => Route::OldBucket(path),
+        Some(_) if pieces.next_raw().is_some() => Route::Missing(Missing::LinkWalking),
+        Some(key) => Route::Object(path, key.into()),
+    }
+}
+
+fn typed(pieces: &mut Pieces<'_>) -> Option<Route> {
+    let bucket_type = BucketType::from(pieces.next_name()?);
+    match pieces.next_raw()? {
+        "props" => pieces
+            .next_raw()
+            .is_none()
+            .then_some(Route::TypeProperties(bucket_type)),
+        "buckets" => within(pieces, Form::Typed, bucket_type),
+        _ => None,
+    }
+}
+
+/// What follows `buckets`.
+fn within(pieces: &mut Pieces<'_>, form: Form, bucket_type: BucketType) -> Option<Route> {
+    let Some(bucket) = pieces.next_name() else {
+        return Some(Route::Buckets(form, bucket_type));
+    };
+    let path = BucketPath {
+        form,
+        bucket_type,
+        bucket: bucket.into(),
+    };
+    let route = match pieces.next_raw()? {
+        "props" => Route::BucketProperties(path),
+        "keys" => return keys(pieces, path),
+        "index" => return Some(Route::Missing(Missing::Index)),
+        "counters" if form == Form::Untyped => return Some(Route::Missing(Missing::Counters)),
+        "datatypes" if form == Form::Typed => return Some(Route::Missing(Missing::DataTypes)),
+        _ => return None,
+    };
+    pieces.next_raw().is_none().then_some(route)
+}
+
+/// What follows `keys`.
+fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
+    let Some(key) = pieces.next_name() else {
+        return Some(Route::Keys(path));
+    };
+    match (pieces.next_raw(), pieces.next_raw()) {
+        (None, _) => Some(Route::Object(path, key.into())),
+        (Some("preflist"), None) => Some(Route::PreferenceList(path, key.into())),
+        (Some(_), _) => Some(Route::Missing(Missing::LinkWalking)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BucketPath, Form, Missing, Route};
+    use kvorum_encoding::{Bucket, BucketType, Key};
+
+    fn path(form: Form, bucket_type: &'static str, bucket: &'static str) -> BucketPath {
+        let (bucket_type, bucket) = (BucketType::from(bucket_type), Bucket::from(bucket));
+        BucketPath {
+            form,
+            bucket_type,
+            bucket,
+        }
+    }
+
+    #[test]
+    fn every_url_leads_to_its_resource() {
+        let old = || path(Form::Old, "default", "b");
+        let untyped = || path(Form::Untyped, "default", "b");
+        let typed = || path(Form::Typed, "t", "b");
+        let key = || Key::from("k");
+        let default_type = BucketType::default_type;
+        let cases = [
+            ("/", Some(Route::Root)),
+            ("", Some(Route::Root)),
+            ("//", Some(Route::Root)),
+            ("/ping", Some(Route::Ping)),
+            ("/ping/x", None),
+            ("/stats/", Some(Route::Stats)),
+            ("/metrics", Some(Route::Metrics)),
+            ("/riak", Some(Route::Buckets(Form::Old, default_type()))),
+            ("/riak/b", Some(Route::OldBucket(old()))),
+            ("/riak/b/k", Some(Route::Object(old(), key()))),
+            ("//riak//b/k/", Some(Route::Object(old(), key()))),
+            (
+                "/riak/b/k/_,_,1",
+                Some(Route::Missing(Missing::LinkWalking)),
+            ),
+            (
+                "/buckets",
+                Some(Route::Buckets(Form::Untyped, default_type())),
+            ),
+            ("/buckets/b", None),
+            ("/buckets/b/props", Some(Route::BucketProperties(untyped()))),
+            ("/buckets/b/props/x", None),
+            ("/buckets/b/keys", Some(Route::Keys(untyped()))),
+            ("/buckets/b/keys/k", Some(Route::Object(untyped(), key()))),
+            (
+                "/buckets/b/keys/k/preflist",
+                Some(Route::PreferenceList(untyped(), key())),
+            ),
+            (
+                "/buckets/b/keys/k/b,_,1",
+                Some(Route::Missing(Missing::LinkWalking)),
+            ),
+            (
+                "/buckets/b/keys/k/preflist/x",
+                Some(Route::Missing(Missing::LinkWalking)),
+            ),
+            (
+                "/buckets/b/index/f_bin/v",
+                Some(Route::Missing(Missing::Index)),
+            ),
+            (
+                "/buckets/b/counters/k",
+                Some(Route::Missing(Missing::Counters)),
+            ),
+            ("/buckets/b/datatypes/k", None),
+            ("/buckets/b/other", None),
+            ("/types", None),
+            ("/types/t", None),
+            (
+                "/types/t/props",
+                Some(Route::TypeProperties(BucketType::from("t"))),
+            ),
+            (
+                "/types/t/buckets",
+                Some(Route::Buckets(Form::Typed, BucketType::from("t"))),
+            ),
+            (
+                "/types/t/buckets/b/props",
+                Some(Route::BucketProperties(typed())),
+            ),
+            ("/types/t/buckets/b/keys", Some(Route::Keys(typed()))),
+            (
+                "/types/t/buckets/b/keys/k",
+                Some(Route::Object(typed(), key())),
+            ),
+            (
+                "/types/t/buckets/b/datatypes/k",
+                Some(Route::Missing(Missing::DataTypes)),
+            ),
+            ("/types/t/buckets/b/counters/k", None),
+            ("/types/t/other", None),
+            ("/mapred", Some(Route::Missing(Missing::MapReduce))),
+            ("/nowhere", None),
+            ("*", None),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(Route::of_path(url, true), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn names_are_decoded_piece_by_piece_or_left_as_they_are() {
+        let object = |key: &'static str| {
+            Some(Route::Object(
+                path(Form::Untyped, "default", "b"),
+                Key::from(key),
+            ))
+        };
+        let url = "/buckets/b/keys/a%2Fb+c%20d%zz";
+        assert_eq!(Route::of_path(url, true), object("a/b c d%zz"));
+        assert_eq!(Route::of_path(url, false), object("a%2Fb+c%20d%zz"));
+    }
+
+    #[test]
+    fn locations_lead_back_to_the_object() {
+        for form in [Form::Old, Form::Untyped, Form::Typed] {
+            let bucket_type = if form == Form::Typed {
+                "t/ü"
+            } else {
+                "default"
+            };
+            let path = path(form, bucket_type, "b c/d?%");
+            let key = Key::from("k+#");
+            let location = path.location(&key);
+            assert_eq!(
+                Route::of_path(&location, true),
+                Some(Route::Object(path, key)),
+                "{location}"
+            );
+        }
+    }
+}

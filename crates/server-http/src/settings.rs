@@ -1,0 +1,57 @@
+//! How the interface behaves, beyond what each request asks for.
+
+/// Settings of the HTTP interface.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// The largest request body taken, in bytes; more is answered with 413. Objects have limits of
+    /// their own; this one bounds what a request can make the server hold.
+    pub body_bytes_max: u64,
+    /// Whether bucket names, keys and the like are percent-decoded (`http_url_encoding = on`). When
+    /// off, they are taken as received, unless the request says `X-Riak-URL-Encoding: on`.
+    pub url_encoding: bool,
+    /// Whether a request whose `Referer` names another site is refused (`secure_referer_check`).
+    pub secure_referer_check: bool,
+    /// Which expensive operations are allowed.
+    pub jobs: JobSwitches,
+    /// The `Server` header of every answer. Characters that no header may hold are left out.
+    pub server_header: String,
+    /// Connections served at once; further ones wait to be accepted.
+    pub connections_max: usize,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 << 20,
+            url_encoding: true,
+            secure_referer_check: true,
+            jobs: JobSwitches::default(),
+            server_header: "Kvorum".to_owned(),
+            connections_max: 10_000,
+        }
+    }
+}
+
+/// Operations that an operator can switch off, because they read everything there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobSwitches {
+    /// Listing buckets in one answer.
+    pub list_buckets: bool,
+    /// Listing buckets in a stream.
+    pub stream_list_buckets: bool,
+    /// Listing keys in one answer.
+    pub list_keys: bool,
+    /// Listing keys in a stream.
+    pub stream_list_keys: bool,
+}
+
+impl Default for JobSwitches {
+    fn default() -> Self {
+        Self {
+            list_buckets: true,
+            stream_list_buckets: true,
+            list_keys: true,
+            stream_list_keys: true,
+        }
+    }
+}
