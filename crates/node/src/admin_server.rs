@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
+use comfy_table::{Table, TableStyle};
 use kvorum_backend::Timestamp;
 use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
@@ -318,6 +317,6 @@ fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(header.iter().copied());
+    table.load_style(TableStyle::new()).set_header(header.iter().copied());
     table
 }

@@ -38,10 +38,7 @@ enum Verb {
         verb: AdminVerb,
     },
     /// Run load tests in basho_bench's configuration format
-    Bench {
-        #[command(subcommand)]
-        verb: BenchVerb,
-    },
+    Bench(kvorum_bench::BenchArguments),
 }
 
 #[derive(Args, Clone)]
@@ -117,12 +114,6 @@ enum BucketTypeVerb {
     },
 }
 
-#[derive(Subcommand)]
-enum BenchVerb {
-    /// Run a load test
-    Run(kvorum_bench::BenchArguments),
-}
-
 /// Runs the verb that the command line names.
 pub(crate) fn main() -> ExitCode {
     let outcome = match CommandLine::parse().verb {
@@ -131,7 +122,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Admin { verb } => administer(verb),
-        Verb::Bench { verb: BenchVerb::Run(arguments) } => kvorum_bench::main(arguments),
+        Verb::Bench(arguments) => kvorum_bench::main(&arguments),
     };
     match outcome {
         Ok(code) => code,

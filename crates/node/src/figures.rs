@@ -1,5 +1,6 @@
 //! The node's figures: what requests report, and how `/stats`, `/metrics` and the operator see them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use kvorum_backend::Status;
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
 use kvorum_object::Object;
+use kvorum_server_http::NodeFacts;
+use kvorum_server_pb::ConnectionMeter;
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_stats::{MetricKind, MetricsText, Stats};
 use serde_json::{Map, Value};
@@ -70,6 +73,27 @@ impl Meter for RequestMeter {
     }
 }
 
+impl ConnectionMeter for Figures {
+    fn connected(&self, now: Moment) {
+        self.stats.pbc_connects.count(now.elapsed());
+        self.stats.pbc_active.add(1);
+    }
+
+    fn disconnected(&self) {
+        self.stats.pbc_active.add(-1);
+    }
+}
+
+impl NodeFacts for Figures {
+    fn stats(&self) -> Vec<(Cow<'static, str>, Value)> {
+        self.riak_values().into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+
+    fn metrics(&self) -> String {
+        self.metrics_text()
+    }
+}
+
 impl Figures {
     /// Everything under Riak's names, in a fixed order.
     pub(crate) fn riak_values(&self) -> Map<String, Value> {
@@ -101,7 +125,7 @@ impl Figures {
     }
 
     /// OpenMetrics text.
-    pub(crate) fn metrics(&self) -> String {
+    fn metrics_text(&self) -> String {
         let mut text = MetricsText::new();
         let version = [("version", env!("CARGO_PKG_VERSION")), ("backend", self.engine)];
         let help = "The running version";

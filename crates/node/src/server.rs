@@ -115,14 +115,46 @@ async fn serve(
 
     wait_for_signal().await?;
     tracing::info!(event = "draining");
-    let drained = async {
-        protobuf.stop().await;
-        http.stop().await;
-    };
-    if runtime.timeout(DRAIN_MAX, drained).await.is_err() {
+    http.stop(DRAIN_MAX).await;
+    if runtime.timeout(DRAIN_MAX, protobuf.stop()).await.is_err() {
         tracing::warn!(event = "drain_timed_out");
     }
     Ok(())
+}
+
+fn protobuf_settings(settings: &Settings) -> kvorum_server_pb::ServerSettings {
+    let jobs = &settings.requests.jobs;
+    let frame_bytes_max = u32::try_from(settings.protobuf.frame_bytes_max).unwrap_or(u32::MAX);
+    kvorum_server_pb::ServerSettings {
+        server_version: RIAK_VERSION.to_owned(),
+        frame_bytes_max,
+        nodelay: !settings.protobuf.nagle,
+        jobs: kvorum_server_pb::JobSwitches {
+            list_buckets: jobs.list_buckets,
+            stream_list_buckets: jobs.stream_list_buckets,
+            stream_list_keys: jobs.stream_list_keys,
+            secondary_index: jobs.secondary_index,
+            stream_secondary_index: jobs.stream_secondary_index,
+            map_reduce: jobs.map_reduce,
+        },
+        ..kvorum_server_pb::ServerSettings::new(settings.node.nodename.clone())
+    }
+}
+
+fn http_settings(settings: &Settings) -> kvorum_server_http::HttpSettings {
+    let jobs = &settings.requests.jobs;
+    kvorum_server_http::HttpSettings {
+        body_bytes_max: settings.http.body_bytes_max,
+        secure_referer_check: settings.http.secure_referer_check,
+        jobs: kvorum_server_http::JobSwitches {
+            list_buckets: jobs.list_buckets,
+            stream_list_buckets: jobs.stream_list_buckets,
+            list_keys: jobs.list_keys,
+            stream_list_keys: jobs.stream_list_keys,
+        },
+        server_header: concat!("Kvorum/", env!("CARGO_PKG_VERSION")).to_owned(),
+        ..kvorum_server_http::HttpSettings::default()
+    }
 }
 
 async fn wait_for_signal() -> anyhow::Result<()> {
