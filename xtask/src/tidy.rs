@@ -4,6 +4,7 @@
 //! touch the clock, whether a link leads somewhere. Length and naming are taste and stay with
 //! readers. Every rule is tested on a planted violation.
 
+mod dependencies;
 mod floors;
 mod lexer;
 mod links;
@@ -28,6 +29,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
     let crates = CrateOnFloor::all(workspace);
     let rules = [
         ("crates import lower floors only", floors::check(&crates)),
+        (
+            "dependencies are allowed by deny.toml",
+            dependencies::check(workspace.root())?,
+        ),
         (
             "every crate follows the workspace's lints",
             manifests::check(&tree),
