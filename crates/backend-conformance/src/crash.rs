@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kvorum_backend::{Backend, Durability, Lookup, ReadAt, Reading, Sequence};
 use kvorum_disk::{CrashOptions, MemoryDisk};
 use rand::RngExt;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use crate::history::{History, Required};
@@ -30,7 +30,11 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
         return Ok(());
     }
     let mut rng = plan.rng(STREAM);
-    for (number, script) in scripts(plan, &mut rng).into_iter().enumerate() {
+    let mut scripts = scripts(plan, &mut rng);
+    let all = scripts.len();
+    scripts.shuffle(&mut rng);
+    scripts.truncate(plan.share(engine, all, all));
+    for (number, script) in scripts.into_iter().enumerate() {
         let sweep = Sweep {
             engine,
             variation: rng.random_range(0..engine.variations().max(1)),

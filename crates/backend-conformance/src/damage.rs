@@ -45,7 +45,7 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
     if !engine.capabilities().persistent {
         return Ok(());
     }
-    for number in 0..plan.amount(3, 12) as u64 {
+    for number in 0..plan.share(engine, 3, 12) as u64 {
         let mut rng = plan.rng(STREAM + number);
         let variation = rng.random_range(0..engine.variations().max(1));
         let closed = Closed::make(engine, variation, &mut rng)?;
@@ -140,7 +140,7 @@ impl<'a> Closed<'a> {
         rng: &mut ChaCha8Rng,
     ) -> Checked<Vec<Damage>> {
         let mut damages = Vec::new();
-        let stride = (bytes.len() / plan.amount(60, usize::MAX)).max(1);
+        let stride = (bytes.len() / plan.share(self.engine, 60, usize::MAX)).max(1);
         let mut at = rng.random_range(0..stride);
         while at < bytes.len() {
             damages.push(Damage::Flip {

@@ -51,4 +51,22 @@ pub trait EngineUnderTest: Sync {
     fn reports_truncation(&self) -> bool {
         true
     }
+
+    /// True when a byte that the device gets wrong in one read is noticed in that read. Spikes may say
+    /// no, what ships says yes.
+    fn checks_every_read(&self) -> bool {
+        true
+    }
+
+    /// How many times as long a store takes to open, copy and crash as one of a few small files. A
+    /// quick run tries that many times less.
+    fn slowness(&self) -> usize {
+        1
+    }
+
+    /// True when a full disk stops puts only: reads go on, puts resume by themselves, and the store
+    /// can be opened meanwhile. Spikes may say no, what ships says yes.
+    fn works_on_a_full_disk(&self) -> bool {
+        true
+    }
 }

@@ -55,6 +55,12 @@ impl Plan {
         }
     }
 
+    /// As [`Plan::amount`], less for a slow engine in a quick run.
+    pub(crate) fn share(&self, engine: &dyn EngineUnderTest, quick: usize, long: usize) -> usize {
+        let quick = quick.div_ceil(engine.slowness().max(1));
+        self.amount(quick, long)
+    }
+
     /// A source of randomness for the part of the run with this number.
     pub(crate) fn rng(&self, part: u64) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);

@@ -15,7 +15,7 @@ use crate::{Checked, EngineUnderTest, Plan, Violation, generate};
 const STREAM: u64 = 1 << 32;
 
 pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
-    let scripts = plan.amount(200, 5_000);
+    let scripts = plan.share(engine, 200, 5_000);
     for number in 0..scripts as u64 {
         let mut rng = plan.rng(STREAM + number);
         let variation = rng.random_range(0..engine.variations().max(1));

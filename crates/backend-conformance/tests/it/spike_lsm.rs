@@ -22,6 +22,7 @@ use kvorum_encoding::StorageKey;
 
 use crate::entry_encoding::Value;
 use files::Table;
+pub(crate) use files::disk_error;
 
 /// Keys in memory with their values; `None` for removed ones.
 type Memtable = BTreeMap<StorageKey, Option<Value>>;
