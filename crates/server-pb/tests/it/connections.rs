@@ -8,7 +8,7 @@ use kvorum_client::{Error, Frame, MessageCode, pb};
 use prost::Message as _;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::node::{bytes, encoded, error_text, with_node};
+use crate::node::{bytes, encoded, error_text, with_node, with_node_that_may_panic};
 
 const PING: &[u8] = &[0, 0, 0, 1, 1];
 
@@ -187,7 +187,7 @@ fn a_stop_waits_for_the_reply_that_is_being_sent() {
 
 #[test]
 fn a_panic_ends_its_connection_and_nothing_else() {
-    with_node(|node| async move {
+    with_node_that_may_panic(|node| async move {
         let mut bystander = node.client().await;
         bystander.ping().await.unwrap();
         let mut victim = node.client().await;
@@ -206,6 +206,7 @@ fn a_panic_ends_its_connection_and_nothing_else() {
             1,
             "the victim is not counted any more"
         );
+        assert_eq!(node.open_connections.panicked(), 1);
     });
 }
 

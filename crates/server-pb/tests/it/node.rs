@@ -44,21 +44,31 @@ pub(crate) struct Node {
 }
 
 #[derive(Default)]
-pub(crate) struct OpenConnections(AtomicI64);
+pub(crate) struct OpenConnections {
+    count: AtomicI64,
+    panicked: AtomicI64,
+}
 
 impl OpenConnections {
     pub(crate) fn count(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Connections whose task panicked, which their peers cannot tell from a server that closes.
+    pub(crate) fn panicked(&self) -> i64 {
+        self.panicked.load(Ordering::SeqCst)
     }
 }
 
 impl ConnectionMeter for OpenConnections {
     fn connected(&self, _now: Moment) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
     }
 
     fn disconnected(&self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
+        let panicked = i64::from(std::thread::panicking());
+        self.panicked.fetch_add(panicked, Ordering::SeqCst);
     }
 }
 
@@ -97,19 +107,37 @@ impl MaintenanceWitness for Nobody {
     }
 }
 
-/// Runs a test against a fresh node with several copies of everything.
-pub(crate) fn with_node<T, F: Future<Output = T>>(test: impl FnOnce(Node) -> F) -> T {
-    with_settings(ServerSettings::new(NAME), test)
+/// Runs a test against a fresh node with several copies of everything. No connection may panic.
+pub(crate) fn with_node<F: Future<Output = ()>>(test: impl FnOnce(Node) -> F) {
+    with_settings(ServerSettings::new(NAME), test);
 }
 
 /// The same with settings of its own.
-pub(crate) fn with_settings<T, F: Future<Output = T>>(
+pub(crate) fn with_settings<F: Future<Output = ()>>(
     settings: ServerSettings,
     test: impl FnOnce(Node) -> F,
-) -> T {
+) {
+    let panicked = run(settings, test).panicked();
+    assert_eq!(panicked, 0, "connections panicked");
+}
+
+/// The same for a test that makes connections panic.
+pub(crate) fn with_node_that_may_panic<F: Future<Output = ()>>(test: impl FnOnce(Node) -> F) {
+    run(ServerSettings::new(NAME), test);
+}
+
+fn run<F: Future<Output = ()>>(
+    settings: ServerSettings,
+    test: impl FnOnce(Node) -> F,
+) -> Arc<OpenConnections> {
     let executor = Runtime::simulated(1).unwrap();
     let runtime = executor.runtime();
-    executor.block_on(async move { test(Node::start(runtime, settings)).await })
+    executor.block_on(async move {
+        let node = Node::start(runtime, settings);
+        let open_connections = Arc::clone(&node.open_connections);
+        test(node).await;
+        open_connections
+    })
 }
 
 impl Node {
