@@ -14,7 +14,12 @@ pub(crate) fn ask(settings: &Settings, request: &AdminRequest) -> anyhow::Result
     let path = admin_socket(&settings.node.data_dir);
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused
+            ) =>
+        {
             bail!(
                 "no node is running on the data directory {} (nobody listens on {})",
                 settings.node.data_dir.display(),

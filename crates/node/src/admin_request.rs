@@ -63,13 +63,15 @@ impl AdminRequest {
             "maintenance" => Self::Maintenance,
             "bucket-type list" => Self::BucketTypeList,
             "bucket-type status" => Self::BucketTypeStatus { name: name()? },
-            "bucket-type create" => {
-                Self::BucketTypeCreate { name: name()?, properties: properties() }
-            }
+            "bucket-type create" => Self::BucketTypeCreate {
+                name: name()?,
+                properties: properties(),
+            },
             "bucket-type activate" => Self::BucketTypeActivate { name: name()? },
-            "bucket-type update" => {
-                Self::BucketTypeUpdate { name: name()?, properties: properties() }
-            }
+            "bucket-type update" => Self::BucketTypeUpdate {
+                name: name()?,
+                properties: properties(),
+            },
             other => return Err(format!("the running node does not know the verb {other:?}")),
         })
     }
@@ -77,13 +79,21 @@ impl AdminRequest {
 
 impl AdminReply {
     pub(crate) fn ok(text: impl Into<String>, data: Value) -> Self {
-        Self { is_ok: true, text: text.into(), data }
+        Self {
+            is_ok: true,
+            text: text.into(),
+            data,
+        }
     }
 
     pub(crate) fn refused(text: impl Into<String>) -> Self {
         let text = text.into();
         let data = json!({ "error": text });
-        Self { is_ok: false, text, data }
+        Self {
+            is_ok: false,
+            text,
+            data,
+        }
     }
 
     pub(crate) fn encode(&self) -> String {
@@ -115,9 +125,15 @@ mod tests {
             AdminRequest::Maintenance,
             AdminRequest::BucketTypeList,
             AdminRequest::BucketTypeStatus { name: name() },
-            AdminRequest::BucketTypeCreate { name: name(), properties: properties() },
+            AdminRequest::BucketTypeCreate {
+                name: name(),
+                properties: properties(),
+            },
             AdminRequest::BucketTypeActivate { name: name() },
-            AdminRequest::BucketTypeUpdate { name: name(), properties: properties() },
+            AdminRequest::BucketTypeUpdate {
+                name: name(),
+                properties: properties(),
+            },
         ] {
             assert_eq!(AdminRequest::decode(&request.encode()), Ok(request));
         }
@@ -125,6 +141,10 @@ mod tests {
 
     #[test]
     fn an_unknown_verb_is_refused_by_name() {
-        assert!(AdminRequest::decode("{\"verb\":\"dance\"}").unwrap_err().contains("dance"));
+        assert!(
+            AdminRequest::decode("{\"verb\":\"dance\"}")
+                .unwrap_err()
+                .contains("dance")
+        );
     }
 }

@@ -75,7 +75,9 @@ impl AdminServer {
                 }
                 Err(error) => {
                     tracing::warn!(event = "admin_accept_failed", error = %error);
-                    self.runtime.sleep(std::time::Duration::from_millis(100)).await;
+                    self.runtime
+                        .sleep(std::time::Duration::from_millis(100))
+                        .await;
                 }
             }
         }
@@ -106,11 +108,11 @@ impl AdminServer {
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
             Ok(AdminRequest::BucketTypeCreate { name, properties }) => {
-                self.bucket_type_create(name, &properties)
+                self.bucket_type_create(&name, &properties)
             }
-            Ok(AdminRequest::BucketTypeActivate { name }) => self.bucket_type_activate(name),
+            Ok(AdminRequest::BucketTypeActivate { name }) => self.bucket_type_activate(&name),
             Ok(AdminRequest::BucketTypeUpdate { name, properties }) => {
-                self.bucket_type_update(name, &properties)
+                self.bucket_type_update(&name, &properties)
             }
         }
     }
@@ -225,10 +227,13 @@ impl AdminServer {
                 "seconds_ago": ago,
             }));
         }
-        let nothing = if owed_data.is_empty() { "nothing is owed\n" } else { "" };
-        let text = format!(
-            "Owed\n{owed}\n{nothing}\nSteps of a millisecond or more done last\n{done}\n"
-        );
+        let nothing = if owed_data.is_empty() {
+            "nothing is owed\n"
+        } else {
+            ""
+        };
+        let text =
+            format!("Owed\n{owed}\n{nothing}\nSteps of a millisecond or more done last\n{done}\n");
         AdminReply::ok(text, json!({"owed": owed_data, "done": done_data}))
     }
 
@@ -247,35 +252,50 @@ impl AdminServer {
 
     fn bucket_type_status(&self, name: &str) -> AdminReply {
         let state = self.coordinator.state();
-        let bucket_type = BucketType::new(name.as_bytes().to_vec());
+        let bucket_type = type_named(name);
         let (is_active, properties) = if bucket_type.is_default() {
             let defaults = BucketProperties::untyped_defaults().with(state.default_properties());
             (true, defaults)
         } else {
             match state.bucket_types().get(&bucket_type) {
-                None => return AdminReply::refused(format!("{name} is not an existing bucket type")),
+                None => {
+                    return AdminReply::refused(format!("{name} is not an existing bucket type"));
+                }
                 Some(entry) => {
                     let defaults = BucketProperties::typed_defaults();
-                    (entry.status == TypeStatus::Active, defaults.with(&entry.properties))
+                    (
+                        entry.status == TypeStatus::Active,
+                        defaults.with(&entry.properties),
+                    )
                 }
             }
         };
-        let word = if is_active { "active" } else { "created and may be activated" };
+        let word = if is_active {
+            "active"
+        } else {
+            "created and may be activated"
+        };
         let mut text = format!("{name} is {word}\n\n");
         let properties = properties.to_json();
         for (property, value) in &properties {
             let _infallible = writeln!(text, "{property}: {value}");
         }
-        AdminReply::ok(text, json!({"name": name, "active": is_active, "props": properties}))
+        AdminReply::ok(
+            text,
+            json!({"name": name, "active": is_active, "props": properties}),
+        )
     }
 
-    fn bucket_type_create(&self, name: String, properties: &str) -> AdminReply {
+    fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
         let overlay = match parse_properties(properties) {
             Ok(overlay) => overlay,
             Err(problem) => return AdminReply::refused(problem),
         };
-        let bucket_type = BucketType::new(name.clone().into_bytes());
-        let command = Command::CreateType { bucket_type, properties: overlay };
+        let bucket_type = type_named(name);
+        let command = Command::CreateType {
+            bucket_type,
+            properties: overlay,
+        };
         let done = format!(
             "{name} created\n\nWARNING: it is not usable yet; activate it with: \
              kvorum admin bucket-type activate {name}"
@@ -283,20 +303,26 @@ impl AdminServer {
         self.propose(command, &done)
     }
 
-    fn bucket_type_activate(&self, name: String) -> AdminReply {
+    fn bucket_type_activate(&self, name: &str) -> AdminReply {
         let done = format!("{name} has been activated");
-        let bucket_type = BucketType::new(name.into_bytes());
+        let bucket_type = type_named(name);
         self.propose(Command::ActivateType { bucket_type }, &done)
     }
 
-    fn bucket_type_update(&self, name: String, properties: &str) -> AdminReply {
+    fn bucket_type_update(&self, name: &str, properties: &str) -> AdminReply {
         let overlay = match parse_properties(properties) {
             Ok(overlay) => overlay,
             Err(problem) => return AdminReply::refused(problem),
         };
         let done = format!("{name} updated");
-        let bucket_type = BucketType::new(name.into_bytes());
-        self.propose(Command::UpdateType { bucket_type, properties: overlay }, &done)
+        let bucket_type = type_named(name);
+        self.propose(
+            Command::UpdateType {
+                bucket_type,
+                properties: overlay,
+            },
+            &done,
+        )
     }
 
     fn propose(&self, command: Command, done: &str) -> AdminReply {
@@ -308,6 +334,10 @@ impl AdminServer {
     }
 }
 
+fn type_named(name: &str) -> BucketType {
+    BucketType::new(name.as_bytes().to_vec())
+}
+
 fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
     let shape = "properties must be a JSON object of the form {\"props\":{...}}";
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
@@ -317,6 +347,8 @@ fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(TableStyle::new()).set_header(header.iter().copied());
+    table
+        .load_style(TableStyle::new())
+        .set_header(header.iter().copied());
     table
 }

@@ -135,7 +135,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn serve(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
-    server::run(loaded)?;
+    server::run(&loaded)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -179,7 +179,11 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
     } else {
         say(&reply.text);
     }
-    Ok(if reply.is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if reply.is_ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 impl BucketTypeVerb {
@@ -189,22 +193,35 @@ impl BucketTypeVerb {
             Self::Status { name, arguments } => {
                 (AdminRequest::BucketTypeStatus { name }, arguments)
             }
-            Self::Create { name, properties, arguments } => {
-                (AdminRequest::BucketTypeCreate { name, properties }, arguments)
-            }
+            Self::Create {
+                name,
+                properties,
+                arguments,
+            } => (
+                AdminRequest::BucketTypeCreate { name, properties },
+                arguments,
+            ),
             Self::Activate { name, arguments } => {
                 (AdminRequest::BucketTypeActivate { name }, arguments)
             }
-            Self::Update { name, properties, arguments } => {
-                (AdminRequest::BucketTypeUpdate { name, properties }, arguments)
-            }
+            Self::Update {
+                name,
+                properties,
+                arguments,
+            } => (
+                AdminRequest::BucketTypeUpdate { name, properties },
+                arguments,
+            ),
         }
     }
 }
 
 impl ConfigurationArguments {
     fn source(&self) -> Source {
-        Source { file: self.config.clone(), overrides: self.set.clone() }
+        Source {
+            file: self.config.clone(),
+            overrides: self.set.clone(),
+        }
     }
 }
 

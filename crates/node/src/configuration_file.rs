@@ -30,10 +30,15 @@ pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
         Some(file) => read(file)?,
         None => String::new(),
     };
-    let place = file.as_deref().map_or_else(|| "the command line".into(), |f| f.display().to_string());
+    let place = file
+        .as_deref()
+        .map_or_else(|| "the command line".into(), |f| f.display().to_string());
     let configuration = Configuration::load(&text, &source.overrides)
         .map_err(|problems| anyhow::anyhow!("{place} cannot be used:\n{problems}"))?;
-    Ok(Loaded { configuration, file })
+    Ok(Loaded {
+        configuration,
+        file,
+    })
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {

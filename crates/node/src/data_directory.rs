@@ -48,12 +48,18 @@ impl DataDirectory {
             ),
             Err(error) => {
                 return Err(error).with_context(|| {
-                    format!("lock the data directory {}; is it writable?", path.display())
+                    format!(
+                        "lock the data directory {}; is it writable?",
+                        path.display()
+                    )
                 });
             }
         };
         check_format(&**disk, path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     /// Where vnode dot leases are kept.
@@ -82,7 +88,10 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     let bytes = kvorum_disk::read_file(disk, &path, FORMAT_BYTES_MAX)?;
     let text = String::from_utf8_lossy(&bytes);
     let found: u32 = text.trim().parse().with_context(|| {
-        format!("{} holds {text:?} where a format number is expected", path.display())
+        format!(
+            "{} holds {text:?} where a format number is expected",
+            path.display()
+        )
     })?;
     if found > FORMAT {
         bail!(

@@ -25,7 +25,12 @@ impl Engines {
         ring_size: RingSize,
         randomness: Arc<dyn Randomness>,
     ) -> Self {
-        Self { disk, settings, ring_size, randomness }
+        Self {
+            disk,
+            settings,
+            ring_size,
+            randomness,
+        }
     }
 
     /// The engine's name, as in `storage_backend`.
@@ -48,7 +53,11 @@ impl Engines {
 
     /// What a put without a durability of its own waits for.
     pub(crate) fn default_durability(&self) -> Durability {
-        if self.use_commit_log() { Durability::Grouped } else { Durability::Buffered }
+        if self.use_commit_log() {
+            Durability::Grouped
+        } else {
+            Durability::Buffered
+        }
     }
 
     /// Opens the store of a partition, creating it if it is new. Blocks.
@@ -64,16 +73,15 @@ impl Engines {
     }
 
     fn open_memory(&self) -> kvorum_backend_memory::MemoryBackend {
+        let mut settings = kvorum_backend_memory::Settings::default();
         let memory = &self.settings.memory;
-        let share = memory.bytes_max.map(|bytes| bytes / u64::from(self.ring_size.get()));
-        let memory_bytes_max = match (memory.per_vnode_bytes_max, share) {
+        let share = memory
+            .bytes_max
+            .map(|bytes| bytes / u64::from(self.ring_size.get()));
+        settings.ttl = memory.ttl;
+        settings.memory_bytes_max = match (memory.per_vnode_bytes_max, share) {
             (Some(own), Some(share)) => Some(own.min(share)),
             (own, share) => own.or(share),
-        };
-        let settings = kvorum_backend_memory::Settings {
-            ttl: memory.ttl,
-            memory_bytes_max,
-            ..kvorum_backend_memory::Settings::default()
         };
         let randomness = self.randomness.clone();
         kvorum_backend_memory::MemoryBackend::new(settings, move || randomness.next_u64())
@@ -90,6 +98,9 @@ impl Engines {
     }
 
     fn partition_directory(&self, partition: Partition) -> PathBuf {
-        self.settings.bitcask.data_root.join(partition.index_decimal(self.ring_size))
+        self.settings
+            .bitcask
+            .data_root
+            .join(partition.index_decimal(self.ring_size))
     }
 }

@@ -8,9 +8,9 @@ use kvorum_backend::Status;
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
 use kvorum_object::Object;
+use kvorum_runtime::{Moment, Runtime};
 use kvorum_server_http::NodeFacts;
 use kvorum_server_pb::ConnectionMeter;
-use kvorum_runtime::{Moment, Runtime};
 use kvorum_stats::{MetricKind, MetricsText, Stats};
 use serde_json::{Map, Value};
 
@@ -56,7 +56,9 @@ impl Meter for RequestMeter {
                 }
                 if let Some(object) = object {
                     stats.node_get_fsm_objsize.record(now, object.size().bytes);
-                    stats.node_get_fsm_siblings.record(now, object.siblings().len() as u64);
+                    stats
+                        .node_get_fsm_siblings
+                        .record(now, object.siblings().len() as u64);
                 }
             }
             RequestKind::Put | RequestKind::Delete => {
@@ -86,7 +88,10 @@ impl ConnectionMeter for Figures {
 
 impl NodeFacts for Figures {
     fn stats(&self) -> Vec<(Cow<'static, str>, Value)> {
-        self.riak_values().into_iter().map(|(name, value)| (name.into(), value)).collect()
+        self.riak_values()
+            .into_iter()
+            .map(|(name, value)| (name.into(), value))
+            .collect()
     }
 
     fn metrics(&self) -> String {
@@ -107,12 +112,18 @@ impl Figures {
         };
         put("nodename", self.node_name.clone().into());
         put("connected_nodes", Vec::<Value>::new().into());
-        put("ring_members", vec![Value::from(self.node_name.clone())].into());
+        put(
+            "ring_members",
+            vec![Value::from(self.node_name.clone())].into(),
+        );
         put("ring_num_partitions", self.ring_partitions.into());
         put("ring_creation_size", self.ring_partitions.into());
         let ownership = format!("[{{'{}',{}}}]", self.node_name, self.ring_partitions);
         put("ring_ownership", ownership.into());
-        put("storage_backend", format!("riak_kv_{}_backend", self.engine).into());
+        put(
+            "storage_backend",
+            format!("riak_kv_{}_backend", self.engine).into(),
+        );
         put("riak_kv_version", RIAK_VERSION.into());
         put("riak_core_version", RIAK_VERSION.into());
         put("riak_api_version", RIAK_VERSION.into());
@@ -127,22 +138,32 @@ impl Figures {
     /// OpenMetrics text.
     fn metrics_text(&self) -> String {
         let mut text = MetricsText::new();
-        let version = [("version", env!("CARGO_PKG_VERSION")), ("backend", self.engine)];
+        let version = [
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("backend", self.engine),
+        ];
         let help = "The running version";
         text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
         text.stats(&self.stats);
         let help = "Resident memory of the process";
         let bytes = resident_bytes();
-        text.family(MetricKind::Gauge, "process_resident_bytes", help, [(&[][..], bytes)]);
+        text.family(
+            MetricKind::Gauge,
+            "process_resident_bytes",
+            help,
+            [(&[][..], bytes)],
+        );
         self.store_metrics(&mut text);
         self.commit_log_metrics(&mut text);
         text.finish()
     }
 
     fn store_metrics(&self, text: &mut MetricsText) {
-        let total = self.vnodes.iter().map(|vnode| vnode.backend().status()).fold(
-            Status::default(),
-            |mut total, one| {
+        let total = self
+            .vnodes
+            .iter()
+            .map(|vnode| vnode.backend().status())
+            .fold(Status::default(), |mut total, one| {
                 total.keys += one.keys;
                 total.live_bytes += one.live_bytes;
                 total.dead_bytes += one.dead_bytes;
@@ -153,22 +174,53 @@ impl Figures {
                 total.written_bytes += one.written_bytes;
                 total.corrupt_reads += one.corrupt_reads;
                 total
-            },
-        );
+            });
         for (name, help, value) in [
             ("store_keys", "Keys in all stores", total.keys),
-            ("store_live_bytes", "Disk space of live entries", total.live_bytes),
-            ("store_dead_bytes", "Disk space of dead entries", total.dead_bytes),
-            ("store_disk_bytes", "Disk space of all stores", total.disk_bytes),
-            ("store_memory_bytes", "Memory of all stores", total.memory_bytes),
-            ("store_debt_bytes", "Maintenance that is due", total.debt_bytes),
+            (
+                "store_live_bytes",
+                "Disk space of live entries",
+                total.live_bytes,
+            ),
+            (
+                "store_dead_bytes",
+                "Disk space of dead entries",
+                total.dead_bytes,
+            ),
+            (
+                "store_disk_bytes",
+                "Disk space of all stores",
+                total.disk_bytes,
+            ),
+            (
+                "store_memory_bytes",
+                "Memory of all stores",
+                total.memory_bytes,
+            ),
+            (
+                "store_debt_bytes",
+                "Maintenance that is due",
+                total.debt_bytes,
+            ),
         ] {
             text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
         }
         for (name, help, value) in [
-            ("store_put_bytes", "Payload bytes put since the start", total.put_bytes),
-            ("store_written_bytes", "Bytes that stores wrote since the start", total.written_bytes),
-            ("store_corrupt_reads", "Reads that met damaged entries", total.corrupt_reads),
+            (
+                "store_put_bytes",
+                "Payload bytes put since the start",
+                total.put_bytes,
+            ),
+            (
+                "store_written_bytes",
+                "Bytes that stores wrote since the start",
+                total.written_bytes,
+            ),
+            (
+                "store_corrupt_reads",
+                "Reads that met damaged entries",
+                total.corrupt_reads,
+            ),
         ] {
             text.family(MetricKind::Counter, name, help, [(&[][..], value)]);
         }
@@ -178,11 +230,26 @@ impl Figures {
         let Some(log) = &self.commit_log else { return };
         let status = log.status();
         let help = "Length of the commit log";
-        text.family(MetricKind::Gauge, "commit_log_bytes", help, [(&[][..], status.bytes)]);
+        text.family(
+            MetricKind::Gauge,
+            "commit_log_bytes",
+            help,
+            [(&[][..], status.bytes)],
+        );
         let help = "Groups committed, each with one sync";
-        text.family(MetricKind::Counter, "commit_log_groups", help, [(&[][..], status.groups)]);
+        text.family(
+            MetricKind::Counter,
+            "commit_log_groups",
+            help,
+            [(&[][..], status.groups)],
+        );
         let help = "Batches committed";
-        text.family(MetricKind::Counter, "commit_log_batches", help, [(&[][..], status.batches)]);
+        text.family(
+            MetricKind::Counter,
+            "commit_log_batches",
+            help,
+            [(&[][..], status.batches)],
+        );
     }
 }
 
@@ -193,6 +260,10 @@ fn processors() -> u64 {
 /// The process's resident memory in bytes, or 0 where the system does not tell.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = statm.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let pages: u64 = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }

@@ -47,7 +47,13 @@ pub(crate) struct StepLog {
 
 impl StepLog {
     pub(crate) fn recent(&self, count: usize) -> Vec<DoneStep> {
-        self.steps.lock().iter().rev().take(count).cloned().collect()
+        self.steps
+            .lock()
+            .iter()
+            .rev()
+            .take(count)
+            .cloned()
+            .collect()
     }
 
     fn note(&self, step: DoneStep) {
@@ -167,7 +173,11 @@ impl Maintenance {
     }
 
     fn tend_vnode(&self, vnode: &Vnode, task: &Task, now: Timestamp) -> bool {
-        let what = format!("{} of partition {}", task.kind.name(), vnode.partition().number());
+        let what = format!(
+            "{} of partition {}",
+            task.kind.name(),
+            vnode.partition().number()
+        );
         let step = self.timed(what, || {
             let outcome = vnode.backend().maintenance_step(task, STEP_BUDGET, now)?;
             Ok::<u64, kvorum_backend::BackendError>(outcome.cost_bytes)
@@ -189,17 +199,18 @@ impl Maintenance {
         }
     }
 
-    fn timed<E>(
-        &self,
-        what: String,
-        step: impl FnOnce() -> Result<u64, E>,
-    ) -> Result<Duration, E> {
+    fn timed<E>(&self, what: String, step: impl FnOnce() -> Result<u64, E>) -> Result<Duration, E> {
         let from = self.runtime.now();
         let cost_bytes = step()?;
         let to = self.runtime.now();
         let took = to.since(from);
         if took >= NOTABLE_STEP {
-            self.log.note(DoneStep { what, from, to, cost_bytes });
+            self.log.note(DoneStep {
+                what,
+                from,
+                to,
+                cost_bytes,
+            });
         }
         Ok(took)
     }

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kvorum_backend::{Backend, Timestamp};
-use kvorum_cluster::{
-    AgreedState, ClusterId, Command, Founding, LocalState, Member, OpenError,
-};
+use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member, OpenError};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, Parts, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
@@ -49,8 +47,12 @@ impl Node {
         let state = cluster.current();
         let ring_size = state.ring().size();
 
-        let engines =
-            Engines::new(disk.clone(), settings.clone(), ring_size, runtime.randomness());
+        let engines = Engines::new(
+            disk.clone(),
+            settings.clone(),
+            ring_size,
+            runtime.randomness(),
+        );
         let stores = open_stores(&engines, ring_size, runtime)?;
         let commit_log = recover(&disk, settings, &engines, &data, &stores, runtime)?;
 
@@ -66,7 +68,13 @@ impl Node {
                     None => engine,
                 };
                 let epoch = state.ring().epoch(partition);
-                Vnode::new(partition, epoch, backend, leases.clone(), vnode_settings(settings))
+                Vnode::new(
+                    partition,
+                    epoch,
+                    backend,
+                    leases.clone(),
+                    vnode_settings(settings),
+                )
             })
             .collect();
         let vnodes = Arc::new(VnodeTable::new(usize::from(ring_size.get()), vnodes));
@@ -79,7 +87,9 @@ impl Node {
             runtime: runtime.clone(),
             cluster: Arc::new(cluster),
             vnodes: vnodes.clone(),
-            meter: Arc::new(RequestMeter { stats: stats.clone() }),
+            meter: Arc::new(RequestMeter {
+                stats: stats.clone(),
+            }),
             maintenance: steps.clone(),
         };
         let coordinator = Arc::new(Coordinator::new(parts, coordinator_settings(settings)));
@@ -259,7 +269,8 @@ fn recover(
 ) -> anyhow::Result<Option<CommitLog>> {
     let directory = data.commit_log();
     let open: Vec<Arc<dyn Backend>> = stores.iter().map(|(_, store)| store.clone()).collect();
-    let found = kvorum_commit::recover(&**disk, &directory, &open).context("replay the commit log")?;
+    let found =
+        kvorum_commit::recover(&**disk, &directory, &open).context("replay the commit log")?;
     if found.batches_read > 0 {
         tracing::info!(
             event = "commit_log_replayed",

@@ -21,10 +21,10 @@ use crate::node::Node;
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 /// Runs a node until it is told to stop.
-pub(crate) fn run(loaded: Loaded) -> anyhow::Result<()> {
+pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<()> {
     let settings = loaded.configuration.settings.clone();
     logging::start(&settings.log)?;
-    report(&loaded);
+    report(loaded);
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
     let runtime = executor.runtime();
     let listeners = Listeners::open(&settings, &executor)?;
@@ -63,7 +63,10 @@ impl Listeners {
         executor.block_on(async {
             let backlog = settings.protobuf.backlog;
             let open = |kind: &str, name: &str, address: SocketAddr| {
-                let options = ListenOptions { backlog, ..ListenOptions::default() };
+                let options = ListenOptions {
+                    backlog,
+                    ..ListenOptions::default()
+                };
                 runtime.listen(address, options).with_context(|| {
                     format!("open listener.{kind}.{name}; choose another address if it is taken")
                 })
@@ -101,7 +104,10 @@ async fn serve(
     for listener in listeners.protobuf {
         tracing::info!(event = "listening", interface = "protobuf", address = %listener.local_address());
         let server = protobuf.clone();
-        runtime.spawn("protobuf listener", async move { server.serve(listener).await });
+        runtime.spawn(
+            "protobuf listener",
+            async move { server.serve(listener).await },
+        );
     }
     for listener in listeners.http {
         tracing::info!(event = "listening", interface = "http", address = %listener.local_address());
