@@ -10,12 +10,20 @@
 //! What this crate must not know: which engine it is, which peer asks, and how many replicas there
 //! are.
 
+mod dot_source;
+mod folding;
 mod key_locks;
+mod lease_file;
 mod lease_table;
+mod reading;
 mod replica_request;
 mod vnode;
+mod writing;
 
-pub use lease_table::{DotSource, LeaseTable, LeaseUsedUp, Unreadable};
+pub use dot_source::{DotSource, LeaseUsedUp};
+pub use folding::FoldRequest;
+pub use lease_file::Unreadable;
+pub use lease_table::{LeaseError, LeaseTable};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

@@ -53,6 +53,16 @@ pub enum Operation {
         /// What counts as stored.
         durability: Durability,
     },
+    /// Merge an object that other replicas have into what was found damaged here; what cannot be
+    /// read is replaced.
+    Mend {
+        /// The key.
+        key: StorageKey,
+        /// The object.
+        object: Arc<Object>,
+        /// What becomes of concurrent versions in this bucket.
+        resolution: Resolution,
+    },
     /// Remove a tombstone that every replica holds, unless something else has been written since.
     Reap {
         /// The key.
@@ -94,6 +104,9 @@ pub enum Condition {
     Absent,
     /// An object of exactly this version must be there.
     Version(Clock),
+    /// Nothing may be there that this version has not seen. For the coordinating replica once a
+    /// quorum has been found to hold the version: the replica itself may be behind.
+    NothingBeyond(Clock),
 }
 
 /// What became of a request.
@@ -112,10 +125,15 @@ pub enum ReplicaReply {
     Found(Arc<Object>),
     /// The key has nothing.
     NotFound,
-    /// The write is applied, and stored when `durable` says so.
+    /// The client's write is applied, and stored when `durable` says so.
     Stored {
         /// What is stored now.
         object: Arc<Object>,
+        /// When it counts as stored.
+        durable: Durable,
+    },
+    /// Another replica's object is merged, and what is there now is stored when `durable` says so.
+    Received {
         /// When it counts as stored.
         durable: Durable,
     },

@@ -1,0 +1,123 @@
+//! What a vnode lists: keys and buckets, a bounded part at a time.
+
+use kvorum_backend::{
+    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Timestamp, Visited,
+};
+use kvorum_encoding::StorageKey;
+use kvorum_ring::Epoch;
+
+use crate::reading::failure_of;
+use crate::replica_request::ReplicaFailure;
+use crate::vnode::{TOMBSTONE_TAG, Vnode};
+
+/// What is listed, and as of when.
+#[derive(Clone, Debug)]
+pub struct FoldRequest {
+    /// The partition's epoch in the asker's ring.
+    pub epoch: Epoch,
+    /// The keys that are looked at.
+    pub range: FoldRange,
+    /// The time by which expiry is judged.
+    pub now: Timestamp,
+    /// How long the snapshot may pin what it sees.
+    pub lease: Lease,
+}
+
+impl Vnode {
+    /// Visits the keys of a range in order, tombstones left out. Blocks.
+    pub fn fold_keys(
+        &self,
+        request: &FoldRequest,
+        visitor: &mut dyn FnMut(&StorageKey) -> Flow,
+    ) -> Result<FoldEnd, ReplicaFailure> {
+        let snapshot = self.snapshot(request)?;
+        let filter = FoldFilter::unexpired(request.now);
+        let visit = &mut |visited: Visited<'_>| {
+            if is_tombstone(&visited) {
+                return Flow::Continue;
+            }
+            visitor(visited.key)
+        };
+        snapshot
+            .fold(FoldDetail::Keys, &request.range, &filter, visit)
+            .map_err(|error| failure_of(&error))
+    }
+
+    /// Visits one key of each bucket in the range that holds more than tombstones. Blocks.
+    ///
+    /// Buckets come in order, but for those whose first key is a tombstone: they come last, after a
+    /// search for a key that is none.
+    pub fn fold_buckets(
+        &self,
+        request: &FoldRequest,
+        visitor: &mut dyn FnMut(&StorageKey) -> Flow,
+    ) -> Result<FoldEnd, ReplicaFailure> {
+        let snapshot = self.snapshot(request)?;
+        let filter = FoldFilter::unexpired(request.now);
+        let mut doubtful = Vec::new();
+        let visit = &mut |visited: Visited<'_>| {
+            if is_tombstone(&visited) {
+                doubtful.push(visited.key.clone());
+                return Flow::Continue;
+            }
+            visitor(visited.key)
+        };
+        let end = snapshot
+            .fold_buckets(&request.range, &filter, visit)
+            .map_err(|error| failure_of(&error))?;
+        for first in &doubtful {
+            match first_living(&*snapshot, first, &filter)? {
+                Living::Found(key) => {
+                    // The part is over at any rate: whether there is room for more is no matter.
+                    let _flow = visitor(&key);
+                }
+                Living::None => {}
+                Living::LeaseExpired => return Ok(FoldEnd::LeaseExpired(first.clone())),
+            }
+        }
+        Ok(end)
+    }
+
+    fn snapshot(&self, request: &FoldRequest) -> Result<Box<dyn Snapshot>, ReplicaFailure> {
+        self.check_epoch(request.epoch)?;
+        let snapshot = self.backend.snapshot(request.lease);
+        snapshot.map_err(|error| failure_of(&error))
+    }
+}
+
+enum Living {
+    Found(StorageKey),
+    None,
+    LeaseExpired,
+}
+
+/// The first key of a bucket, from `first` on, that is no tombstone.
+fn first_living(
+    snapshot: &dyn Snapshot,
+    first: &StorageKey,
+    filter: &FoldFilter,
+) -> Result<Living, ReplicaFailure> {
+    let key = first.as_bytes();
+    let prefix_len = first.bucket_prefix_len().unwrap_or(key.len());
+    let range = FoldRange::prefix(&key[..prefix_len]).resumed_at(first);
+    let mut found = None;
+    let visit = &mut |visited: Visited<'_>| {
+        if is_tombstone(&visited) {
+            return Flow::Continue;
+        }
+        found = Some(visited.key.clone());
+        Flow::Stop
+    };
+    let end = snapshot
+        .fold(FoldDetail::Keys, &range, filter, visit)
+        .map_err(|error| failure_of(&error))?;
+    Ok(match (found, end) {
+        (Some(key), _) => Living::Found(key),
+        (None, FoldEnd::LeaseExpired(_)) => Living::LeaseExpired,
+        (None, FoldEnd::Complete | FoldEnd::Stopped(_)) => Living::None,
+    })
+}
+
+fn is_tombstone(visited: &Visited<'_>) -> bool {
+    visited.fields.tag == TOMBSTONE_TAG
+}

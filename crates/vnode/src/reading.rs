@@ -1,0 +1,101 @@
+//! What a vnode reads: objects and heads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    BackendError, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead,
+};
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Head, Object};
+
+use crate::replica_request::{Detail, ReplicaFailure, ReplicaReply};
+use crate::vnode::{Interrupted, Vnode};
+
+impl Vnode {
+    pub(crate) fn get(
+        &self,
+        key: &StorageKey,
+        detail: Detail,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        let found = match detail {
+            Detail::Head => {
+                self.counts.heads.fetch_add(1, Ordering::Relaxed);
+                self.read_head(key, at)?
+                    .map(Head::into_object_without_values)
+            }
+            Detail::Whole => {
+                self.counts.gets.fetch_add(1, Ordering::Relaxed);
+                self.read_object(key, at)?
+            }
+        };
+        Ok(match found {
+            Some(object) => ReplicaReply::Found(Arc::new(object)),
+            None => ReplicaReply::NotFound,
+        })
+    }
+
+    pub(crate) fn read_head(&self, key: &StorageKey, at: ReadAt) -> Result<Option<Head>, Interrupted> {
+        let looked_up = self.backend.head(key, at);
+        let Some(StoredHead { head, .. }) = self.looked_up(looked_up)? else {
+            return Ok(None);
+        };
+        Ok(Some(self.decode_head(key, &head)?))
+    }
+
+    pub(crate) fn read_object(&self, key: &StorageKey, at: ReadAt) -> Result<Option<Object>, Interrupted> {
+        let looked_up = self.backend.get(key, at);
+        let Some(StoredEntry { head, body, .. }) = self.looked_up(looked_up)? else {
+            return Ok(None);
+        };
+        let head = self.decode_head(key, &head)?;
+        let object = Object::from_parts(head, &body).map_err(|error| self.damaged(key, &error))?;
+        Ok(Some(object))
+    }
+
+    fn looked_up<T>(
+        &self,
+        looked_up: kvorum_backend::Result<Lookup<T>>,
+    ) -> Result<Option<T>, Interrupted> {
+        match looked_up {
+            Ok(Lookup::Found(found)) => Ok(Some(found)),
+            Ok(Lookup::Absent) => Ok(None),
+            Ok(Lookup::WouldBlock) => Err(Interrupted::WouldBlock),
+            Err(error) => {
+                if error.kind() == ErrorKind::Corrupt {
+                    self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(failure_of(&error).into())
+            }
+        }
+    }
+
+    fn decode_head(&self, key: &StorageKey, head: &Bytes) -> Result<Head, ReplicaFailure> {
+        Head::decode(head).map_err(|error| self.damaged(key, &error))
+    }
+
+    fn damaged(&self, key: &StorageKey, error: &kvorum_object::DecodeError) -> ReplicaFailure {
+        self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
+        ReplicaFailure::Damaged(format!(
+            "partition {} {key:?}: {error}",
+            self.partition.number()
+        ))
+    }
+}
+
+pub(crate) fn failure_of(error: &BackendError) -> ReplicaFailure {
+    let detail = error.to_string();
+    match error.kind() {
+        ErrorKind::Full => ReplicaFailure::Full(detail),
+        ErrorKind::Corrupt => ReplicaFailure::Damaged(detail),
+        ErrorKind::Misuse => ReplicaFailure::Internal(detail),
+        ErrorKind::TooLarge
+        | ErrorKind::Failed
+        | ErrorKind::Closed
+        | ErrorKind::NewerFormat
+        | ErrorKind::Locked
+        | ErrorKind::Denied => ReplicaFailure::Storage(detail),
+    }
+}

@@ -1,0 +1,323 @@
+//! What a vnode writes: one read, one decision and one batch, under the key's lock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{Batch, Durability, Durable, Fields, ReadAt, Reading, Timestamp, Write};
+use kvorum_encoding::{StorageKey, checksum};
+use kvorum_object::{
+    Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution, Stored,
+    UpdateError,
+};
+
+use crate::lease_table::LeaseError;
+use crate::reading::failure_of;
+use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
+use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
+
+impl Vnode {
+    /// Applies a client's write and gives it its dot.
+    pub(crate) fn coordinate(
+        &self,
+        key: &StorageKey,
+        update: &ClientUpdate,
+        durability: Durability,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        let _turn = self.take_turn(key, at.reading)?;
+        let head = self.head_to_update(key, update, at)?;
+        check_condition(&update.condition, head.as_ref())?;
+        let stored = self.stored_to_update(key, update, head.as_ref(), at)?;
+        let dot = self.next_dot(&update.context, head.as_ref(), at.reading)?;
+        let write = kvorum_object::Write {
+            context: &update.context,
+            content: update.content.clone(),
+            dot,
+            now: object_time(at.now),
+            resolution: update.resolution,
+        };
+        let object = kvorum_object::update(stored, write).map_err(update_failure)?;
+        self.check_limits(&object, head.as_ref().map(Head::size))?;
+        let durable = self.write(key, &object, durability)?;
+        Ok(ReplicaReply::Stored {
+            object: Arc::new(object),
+            durable,
+        })
+    }
+
+    /// Merges an object that another replica made.
+    pub(crate) fn store(
+        &self,
+        key: &StorageKey,
+        incoming: &Object,
+        resolution: Resolution,
+        durability: Durability,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        let _turn = self.take_turn(key, at.reading)?;
+        let head = self.read_head(key, at)?;
+        let stored = match &head {
+            None => Stored::Absent,
+            Some(head) if !kvorum_object::merge_needs_body(head, incoming, resolution) => {
+                Stored::Head(head)
+            }
+            Some(_) => whole(self.read_object(key, at)?),
+        };
+        self.take_in(key, stored, incoming, resolution, durability, at)
+    }
+
+    /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
+    pub(crate) fn mend(
+        &self,
+        key: &StorageKey,
+        incoming: &Object,
+        resolution: Resolution,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        let _turn = self.take_turn(key, at.reading)?;
+        let stored = self.unless_damaged(key, self.read_object(key, at))?;
+        let stored = whole(stored);
+        self.take_in(key, stored, incoming, resolution, Durability::Buffered, at)
+    }
+
+    /// Removes a tombstone that every replica holds, unless it was superseded.
+    pub(crate) fn reap(
+        &self,
+        key: &StorageKey,
+        clock: &Clock,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        let _turn = self.take_turn(key, at.reading)?;
+        let stored = self.read_head(key, at)?;
+        if stored.is_some_and(|head| head.is_tombstone() && head.clock() == clock) {
+            // A removal that a crash undoes leaves the tombstone, which is as good.
+            let batch = Batch::of(Write::remove(key.clone()));
+            let _durable = self.put(&batch, Durability::Buffered)?;
+        }
+        Ok(ReplicaReply::Reaped)
+    }
+
+    /// The stored head. A blind write goes over what is damaged: its dot is fresh whatever was there,
+    /// and to refuse it would leave the key beyond help where there is one replica. What a condition
+    /// is about has to be readable.
+    fn head_to_update(
+        &self,
+        key: &StorageKey,
+        update: &ClientUpdate,
+        at: ReadAt,
+    ) -> Result<Option<Head>, Interrupted> {
+        let head = self.read_head(key, at);
+        match update.condition {
+            Condition::Always => self.unless_damaged(key, head),
+            _ => head,
+        }
+    }
+
+    /// As much of what is stored as the write needs to be given.
+    ///
+    /// Of a damaged body not even the clock counts: a clock that covers siblings which are not there
+    /// would make other replicas drop them too.
+    fn stored_to_update<'a>(
+        &self,
+        key: &StorageKey,
+        update: &ClientUpdate,
+        head: Option<&'a Head>,
+        at: ReadAt,
+    ) -> Result<Stored<'a>, Interrupted> {
+        let Some(head) = head else {
+            return Ok(Stored::Absent);
+        };
+        if !kvorum_object::update_needs_body(head, &update.context, update.resolution) {
+            return Ok(Stored::Head(head));
+        }
+        let object = self.read_object(key, at);
+        Ok(whole(match update.condition {
+            Condition::Always => self.unless_damaged(key, object)?,
+            _ => object?,
+        }))
+    }
+
+    fn unless_damaged<T>(
+        &self,
+        key: &StorageKey,
+        read: Result<Option<T>, Interrupted>,
+    ) -> Result<Option<T>, Interrupted> {
+        match read {
+            Err(Interrupted::Failed(ReplicaFailure::Damaged(detail))) => {
+                tracing::warn!(
+                    event = "damaged_entry_replaced",
+                    partition = self.partition.number(),
+                    key = ?key,
+                    detail,
+                );
+                Ok(None)
+            }
+            read => read,
+        }
+    }
+
+    /// The caller has the key's turn.
+    fn take_in(
+        &self,
+        key: &StorageKey,
+        stored: Stored<'_>,
+        incoming: &Object,
+        resolution: Resolution,
+        durability: Durability,
+        at: ReadAt,
+    ) -> Result<ReplicaReply, Interrupted> {
+        self.leave_overtaken_actor(incoming.clock(), at.reading)?;
+        let merged = kvorum_object::merge_into_stored(stored, incoming.clone(), resolution);
+        let durable = match merged.map_err(update_failure)? {
+            Merged::Changed(object) => self.write(key, &object, durability)?,
+            Merged::Unchanged if durability == Durability::Buffered => Durable::Already,
+            // What is stored may not be durable yet; an empty batch takes a place behind it.
+            Merged::Unchanged => self.put(&Batch::default(), durability)?,
+        };
+        Ok(ReplicaReply::Received { durable })
+    }
+
+    fn take_turn(
+        &self,
+        key: &StorageKey,
+        reading: Reading,
+    ) -> Result<parking_lot::MutexGuard<'_, ()>, Interrupted> {
+        match reading {
+            // The holder may be waiting for a device.
+            Reading::CachedOnly => self.key_locks.try_lock(key).ok_or(Interrupted::WouldBlock),
+            Reading::MayBlock => Ok(self.key_locks.lock(key)),
+        }
+    }
+
+    /// Moves to a fresh actor when somebody has seen dots of ours that we do not know we issued.
+    fn leave_overtaken_actor(&self, seen: &Clock, reading: Reading) -> Result<(), Interrupted> {
+        if !self.dots.is_overtaken_by(seen) {
+            return Ok(());
+        }
+        if reading == Reading::CachedOnly {
+            return Err(Interrupted::WouldBlock);
+        }
+        self.leases
+            .leave_overtaken_actor(&self.dots, self.backend.identity(), seen)
+            .map_err(|error| ReplicaFailure::Storage(error.to_string()).into())
+    }
+
+    fn next_dot(
+        &self,
+        context: &Clock,
+        stored: Option<&Head>,
+        reading: Reading,
+    ) -> Result<Dot, Interrupted> {
+        let seen = [context, stored.map_or(context, Head::clock)];
+        match self.dots.next_beyond(&seen) {
+            Ok(dot) => return Ok(dot),
+            Err(_) if reading == Reading::CachedOnly => return Err(Interrupted::WouldBlock),
+            Err(_) => {}
+        }
+        self.leases
+            .next_dot(&self.dots, self.backend.identity(), &seen)
+            .map_err(|error| lease_failure(&error).into())
+    }
+
+    fn check_limits(
+        &self,
+        object: &Object,
+        stored: Option<ObjectSize>,
+    ) -> Result<(), ReplicaFailure> {
+        let verdict = self.settings.limits.judge_write(object.size(), stored);
+        if verdict.size != LimitLevel::Within {
+            self.counts.size_warnings.fetch_add(1, Ordering::Relaxed);
+        }
+        if verdict.siblings != LimitLevel::Within {
+            self.counts.sibling_warnings.fetch_add(1, Ordering::Relaxed);
+        }
+        match verdict.refusal {
+            None => Ok(()),
+            Some(LimitExceeded::TooLarge { got, allowed }) => Err(ReplicaFailure::ObjectTooLarge {
+                bytes: got,
+                bytes_max: allowed,
+            }),
+            Some(LimitExceeded::TooManySiblings { got, allowed }) => {
+                Err(ReplicaFailure::TooManySiblings {
+                    siblings: got,
+                    siblings_max: allowed,
+                })
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        key: &StorageKey,
+        object: &Object,
+        durability: Durability,
+    ) -> Result<Durable, ReplicaFailure> {
+        let encoded = object.encode();
+        let fields = fields_of(key, object);
+        let write = Write::put(key.clone(), fields, encoded.head, encoded.body);
+        let durable = self.put(&Batch::of(write), durability)?;
+        self.counts.puts.fetch_add(1, Ordering::Relaxed);
+        Ok(durable)
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, ReplicaFailure> {
+        let receipt = self.backend.put(batch, durability);
+        receipt
+            .map(|receipt| receipt.durable)
+            .map_err(|error| failure_of(&error))
+    }
+}
+
+fn whole(object: Option<Object>) -> Stored<'static> {
+    object.map_or(Stored::Absent, Stored::Object)
+}
+
+fn check_condition(condition: &Condition, stored: Option<&Head>) -> Result<(), ReplicaFailure> {
+    let live = stored.filter(|head| !head.is_tombstone());
+    match (condition, live) {
+        (Condition::Always, _) | (Condition::Absent, None) => Ok(()),
+        (Condition::Absent, Some(_)) => Err(ReplicaFailure::ConditionFound),
+        (Condition::Version(_), None) => Err(ReplicaFailure::ConditionAbsent),
+        (Condition::Version(expected), Some(head)) if head.clock() == expected => Ok(()),
+        (Condition::Version(_), Some(_)) => Err(ReplicaFailure::ConditionModified),
+        (Condition::NothingBeyond(seen), live) => match stored {
+            Some(head) if !seen.descends(head.clock()) => Err(match live {
+                Some(_) => ReplicaFailure::ConditionModified,
+                None => ReplicaFailure::ConditionAbsent,
+            }),
+            _ => Ok(()),
+        },
+    }
+}
+
+fn fields_of(key: &StorageKey, object: &Object) -> Fields {
+    Fields {
+        segment: checksum(key.as_bytes()),
+        last_modified: store_time(object.last_modified()),
+        expiry: object.expires_at().map(store_time),
+        tag: if object.is_tombstone() {
+            TOMBSTONE_TAG
+        } else {
+            OBJECT_TAG
+        },
+    }
+}
+
+fn object_time(time: Timestamp) -> kvorum_object::Timestamp {
+    kvorum_object::Timestamp::from_micros(time.0)
+}
+
+fn store_time(time: kvorum_object::Timestamp) -> Timestamp {
+    Timestamp(time.as_micros())
+}
+
+fn update_failure(error: UpdateError) -> ReplicaFailure {
+    ReplicaFailure::Internal(error.to_string())
+}
+
+fn lease_failure(error: &LeaseError) -> ReplicaFailure {
+    match error {
+        LeaseError::Disk(_) => ReplicaFailure::Storage(error.to_string()),
+        LeaseError::Replaced => ReplicaFailure::Internal(error.to_string()),
+    }
+}
