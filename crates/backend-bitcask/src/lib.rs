@@ -1,1 +1,49 @@
 //! The bitcask engine: append-only segments and an in-memory key directory.
+//!
+//! A put is one append; a get is one lookup in memory and one read of the disk. What Basho's original
+//! taught is kept (one writer, immutable finished files, hints, merging), and what hurt is not: keys
+//! take 24 bytes of memory whatever their length, order comes from sequence numbers instead of wall
+//! clocks, heads are read without bodies, a merge takes one file at a time in small steps, removals
+//! go when nothing is left for them to hide, and a durable put is durable.
+//!
+//! ```text
+//! directory/
+//!   lock                  held while the store is open
+//!   store-0, store-1      identity, secret, retired segments: two copies      (meta)
+//!   0000000001.segment    records; the newest one is appended to              (kvorum-segment)
+//!   0000000001.hint       its keys, sorted, once it is finished               (hint)
+//!   checkpoint            the key directory at one moment                     (checkpoint)
+//!   lost/                 what was found damaged                              (lost)
+//!   suspect               there after a failed sync, until the next opening   (store)
+//! ```
+//!
+//! Where to look: `write` and `read` are the request path; `recovery` opens;
+//! `merge`, `victim` and `upkeep` are maintenance; `snapshot` and `key_walk` are folds.
+
+mod bitcask;
+mod checkpoint;
+mod entry;
+mod error;
+mod hint;
+mod key_table;
+mod key_walk;
+mod keydir;
+mod lost;
+mod merge;
+mod meta;
+#[cfg(feature = "planted-defects")]
+mod planted;
+mod read;
+mod recovery;
+mod segments;
+mod settings;
+mod snapshot;
+mod store;
+mod tail;
+mod upkeep;
+mod victim;
+mod write;
+
+pub use bitcask::{Bitcask, DrawNumber};
+pub use kvorum_segment::Compression;
+pub use settings::{BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};

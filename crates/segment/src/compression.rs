@@ -95,7 +95,15 @@ impl<'a> EncodedBack<'a> {
         Self::of(Cow::Borrowed(bytes), Codec::Plain, bytes.len() as u64)
     }
 
-    /// The bytes as they will be stored.
+    /// The same back, borrowed: appending it does not use it up.
+    pub fn by_ref(&self) -> EncodedBack<'_> {
+        EncodedBack {
+            bytes: Cow::Borrowed(&self.bytes),
+            ..*self
+        }
+    }
+
+    /// How many bytes will be stored.
     pub fn stored_len(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -148,7 +148,7 @@ impl Scan {
     }
 
     /// How far the scan has read, in bytes.
-    pub fn position(&self) -> u64 {
+    pub fn read_to(&self) -> u64 {
         self.position
     }
 

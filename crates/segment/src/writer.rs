@@ -184,8 +184,9 @@ impl SegmentWriter {
         self.write(&[mark], Purpose::Mark, &mut Vec::new())
     }
 
-    /// Finishes the segment: appends the seal, cuts the file to its end and syncs it.
-    pub fn seal(mut self) -> Result<Seal> {
+    /// Finishes the segment: appends the seal, cuts the file to its end and syncs it. The writer has
+    /// no further use then; on a full disk it can be asked again.
+    pub fn seal(&mut self) -> Result<Seal> {
         let seal = Seal {
             data_end: self.at.end,
             records: self.at.records,

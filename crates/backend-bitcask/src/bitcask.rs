@@ -1,0 +1,328 @@
+//! The engine as the backend trait shows it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use kvorum_backend::{
+    Backend, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail, FoldFilter, FoldRange,
+    Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
+    StoreId, StoredEntry, StoredHead, Task, Timestamp,
+};
+use kvorum_disk::{Disk, Reading};
+use kvorum_encoding::StorageKey;
+use kvorum_segment::{Compressor, file_name};
+use parking_lot::{Mutex, RwLock};
+
+use crate::BitcaskSettings;
+use crate::checkpoint::CHECKPOINT_NAME;
+use crate::entry::decode_front;
+use crate::error::IntoBackend;
+use crate::hint::hint_path;
+use crate::keydir::Fingerprints;
+use crate::lost::LostLog;
+use crate::recovery::{Recovery, create_directory, read_or_create_meta};
+use crate::segments::{Index, Segment};
+use crate::snapshot::BitcaskSnapshot;
+use crate::store::{Counters, Store, WriteSide, group_sync};
+use crate::upkeep::{Upkeep, owed_bytes, whole_store};
+
+pub use crate::store::DrawNumber;
+
+const LOCK_NAME: &str = "lock";
+/// Entries looked at before a whole fold decides whether a store is empty.
+const SAMPLED_KEYS: usize = 16;
+
+/// An open store.
+pub struct Bitcask {
+    store: Arc<Store>,
+}
+
+impl Bitcask {
+    /// Opens a store, creating it if it is missing. `draw` gives random numbers: identities and the
+    /// secret of fingerprints.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
+    /// version wrote it, [`ErrorKind::Corrupt`] when both copies of its identity are damaged. Damage
+    /// to anything else is listed in [`Status::lost`] and no reason not to open.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: BitcaskSettings,
+        draw: DrawNumber,
+    ) -> Result<Self> {
+        #[cfg(feature = "planted-defects")]
+        let disk = crate::planted::wrap(disk, settings.defect);
+        create_directory(&*disk, directory)?;
+        let holder = format!("pid {}\n", std::process::id());
+        let lock = disk.lock(&directory.join(LOCK_NAME), &holder).into_backend()?;
+        let mut lost = LostLog::open(&*disk, directory);
+        let meta = read_or_create_meta(&*disk, directory, &*draw, &mut lost)?;
+        #[cfg(any(test, feature = "planted-defects"))]
+        let replaced = settings.fingerprint;
+        #[cfg(not(any(test, feature = "planted-defects")))]
+        let replaced = None;
+        let fingerprints = Fingerprints::new(meta.secret, replaced);
+        let recovery = Recovery {
+            disk: &*disk,
+            directory,
+            settings: &settings,
+            meta: &meta,
+            fingerprints,
+            lost,
+        };
+        let recovered = recovery.run()?;
+        let sequence = recovered.index.last_sequence;
+        let counters = Counters {
+            torn_bytes: AtomicU64::new(recovered.torn_bytes),
+            unchecked_bytes: AtomicU64::new(recovered.tail_bytes),
+            ..Counters::default()
+        };
+        let store = Arc::new_cyclic(|this: &Weak<Store>| Store {
+            upkeep: Mutex::new(Upkeep::default()),
+            writer: Mutex::new(WriteSide {
+                active: recovered.active,
+                retiring: recovered.retiring,
+                unsynced: recovered.unsynced,
+                next_segment: recovered.next_segment,
+                last_sequence: sequence,
+            }),
+            index: RwLock::new(recovered.index),
+            meta: Mutex::new(meta),
+            lost: Mutex::new(recovered.lost),
+            fingerprints,
+            compressor: Compressor::new(settings.compression),
+            group: group_sync(this),
+            counters,
+            durable: AtomicU64::new(sequence),
+            is_closed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            lock: Mutex::new(Some(lock)),
+            directory: directory.to_owned(),
+            disk,
+            settings,
+            draw,
+        });
+        Ok(Self { store })
+    }
+}
+
+impl Store {
+    fn close(&self) -> Result<()> {
+        let mut upkeep = self.upkeep.lock();
+        {
+            let _puts_wait = self.writer.lock();
+            if self.is_closed.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+        }
+        Self::abandon(&mut upkeep);
+        let finished = self.sync_all().map(drop).and_then(|()| {
+            self.seal_what_is_full(&mut upkeep)?;
+            self.checkpoint_step(&mut upkeep, StepBudget { bytes: u64::MAX }, true)
+                .map(drop)
+        });
+        *self.lock.lock() = None;
+        match finished {
+            // On a full disk the next opening reads more; what was put is durable all the same.
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            finished => finished,
+        }
+    }
+
+    fn seal_what_is_full(&self, upkeep: &mut Upkeep) -> Result<()> {
+        self.seal_retiring(u32::MAX)?;
+        match upkeep.output.take() {
+            Some(output) => self.seal(output),
+            None => Ok(()),
+        }
+    }
+
+    fn erase(&self) -> Result<()> {
+        let mut upkeep = self.upkeep.lock();
+        // Puts wait for the device here: there is nothing left that they could be put to.
+        let mut writer = self.writer.lock();
+        self.check_writable()?;
+        let sequence = writer.last_sequence;
+        let next_segment = writer.next_segment;
+        self.change_meta(|meta| {
+            meta.erased = meta.identity;
+            meta.identity = (self.draw)();
+            meta.sequence = sequence;
+            meta.next_segment = next_segment;
+            meta.retired.clear();
+        })?;
+        Self::abandon(&mut upkeep);
+        upkeep.output = None;
+        upkeep.unremoved.clear();
+        writer.active = None;
+        writer.retiring.clear();
+        writer.unsynced.clear();
+        let mut erased = Index::new();
+        erased.last_sequence = sequence;
+        let old = std::mem::replace(&mut *self.index.write(), erased);
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.lost.lock().clear(&*self.disk);
+        let mut paths = vec![self.directory.join(CHECKPOINT_NAME)];
+        for number in old.segments.keys() {
+            paths.push(self.directory.join(file_name(u64::from(*number))));
+            paths.push(hint_path(&self.directory, *number));
+        }
+        for path in paths {
+            if self.disk.info(&path).into_backend()?.is_some() {
+                self.disk.remove_file(&path).into_backend()?;
+            }
+        }
+        self.disk.sync_directory(&self.directory).into_backend()
+    }
+
+    /// True when one of a few entries is shown: then the store is not empty, and no fold is needed.
+    fn has_unexpired_sample(&self, now: Timestamp) -> bool {
+        let sample: Vec<(crate::keydir::Slot, Arc<Segment>)> = {
+            let index = self.index.read();
+            let slots = index.keydir.iter().take(SAMPLED_KEYS);
+            let found = slots.filter_map(|slot| {
+                let entry = index.segments.get(&slot.segment)?;
+                Some((*slot, entry.segment.clone()))
+            });
+            found.collect()
+        };
+        sample.iter().any(|(slot, segment)| {
+            let front = segment.reader.read_front(slot.location(), Reading::MayBlock);
+            front.is_ok_and(|front| {
+                decode_front(&front.front)
+                    .is_ok_and(|front| !self.is_expired(&front.fields, now))
+            })
+        })
+    }
+
+    fn status(&self) -> Status {
+        let side_bytes: u64 = [CHECKPOINT_NAME, "store-0", "store-1"]
+            .iter()
+            .filter_map(|name| self.disk.info(&self.directory.join(name)).ok().flatten())
+            .map(|info| info.len)
+            .sum();
+        let upkeep = self.upkeep.lock();
+        let index = self.index.read();
+        let stats = || index.segments.values().map(|entry| entry.stats);
+        let hints = index.segments.values();
+        let hint_lens = hints.filter_map(|entry| Some(entry.segment.hint.read().as_ref()?.len()));
+        let (hint_files, hint_bytes) = hint_lens.fold((0, 0), |(n, sum), len| (n + 1, sum + len));
+        let segment_bytes: u64 = stats().map(|it| it.data_end).sum();
+        let pinned = index.pinned.iter();
+        let still_read = pinned.filter(|(segment, _)| segment.strong_count() > 0);
+        let counters = &self.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Status {
+            engine: "bitcask",
+            keys: index.keydir.len(),
+            live_bytes: stats().map(|it| it.live_bytes).sum(),
+            dead_bytes: whole_store(&index).dead_bytes,
+            disk_bytes: segment_bytes + hint_bytes + side_bytes,
+            files: index.segments.len() as u64 + hint_files,
+            memory_bytes: index.keydir.memory_bytes(),
+            pinned_bytes: still_read.map(|(_, bytes)| bytes).sum(),
+            debt_bytes: owed_bytes(&upkeep, &index),
+            put_bytes: read(&counters.put_bytes),
+            written_bytes: read(&counters.written_bytes),
+            corrupt_reads: read(&counters.corrupt_reads),
+            lost: self.lost.lock().ranges().to_vec(),
+            details: vec![
+                ("segments", index.segments.len().to_string()),
+                ("removals", stats().map(|it| it.removals).sum::<u64>().to_string()),
+                ("torn_tail_bytes", read(&counters.torn_bytes).to_string()),
+                ("bytes_since_checkpoint", read(&counters.unchecked_bytes).to_string()),
+            ],
+        }
+    }
+}
+
+impl Backend for Bitcask {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: false,
+            indexes: false,
+            backups: false,
+        }
+    }
+
+    fn identity(&self) -> StoreId {
+        StoreId(self.store.log_id())
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        self.store.put(batch, durability)
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        self.store.get(key, at)
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        self.store.head(key, at)
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(BitcaskSnapshot::take(&self.store, lease)))
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.store.sync_all().map(Sequence)
+    }
+
+    fn durable(&self) -> Sequence {
+        Sequence(self.store.durable.load(Ordering::Acquire))
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        if self.store.index.read().keydir.len() == 0 {
+            return Ok(true);
+        }
+        if self.store.has_unexpired_sample(now) {
+            return Ok(false);
+        }
+        let mut is_empty = true;
+        let snapshot = BitcaskSnapshot::take(&self.store, Lease::Unlimited);
+        snapshot.fold(
+            FoldDetail::Keys,
+            &FoldRange::all(),
+            &FoldFilter::unexpired(now),
+            &mut |_| {
+                is_empty = false;
+                Flow::Stop
+            },
+        )?;
+        Ok(is_empty)
+    }
+
+    fn status(&self) -> Status {
+        self.store.status()
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        if self.store.check_writable().is_err() {
+            return Vec::new();
+        }
+        self.store.due(now)
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        self.store.step(task, budget, now)
+    }
+
+    fn erase(&self) -> Result<()> {
+        self.store.erase()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.store.close()
+    }
+}

@@ -1,0 +1,416 @@
+//! Hint files: the keys of one finished segment, sorted, so that opening and folding need not read
+//! its values.
+//!
+//! A hint is bound to its segment by log, number, length and range of sequences, and never believed
+//! otherwise; each block has its own checksum. What is wrong with a hint costs time, not data.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
+use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint};
+
+use crate::key_table::{KeyEntry, KeyTable};
+
+const MAGIC: [u8; 8] = *b"KVbchint";
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 88;
+/// In front of each block: length and checksum.
+const BLOCK_HEADER_BYTES: usize = 8;
+/// A block is closed when it is this long.
+const BLOCK_BYTES: usize = 16 << 10;
+/// No block is longer than this: it holds one entry more than fits, and keys are far shorter.
+const BLOCK_BYTES_MAX: u64 = 256 << 20;
+
+/// What a hint says of its segment. All of it has to be right for the hint to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HintedSegment {
+    pub(crate) log_id: u64,
+    pub(crate) number: u64,
+    pub(crate) data_end: u64,
+    pub(crate) records: u64,
+    pub(crate) sequence_min: u64,
+    pub(crate) sequence_max: u64,
+}
+
+/// The name of a segment's hint file.
+pub(crate) fn hint_path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("{number:010}.hint"))
+}
+
+/// Writes a hint in pieces under a temporary name.
+///
+/// ```text
+/// offset  size  field
+///      0     8  magic "KVbchint"
+///      8     1  format version, 1
+///      9     3  zero
+///     12     4  masked CRC-32C of bytes 0..12 and 16..88
+///     16     8  log id
+///     24     8  segment number
+///     32     8  end of the segment's records
+///     40     8  number of the segment's records
+///     48     8  lowest sequence
+///     56     8  highest sequence
+///     64     8  number of entries
+///     72     8  offset of the index
+///     80     8  length of the index block
+///     88        blocks, then the index as one more block
+///
+/// block:  4  length of what follows the checksum (n)
+///         4  masked CRC-32C of: offset of the block (64 bits, not stored), those n bytes
+///         n  entries in key order; in the index, for each block: varint and bytes of its first key,
+///            varint offset, varint length with header
+/// ```
+pub(crate) struct HintWriter {
+    file: Arc<dyn DiskFile>,
+    temporary: PathBuf,
+    path: PathBuf,
+    segment: HintedSegment,
+    offset: u64,
+    index: Vec<u8>,
+    position: usize,
+}
+
+impl HintWriter {
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        segment: HintedSegment,
+    ) -> kvorum_disk::Result<Self> {
+        let temporary = temporary_name(path);
+        if disk.info(&temporary)?.is_some() {
+            disk.remove_file(&temporary)?;
+        }
+        Ok(Self {
+            file: disk.open(&temporary, OpenMode::CreateNew)?,
+            temporary,
+            path: path.to_owned(),
+            segment,
+            offset: HEADER_BYTES as u64,
+            index: Vec::new(),
+            position: 0,
+        })
+    }
+
+    /// Writes the next block and returns its length; 0 when there are no more.
+    pub(crate) fn write_block(
+        &mut self,
+        table: &KeyTable,
+        budget_bytes: u64,
+    ) -> kvorum_disk::Result<u64> {
+        let full = BLOCK_BYTES.min(usize::try_from(budget_bytes).unwrap_or(BLOCK_BYTES));
+        let mut payload = Vec::new();
+        let mut first_key = None;
+        while let Some(entry) = table.get(self.position) {
+            let start = payload.len();
+            entry.encode(&mut payload);
+            if start > 0 && payload.len() > full {
+                payload.truncate(start);
+                break;
+            }
+            first_key.get_or_insert(entry.key);
+            self.position += 1;
+        }
+        let Some(first_key) = first_key else {
+            return Ok(0);
+        };
+        let (offset, len) = self.write_framed(&payload)?;
+        put_varint(&mut self.index, first_key.len() as u64);
+        self.index.extend_from_slice(&first_key);
+        put_varint(&mut self.index, offset);
+        put_varint(&mut self.index, len);
+        Ok(len)
+    }
+
+    /// Writes index and header, and gives the file its name.
+    pub(crate) fn finish(mut self, disk: &dyn Disk) -> kvorum_disk::Result<u64> {
+        let index = std::mem::take(&mut self.index);
+        let (index_at, index_len) = self.write_framed(&index)?;
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&[VERSION, 0, 0, 0, 0, 0, 0, 0]);
+        for number in [
+            self.segment.log_id,
+            self.segment.number,
+            self.segment.data_end,
+            self.segment.records,
+            self.segment.sequence_min,
+            self.segment.sequence_max,
+            self.position as u64,
+            index_at,
+            index_len,
+        ] {
+            header.extend_from_slice(&number.to_le_bytes());
+        }
+        let check = header_checksum(&header);
+        header[12..16].copy_from_slice(&check.to_le_bytes());
+        self.file.write_at(&header, 0)?;
+        self.file.sync()?;
+        disk.rename(&self.temporary, &self.path)?;
+        disk.sync_directory(self.path.parent().unwrap_or(Path::new(".")))?;
+        Ok(index_len + header.len() as u64)
+    }
+
+    fn write_framed(&mut self, payload: &[u8]) -> kvorum_disk::Result<(u64, u64)> {
+        let offset = self.offset;
+        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let mut block = Vec::with_capacity(BLOCK_HEADER_BYTES + payload.len());
+        block.extend_from_slice(&len.to_le_bytes());
+        block.extend_from_slice(&block_checksum(offset, payload).to_le_bytes());
+        block.extend_from_slice(payload);
+        self.file.write_at(&block, offset)?;
+        self.offset += block.len() as u64;
+        Ok((offset, block.len() as u64))
+    }
+}
+
+/// An open hint file whose header and index were found right.
+pub(crate) struct HintFile {
+    file: Arc<dyn DiskFile>,
+    blocks: Vec<BlockAt>,
+    len: u64,
+}
+
+struct BlockAt {
+    first_key: Bytes,
+    offset: u64,
+    len: u64,
+}
+
+/// Why a hint is not used.
+#[derive(Debug)]
+pub(crate) enum HintError {
+    /// The disk failed.
+    Disk(kvorum_disk::DiskError),
+    /// Its bytes are damaged or belong to another segment.
+    Unusable(&'static str),
+    /// It was written by a newer version; the segment itself tells the same.
+    Newer,
+}
+
+impl From<kvorum_disk::DiskError> for HintError {
+    fn from(error: kvorum_disk::DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl From<Truncated> for HintError {
+    fn from(_: Truncated) -> Self {
+        Self::Unusable("cut short")
+    }
+}
+
+impl HintFile {
+    /// Opens a hint; `is_believed` skips what binds it to its segment, which is a defect.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        segment: &HintedSegment,
+        is_believed: bool,
+    ) -> Result<Self, HintError> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let mut header = [0; HEADER_BYTES];
+        let read = file.read_at(&mut header, 0, Reading::MayBlock)?;
+        let mut reader = ByteReader::new(&header[..read]);
+        if reader.array::<8>()? != MAGIC {
+            return Err(HintError::Unusable("no hint file"));
+        }
+        let version = reader.u8()?;
+        let _zero = reader.take(3)?;
+        let stored = reader.u32()?;
+        if read < HEADER_BYTES || header_checksum(&header) != stored {
+            return Err(HintError::Unusable("damaged header"));
+        }
+        if version > VERSION {
+            return Err(HintError::Newer);
+        }
+        let bound = HintedSegment {
+            log_id: reader.u64()?,
+            number: reader.u64()?,
+            data_end: reader.u64()?,
+            records: reader.u64()?,
+            sequence_min: reader.u64()?,
+            sequence_max: reader.u64()?,
+        };
+        if bound != *segment && !is_believed {
+            return Err(HintError::Unusable("not of this segment as it is"));
+        }
+        let _entries = reader.u64()?;
+        let (index_at, index_len) = (reader.u64()?, reader.u64()?);
+        let index = read_block(&*file, index_at, index_len)?;
+        Ok(Self {
+            len: file.len()?,
+            blocks: decode_index(&index)?,
+            file,
+        })
+    }
+
+    /// The length of the file, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The entries of a block, in key order.
+    pub(crate) fn read(&self, block: usize) -> Result<Vec<KeyEntry>, HintError> {
+        let Some(at) = self.blocks.get(block) else {
+            return Ok(Vec::new());
+        };
+        let mut rest = read_block(&*self.file, at.offset, at.len)?;
+        let mut entries = Vec::new();
+        while !rest.is_empty() {
+            let (entry, len) = KeyEntry::decode(&rest)?;
+            entries.push(entry);
+            rest = rest.slice(len..);
+        }
+        Ok(entries)
+    }
+
+    /// The last block that can hold `key` or what follows it.
+    pub(crate) fn block_of(&self, key: &[u8]) -> usize {
+        self.blocks
+            .partition_point(|block| &block.first_key[..] <= key)
+            .saturating_sub(1)
+    }
+}
+
+fn decode_index(index: &Bytes) -> Result<Vec<BlockAt>, HintError> {
+    let mut reader = ByteReader::new(index);
+    let mut blocks = Vec::new();
+    while !reader.is_empty() {
+        blocks.push(BlockAt {
+            first_key: Bytes::copy_from_slice(reader.take_prefixed()?),
+            offset: reader.varint()?,
+            len: reader.varint()?,
+        });
+    }
+    Ok(blocks)
+}
+
+fn read_block(file: &dyn DiskFile, offset: u64, len: u64) -> Result<Bytes, HintError> {
+    if len > BLOCK_BYTES_MAX || len > file.len()? {
+        return Err(HintError::Unusable("block beyond the end"));
+    }
+    let mut block = vec![0; usize::try_from(len).unwrap_or(0)];
+    let read = file.read_at(&mut block, offset, Reading::MayBlock)?;
+    let mut reader = ByteReader::new(&block[..read]);
+    let payload_len = reader.u32()? as usize;
+    let stored = reader.u32()?;
+    let payload = reader.take(payload_len)?;
+    if block_checksum(offset, payload) != stored {
+        return Err(HintError::Unusable("damaged block"));
+    }
+    let end = BLOCK_HEADER_BYTES + payload_len;
+    Ok(Bytes::from(block).slice(BLOCK_HEADER_BYTES..end))
+}
+
+fn header_checksum(header: &[u8]) -> u32 {
+    mask_checksum(checksum_append(checksum(&header[..12]), &header[16..]))
+}
+
+fn block_checksum(offset: u64, payload: &[u8]) -> u32 {
+    mask_checksum(checksum_append(checksum(&offset.to_le_bytes()), payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_backend::Fields;
+    use kvorum_disk::MemoryDisk;
+    use kvorum_segment::Location;
+
+    use super::*;
+    use crate::key_table::KeyTableBuilder;
+
+    const SEGMENT: HintedSegment = HintedSegment {
+        log_id: 1,
+        number: 2,
+        data_end: 3,
+        records: 4,
+        sequence_min: 5,
+        sequence_max: 6,
+    };
+
+    fn entry(number: u64) -> KeyEntry {
+        KeyEntry {
+            key: Bytes::from(format!("key {number:05}")),
+            sequence: number,
+            at: Location {
+                offset: number * 8,
+                front_end: 64,
+                len: 100,
+            },
+            removal: false,
+            fields: Fields::default(),
+        }
+    }
+
+    fn write(disk: &MemoryDisk, count: u64) {
+        let mut builder = KeyTableBuilder::default();
+        (0..count).rev().for_each(|number| builder.push(&entry(number)));
+        let table = builder.finish();
+        let mut writer = HintWriter::create(disk, Path::new("h"), SEGMENT).unwrap();
+        while writer.write_block(&table, u64::MAX).unwrap() > 0 {}
+        writer.finish(disk).unwrap();
+    }
+
+    fn read_all(disk: &MemoryDisk) -> Result<Vec<KeyEntry>, HintError> {
+        let hint = HintFile::open(disk, Path::new("h"), &SEGMENT, false)?;
+        let mut entries = Vec::new();
+        for block in 0..hint.blocks() {
+            entries.extend(hint.read(block)?);
+        }
+        Ok(entries)
+    }
+
+    #[test]
+    fn entries_are_read_in_order_and_from_a_key_on() {
+        let disk = MemoryDisk::new();
+        write(&disk, 3000);
+        let all = read_all(&disk).unwrap();
+        assert_eq!(all, (0..3000).map(entry).collect::<Vec<_>>());
+        let hint = HintFile::open(&disk, Path::new("h"), &SEGMENT, false).unwrap();
+        assert!(hint.blocks() > 3);
+        for number in [0, 1, 777, 2999] {
+            let wanted = entry(number);
+            let block = hint.read(hint.block_of(&wanted.key)).unwrap();
+            assert!(block.contains(&wanted));
+        }
+        assert_eq!(hint.block_of(b""), 0);
+    }
+
+    #[test]
+    fn a_hint_of_another_segment_is_not_used() {
+        let disk = MemoryDisk::new();
+        write(&disk, 10);
+        let longer = HintedSegment {
+            data_end: 4,
+            ..SEGMENT
+        };
+        let opened = HintFile::open(&disk, Path::new("h"), &longer, false);
+        assert!(matches!(opened, Err(HintError::Unusable(_))));
+    }
+
+    #[test]
+    fn any_flip_or_cut_is_noticed() {
+        let disk = MemoryDisk::new();
+        write(&disk, 40);
+        let file = disk.open(Path::new("h"), OpenMode::ReadWrite).unwrap();
+        let len = file.len().unwrap();
+        let mut bytes = vec![0; usize::try_from(len).unwrap()];
+        file.read_at(&mut bytes, 0, Reading::MayBlock).unwrap();
+        for (at, byte) in (0..).zip(&bytes) {
+            file.write_at(&[byte ^ 4], at).unwrap();
+            assert!(read_all(&disk).is_err(), "byte {at}");
+            file.write_at(&[*byte], at).unwrap();
+        }
+        for cut in (0..len).rev() {
+            file.truncate(cut).unwrap();
+            assert!(read_all(&disk).is_err(), "cut at {cut}");
+        }
+    }
+}

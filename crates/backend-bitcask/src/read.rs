@@ -1,0 +1,149 @@
+//! Reading an entry: one lookup under the index, then one read of the disk without any lock.
+
+use std::sync::Arc;
+
+use kvorum_backend::{
+    BackendError, ErrorKind, Lookup, ReadAt, Reading, Result, Sequence, StoredEntry, StoredHead,
+};
+use kvorum_encoding::StorageKey;
+use kvorum_segment::{SegmentError, StoredFront};
+
+use crate::entry::{Front, decode_front, key_of};
+use crate::error::from_segment;
+use crate::keydir::Slot;
+use crate::segments::{Index, Segment};
+use crate::store::{Counters, Store};
+
+/// The places where a key may be: one, unless fingerprints collide.
+struct Candidates {
+    first: Option<(Slot, Arc<Segment>)>,
+    others: Vec<(Slot, Arc<Segment>)>,
+}
+
+impl Store {
+    pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        let reading = disk_reading(at.reading);
+        let found = self.find(key, |segment, slot| {
+            let record = segment.reader.read(slot.location(), reading)?;
+            Ok((record.head.clone(), Some(record)))
+        })?;
+        let (segment, front, record) = match found {
+            Lookup::Found((segment, front, Some(record))) => (segment, front, record),
+            Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
+            _ => return Ok(Lookup::Absent),
+        };
+        if self.is_expired(&front.fields, at.now) {
+            return Ok(Lookup::Absent);
+        }
+        let body = segment
+            .reader
+            .restore(&record)
+            .map_err(|error| self.count_corrupt(&error))?;
+        Ok(Lookup::Found(StoredEntry {
+            sequence: Sequence(record.head.sequence),
+            fields: front.fields,
+            head: front.head,
+            body,
+        }))
+    }
+
+    pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        let reading = disk_reading(at.reading);
+        let found = self.find(key, |segment, slot| {
+            let front = segment.reader.read_front(slot.location(), reading)?;
+            Ok((front.clone(), front))
+        })?;
+        Ok(match found {
+            Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
+                Lookup::Absent
+            }
+            Lookup::Found((_, front, stored)) => Lookup::Found(StoredHead {
+                sequence: Sequence(stored.sequence),
+                fields: front.fields,
+                head: front.head,
+                body_len: stored.raw_back_len,
+            }),
+            Lookup::Absent => Lookup::Absent,
+            Lookup::WouldBlock => Lookup::WouldBlock,
+        })
+    }
+
+    /// Reads candidates until one has the key.
+    fn find<T>(
+        &self,
+        key: &StorageKey,
+        mut read: impl FnMut(&Segment, &Slot) -> kvorum_segment::Result<(StoredFront, T)>,
+    ) -> Result<Lookup<(Arc<Segment>, Front, T)>> {
+        let fingerprint = self.fingerprints.of(key.as_bytes());
+        let candidates = candidates(&self.index.read(), fingerprint);
+        let mut damage = None;
+        for (slot, segment) in candidates.first.into_iter().chain(candidates.others) {
+            match read(&segment, &slot) {
+                Ok((stored, value)) => {
+                    let front = decode_front(&stored.front)
+                        .map_err(|error| self.count_undecodable(&segment, &slot, error))?;
+                    if front.key == key.as_bytes() {
+                        return Ok(Lookup::Found((segment, front, value)));
+                    }
+                }
+                Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
+                Err(error) if error.is_damage() => damage = Some(self.count_corrupt(&error)),
+                Err(error) => return Err(from_segment(&error)),
+            }
+        }
+        damage.map_or(Ok(Lookup::Absent), Err)
+    }
+
+    /// The slot of a key, which is found by reading the front of what has its fingerprint.
+    pub(crate) fn slot_of(&self, key: &[u8], fingerprint: u64) -> Result<Option<Slot>> {
+        let candidates = candidates(&self.index.read(), fingerprint);
+        let reading = kvorum_disk::Reading::MayBlock;
+        let mut damaged = None;
+        for (slot, segment) in candidates.first.into_iter().chain(candidates.others) {
+            match segment.reader.read_front(slot.location(), reading) {
+                Ok(front) if key_of(&front.front) == Some(key) => return Ok(Some(slot)),
+                Ok(_) => {}
+                // Its key cannot be read any more; that it is another one is next to impossible.
+                Err(error) if error.is_damage() => damaged = Some(slot),
+                Err(error) => return Err(from_segment(&error)),
+            }
+        }
+        Ok(damaged)
+    }
+
+    pub(crate) fn count_corrupt(&self, error: &SegmentError) -> BackendError {
+        Counters::add(&self.counters.corrupt_reads, 1);
+        from_segment(error)
+    }
+
+    fn count_undecodable(
+        &self,
+        segment: &Segment,
+        slot: &Slot,
+        error: kvorum_encoding::Truncated,
+    ) -> BackendError {
+        Counters::add(&self.counters.corrupt_reads, 1);
+        let path = segment.reader.path().display();
+        let offset = slot.offset();
+        let detail = format!("front in {path} at byte {offset} with a good checksum: {error}");
+        BackendError::new(ErrorKind::Corrupt, detail)
+    }
+}
+
+fn candidates(index: &Index, fingerprint: u64) -> Candidates {
+    let mut found = index.keydir.candidates(fingerprint).filter_map(|slot| {
+        let entry = index.segments.get(&slot.segment)?;
+        Some((slot, entry.segment.clone()))
+    });
+    Candidates {
+        first: found.next(),
+        others: found.collect(),
+    }
+}
+
+fn disk_reading(reading: Reading) -> kvorum_disk::Reading {
+    match reading {
+        Reading::CachedOnly => kvorum_disk::Reading::CachedOnly,
+        Reading::MayBlock => kvorum_disk::Reading::MayBlock,
+    }
+}

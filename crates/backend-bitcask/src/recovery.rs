@@ -1,0 +1,604 @@
+//! Opening a store: the checkpoint and the tail behind it; without one the hints; without them the
+//! data. What cannot be believed is set aside and read from the next source.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, ErrorKind, LostRange, Result};
+use kvorum_disk::{Disk, EntryKind};
+use kvorum_segment::{
+    FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
+    SegmentSync, SegmentWriter, Tail as ScanTail, WriterOptions, file_name, list_segments,
+};
+
+use crate::BitcaskSettings;
+use crate::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Covered};
+use crate::error::{IntoBackend, from_disk, from_segment};
+use crate::hint::{HintError, HintFile, hint_path};
+use crate::key_table::KeyEntry;
+use crate::keydir::{Fingerprints, Keydir};
+use crate::lost::LostLog;
+use crate::meta::{Meta, newer_format};
+use crate::segments::{
+    Index, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id,
+};
+use crate::store::SUSPECT_NAME;
+use crate::tail::Tail;
+
+/// What opening found.
+pub(crate) struct Recovered {
+    pub(crate) index: Index,
+    pub(crate) active: Option<SegmentWriter>,
+    pub(crate) retiring: Vec<SegmentWriter>,
+    pub(crate) unsynced: Vec<(u32, SegmentSync)>,
+    pub(crate) next_segment: u32,
+    pub(crate) lost: LostLog,
+    pub(crate) torn_bytes: u64,
+    /// Bytes of records that the checkpoint does not cover.
+    pub(crate) tail_bytes: u64,
+}
+
+/// What opening works with.
+pub(crate) struct Recovery<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    pub(crate) directory: &'a Path,
+    pub(crate) settings: &'a BitcaskSettings,
+    pub(crate) meta: &'a Meta,
+    pub(crate) fingerprints: Fingerprints,
+    pub(crate) lost: LostLog,
+}
+
+/// A segment while it is being read.
+struct Found {
+    segment: Arc<Segment>,
+    stats: SegmentStats,
+    is_sealed: bool,
+    /// Everything in it is known to have been durable.
+    is_proven: bool,
+    end: ScanEnd,
+    /// What an unsealed one holds behind what the checkpoint covers; others are gathered at once.
+    entries: Vec<KeyEntry>,
+    /// The first sequence behind what is covered; 0 for none.
+    first_sequence: u64,
+    tail_bytes: u64,
+}
+
+impl Recovery<'_> {
+    pub(crate) fn run(mut self) -> Result<Recovered> {
+        self.remove_leftovers()?;
+        let mut readers = self.open_segments()?;
+        let (covered, mut keydir) = self.load_checkpoint(&readers)?;
+        self.report_missing(&covered, &readers);
+        let mut tail = Tail::new(self.fingerprints);
+        let mut found = self.read_segments(&mut readers, &covered, &mut tail)?;
+        self.cut_behind_gap(&mut found, &covered)?;
+        for it in found.values() {
+            let entries = it.entries.iter();
+            entries.for_each(|entry| tail.add(entry, it.segment.number));
+        }
+        let segment_of = |number| found.get(&number).map(|it: &Found| &*it.segment);
+        tail.replay(&mut keydir, segment_of).into_backend()?;
+        keydir.retain(|slot| found.contains_key(&slot.segment));
+        self.assemble(found, keydir, &covered)
+    }
+
+    fn path(&self, number: u32) -> std::path::PathBuf {
+        self.directory.join(file_name(u64::from(number)))
+    }
+
+    /// Removes files under temporary names and what was retired before.
+    fn remove_leftovers(&self) -> Result<()> {
+        let mut is_changed = false;
+        for entry in self.disk.list(self.directory).into_backend()? {
+            if entry.kind == EntryKind::File && entry.name.ends_with(".tmp") {
+                let path = self.directory.join(&entry.name);
+                self.disk.remove_file(&path).into_backend()?;
+            }
+        }
+        for number in &self.meta.retired {
+            for path in [self.path(*number), hint_path(self.directory, *number)] {
+                if self.disk.info(&path).into_backend()?.is_some() {
+                    self.disk.remove_file(&path).into_backend()?;
+                    is_changed = true;
+                }
+            }
+        }
+        if is_changed {
+            self.disk.sync_directory(self.directory).into_backend()?;
+        }
+        Ok(())
+    }
+
+    /// Opens what belongs to this log. The value says whether the header could be read.
+    fn open_segments(&mut self) -> Result<BTreeMap<u32, (Arc<Segment>, bool)>> {
+        let mut readers = BTreeMap::new();
+        for number in list_segments(self.disk, self.directory).into_backend()? {
+            let Ok(number) = u32::try_from(number) else {
+                continue;
+            };
+            let id = segment_id(self.meta.identity, number, false);
+            let path = self.path(number);
+            let reader = SegmentReader::open(self.disk, &path, id).into_backend()?;
+            let (kind, has_header) = match reader.check_header() {
+                Ok(kind) => (kind, true),
+                Err(SegmentError::Damaged { .. }) => (0, false),
+                Err(SegmentError::Foreign { got_log, .. }) => {
+                    self.put_foreign_aside(number, got_log, reader.file_len().into_backend()?)?;
+                    continue;
+                }
+                Err(error) => return Err(from_segment(&error)),
+            };
+            let segment = Segment::new(reader, number, kind == KIND_MERGED);
+            readers.insert(number, (segment, has_header));
+        }
+        Ok(readers)
+    }
+
+    /// A file of the log before an erasure is a leftover; one of any other log is not ours to touch.
+    fn put_foreign_aside(&mut self, number: u32, got_log: u64, len: u64) -> Result<()> {
+        if got_log == self.meta.erased {
+            self.disk.remove_file(&self.path(number)).into_backend()?;
+            return self.remove_hint(number);
+        }
+        self.report(&file_name(u64::from(number)), 0, len, "a segment of another log");
+        Ok(())
+    }
+
+    fn remove_hint(&self, number: u32) -> Result<()> {
+        let hint = hint_path(self.directory, number);
+        if self.disk.info(&hint).into_backend()?.is_some() {
+            self.disk.remove_file(&hint).into_backend()?;
+        }
+        Ok(())
+    }
+
+    fn load_checkpoint(
+        &mut self,
+        readers: &BTreeMap<u32, (Arc<Segment>, bool)>,
+    ) -> Result<(Covered, Keydir)> {
+        let keep = |slot: &crate::keydir::Slot| readers.contains_key(&slot.segment);
+        let loaded = checkpoint::load(self.disk, self.directory, self.meta.identity, keep);
+        match loaded {
+            Ok(loaded) => return Ok(loaded),
+            Err(CheckpointError::Missing) => {}
+            Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
+            Err(CheckpointError::Newer(version)) => {
+                let path = self.directory.join(CHECKPOINT_NAME);
+                return Err(newer_format(&path, version, version - 1));
+            }
+            Err(CheckpointError::Unusable(why)) => {
+                let path = self.directory.join(CHECKPOINT_NAME);
+                let len = self.disk.info(&path).into_backend()?.map_or(0, |it| it.len);
+                let held = format!("a copy of the key directory ({why}); nothing is lost");
+                self.report(CHECKPOINT_NAME, 0, len, &held);
+            }
+        }
+        Ok((Covered::default(), Keydir::new()))
+    }
+
+    fn report_missing(
+        &mut self,
+        covered: &Covered,
+        readers: &BTreeMap<u32, (Arc<Segment>, bool)>,
+    ) {
+        for (number, stats) in &covered.segments {
+            if !readers.contains_key(number) && !self.meta.retired.contains(number) {
+                let held = format!("a missing segment of {} records", stats.records);
+                let name = file_name(u64::from(*number));
+                self.report(&name, 0, stats.data_end, &held);
+            }
+        }
+    }
+
+    /// Reads the segments from the newest to the oldest: proof that a younger one was synced proves
+    /// the older ones.
+    fn read_segments(
+        &mut self,
+        readers: &mut BTreeMap<u32, (Arc<Segment>, bool)>,
+        covered: &Covered,
+        tail: &mut Tail,
+    ) -> Result<BTreeMap<u32, Found>> {
+        let mut found = BTreeMap::new();
+        let mut is_proven = false;
+        while let Some((number, (segment, has_header))) = readers.pop_last() {
+            let base = covered.segments.get(&number).copied();
+            let is_later_proven = is_proven && !segment.is_merged;
+            let it = self.read_segment(segment, base, is_later_proven, tail)?;
+            let is_aborted_creation =
+                !has_header && base.is_none() && !it.is_sealed && it.stats.records == 0;
+            if is_aborted_creation {
+                self.disk.remove_file(&self.path(number)).into_backend()?;
+                continue;
+            }
+            if !has_header {
+                let name = file_name(u64::from(number));
+                self.report(&name, 0, FILE_HEADER_BYTES, "the header of the file");
+            }
+            if !it.segment.is_merged {
+                is_proven |= it.is_proven || it.end.durable_to > FILE_HEADER_BYTES;
+            }
+            found.insert(number, it);
+        }
+        Ok(found)
+    }
+
+    fn read_segment(
+        &mut self,
+        segment: Arc<Segment>,
+        base: Option<SegmentStats>,
+        is_later_proven: bool,
+        tail: &mut Tail,
+    ) -> Result<Found> {
+        let from = base.map_or(0, |base| base.data_end);
+        let file_len = segment.reader.file_len().into_backend()?;
+        if file_len < from {
+            let name = file_name(u64::from(segment.number));
+            self.report(&name, file_len, from - file_len, "records behind the end of the file");
+        }
+        #[cfg(feature = "planted-defects")]
+        let from = self.believed_from(from, base.is_some(), file_len);
+        let options = ScanOptions {
+            from,
+            durable_to: if is_later_proven { u64::MAX } else { from },
+            until: None,
+        };
+        let mut scan = segment.reader.scan(options).into_backend()?;
+        let mut it = Found {
+            stats: base.unwrap_or_default(),
+            is_sealed: scan.seal().is_some(),
+            is_proven: is_later_proven || scan.seal().is_some(),
+            end: ScanEnd {
+                clean_to: from,
+                tail: ScanTail::Open,
+                durable_to: from,
+            },
+            entries: Vec::new(),
+            first_sequence: 0,
+            tail_bytes: 0,
+            segment,
+        };
+        self.attach_hint(&it.segment, scan.seal())?;
+        if base.is_none() && self.read_hint(&mut it, scan.seal(), tail)? {
+            return Ok(it);
+        }
+        for scanned in scan.by_ref() {
+            match scanned.into_backend()? {
+                Scanned::Record(record) => it.take(&record, tail),
+                Scanned::Damage(damage) => {
+                    let name = file_name(u64::from(it.segment.number));
+                    self.report(&name, damage.offset, damage.len, &damage.found);
+                }
+            }
+        }
+        it.end = scan.end().unwrap_or(it.end);
+        it.close();
+        Ok(it)
+    }
+
+    /// Opens the hint of a sealed segment for the folds to come; removes one that is wrong.
+    fn attach_hint(&mut self, segment: &Segment, seal: Option<kvorum_segment::Seal>) -> Result<()> {
+        let path = hint_path(self.directory, segment.number);
+        let Some(info) = self.disk.info(&path).into_backend()? else {
+            return Ok(());
+        };
+        let why = match seal {
+            None => "of a segment that is not finished",
+            Some(seal) => {
+                let expected = hinted(segment, &seal);
+                match HintFile::open(self.disk, &path, &expected, self.is_hint_believed()) {
+                    Ok(hint) => {
+                        *segment.hint.write() = Some(Arc::new(hint));
+                        return Ok(());
+                    }
+                    Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+                    Err(HintError::Newer) => "of a newer version",
+                    Err(HintError::Unusable(why)) => why,
+                }
+            }
+        };
+        let name = format!("{:010}.hint", segment.number);
+        self.report(&name, 0, info.len, &held_by_hint(why));
+        self.remove_hint(segment.number)
+    }
+
+    /// Takes the keys of a sealed segment from its hint; false when there is none to believe.
+    fn read_hint(
+        &mut self,
+        it: &mut Found,
+        seal: Option<kvorum_segment::Seal>,
+        tail: &mut Tail,
+    ) -> Result<bool> {
+        let hint = it.segment.hint.read().clone();
+        let (Some(hint), Some(seal)) = (hint, seal) else {
+            return Ok(false);
+        };
+        let mut stats = SegmentStats::default();
+        for block in 0..hint.blocks() {
+            let entries = match hint.read(block) {
+                Ok(entries) => entries,
+                Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+                Err(HintError::Unusable(why)) => {
+                    *it.segment.hint.write() = None;
+                    let name = format!("{:010}.hint", it.segment.number);
+                    self.report(&name, 0, hint.len(), &held_by_hint(why));
+                    self.remove_hint(it.segment.number)?;
+                    return Ok(false);
+                }
+                Err(HintError::Newer) => return Ok(false),
+            };
+            for entry in &entries {
+                stats.count_entry(entry);
+                tail.add(entry, it.segment.number);
+            }
+        }
+        it.stats = SegmentStats {
+            data_end: seal.data_end,
+            records: seal.records,
+            sequence_min: seal.sequence_min,
+            sequence_max: seal.sequence_max,
+            ..stats
+        };
+        it.tail_bytes = it.stats.data_bytes();
+        Ok(true)
+    }
+
+    /// Of the segments that puts went to, the unsealed ones may end anywhere after a crash. Where a
+    /// batch is missing between two of them, what follows was not durable either, and is cut: the
+    /// store then holds every batch up to one, and none behind it.
+    fn cut_behind_gap(&self, found: &mut BTreeMap<u32, Found>, covered: &Covered) -> Result<()> {
+        let mut last_sequence = covered.sequence.max(self.meta.sequence);
+        let mut is_gap_possible = false;
+        let mut cut = Vec::new();
+        for (number, it) in found.iter() {
+            if it.segment.is_merged {
+                continue;
+            }
+            let is_gap = is_gap_possible
+                && it.first_sequence > 0
+                && it.first_sequence > last_sequence + 1
+                && !it.is_proven;
+            if is_gap || !cut.is_empty() {
+                cut.push(*number);
+                continue;
+            }
+            last_sequence = last_sequence.max(it.stats.sequence_max);
+            is_gap_possible = !it.is_proven;
+        }
+        for number in cut {
+            found.remove(&number);
+            self.disk.remove_file(&self.path(number)).into_backend()?;
+            self.disk.sync_directory(self.directory).into_backend()?;
+        }
+        Ok(())
+    }
+
+    fn assemble(
+        self,
+        found: BTreeMap<u32, Found>,
+        keydir: Keydir,
+        covered: &Covered,
+    ) -> Result<Recovered> {
+        let suspect = self.directory.join(SUSPECT_NAME);
+        let is_suspect = self.disk.info(&suspect).into_backend()?.is_some();
+        let mut recovered = Recovered {
+            index: Index::new(),
+            active: None,
+            retiring: Vec::new(),
+            unsynced: Vec::new(),
+            next_segment: covered.next_segment.max(self.meta.next_segment).max(1),
+            torn_bytes: 0,
+            tail_bytes: 0,
+            lost: self.lost,
+        };
+        let mut sequence = covered.sequence.max(self.meta.sequence);
+        for (number, it) in found {
+            sequence = sequence.max(it.stats.sequence_max);
+            recovered.next_segment = recovered.next_segment.max(number + 1);
+            recovered.tail_bytes += it.tail_bytes;
+            if let ScanTail::Torn { len } = it.end.tail {
+                recovered.torn_bytes += len;
+            }
+            if !it.is_sealed {
+                let path = self.directory.join(file_name(u64::from(number)));
+                let rewrite_from = is_suspect.then_some(it.end.durable_to);
+                let writer = it.resume(self.disk, &path, self.settings, rewrite_from)?;
+                recovered.unsynced.push((number, writer.sync_handle()));
+                let last = if it.segment.is_merged {
+                    Some(writer)
+                } else {
+                    recovered.active.replace(writer)
+                };
+                recovered.retiring.extend(last);
+            }
+            let entry = SegmentEntry {
+                segment: it.segment,
+                stats: it.stats,
+                is_sealed: it.is_sealed,
+            };
+            recovered.index.segments.insert(number, entry);
+        }
+        if is_suspect {
+            self.disk.remove_file(&suspect).into_backend()?;
+        }
+        for slot in keydir.iter() {
+            if let Some(stats) = recovered.index.stats_mut(slot.segment) {
+                stats.add_live(slot);
+            }
+        }
+        recovered.index.keydir = keydir;
+        recovered.index.last_sequence = sequence;
+        Ok(recovered)
+    }
+
+    fn report(&mut self, file: &str, offset: u64, len: u64, held: &str) {
+        let range = LostRange {
+            file: file.to_owned(),
+            offset,
+            len,
+            held: held.to_owned(),
+        };
+        self.lost.add(self.disk, range);
+    }
+
+    #[cfg(feature = "planted-defects")]
+    fn is_hint_believed(&self) -> bool {
+        self.settings.defect == Some(kvorum_backend::PlantedDefect::StaleHintTrusted)
+    }
+
+    #[cfg(not(feature = "planted-defects"))]
+    #[expect(clippy::unused_self, reason = "the planted defect looks at the settings")]
+    fn is_hint_believed(&self) -> bool {
+        false
+    }
+
+    /// The defect: a checkpoint is taken for the whole truth, so that nothing behind it is replayed.
+    #[cfg(feature = "planted-defects")]
+    fn believed_from(&self, from: u64, is_covered: bool, file_len: u64) -> u64 {
+        if is_covered && self.is_hint_believed() {
+            file_len.max(from)
+        } else {
+            from
+        }
+    }
+}
+
+impl Found {
+    fn take(&mut self, record: &kvorum_segment::StoredRecord, tail: &mut Tail) {
+        let sequence = record.head.sequence;
+        if self.first_sequence == 0 {
+            self.first_sequence = sequence;
+        }
+        let Some(entry) = KeyEntry::of(&record.head) else {
+            self.stats.count_sequence(sequence);
+            return;
+        };
+        self.stats.count_entry(&entry);
+        if self.is_sealed {
+            tail.add(&entry, self.segment.number);
+        } else {
+            // Detached from the window it was read from, which is far larger.
+            let key = bytes::Bytes::copy_from_slice(&entry.key);
+            self.entries.push(KeyEntry { key, ..entry });
+        }
+    }
+
+    /// Notes how the segment ends.
+    fn close(&mut self) {
+        let before = self.stats.data_end;
+        self.stats.data_end = self.end.clean_to.max(FILE_HEADER_BYTES);
+        self.tail_bytes = self.stats.data_end.saturating_sub(before);
+        if let ScanTail::Sealed(seal) = self.end.tail
+            && self.is_sealed
+        {
+            // What is damaged counts as well, or a removal could be dropped for want of it.
+            self.stats.records = self.stats.records.max(seal.records);
+            self.stats.sequence_min = seal.sequence_min;
+            self.stats.sequence_max = seal.sequence_max;
+        }
+    }
+
+    fn resume(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        settings: &BitcaskSettings,
+        rewrite_from: Option<u64>,
+    ) -> Result<SegmentWriter> {
+        let at = ResumeAt {
+            end: self.stats.data_end,
+            records: self.stats.records,
+            sequence_min: self.stats.sequence_min,
+            sequence_max: self.stats.sequence_max,
+        };
+        let options = WriterOptions {
+            preallocate_bytes: settings.preallocate_bytes,
+        };
+        let id = self.segment.reader.id();
+        let id = segment_id(id.log_id, self.segment.number, self.segment.is_merged);
+        SegmentWriter::resume(disk, path, id, options, at, rewrite_from).into_backend()
+    }
+}
+
+fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::HintedSegment {
+    let id = segment.reader.id();
+    crate::hint::HintedSegment {
+        log_id: id.log_id,
+        number: id.number,
+        data_end: seal.data_end,
+        records: seal.records,
+        sequence_min: seal.sequence_min,
+        sequence_max: seal.sequence_max,
+    }
+}
+
+fn held_by_hint(why: &str) -> String {
+    format!("the keys of a segment ({why}); they are read from the segment, nothing is lost")
+}
+
+/// Creates a store's directory, and makes its name and those above it durable.
+pub(crate) fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    if disk.info(directory).into_backend()?.is_some() {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    for ancestor in directory.ancestors() {
+        if ancestor.as_os_str().is_empty() || disk.info(ancestor).into_backend()?.is_some() {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    disk.create_directory(directory).into_backend()?;
+    for created in missing {
+        let holder = created.parent().unwrap_or(Path::new("."));
+        disk.sync_directory(holder).into_backend()?;
+    }
+    Ok(())
+}
+
+/// What the store knows of itself, or a new identity for a new store.
+pub(crate) fn read_or_create_meta(
+    disk: &dyn Disk,
+    directory: &Path,
+    draw: &dyn Fn() -> u64,
+    lost: &mut LostLog,
+) -> Result<Meta> {
+    let found = crate::meta::read(disk, directory)?;
+    for name in found.damaged {
+        let len = disk.info(&directory.join(name)).into_backend()?.map_or(0, |it| it.len);
+        let range = LostRange {
+            file: name.to_owned(),
+            offset: 0,
+            len,
+            held: "one of two copies of the store's identity; nothing is lost".to_owned(),
+        };
+        lost.add(disk, range);
+    }
+    match found.meta {
+        Some(mut meta) => {
+            if found.is_uneven {
+                meta.generation += 1;
+                crate::meta::write(disk, directory, &meta)?;
+            }
+            Ok(meta)
+        }
+        None if list_segments(disk, directory).into_backend()?.is_empty() => {
+            let meta = Meta {
+                generation: 1,
+                identity: draw(),
+                secret: (draw(), draw()),
+                next_segment: 1,
+                ..Meta::default()
+            };
+            crate::meta::write(disk, directory, &meta)?;
+            Ok(meta)
+        }
+        None => Err(BackendError::new(
+            ErrorKind::Corrupt,
+            format!(
+                "{} holds segments and no readable copy of the store's identity",
+                directory.display()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,160 @@
+//! The knobs of the engine: plain values, apart from the components that are passed in beside them.
+
+use std::time::Duration;
+
+use kvorum_segment::Compression;
+
+/// How a store behaves and how it performs. Defaults are Riak's where Riak has the setting, except
+/// for durability.
+#[derive(Clone, Debug)]
+pub struct BitcaskSettings {
+    // Behaviour.
+    /// What [`kvorum_backend::Durability::BackendDefault`] promises.
+    pub sync: SyncStrategy,
+    /// Entries are gone this long after they were last modified; `None` for never. An entry's own
+    /// expiry counts as well, whichever comes first.
+    pub expiry: Option<Duration>,
+    /// How long an expired entry is left on disk before space is reclaimed: larger values reclaim
+    /// more at once.
+    pub expiry_grace: Duration,
+    /// When space is reclaimed.
+    pub merge: MergeSettings,
+
+    // Performance.
+    /// A segment is finished when the next record would make it longer than this, in bytes. An entry
+    /// larger than that gets a segment of its own.
+    pub file_bytes_max: u64,
+    /// How new bodies are stored.
+    pub compression: Compression,
+    /// Space is reserved in pieces of this size ahead of writes; 0 for none.
+    pub preallocate_bytes: u64,
+    /// A checkpoint is due after this many bytes of records: what a crash leaves to be replayed.
+    pub checkpoint_after_bytes: u64,
+
+    /// Replaces the keyed hash, to make different keys collide.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fingerprint: Option<fn(&[u8]) -> u64>,
+    /// One way of being wrong, for testing tests.
+    #[cfg(feature = "planted-defects")]
+    pub defect: Option<kvorum_backend::PlantedDefect>,
+}
+
+/// What a put promises when its caller leaves it to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncStrategy {
+    /// Nothing: the system writes when it likes.
+    None,
+    /// A sync is due this often while there is something to sync; a put does not wait for it.
+    Interval(Duration),
+    /// A put is durable when its ticket resolves; puts that wait together share a sync.
+    Grouped,
+}
+
+/// When a segment is merged: a *trigger* starts a round of merges, and every segment that meets a
+/// *threshold* is merged in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeSettings {
+    /// When merging is allowed at all.
+    pub policy: MergePolicy,
+    /// Trigger: this share of a segment's records is dead, in percent.
+    pub fragmentation_trigger_percent: u8,
+    /// Trigger: a segment holds this many dead bytes.
+    pub dead_bytes_trigger: u64,
+    /// Trigger: this share of all bytes of the store is dead, in percent. Bounds the space that a
+    /// store takes, which the triggers of single segments do not.
+    pub store_dead_trigger_percent: u8,
+    /// Threshold: as the trigger of the same name.
+    pub fragmentation_threshold_percent: u8,
+    /// Threshold: as the trigger of the same name.
+    pub dead_bytes_threshold: u64,
+    /// Threshold: a finished segment is smaller than this, in bytes; 0 to leave small ones alone.
+    pub small_file_threshold_bytes: u64,
+}
+
+/// When merging is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergePolicy {
+    /// At any time.
+    Always,
+    /// Never: space of dead entries is not reclaimed.
+    Never,
+    /// From the first to the last hour of the day (0 to 23, UTC), both included; may span midnight.
+    Window {
+        /// The first hour.
+        first_hour: u8,
+        /// The last hour.
+        last_hour: u8,
+    },
+}
+
+impl Default for BitcaskSettings {
+    fn default() -> Self {
+        Self {
+            sync: SyncStrategy::Grouped,
+            expiry: None,
+            expiry_grace: Duration::ZERO,
+            merge: MergeSettings::default(),
+            file_bytes_max: 2 << 30,
+            compression: Compression::None,
+            preallocate_bytes: 0,
+            checkpoint_after_bytes: 256 << 20,
+            #[cfg(any(test, feature = "planted-defects"))]
+            fingerprint: None,
+            #[cfg(feature = "planted-defects")]
+            defect: None,
+        }
+    }
+}
+
+impl Default for MergeSettings {
+    fn default() -> Self {
+        Self {
+            policy: MergePolicy::Always,
+            fragmentation_trigger_percent: 60,
+            dead_bytes_trigger: 512 << 20,
+            store_dead_trigger_percent: 33,
+            fragmentation_threshold_percent: 40,
+            dead_bytes_threshold: 128 << 20,
+            small_file_threshold_bytes: 10 << 20,
+        }
+    }
+}
+
+impl MergePolicy {
+    /// True when merging is allowed at `now_micros` since the Unix epoch.
+    pub(crate) fn allows(self, now_micros: u64) -> bool {
+        const HOUR_MICROS: u64 = 3_600_000_000;
+        let hour = now_micros / HOUR_MICROS % 24;
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Window {
+                first_hour,
+                last_hour,
+            } => {
+                let (first, last) = (u64::from(first_hour), u64::from(last_hour));
+                if first <= last {
+                    (first..=last).contains(&hour)
+                } else {
+                    hour >= first || hour <= last
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_window_may_span_midnight() {
+        let night = MergePolicy::Window {
+            first_hour: 22,
+            last_hour: 3,
+        };
+        let at = |hour: u64| night.allows(hour * 3_600_000_000 + 5);
+        assert!(at(22) && at(23) && at(24) && at(3));
+        assert!(!at(4) && !at(21) && !at(12));
+    }
+}

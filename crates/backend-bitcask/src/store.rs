@@ -1,0 +1,246 @@
+//! The store: what its parts share, and the order of its locks.
+//!
+//! Locks are taken in this order and released before any wait for a device, except where a comment
+//! says otherwise: upkeep, writer, index. A put holds the writer's lock over one append; readers take
+//! the index for reading, for as long as a lookup takes.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use kvorum_backend::{BackendError, ErrorKind, Fields, GroupSync, Result, Timestamp};
+use kvorum_disk::{Disk, DiskLock, OpenMode};
+use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
+use parking_lot::{Mutex, RwLock};
+
+use crate::BitcaskSettings;
+use crate::error::{IntoBackend, from_segment};
+use crate::keydir::Fingerprints;
+use crate::lost::LostLog;
+use crate::meta::{self, Meta};
+use crate::segments::{Index, Segment, SegmentEntry, SegmentStats, segment_id};
+use crate::upkeep::Upkeep;
+use crate::write::segment_number;
+
+/// Says that a sync failed, so that the next opening writes again what the page cache may show and
+/// the device never got.
+pub(crate) const SUSPECT_NAME: &str = "suspect";
+
+/// Draws a random number.
+pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What all parts of an open store share.
+pub(crate) struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) settings: BitcaskSettings,
+    pub(crate) draw: DrawNumber,
+    pub(crate) upkeep: Mutex<Upkeep>,
+    pub(crate) writer: Mutex<WriteSide>,
+    pub(crate) index: RwLock<Index>,
+    pub(crate) meta: Mutex<Meta>,
+    pub(crate) lost: Mutex<LostLog>,
+    pub(crate) fingerprints: Fingerprints,
+    pub(crate) compressor: Compressor,
+    pub(crate) group: Arc<GroupSync>,
+    pub(crate) counters: Counters,
+    /// The sequence up to which every batch is known to be durable.
+    pub(crate) durable: AtomicU64,
+    pub(crate) is_closed: AtomicBool,
+    /// Why the store takes no more writes.
+    pub(crate) failure: Mutex<Option<BackendError>>,
+    /// Released when the store is dropped or closed.
+    pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+/// What the writer's lock protects.
+pub(crate) struct WriteSide {
+    pub(crate) active: Option<SegmentWriter>,
+    /// Full segments that upkeep has yet to seal.
+    pub(crate) retiring: Vec<SegmentWriter>,
+    /// Segments that may hold records not yet durable, oldest first.
+    pub(crate) unsynced: Vec<(u32, SegmentSync)>,
+    pub(crate) next_segment: u32,
+    pub(crate) last_sequence: u64,
+}
+
+/// Counts since opening.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) put_bytes: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) corrupt_reads: AtomicU64,
+    pub(crate) torn_bytes: AtomicU64,
+    /// Bytes appended since the last checkpoint began.
+    pub(crate) unchecked_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, amount: u64) {
+        counter.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    pub(crate) fn log_id(&self) -> u64 {
+        self.meta.lock().identity
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) {
+            let path = self.directory.display();
+            let detail = format!("{path} was closed");
+            return Err(BackendError::new(ErrorKind::Closed, detail));
+        }
+        match &*self.failure.lock() {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// A sync failed: nothing more is written until the store is opened again.
+    pub(crate) fn fail(&self, error: &BackendError) -> BackendError {
+        let error = BackendError::new(ErrorKind::Failed, error.to_string());
+        self.failure.lock().get_or_insert_with(|| error.clone());
+        // It has to be seen by this machine's page cache only: what a crash forgets, it forgets
+        // together with the pages that the mark warns of.
+        let path = self.directory.join(SUSPECT_NAME);
+        if let Ok(mark) = self.disk.open(&path, OpenMode::Create) {
+            let _marked_or_failing_disk = mark.write_at(b"sync failed\n", 0);
+        }
+        error
+    }
+
+    /// Syncs everything put so far and returns the sequence up to which that holds.
+    pub(crate) fn sync_all(&self) -> Result<u64> {
+        if let Some(failure) = &*self.failure.lock() {
+            return Err(failure.clone());
+        }
+        let (handles, sequence) = {
+            let writer = self.writer.lock();
+            (writer.unsynced.clone(), writer.last_sequence)
+        };
+        for (_, handle) in &handles {
+            handle
+                .sync()
+                .map_err(|error| self.fail(&from_segment(&error)))?;
+        }
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.mark_if_idle(sequence);
+        Ok(sequence)
+    }
+
+    /// Leaves proof of what was synced when no later record is there to carry it.
+    fn mark_if_idle(&self, sequence: u64) {
+        if let Some(mut writer) = self.writer.try_lock()
+            && writer.last_sequence == sequence
+            && let Some(active) = &mut writer.active
+        {
+            // Without the mark, damage to the last group may look like a torn tail; no more.
+            let _marked_or_full_disk = active.mark();
+        }
+    }
+
+    /// Creates a segment and makes it known to readers.
+    pub(crate) fn create_segment(&self, number: u32, is_merged: bool) -> Result<SegmentWriter> {
+        let id = segment_id(self.log_id(), number, is_merged);
+        let path = self.directory.join(file_name(id.number));
+        let options = WriterOptions {
+            preallocate_bytes: self.settings.preallocate_bytes,
+        };
+        let writer = SegmentWriter::create(&*self.disk, &path, id, options).into_backend()?;
+        let entry = SegmentEntry {
+            segment: Segment::new(writer.reader(), number, is_merged),
+            stats: SegmentStats::default(),
+            is_sealed: false,
+        };
+        self.index.write().segments.insert(number, entry);
+        Ok(writer)
+    }
+
+    /// Seals a segment that nothing is appended to any more. On a full disk it is left to be sealed
+    /// later.
+    pub(crate) fn seal(&self, mut writer: SegmentWriter) -> Result<()> {
+        let number = segment_number(&writer);
+        let seal = match writer.seal() {
+            Ok(seal) => seal,
+            Err(error) => {
+                let error = from_segment(&error);
+                if error.kind() != ErrorKind::Full {
+                    return Err(self.fail(&error));
+                }
+                self.writer.lock().retiring.push(writer);
+                return Err(error);
+            }
+        };
+        let mut write_side = self.writer.lock();
+        write_side.unsynced.retain(|(unsynced, _)| *unsynced != number);
+        let mut index = self.index.write();
+        if let Some(entry) = index.segments.get_mut(&number) {
+            entry.is_sealed = true;
+            // A mark may stand behind the last record.
+            entry.stats.data_end = seal.data_end;
+        }
+        Ok(())
+    }
+
+    /// Changes what outlives everything else, on disk first.
+    pub(crate) fn change_meta(&self, change: impl FnOnce(&mut Meta)) -> Result<()> {
+        let mut held = self.meta.lock();
+        let mut changed = held.clone();
+        change(&mut changed);
+        changed.generation += 1;
+        meta::write(&*self.disk, &self.directory, &changed)?;
+        *held = changed;
+        Ok(())
+    }
+
+    /// When an entry is gone, by its own expiry or the store's.
+    pub(crate) fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
+        let by_age = self.settings.expiry.map(|age| {
+            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+            Timestamp(fields.last_modified.0.saturating_add(micros))
+        });
+        match (fields.expiry, by_age) {
+            (Some(own), Some(by_age)) => Some(own.min(by_age)),
+            (own, by_age) => own.or(by_age),
+        }
+    }
+
+    /// True when an entry is not shown any more.
+    pub(crate) fn is_expired(&self, fields: &Fields, now: Timestamp) -> bool {
+        #[cfg(feature = "planted-defects")]
+        if self.has_defect(kvorum_backend::PlantedDefect::ExpiredEntryReturned) {
+            return false;
+        }
+        self.expiry_of(fields).is_some_and(|expiry| expiry <= now)
+    }
+
+    /// True when an entry may be taken off the disk.
+    pub(crate) fn is_collectable(&self, fields: &Fields, now: Timestamp) -> bool {
+        let grace = self.grace_micros();
+        self.expiry_of(fields)
+            .is_some_and(|expiry| expiry.0.saturating_add(grace) <= now.0)
+    }
+
+    pub(crate) fn grace_micros(&self) -> u64 {
+        u64::try_from(self.settings.expiry_grace.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    #[cfg(feature = "planted-defects")]
+    pub(crate) fn has_defect(&self, defect: kvorum_backend::PlantedDefect) -> bool {
+        self.settings.defect == Some(defect)
+    }
+}
+
+/// The sync point of a store; it does not keep the store open.
+pub(crate) fn group_sync(store: &Weak<Store>) -> Arc<GroupSync> {
+    let store = store.clone();
+    GroupSync::new(move || match store.upgrade() {
+        Some(store) => store.sync_all(),
+        None => Err(BackendError::new(
+            ErrorKind::Closed,
+            "the store was dropped before its sync",
+        )),
+    })
+}

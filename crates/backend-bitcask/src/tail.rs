@@ -1,0 +1,121 @@
+//! Gathering the newest record of each key while a store is opened.
+//!
+//! Keys are told apart by two hashes of 64 bits, one under the store's secret each: comparing the
+//! keys themselves would mean a read of the disk for every overwritten record.
+
+use hashbrown::HashTable;
+
+use crate::entry::key_of;
+use crate::key_table::KeyEntry;
+use crate::keydir::{Fingerprints, Keydir, Slot};
+use crate::segments::Segment;
+
+/// The newest record of one key, so far.
+struct Newest {
+    check: u64,
+    sequence: u64,
+    removal: bool,
+    slot: Slot,
+}
+
+/// The newest records of all keys that were read.
+pub(crate) struct Tail {
+    fingerprints: Fingerprints,
+    entries: HashTable<Newest>,
+}
+
+impl Tail {
+    pub(crate) fn new(fingerprints: Fingerprints) -> Self {
+        Self {
+            fingerprints,
+            entries: HashTable::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, entry: &KeyEntry, segment: u32) {
+        let fingerprint = self.fingerprints.of(&entry.key);
+        let newest = Newest {
+            check: self.fingerprints.check_of(&entry.key),
+            sequence: entry.sequence,
+            removal: entry.removal,
+            slot: Slot::new(fingerprint, segment, entry.at),
+        };
+        let same = |it: &Newest| {
+            it.slot.fingerprint == fingerprint && it.check == newest.check
+        };
+        match self.entries.find_mut(fingerprint, same) {
+            // An expired entry that was merged away leaves a removal of its own sequence.
+            Some(known) if rank(&newest) > rank(known) => *known = newest,
+            Some(_) => {}
+            None => {
+                let hash = |it: &Newest| it.slot.fingerprint;
+                self.entries.insert_unique(fingerprint, newest, hash);
+            }
+        }
+    }
+
+    /// Replays what was gathered over a key directory. `segment_of` finds the segment that a slot of
+    /// the directory points to.
+    pub(crate) fn replay<'s>(
+        self,
+        keydir: &mut Keydir,
+        segment_of: impl Fn(u32) -> Option<&'s Segment>,
+    ) -> kvorum_segment::Result<()> {
+        let is_fresh = keydir.len() == 0;
+        if is_fresh {
+            keydir.reserve(self.entries.len() as u64);
+        }
+        let fingerprints = self.fingerprints;
+        for newest in self.entries {
+            let old = if is_fresh {
+                None
+            } else {
+                find_old(keydir, &newest, &fingerprints, &segment_of)?
+            };
+            match old {
+                Some((_, sequence)) if sequence > newest.sequence => {}
+                Some((old, _)) if newest.removal => {
+                    keydir.remove(&old);
+                }
+                Some((old, _)) => {
+                    keydir.replace(&old, newest.slot);
+                }
+                None if newest.removal => {}
+                None => keydir.insert(newest.slot),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rank(it: &Newest) -> (u64, bool, u32) {
+    (it.sequence, it.removal, it.slot.segment)
+}
+
+/// The slot of the same key and its sequence; a slot whose record cannot be read is taken for it.
+fn find_old<'s>(
+    keydir: &Keydir,
+    newest: &Newest,
+    fingerprints: &Fingerprints,
+    segment_of: &impl Fn(u32) -> Option<&'s Segment>,
+) -> kvorum_segment::Result<Option<(Slot, u64)>> {
+    let mut unreadable = None;
+    for slot in keydir.candidates(newest.slot.fingerprint) {
+        let Some(segment) = segment_of(slot.segment) else {
+            unreadable = Some((slot, 0));
+            continue;
+        };
+        let reading = kvorum_disk::Reading::MayBlock;
+        match segment.reader.read_front(slot.location(), reading) {
+            Ok(front) => {
+                let key = key_of(&front.front).unwrap_or_default();
+                if fingerprints.check_of(key) == newest.check {
+                    return Ok(Some((slot, front.sequence)));
+                }
+            }
+            Err(error) if error.is_damage() => unreadable = Some((slot, 0)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(unreadable)
+}

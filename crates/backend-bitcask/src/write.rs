@@ -1,0 +1,228 @@
+//! Putting a batch: encoded without a lock, appended in one write under the writer's, shown to
+//! readers in one step.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use kvorum_backend::{
+    Batch, Durability, Durable, Fields, Receipt, Result, Sequence, SyncTicket, Write,
+};
+use kvorum_encoding::StorageKey;
+use kvorum_segment::{BatchPlace, EncodedBack, Location, Record, SegmentWriter};
+
+use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal};
+use crate::error::IntoBackend;
+use crate::keydir::Slot;
+use crate::settings::SyncStrategy;
+use crate::store::{Counters, Store, WriteSide};
+
+/// A write, encoded as far as that goes without its place.
+struct Prepared<'a> {
+    key: &'a StorageKey,
+    fingerprint: u64,
+    /// `None` for a removal.
+    fields: Option<Fields>,
+    front: Range<usize>,
+    back: EncodedBack<'a>,
+}
+
+impl Store {
+    pub(crate) fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        self.check_writable()?;
+        let (prepared, fronts) = self.prepare(batch);
+        let sequence = self.apply(&prepared, &fronts)?;
+        Counters::add(&self.counters.put_bytes, batch.payload_bytes());
+        let is_grouped = match durability {
+            Durability::Buffered => false,
+            Durability::Grouped => true,
+            Durability::BackendDefault => self.settings.sync == SyncStrategy::Grouped,
+        };
+        #[cfg(feature = "planted-defects")]
+        let is_grouped = is_grouped
+            && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
+        let durable = if is_grouped {
+            Durable::After(SyncTicket::new(self.group.clone(), sequence))
+        } else {
+            Durable::Already
+        };
+        Ok(Receipt {
+            sequence: Sequence(sequence),
+            durable,
+        })
+    }
+
+    /// Encodes and compresses. Of several writes to one key the last one stays: the others were never
+    /// visible, and (key, sequence) names one record.
+    fn prepare<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<u8>) {
+        let mut fronts = Vec::new();
+        let mut prepared = Vec::with_capacity(batch.writes.len());
+        let last_writes = last_writes(batch);
+        for (number, write) in batch.writes.iter().enumerate() {
+            let is_superseded = last_writes
+                .as_ref()
+                .is_some_and(|numbers| !numbers.contains(&number));
+            if is_superseded {
+                continue;
+            }
+            let start = fronts.len();
+            let (fields, back) = match write {
+                Write::Put {
+                    key,
+                    fields,
+                    head,
+                    body,
+                    ..
+                } => {
+                    encode_front(&mut fronts, key, fields, head);
+                    (Some(*fields), self.compressor.encode(body))
+                }
+                Write::Remove { key, .. } => {
+                    encode_removal(&mut fronts, key);
+                    (None, EncodedBack::empty())
+                }
+            };
+            prepared.push(Prepared {
+                key: write.key(),
+                fingerprint: self.fingerprints.of(write.key().as_bytes()),
+                fields,
+                front: start..fronts.len(),
+                back,
+            });
+        }
+        (prepared, fronts)
+    }
+
+    fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8]) -> Result<u64> {
+        let mut writer = self.writer.lock();
+        // Closing and failing wait for the lock, so this is the last word.
+        self.check_writable()?;
+        let olds = self.find_olds(prepared)?;
+        let sequence = writer.last_sequence + 1;
+        let records = records_of(prepared, fronts, sequence);
+        let mut locations = Vec::with_capacity(records.len());
+        let active = self.active_for(&mut writer, SegmentWriter::appended_len(&records))?;
+        active.append(&records, &mut locations).into_backend()?;
+        let number = segment_number(active);
+        let end = active.end();
+        writer.last_sequence = sequence;
+        self.show(prepared, &olds, &locations, sequence, number, end);
+        Ok(sequence)
+    }
+
+    /// The slots that the batch supersedes. They stay where they are while the writer is locked:
+    /// merges take that lock to move a slot.
+    fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<Vec<Option<Slot>>> {
+        prepared
+            .iter()
+            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint))
+            .collect()
+    }
+
+    /// The segment to append to: the present one, or a new one when it is full.
+    fn active_for<'w>(
+        &self,
+        writer: &'w mut WriteSide,
+        len: u64,
+    ) -> Result<&'w mut SegmentWriter> {
+        let is_full = writer.active.as_ref().is_some_and(|active| {
+            active.position().records > 0 && active.end() + len > self.settings.file_bytes_max
+        });
+        if is_full || writer.active.is_none() {
+            let number = writer.next_segment;
+            let created = self.create_segment(number, false)?;
+            writer.next_segment += 1;
+            writer.unsynced.push((number, created.sync_handle()));
+            // Sealing waits for the device, so it is left to upkeep.
+            let full = writer.active.take();
+            writer.retiring.extend(full);
+            return Ok(writer.active.insert(created));
+        }
+        match &mut writer.active {
+            Some(active) => Ok(active),
+            None => Err(no_active()),
+        }
+    }
+
+    /// Makes an appended batch visible, whole.
+    fn show(
+        &self,
+        prepared: &[Prepared<'_>],
+        olds: &[Option<Slot>],
+        locations: &[Location],
+        sequence: u64,
+        number: u32,
+        end: u64,
+    ) {
+        let mut index = self.index.write();
+        let mut stored_bytes = 0;
+        if let Some(stats) = index.stats_mut(number) {
+            stored_bytes = end - stats.data_end;
+            stats.data_end = end;
+            if prepared.is_empty() {
+                stats.count_sequence(sequence);
+            }
+        }
+        for ((write, old), at) in prepared.iter().zip(olds).zip(locations) {
+            let slot = Slot::new(write.fingerprint, number, *at);
+            if let Some(stats) = index.stats_mut(number) {
+                stats.count(sequence, slot.stored_bytes(), write.fields.as_ref());
+            }
+            match (&write.fields, old) {
+                (Some(_), old) => index.point(old.as_ref(), slot),
+                (None, Some(old)) => {
+                    index.forget(old);
+                }
+                (None, None) => {}
+            }
+        }
+        index.last_sequence = sequence;
+        Counters::add(&self.counters.written_bytes, stored_bytes);
+        Counters::add(&self.counters.unchecked_bytes, stored_bytes);
+    }
+}
+
+/// The numbers of the writes that count, or `None` when all do.
+fn last_writes(batch: &Batch) -> Option<BTreeSet<usize>> {
+    if batch.writes.len() < 2 {
+        return None;
+    }
+    let mut keys = BTreeSet::new();
+    let numbered = batch.writes.iter().enumerate().rev();
+    let last = numbered.filter(|(_, write)| keys.insert(write.key().as_bytes()));
+    Some(last.map(|(number, _)| number).collect())
+}
+
+fn records_of<'a>(
+    prepared: &'a [Prepared<'_>],
+    fronts: &'a [u8],
+    sequence: u64,
+) -> Vec<Record<'a>> {
+    if prepared.is_empty() {
+        return vec![Record {
+            sequence,
+            kind: KIND_NOTHING,
+            removal: false,
+            batch: BatchPlace::Alone,
+            front: &[],
+            back: EncodedBack::empty(),
+        }];
+    }
+    let records = prepared.iter().enumerate().map(|(index, write)| Record {
+        sequence,
+        kind: KIND_ENTRY,
+        removal: write.fields.is_none(),
+        batch: BatchPlace::of(index, prepared.len()),
+        front: &fronts[write.front.clone()],
+        back: write.back.by_ref(),
+    });
+    records.collect()
+}
+
+pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
+    u32::try_from(writer.id().number).unwrap_or(u32::MAX)
+}
+
+fn no_active() -> kvorum_backend::BackendError {
+    let detail = "no segment to append to";
+    kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::Misuse, detail)
+}

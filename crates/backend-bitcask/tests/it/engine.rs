@@ -1,0 +1,85 @@
+//! The engine with settings so small that a few dozen writes fill, merge and expire files.
+
+use std::time::Duration;
+
+use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
+use kvorum_backend_bitcask::{
+    Bitcask, BitcaskSettings, Compression, MergeSettings, SyncStrategy,
+};
+use kvorum_backend_conformance::{EngineUnderTest, Opening};
+
+/// Bitcask, perhaps with a defect.
+pub(crate) struct Engine {
+    pub(crate) defect: Option<PlantedDefect>,
+}
+
+impl EngineUnderTest for Engine {
+    fn name(&self) -> &str {
+        "bitcask"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: false,
+            indexes: false,
+            backups: false,
+        }
+    }
+
+    fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
+        let settings = BitcaskSettings {
+            defect: self.defect,
+            ..settings(opening.variation)
+        };
+        let disk = opening.disk.clone();
+        let store = Bitcask::open(disk, &opening.directory, settings, opening.draw.clone())?;
+        Ok(Box::new(store))
+    }
+
+    fn variations(&self) -> u32 {
+        4
+    }
+}
+
+fn settings(variation: u32) -> BitcaskSettings {
+    let eager = BitcaskSettings {
+        file_bytes_max: 4096,
+        checkpoint_after_bytes: 8192,
+        merge: MergeSettings {
+            fragmentation_trigger_percent: 20,
+            dead_bytes_trigger: 512,
+            store_dead_trigger_percent: 20,
+            fragmentation_threshold_percent: 10,
+            dead_bytes_threshold: 256,
+            small_file_threshold_bytes: 1024,
+            ..MergeSettings::default()
+        },
+        ..BitcaskSettings::default()
+    };
+    match variation {
+        0 => eager,
+        // Large files: much is replayed, little is merged.
+        1 => BitcaskSettings {
+            file_bytes_max: 64 << 10,
+            compression: Compression::Lz4,
+            sync: SyncStrategy::Interval(Duration::from_secs(1)),
+            ..eager
+        },
+        // Different keys collide, and every file is a page or two.
+        2 => BitcaskSettings {
+            fingerprint: Some(|key| u64::from(key.last().copied().unwrap_or(0) % 3) << 47),
+            file_bytes_max: 2048,
+            checkpoint_after_bytes: 4096,
+            ..eager
+        },
+        _ => BitcaskSettings {
+            compression: Compression::Zstd(1),
+            preallocate_bytes: 2048,
+            sync: SyncStrategy::None,
+            checkpoint_after_bytes: 1 << 30,
+            ..eager
+        },
+    }
+}
