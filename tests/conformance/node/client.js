@@ -3,6 +3,8 @@
 
 const Riak = require('basho-riak-client');
 
+require('winston').level = 'error'; // what the client logs through
+
 const CONNECTIONS = 64;
 const REQUEST_TIMEOUT_MS = 30000;
 
@@ -62,7 +64,7 @@ async function connect(port) {
     maxConnections: CONNECTIONS,
     requestTimeout: REQUEST_TIMEOUT_MS,
   });
-  const cluster = new Riak.Cluster({ nodes: [node], executionAttempts: 1 });
+  const cluster = new Riak.Cluster({ nodes: [node], executionAttempts: 1, queueCommands: true });
   const client = await new Promise((resolve, reject) => {
     const made = new Riak.Client(cluster, (error) => (error ? reject(error) : resolve(made)));
   });

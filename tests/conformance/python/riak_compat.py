@@ -14,6 +14,7 @@ import collections.abc
 import importlib
 import importlib.util
 import inspect
+import mimetypes
 import os
 import ssl
 import sys
@@ -70,6 +71,8 @@ def _restore_standard_library():
     for alias, name in UNITTEST_ALIASES.items():
         _restore(unittest.TestCase, alias, getattr(unittest.TestCase, name))
     _restore(unittest, "makeSuite", unittest.defaultTestLoader.loadTestsFromTestCase)
+    mimetypes.init()
+    mimetypes.types_map.pop(".md", None)  # a test takes a .md file for one of unknown type
     warnings.simplefilter("ignore")
 
 
