@@ -15,8 +15,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::crash::copy_of;
 use crate::history::{History, Required};
 use crate::observe::observe;
-use crate::recording::Recording;
-use crate::script::Script;
+use crate::recording::{Recording, failed_without_cause};
+use crate::script::{PlannedWrite, Script, Step};
 use crate::shrink::shrink;
 use crate::violation::{MustSucceed, unexpected};
 use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate};
@@ -64,6 +64,10 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
             break;
         }
         full_disk::check(engine, plan.rng(STREAM), variation)
+            .map_err(|violation| violation.after(format!("variation {variation}")))?;
+    }
+    for variation in 0..engine.variations().max(1) {
+        check_reopening_after_failed_sync(engine, plan, variation)
             .map_err(|violation| violation.after(format!("variation {variation}")))?;
     }
     let mut rng = plan.rng(STREAM + 1);
@@ -209,6 +213,42 @@ fn rules(kind: Kind, rng: &mut ChaCha8Rng) -> Vec<Rule> {
             bit: rng.random_range(0..4_000),
         })],
     }
+}
+
+/// After a failed sync the page cache shows what the device may never get, and says of it that it is
+/// written. A store that is opened over it, reads it, syncs and calls it durable has to have written
+/// it again.
+fn check_reopening_after_failed_sync(
+    engine: &dyn EngineUnderTest,
+    plan: &Plan,
+    variation: u32,
+) -> Checked {
+    let put = |key| Step::put_durably(vec![PlannedWrite::put(key, 300)]);
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let opened = Recording::open(engine, Arc::new(disk.clone()), variation, plan.rng(STREAM))?;
+    let mut recording = opened.ok_or_else(|| failed_without_cause("opening a new store"))?;
+    recording.step(&put(0))?;
+    for rule in rules(Kind::Sync, &mut plan.rng(STREAM)) {
+        disk.add_rule(rule);
+    }
+    recording.step(&put(1))?;
+    recording.step(&put(2))?;
+    disk.heal();
+    recording
+        .kill_and_reopen()
+        .must("opening after a failed sync")?;
+    recording.step(&Step::Sync)?;
+    recording.step(&put(3))?;
+    let opening = Opening {
+        disk: Arc::new(memory.crash_image(CrashOptions::nothing_unsynced())),
+        ..recording.opening().clone()
+    };
+    let store = engine.open(&opening).must("opening after a crash")?;
+    let now = recording.trial().now;
+    check_reopened(&*store, &recording.history, now, Kind::Sync).map_err(|violation| {
+        violation.after("a failed sync, reopening, a good sync and a power cut")
+    })
 }
 
 /// The store that met the fault shows what it accepted, as far as it shows anything.

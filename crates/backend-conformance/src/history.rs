@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, FoldDetail, FoldFilter, FoldRange, IndexRange, Sequence, Timestamp};
+use kvorum_backend::{
+    Batch, FoldDetail, FoldFilter, FoldRange, IndexRange, Sequence, Timestamp, Write,
+};
 use kvorum_encoding::StorageKey;
 
 use crate::model::{Seen, State};
@@ -74,14 +76,7 @@ impl History {
 
     /// True when any batch ever put stored this under its key.
     pub(crate) fn has_put(&self, seen: &Seen) -> bool {
-        self.attempts.iter().any(|attempt| {
-            let mut state = State::default();
-            state.apply(&attempt.batch, attempt.sequence);
-            let entry = state.entries.get(&seen.key);
-            entry.is_some_and(|it| {
-                it.fields == seen.fields && it.head == seen.head && it.body == seen.body
-            })
-        })
+        self.attempts.iter().any(|attempt| attempt.leaves(seen))
     }
 
     /// A state that agrees with the observation, or a story of why there is none.
@@ -95,7 +90,13 @@ impl History {
             return self.explain_erasing(observed);
         }
         let needed: Vec<bool> = self.attempts.iter().map(|it| required.needs(it)).collect();
-        let undecided: Vec<usize> = (0..needed.len()).filter(|at| !needed[*at]).collect();
+        let shown: Vec<Option<bool>> = self.shown_by(observed);
+        let undecided: Vec<usize> = (0..needed.len())
+            .filter(|at| !needed[*at] && shown[*at].is_none())
+            .collect();
+        let needed: Vec<bool> = (0..needed.len())
+            .map(|at| needed[at] || shown[at] == Some(true))
+            .collect();
         // Logs lose tails, so a prefix is the likeliest answer.
         for kept in (0..=undecided.len()).rev() {
             let state = self.state(|at| needed[at] || undecided[..kept].contains(&at));
@@ -116,6 +117,27 @@ impl History {
             }
         }
         Err(self.story(observed, &needed))
+    }
+
+    /// What the entries that are there say of each batch: that it is there, for it wrote one of them,
+    /// or that it is not, for it would have overwritten one.
+    fn shown_by(&self, observed: &Observation) -> Vec<Option<bool>> {
+        let mut shown = vec![None; self.attempts.len()];
+        for seen in observed.present.values() {
+            let writer = self.attempts.iter().rposition(|it| it.leaves(seen));
+            let Some(writer) = writer else { continue };
+            for (at, attempt) in self.attempts.iter().enumerate().skip(writer + 1) {
+                if attempt.batch.writes.iter().any(|it| it.key() == &seen.key) {
+                    shown[at] = Some(false);
+                }
+            }
+        }
+        for seen in observed.present.values() {
+            if let Some(writer) = self.attempts.iter().rposition(|it| it.leaves(seen)) {
+                shown[writer] = Some(true);
+            }
+        }
+        shown
     }
 
     fn explain_erasing(&self, observed: &Observation) -> Result<State, String> {
@@ -140,8 +162,8 @@ impl History {
         for (attempt, needed) in self.attempts.iter().zip(needed) {
             let keys = attempt.batch.writes.iter().map(|write| {
                 let kind = match write {
-                    kvorum_backend::Write::Put { .. } => "put",
-                    kvorum_backend::Write::Remove { .. } => "remove",
+                    Write::Put { .. } => "put",
+                    Write::Remove { .. } => "remove",
                 };
                 format!("{kind} {:?}", write.key())
             });
@@ -160,6 +182,19 @@ impl History {
         }
         story.push_str(&format!("\n    absent: {:?}", observed.absent));
         story
+    }
+}
+
+impl Attempt {
+    /// True when the batch leaves this under the key.
+    fn leaves(&self, seen: &Seen) -> bool {
+        let mut writes = self.batch.writes.iter().rev();
+        match writes.find(|write| write.key() == &seen.key) {
+            Some(Write::Put {
+                fields, head, body, ..
+            }) => (fields, head, body) == (&seen.fields, &seen.head, &seen.body),
+            _ => false,
+        }
     }
 }
 
@@ -210,4 +245,97 @@ pub(crate) fn index_ranges() -> impl Iterator<Item = IndexRange> {
             after: None,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_backend::Fields;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1);
+
+    fn put(key: usize, value: &'static str) -> Write {
+        let value = Bytes::from_static(value.as_bytes());
+        Write::put(names::key(key), Fields::default(), value.clone(), value)
+    }
+
+    /// Batches with sequences from 1, of which the first so many are durable.
+    fn history(batches: Vec<Vec<Write>>, durable: usize) -> History {
+        let attempts = batches.into_iter().enumerate().map(|(at, writes)| Attempt {
+            batch: Batch { writes },
+            sequence: Some(Sequence(at as u64 + 1)),
+            is_durable: at < durable,
+        });
+        History {
+            attempts: attempts.collect(),
+            is_erasing: false,
+        }
+    }
+
+    fn showing(entries: &[(usize, &'static str, u64)]) -> Observation {
+        let mut observation = Observation {
+            absent: names::keys().collect(),
+            ..Observation::default()
+        };
+        for (key, value, sequence) in entries {
+            let key = names::key(*key);
+            let bytes = Bytes::from_static(value.as_bytes());
+            observation.absent.retain(|it| it != &key);
+            let seen = Seen {
+                key: key.clone(),
+                sequence: Sequence(*sequence),
+                fields: Fields::default(),
+                head: bytes.clone(),
+                body: bytes,
+            };
+            observation.present.insert(key, seen);
+        }
+        observation
+    }
+
+    fn is_right(history: &History, entries: &[(usize, &'static str, u64)]) -> bool {
+        let required = Required::Durable { up_to: Sequence(0) };
+        history.explain(&showing(entries), required, NOW).is_ok()
+    }
+
+    #[test]
+    fn undecided_batches_may_be_there_or_not_but_only_whole() {
+        let batches = vec![
+            vec![put(1, "a")],
+            vec![put(1, "b"), put(2, "b")],
+            vec![put(3, "c")],
+        ];
+        let history = history(batches, 1);
+        assert!(is_right(&history, &[(1, "a", 1)]));
+        assert!(is_right(&history, &[(1, "b", 2), (2, "b", 2)]));
+        assert!(is_right(&history, &[(1, "a", 1), (3, "c", 3)]));
+        assert!(!is_right(&history, &[]));
+        assert!(!is_right(&history, &[(1, "b", 2)]));
+        assert!(!is_right(&history, &[(1, "a", 1), (2, "b", 2)]));
+        assert!(!is_right(&history, &[(1, "x", 2), (2, "b", 2)]));
+        assert!(!is_right(&history, &[(1, "a", 2)]));
+    }
+
+    #[test]
+    fn a_removed_key_is_not_explained_by_what_was_before() {
+        let remove = Write::remove(names::key(1));
+        let batches = vec![vec![put(1, "a")], vec![remove]];
+        assert!(is_right(&history(batches.clone(), 1), &[(1, "a", 1)]));
+        assert!(is_right(&history(batches.clone(), 1), &[]));
+        assert!(!is_right(&history(batches, 2), &[(1, "a", 1)]));
+    }
+
+    #[test]
+    fn a_hole_among_many_undecided_batches_is_found() {
+        let values = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let mut batches: Vec<Vec<Write>> = (0..40)
+            .map(|at| vec![put(1 + at % 3, values[at % values.len()])])
+            .collect();
+        batches[20] = vec![put(9, "gone")];
+        let history = history(batches, 0);
+        // The last writes of keys 1, 2 and 3; the batch that wrote key 9 is missing.
+        let shown = [(1, "h", 40), (2, "f", 38), (3, "g", 39)];
+        assert!(is_right(&history, &shown));
+    }
 }

@@ -248,6 +248,15 @@ impl<'a> Recording<'a> {
         }
     }
 
+    /// The process dies and another opens the store; the page cache lives on.
+    pub(crate) fn kill_and_reopen(&mut self) -> Result<()> {
+        self.tickets.clear();
+        self.trial.store = None;
+        self.trial.store = Some(self.trial.engine.open(self.opening())?);
+        self.sync_failed = false;
+        Ok(())
+    }
+
     fn erase(&mut self) -> Checked<Outcome> {
         match self.trial.store()?.erase() {
             Ok(()) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kvorum_backend::{Durability, ErrorKind};
+use kvorum_backend::{Durability, ErrorKind, Receipt};
 use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use rand_chacha::ChaCha8Rng;
 
@@ -65,7 +65,7 @@ fn refuse_puts(trial: &mut Trial<'_>) -> Checked {
     for number in 0..PUTS_MAX {
         let batch = trial.batch(&[PlannedWrite::put(number % KEYS, 2_000)])?;
         let put = trial.store()?.put(&batch, Durability::Grouped);
-        match put.and_then(|receipt| receipt.wait()) {
+        match put.and_then(Receipt::wait) {
             Ok(sequence) => trial.state.apply(&batch, Some(sequence)),
             Err(error) => {
                 return ensure(error.kind() == ErrorKind::Full, 16, || {

@@ -9,6 +9,8 @@
 mod engine;
 mod files;
 mod job;
+mod recovery;
+mod store;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

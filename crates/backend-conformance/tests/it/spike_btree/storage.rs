@@ -41,6 +41,10 @@ impl StorageBackend for SeamStorage {
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that map_err takes"
+)]
 fn io_error(error: DiskError) -> io::Error {
     let kind = match error.kind() {
         ErrorKind::NoSpace => io::ErrorKind::StorageFull,

@@ -141,8 +141,11 @@ pub(crate) fn batch_frame(sequence: Sequence, changes: &[Change]) -> Vec<u8> {
     framed(&payload)
 }
 
+/// A batch as the log has it.
+pub(crate) type LoggedBatch = (Sequence, Vec<Change>);
+
 /// The batches of a log, up to the first that is not whole, and where that begins.
-pub(crate) fn read_log(bytes: &[u8]) -> Result<(Vec<(Sequence, Vec<Change>)>, u64)> {
+pub(crate) fn read_log(bytes: &[u8]) -> Result<(Vec<LoggedBatch>, u64)> {
     let mut batches = Vec::new();
     let mut offset = 0;
     while let Some(payload) = unframed(&bytes[offset..]) {
@@ -176,6 +179,10 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     name.split('.').next()?.parse().ok()
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the shape that map_err takes"
+)]
 pub(crate) fn disk_error(error: DiskError) -> BackendError {
     let kind = match error.kind() {
         kvorum_disk::ErrorKind::NoSpace => ErrorKind::Full,

@@ -1,0 +1,146 @@
+//! Opening what a crash left, and changing the files that make up the store.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, ErrorKind, PlantedDefect, Result, Sequence};
+use kvorum_disk::{Disk, DiskFile, OpenMode};
+
+use super::files::{Manifest, Table, disk_error, log_path, manifest_path, number_of, read_log};
+use super::store::State;
+use super::{Layers, Memtable};
+
+/// Opens the manifest's tables and replays the logs.
+pub(crate) fn recover(disk: &dyn Disk, directory: &Path, manifest: Manifest) -> Result<State> {
+    let mut names = BTreeMap::new();
+    for entry in disk.list(directory).map_err(disk_error)? {
+        if let Some(number) = number_of(&entry.name) {
+            names.insert((number, entry.name.clone()), directory.join(&entry.name));
+        }
+    }
+    let next_number = names.keys().map(|(number, _)| number + 1).max();
+    let next_number = next_number.unwrap_or(0).max(manifest.first_log);
+    let mut tables = Vec::new();
+    for number in &manifest.tables {
+        tables.push(Arc::new(Table::open(disk, directory, *number)?));
+    }
+    let mut memtable = Memtable::new();
+    let mut last_sequence = Sequence(manifest.sequence);
+    let mut log_lens = BTreeMap::new();
+    let mut logs = Vec::new();
+    let mut last_logged = Sequence(0);
+    for ((number, name), path) in &names {
+        if !name.ends_with(".log") || *number < manifest.first_log {
+            continue;
+        }
+        let bytes = kvorum_disk::read_file(disk, path, 1 << 30).map_err(disk_error)?;
+        let (batches, end) = read_log(&bytes)?;
+        log_lens.insert(*number, end);
+        for (sequence, changes) in batches {
+            if sequence <= last_logged {
+                // One log's bytes under another's name.
+                let detail = format!("log {number} has {sequence:?} after {last_logged:?}");
+                return Err(BackendError::new(ErrorKind::Corrupt, detail));
+            }
+            last_logged = sequence;
+            memtable.extend(changes);
+            last_sequence = last_sequence.max(sequence);
+        }
+        logs.push((path, bytes, end));
+    }
+    let log_bytes: u64 = log_lens.values().sum();
+    if log_bytes < manifest.closed_log_bytes {
+        let expected = manifest.closed_log_bytes;
+        let detail = format!("logs of {log_bytes} bytes where {expected} were written");
+        return Err(BackendError::new(ErrorKind::Corrupt, detail));
+    }
+    // Only now: a damaged log must not be cut. What was read may be in the page cache only, and after
+    // a failed sync even marked as written, so that syncing alone would not save it: it is written
+    // again. A store that was closed is whole on disk.
+    let is_closed = manifest.closed_log_bytes > 0 && log_bytes == manifest.closed_log_bytes;
+    for (path, bytes, end) in logs.iter().filter(|_| !is_closed) {
+        let file = disk.open(path, OpenMode::ReadWrite).map_err(disk_error)?;
+        let kept = usize::try_from(*end).unwrap_or(bytes.len());
+        file.write_at(&bytes[..kept], 0).map_err(disk_error)?;
+        file.truncate(*end).map_err(disk_error)?;
+        file.sync().map_err(disk_error)?;
+    }
+    for ((number, name), path) in &names {
+        let is_table = name.ends_with(".table") && manifest.tables.contains(number);
+        let is_log = name.ends_with(".log") && *number >= manifest.first_log;
+        if !is_table && !is_log {
+            remove_if_there(disk, path)?;
+        }
+    }
+    Ok(State {
+        layers: Layers {
+            memtable: Arc::new(memtable),
+            frozen: None,
+            tables,
+        },
+        manifest,
+        log: None,
+        log_lens,
+        next_number,
+        memtable_bytes: log_bytes,
+        last_sequence,
+        synced_to: last_sequence,
+        job: None,
+        failure: None,
+        is_closed: false,
+    })
+}
+
+/// Creates a directory and everything above it, names included.
+pub(crate) fn create_durably(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    disk.create_directory(directory).map_err(disk_error)?;
+    for above in directory.ancestors().skip(1) {
+        disk.sync_directory(above).map_err(disk_error)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn create_log(
+    disk: &dyn Disk,
+    directory: &Path,
+    number: u64,
+    defect: Option<PlantedDefect>,
+) -> Result<Arc<dyn DiskFile>> {
+    let path = log_path(directory, number);
+    let log = disk.open(&path, OpenMode::Create).map_err(disk_error)?;
+    log.truncate(0).map_err(disk_error)?;
+    if defect != Some(PlantedDefect::DirectoryNotSynced) {
+        disk.sync_directory(directory).map_err(disk_error)?;
+    }
+    Ok(log)
+}
+
+pub(crate) fn write_manifest(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    defect: Option<PlantedDefect>,
+) -> Result<()> {
+    let path = manifest_path(directory);
+    let bytes = manifest.encode();
+    if defect != Some(PlantedDefect::RenameBeforeSync) {
+        return kvorum_disk::replace_file(disk, &path, &bytes).map_err(disk_error);
+    }
+    let temporary = kvorum_disk::temporary_name(&path);
+    let file = disk
+        .open(&temporary, OpenMode::Create)
+        .map_err(disk_error)?;
+    file.truncate(0).map_err(disk_error)?;
+    file.write_at(&bytes, 0).map_err(disk_error)?;
+    disk.rename(&temporary, &path).map_err(disk_error)?;
+    file.sync().map_err(disk_error)?;
+    disk.sync_directory(directory).map_err(disk_error)
+}
+
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() == kvorum_disk::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(disk_error),
+    }
+}
