@@ -35,7 +35,10 @@ const BUCKET_TYPES: &[(&str, &str)] = &[
         "gsets",
         r#"{"props":{"datatype":"gset","allow_mult":true}}"#,
     ),
-    ("hlls", r#"{"props":{"datatype":"hll","allow_mult":true}}"#),
+    (
+        "hlls",
+        r#"{"props":{"datatype":"hll","hll_precision":14,"allow_mult":true}}"#,
+    ),
     ("maps", r#"{"props":{"datatype":"map","allow_mult":true}}"#),
     ("sets", r#"{"props":{"datatype":"set","allow_mult":true}}"#),
     ("no_siblings", r#"{"props":{"allow_mult":false}}"#),

@@ -16,9 +16,34 @@ function fresh(word) {
   return `${word}-${process.pid}-${Date.now()}-${names}`;
 }
 
+// At most so many calls at a time; the others wait. The client refuses what finds no connection.
+function limited(most) {
+  const waiting = [];
+  let running = 0;
+  return async (call) => {
+    if (running === most) {
+      await new Promise((resolve) => waiting.push(resolve));
+    } else {
+      running += 1;
+    }
+    try {
+      return await call();
+    } finally {
+      const next = waiting.shift();
+      if (next) {
+        next();
+      } else {
+        running -= 1;
+      }
+    }
+  };
+}
+
+const withConnection = limited(CONNECTIONS);
+
 // A method of the client as a promise.
 function promised(client, method) {
-  return (options) => new Promise((resolve, reject) => {
+  return (options) => withConnection(() => new Promise((resolve, reject) => {
     const done = (error, answer) => {
       if (error) {
         reject(new Error(String(error.message || error)));
@@ -31,7 +56,7 @@ function promised(client, method) {
     } else {
       client[method](options, done);
     }
-  });
+  }));
 }
 
 // A streamed listing: all its messages.
@@ -64,7 +89,7 @@ async function connect(port) {
     maxConnections: CONNECTIONS,
     requestTimeout: REQUEST_TIMEOUT_MS,
   });
-  const cluster = new Riak.Cluster({ nodes: [node], executionAttempts: 1, queueCommands: true });
+  const cluster = new Riak.Cluster({ nodes: [node], executionAttempts: 1 });
   const client = await new Promise((resolve, reject) => {
     const made = new Riak.Client(cluster, (error) => (error ? reject(error) : resolve(made)));
   });
