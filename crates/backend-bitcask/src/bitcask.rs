@@ -56,7 +56,9 @@ impl Bitcask {
         let disk = crate::planted::wrap(disk, settings.defect);
         create_directory(&*disk, directory)?;
         let holder = format!("pid {}\n", std::process::id());
-        let lock = disk.lock(&directory.join(LOCK_NAME), &holder).into_backend()?;
+        let lock = disk
+            .lock(&directory.join(LOCK_NAME), &holder)
+            .into_backend()?;
         let mut lost = LostLog::open(&*disk, directory);
         let meta = read_or_create_meta(&*disk, directory, &*draw, &mut lost)?;
         #[cfg(any(test, feature = "planted-defects"))]
@@ -189,10 +191,11 @@ impl Store {
             found.collect()
         };
         sample.iter().any(|(slot, segment)| {
-            let front = segment.reader.read_front(slot.location(), Reading::MayBlock);
+            let front = segment
+                .reader
+                .read_front(slot.location(), Reading::MayBlock);
             front.is_ok_and(|front| {
-                decode_front(&front.front)
-                    .is_ok_and(|front| !self.is_expired(&front.fields, now))
+                decode_front(&front.front).is_ok_and(|front| !self.is_expired(&front.fields, now))
             })
         })
     }
@@ -230,9 +233,15 @@ impl Store {
             lost: self.lost.lock().ranges().to_vec(),
             details: vec![
                 ("segments", index.segments.len().to_string()),
-                ("removals", stats().map(|it| it.removals).sum::<u64>().to_string()),
+                (
+                    "removals",
+                    stats().map(|it| it.removals).sum::<u64>().to_string(),
+                ),
                 ("torn_tail_bytes", read(&counters.torn_bytes).to_string()),
-                ("bytes_since_checkpoint", read(&counters.unchecked_bytes).to_string()),
+                (
+                    "bytes_since_checkpoint",
+                    read(&counters.unchecked_bytes).to_string(),
+                ),
             ],
         }
     }

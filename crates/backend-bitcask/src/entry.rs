@@ -117,7 +117,9 @@ mod tests {
         let key = StorageKey::from_encoded(&b"key"[..]);
         encode_front(&mut out, &key, &fields(), b"head");
         let expected = [
-            &[2, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0][..],
+            &[
+                2, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0,
+            ][..],
             &[3, 0, 0, 0],
             b"key",
             b"head",
@@ -128,7 +130,10 @@ mod tests {
         assert_eq!(key_of(&front), Some(&b"key"[..]));
         let decoded = decode_front(&front).unwrap();
         assert_eq!(decoded.fields, fields());
-        assert_eq!((&decoded.key[..], &decoded.head[..]), (&b"key"[..], &b"head"[..]));
+        assert_eq!(
+            (&decoded.key[..], &decoded.head[..]),
+            (&b"key"[..], &b"head"[..])
+        );
     }
 
     #[test]

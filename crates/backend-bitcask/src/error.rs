@@ -11,11 +11,9 @@ pub(crate) fn from_disk(error: &DiskError) -> BackendError {
         Disk::Denied => ErrorKind::Denied,
         Disk::Locked => ErrorKind::Locked,
         Disk::TooLarge => ErrorKind::Corrupt,
-        Disk::NotFound
-        | Disk::AlreadyExists
-        | Disk::WouldBlock
-        | Disk::Suspect
-        | Disk::Device => ErrorKind::Failed,
+        Disk::NotFound | Disk::AlreadyExists | Disk::WouldBlock | Disk::Suspect | Disk::Device => {
+            ErrorKind::Failed
+        }
     };
     BackendError::new(kind, error.to_string())
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
-use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint};
+use kvorum_encoding::{
+    ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
+};
 
 use crate::key_table::{KeyEntry, KeyTable};
 
@@ -351,7 +353,9 @@ mod tests {
 
     fn write(disk: &MemoryDisk, count: u64) {
         let mut builder = KeyTableBuilder::default();
-        (0..count).rev().for_each(|number| builder.push(&entry(number)));
+        (0..count)
+            .rev()
+            .for_each(|number| builder.push(&entry(number)));
         let table = builder.finish();
         let mut writer = HintWriter::create(disk, Path::new("h"), SEGMENT).unwrap();
         while writer.write_block(&table, u64::MAX).unwrap() > 0 {}

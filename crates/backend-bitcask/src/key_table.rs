@@ -201,7 +201,11 @@ mod tests {
 
     #[test]
     fn entries_come_back_as_they_were() {
-        for expected in [entry("a", 1, false), entry("", 2, false), entry("b", 3, true)] {
+        for expected in [
+            entry("a", 1, false),
+            entry("", 2, false),
+            entry("b", 3, true),
+        ] {
             let mut out = Vec::new();
             expected.encode(&mut out);
             let bytes = Bytes::from(out);

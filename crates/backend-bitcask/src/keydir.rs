@@ -260,7 +260,10 @@ mod tests {
 
     #[test]
     fn fingerprints_depend_on_the_secret() {
-        let (a, b) = (Fingerprints::new((1, 2), None), Fingerprints::new((1, 3), None));
+        let (a, b) = (
+            Fingerprints::new((1, 2), None),
+            Fingerprints::new((1, 3), None),
+        );
         assert_ne!(a.of(b"key"), b.of(b"key"));
         assert_ne!(a.of(b"key"), a.check_of(b"key"));
     }

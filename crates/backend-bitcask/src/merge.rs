@@ -39,10 +39,7 @@ enum Source {
     /// All records, in the order of the file.
     Records(Box<Scan>),
     /// The keys alone: everything has expired, and nothing needs to be copied.
-    Keys {
-        hint: Arc<HintFile>,
-        block: usize,
-    },
+    Keys { hint: Arc<HintFile>, block: usize },
 }
 
 /// What becomes of a record.
@@ -84,7 +81,10 @@ impl Store {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let under_way = upkeep.merge.take().filter(|job| job.victim.number == number);
+        let under_way = upkeep
+            .merge
+            .take()
+            .filter(|job| job.victim.number == number);
         let job = match under_way {
             Some(job) => Some(job),
             None => self.begin_merge(number, is_expiry, now)?,
@@ -98,9 +98,7 @@ impl Store {
             Source::Records(_) => {
                 self.merge_records(upkeep, &mut job, budget, now, &mut cost_bytes)?
             }
-            Source::Keys { .. } => {
-                self.expire_keys(&mut job, budget, now, &mut cost_bytes)?
-            }
+            Source::Keys { .. } => self.expire_keys(&mut job, budget, now, &mut cost_bytes)?,
         };
         if !is_read {
             upkeep.merge = Some(job);
@@ -445,7 +443,11 @@ fn copy_of<'a>(stored: &'a StoredRecord, fate: &Fate, removal: &'a [u8]) -> Reco
         kind: KIND_ENTRY,
         removal: stored.head.removal || is_turned,
         batch: BatchPlace::Alone,
-        front: if is_turned { removal } else { &stored.head.front },
+        front: if is_turned {
+            removal
+        } else {
+            &stored.head.front
+        },
         back: if is_turned {
             EncodedBack::empty()
         } else {

@@ -12,7 +12,6 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
 
 use crate::error::IntoBackend;
 
-
 const NAMES: [&str; 2] = ["store-0", "store-1"];
 const MAGIC: [u8; 8] = *b"KVbitcsk";
 const VERSION: u8 = 1;

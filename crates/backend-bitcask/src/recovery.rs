@@ -20,9 +20,7 @@ use crate::key_table::KeyEntry;
 use crate::keydir::{Fingerprints, Keydir};
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
-use crate::segments::{
-    Index, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id,
-};
+use crate::segments::{Index, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::store::SUSPECT_NAME;
 use crate::tail::Tail;
 
@@ -141,7 +139,12 @@ impl Recovery<'_> {
             self.disk.remove_file(&self.path(number)).into_backend()?;
             return self.remove_hint(number);
         }
-        self.report(&file_name(u64::from(number)), 0, len, "a segment of another log");
+        self.report(
+            &file_name(u64::from(number)),
+            0,
+            len,
+            "a segment of another log",
+        );
         Ok(())
     }
 
@@ -177,11 +180,7 @@ impl Recovery<'_> {
         Ok((Covered::default(), Keydir::new()))
     }
 
-    fn report_missing(
-        &mut self,
-        covered: &Covered,
-        readers: &BTreeMap<u32, (Arc<Segment>, bool)>,
-    ) {
+    fn report_missing(&mut self, covered: &Covered, readers: &BTreeMap<u32, (Arc<Segment>, bool)>) {
         for (number, stats) in &covered.segments {
             if !readers.contains_key(number) && !self.meta.retired.contains(number) {
                 let held = format!("a missing segment of {} records", stats.records);
@@ -234,7 +233,12 @@ impl Recovery<'_> {
         let file_len = segment.reader.file_len().into_backend()?;
         if file_len < from {
             let name = file_name(u64::from(segment.number));
-            self.report(&name, file_len, from - file_len, "records behind the end of the file");
+            self.report(
+                &name,
+                file_len,
+                from - file_len,
+                "records behind the end of the file",
+            );
         }
         #[cfg(feature = "planted-defects")]
         let from = self.believed_from(from, base.is_some(), file_len);
@@ -447,7 +451,10 @@ impl Recovery<'_> {
     }
 
     #[cfg(not(feature = "planted-defects"))]
-    #[expect(clippy::unused_self, reason = "the planted defect looks at the settings")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the planted defect looks at the settings"
+    )]
     fn is_hint_believed(&self) -> bool {
         false
     }
@@ -565,7 +572,10 @@ pub(crate) fn read_or_create_meta(
 ) -> Result<Meta> {
     let found = crate::meta::read(disk, directory)?;
     for name in found.damaged {
-        let len = disk.info(&directory.join(name)).into_backend()?.map_or(0, |it| it.len);
+        let len = disk
+            .info(&directory.join(name))
+            .into_backend()?
+            .map_or(0, |it| it.len);
         let range = LostRange {
             file: name.to_owned(),
             offset: 0,

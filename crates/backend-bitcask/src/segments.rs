@@ -40,7 +40,11 @@ impl Segment {
 }
 
 pub(crate) fn segment_id(log_id: u64, number: u32, is_merged: bool) -> SegmentId {
-    let kind = if is_merged { KIND_MERGED } else { KIND_APPENDED };
+    let kind = if is_merged {
+        KIND_MERGED
+    } else {
+        KIND_APPENDED
+    };
     SegmentId {
         log_id,
         number: u64::from(number),
@@ -244,7 +248,8 @@ impl Index {
             let bytes = removed.stats.data_end;
             self.pinned.push((Arc::downgrade(&removed.segment), bytes));
         }
-        self.pinned.retain(|(segment, _)| segment.strong_count() > 0);
+        self.pinned
+            .retain(|(segment, _)| segment.strong_count() > 0);
     }
 
     fn count_dead(&mut self, old: &Slot) {

@@ -174,7 +174,9 @@ impl Store {
             }
         };
         let mut write_side = self.writer.lock();
-        write_side.unsynced.retain(|(unsynced, _)| *unsynced != number);
+        write_side
+            .unsynced
+            .retain(|(unsynced, _)| *unsynced != number);
         let mut index = self.index.write();
         if let Some(entry) = index.segments.get_mut(&number) {
             entry.is_sealed = true;

@@ -40,9 +40,7 @@ impl Tail {
             removal: entry.removal,
             slot: Slot::new(fingerprint, segment, entry.at),
         };
-        let same = |it: &Newest| {
-            it.slot.fingerprint == fingerprint && it.check == newest.check
-        };
+        let same = |it: &Newest| it.slot.fingerprint == fingerprint && it.check == newest.check;
         match self.entries.find_mut(fingerprint, same) {
             // An expired entry that was merged away leaves a removal of its own sequence.
             Some(known) if rank(&newest) > rank(known) => *known = newest,

@@ -148,7 +148,9 @@ impl Store {
         {
             return Some(merge_task(entry, TaskKind::Merge, job.position()));
         }
-        upkeep.round.retain(|number| index.segments.contains_key(number));
+        upkeep
+            .round
+            .retain(|number| index.segments.contains_key(number));
         if upkeep.round.is_empty() {
             let candidates = self.candidates(index);
             let whole = whole_store(index);
@@ -164,8 +166,8 @@ impl Store {
         let sealed = index.segments.iter().filter(|(_, entry)| entry.is_sealed);
         let candidate = |(number, entry): (&u32, &SegmentEntry)| {
             let stats = &entry.stats;
-            let are_removals_dead = stats.removals > 0
-                && index.is_removal_droppable(stats.sequence_max, *number);
+            let are_removals_dead =
+                stats.removals > 0 && index.is_removal_droppable(stats.sequence_max, *number);
             let (removals, removal_bytes) = if are_removals_dead {
                 (stats.removals, stats.removal_bytes)
             } else {
@@ -235,7 +237,8 @@ impl Store {
                 }
                 KeysRead::All => {
                     let path = hint_path(&self.directory, number);
-                    let writer = HintWriter::create(&*self.disk, &path, job.bound).into_backend()?;
+                    let writer =
+                        HintWriter::create(&*self.disk, &path, job.bound).into_backend()?;
                     let table = std::mem::take(builder).finish();
                     job.phase = HintPhase::Writing(table, Box::new(writer));
                 }
@@ -362,8 +365,7 @@ impl Store {
         cost_bytes += job.writer.finish(&*self.disk).into_backend()?;
         Counters::add(&self.counters.written_bytes, cost_bytes);
         let unremoved = &upkeep.unremoved;
-        let is_needed =
-            |number: &u32| job.covered.contains(number) || unremoved.contains(number);
+        let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
         if !self.meta.lock().retired.iter().all(is_needed) {
             self.change_meta(|meta| meta.retired.retain(is_needed))?;
         }
@@ -449,8 +451,8 @@ fn hints_due(upkeep: &Upkeep, index: &Index) -> Vec<Task> {
         .map(|(number, _)| *number)
         .next();
     let wanting = index.segments.iter().filter(|(number, entry)| {
-        let is_written_to = Some(**number) == output
-            || (!entry.is_sealed && Some(**number) == active);
+        let is_written_to =
+            Some(**number) == output || (!entry.is_sealed && Some(**number) == active);
         !is_written_to && (!entry.is_sealed || wants_hint(entry))
     });
     let task = |(number, entry): (&u32, &SegmentEntry)| Task {
@@ -464,9 +466,7 @@ fn hints_due(upkeep: &Upkeep, index: &Index) -> Vec<Task> {
 
 fn wants_hint(entry: &SegmentEntry) -> bool {
     let order = std::sync::atomic::Ordering::Relaxed;
-    entry.is_sealed
-        && entry.segment.hint.read().is_none()
-        && !entry.segment.is_damaged.load(order)
+    entry.is_sealed && entry.segment.hint.read().is_none() && !entry.segment.is_damaged.load(order)
 }
 
 fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64) -> Task {
@@ -494,7 +494,10 @@ pub(crate) fn whole_store(index: &Index) -> WholeStore {
 
 /// Maintenance that is due, in bytes read and written.
 pub(crate) fn owed_bytes(upkeep: &Upkeep, index: &Index) -> u64 {
-    let hints: u64 = hints_due(upkeep, index).iter().map(|task| task.cost_bytes).sum();
+    let hints: u64 = hints_due(upkeep, index)
+        .iter()
+        .map(|task| task.cost_bytes)
+        .sum();
     let round = upkeep.round.iter();
     let merged = round.filter_map(|number| index.segments.get(number));
     hints

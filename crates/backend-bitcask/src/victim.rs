@@ -46,7 +46,12 @@ pub(crate) fn choose_round(
         .collect();
     // The most freed for each byte copied first; older ones first where that is equal, for removals
     // in younger ones may be waiting for them.
-    chosen.sort_by_key(|it| (std::cmp::Reverse(percent(it.dead_bytes, it.bytes)), it.number));
+    chosen.sort_by_key(|it| {
+        (
+            std::cmp::Reverse(percent(it.dead_bytes, it.bytes)),
+            it.number,
+        )
+    });
     let is_pointless = chosen.len() == 1 && chosen.iter().all(|it| it.dead_bytes == 0);
     if is_pointless {
         return Vec::new();
@@ -111,7 +116,12 @@ mod tests {
 
     #[test]
     fn a_round_takes_all_that_meet_a_threshold_the_deadest_first() {
-        let all = [candidate(1, 41), candidate(2, 80), candidate(3, 39), candidate(4, 60)];
+        let all = [
+            candidate(1, 41),
+            candidate(2, 80),
+            candidate(3, 39),
+            candidate(4, 60),
+        ];
         assert_eq!(round(&all), [2, 4, 1]);
     }
 
@@ -141,6 +151,9 @@ mod tests {
         };
         let settings = MergeSettings::default();
         assert!(choose_round(&[small], whole, &settings).is_empty());
-        assert_eq!(choose_round(&[candidate(1, 70), small], WHOLE, &settings), [1, 2]);
+        assert_eq!(
+            choose_round(&[candidate(1, 70), small], WHOLE, &settings),
+            [1, 2]
+        );
     }
 }

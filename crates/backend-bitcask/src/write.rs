@@ -38,8 +38,8 @@ impl Store {
             Durability::BackendDefault => self.settings.sync == SyncStrategy::Grouped,
         };
         #[cfg(feature = "planted-defects")]
-        let is_grouped = is_grouped
-            && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
+        let is_grouped =
+            is_grouped && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
         let durable = if is_grouped {
             Durable::After(SyncTicket::new(self.group.clone(), sequence))
         } else {
@@ -119,11 +119,7 @@ impl Store {
     }
 
     /// The segment to append to: the present one, or a new one when it is full.
-    fn active_for<'w>(
-        &self,
-        writer: &'w mut WriteSide,
-        len: u64,
-    ) -> Result<&'w mut SegmentWriter> {
+    fn active_for<'w>(&self, writer: &'w mut WriteSide, len: u64) -> Result<&'w mut SegmentWriter> {
         let is_full = writer.active.as_ref().is_some_and(|active| {
             active.position().records > 0 && active.end() + len > self.settings.file_bytes_max
         });

@@ -137,14 +137,18 @@ impl SegmentReader {
 
     /// Reads and checks the front of a record, in one read where `at.front_end` is right.
     pub fn read_front(&self, at: Location, reading: Reading) -> Result<StoredFront> {
-        let (header, bytes) = self.read_record(at, at.front_end, Part::Front, reading)?;
-        Ok(stored_front(&header, &bytes, at.offset))
+        again_if_damaged(|| {
+            let (header, bytes) = self.read_record(at, at.front_end, Part::Front, reading)?;
+            Ok(stored_front(&header, &bytes, at.offset))
+        })
     }
 
     /// Reads and checks a whole record, in one read where `at.len` is right.
     pub fn read(&self, at: Location, reading: Reading) -> Result<StoredRecord> {
-        let (header, bytes) = self.read_record(at, at.len, Part::Back, reading)?;
-        stored_record(&header, &bytes, at.offset, self.path())
+        again_if_damaged(|| {
+            let (header, bytes) = self.read_record(at, at.len, Part::Back, reading)?;
+            stored_record(&header, &bytes, at.offset, self.path())
+        })
     }
 
     /// Reads all records in order, telling torn tails from rot.
@@ -256,6 +260,14 @@ impl SegmentReader {
 /// Lengths in a [`Location`] come from the caller's checked memory or files; beyond this they are
 /// compared with the file all the same.
 const ALLOCATED_UNCHECKED_BYTES_MAX: usize = 1 << 20;
+
+/// A device may err once: what looks damaged is read again before it is called so.
+fn again_if_damaged<T>(read: impl Fn() -> Result<T>) -> Result<T> {
+    match read() {
+        Err(error) if error.is_damage() => read(),
+        outcome => outcome,
+    }
+}
 
 fn locate(error: DiskError, offset: u64) -> DiskError {
     if error.kind() == ErrorKind::WouldBlock || error.operation() != Operation::Read {

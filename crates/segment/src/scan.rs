@@ -90,6 +90,8 @@ pub struct Scan {
     durable_to: u64,
     seal: Option<Seal>,
     batch: Vec<StoredRecord>,
+    /// Where bad bytes were read again: a device may err once, and a cut would be for good.
+    read_again_at: Option<u64>,
     /// Damage came just before, so a batch may begin in its middle.
     is_behind_damage: bool,
     ready: VecDeque<Scanned>,
@@ -123,6 +125,7 @@ impl Scan {
             durable_to: options.durable_to,
             seal: None,
             batch: Vec::new(),
+            read_again_at: None,
             is_behind_damage: false,
             ready: VecDeque::new(),
             end: None,
@@ -199,6 +202,11 @@ impl Scan {
                 // cut that should have followed it was not.
                 let seal = self.seal_at(at)?.filter(|seal| seal.data_end == at);
                 self.finish(at, seal.map_or(Tail::Open, Tail::Sealed));
+                Ok(())
+            }
+            Found::Bad { .. } | Found::Nothing if self.read_again_at != Some(at) => {
+                self.read_again_at = Some(at);
+                self.window = Bytes::new();
                 Ok(())
             }
             Found::Nothing => {
@@ -390,6 +398,7 @@ impl Scan {
             durable_to: 0,
             seal: None,
             batch: Vec::new(),
+            read_again_at: None,
             is_behind_damage: false,
             ready: VecDeque::new(),
             end: None,

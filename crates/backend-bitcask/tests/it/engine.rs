@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
-use kvorum_backend_bitcask::{
-    Bitcask, BitcaskSettings, Compression, MergeSettings, SyncStrategy,
-};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, MergeSettings, SyncStrategy};
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 
 /// Bitcask, perhaps with a defect.
