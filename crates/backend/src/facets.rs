@@ -44,7 +44,9 @@ pub type IndexVisitor<'a> = dyn FnMut(&Bytes, &StorageKey) -> Flow + 'a;
 /// Secondary indexes: entries change atomically with their object and are visited in order of
 /// (term, key).
 pub trait IndexFolds: Send + Sync {
-    /// Visits index entries of unexpired objects.
+    /// Visits index entries of unexpired objects, as they were when the fold began. The key in the
+    /// returned [`FoldEnd`] names an object and no position: to continue, set [`IndexRange::after`]
+    /// to what the visitor saw last.
     fn fold_index(
         &self,
         range: &IndexRange,
