@@ -24,7 +24,6 @@ const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The body of a request, not read yet.
 pub(crate) struct RequestBody {
     incoming: Incoming,
-    runtime: Runtime,
     bytes_max: u64,
 }
 
@@ -43,21 +42,20 @@ pub(crate) enum BodyError {
 }
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, runtime: Runtime, bytes_max: u64) -> Self {
+    pub(crate) fn new(incoming: Incoming, bytes_max: u64) -> Self {
         Self {
             incoming,
-            runtime,
             bytes_max,
         }
     }
 
     /// The whole body. One that came in one piece is not copied.
-    pub(crate) async fn read(&mut self) -> Result<Bytes, BodyError> {
+    pub(crate) async fn read(&mut self, runtime: &Runtime) -> Result<Bytes, BodyError> {
         let announced = self.incoming.size_hint().lower();
         if announced > self.bytes_max {
             return Err(self.too_large());
         }
-        let Some(first) = self.next_data().await? else {
+        let Some(first) = self.next_data(runtime).await? else {
             return Ok(Bytes::new());
         };
         if self.incoming.is_end_stream() {
@@ -75,21 +73,20 @@ impl RequestBody {
                 return Err(self.too_large());
             }
             body.extend_from_slice(&data);
-            piece = self.next_data().await?;
+            piece = self.next_data(runtime).await?;
         }
         Ok(body.freeze())
     }
 
     /// Reads what is left of a body that an early answer makes useless.
-    pub(crate) async fn discard(&mut self) {
+    pub(crate) async fn discard(&mut self, runtime: &Runtime) {
         if self.incoming.is_end_stream() || self.incoming.size_hint().lower() > DISCARDED_BYTES_MAX
         {
             return;
         }
-        let runtime = self.runtime.clone();
         let drain = async {
             let mut left = DISCARDED_BYTES_MAX;
-            while let Ok(Some(data)) = self.next_data().await {
+            while let Ok(Some(data)) = self.next_data(runtime).await {
                 left = left.saturating_sub(data.len() as u64);
                 if left == 0 {
                     return;
@@ -107,12 +104,12 @@ impl RequestBody {
     }
 
     /// The next piece that holds data; trailers are passed over.
-    async fn next_data(&mut self) -> Result<Option<Bytes>, BodyError> {
+    async fn next_data(&mut self, runtime: &Runtime) -> Result<Option<Bytes>, BodyError> {
         loop {
             let incoming = &mut self.incoming;
             let frame =
                 std::future::poll_fn(|context| Pin::new(&mut *incoming).poll_frame(context));
-            let frame = self.runtime.timeout(PAUSE_MAX, frame).await;
+            let frame = runtime.timeout(PAUSE_MAX, frame).await;
             match frame.map_err(|_| BodyError::TooSlow)? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(BodyError::Broken(error)),

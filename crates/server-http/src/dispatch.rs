@@ -29,7 +29,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
     let runtime = service.coordinator.runtime();
     let arrived = runtime.now();
     let (head, incoming) = request.into_parts();
-    let mut body = RequestBody::new(incoming, runtime.clone(), service.settings.body_bytes_max);
+    let mut body = RequestBody::new(incoming, service.settings.body_bytes_max);
     // What a panicked handler leaves half done is its own request, which is over then.
     let handled = AssertUnwindSafe(handle(service, &head, &mut body, arrived))
         .catch_unwind()
@@ -43,7 +43,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
     };
     // A client that waits to be asked for its body has not sent it.
     if !head.headers.contains_key(EXPECT) {
-        body.discard().await;
+        body.discard(runtime).await;
     }
     answer
         .headers_mut()

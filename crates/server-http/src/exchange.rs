@@ -84,7 +84,7 @@ impl<'a> Exchange<'a> {
         }
         let body = self
             .unread
-            .read()
+            .read(self.service.coordinator.runtime())
             .await
             .map_err(|error| failure::of_body(&error))?;
         self.read = Some(body.clone());

@@ -108,3 +108,117 @@ fn term(error: &RequestError) -> String {
 fn explained(error: &RequestError) -> String {
     format!("{error}: {}\n", error.explain())
 }
+
+#[cfg(test)]
+mod tests {
+    use http::header::RETRY_AFTER;
+    use kvorum_coordinator::RequestError;
+    use kvorum_encoding::BucketType;
+
+    use super::of_request;
+    use crate::body::Body;
+    use crate::reply::Answer;
+
+    #[test]
+    fn every_failure_has_its_status_and_text() {
+        let (wanted, got) = (2, 1);
+        let invalid = "Specified w/dw/pw/node_confirms values invalid for bucket n value of 3\n";
+        let cases = [
+            (
+                RequestError::UnknownBucketType,
+                404,
+                "Unknown bucket type: t",
+            ),
+            (RequestError::QuorumAboveN { n_val: 3 }, 400, invalid),
+            (
+                RequestError::RequestNAboveBucketN { n_val: 3 },
+                400,
+                invalid,
+            ),
+            (RequestError::AllNodesDown, 503, "Error:\nall_nodes_down\n"),
+            (
+                RequestError::InsufficientVnodes { wanted, got },
+                503,
+                "Error:\n{insufficient_vnodes,1,need,2}\n",
+            ),
+            (
+                RequestError::InsufficientNodes { wanted, got },
+                503,
+                "Error:\n{insufficient_nodes,1,need,2}\n",
+            ),
+            (
+                RequestError::ReadsUnsatisfied { wanted, got },
+                503,
+                "R-value unsatisfied: 1/2\n",
+            ),
+            (
+                RequestError::PrimaryReadsUnsatisfied { wanted, got },
+                503,
+                "PR-value unsatisfied: 1/2\n",
+            ),
+            (
+                RequestError::WritesUnsatisfied { wanted, got },
+                503,
+                "W-value unsatisfied: 1/2\n",
+            ),
+            (
+                RequestError::DurableWritesUnsatisfied { wanted, got },
+                503,
+                "DW-value unsatisfied: 1/2\n",
+            ),
+            (
+                RequestError::PrimaryWritesUnsatisfied { wanted, got },
+                503,
+                "PW-value unsatisfied: 1/2\n",
+            ),
+            (
+                RequestError::NodeConfirmsUnsatisfied { wanted, got },
+                503,
+                "node_confirms-value unsatisfied: 1/2\n",
+            ),
+            (RequestError::MatchFound, 412, ""),
+            (RequestError::Modified, 412, ""),
+            (RequestError::ConditionNotFound, 412, ""),
+            (RequestError::Timeout, 503, "request timed out\n"),
+            (RequestError::Overload, 503, "overload\n"),
+            (RequestError::VnodeNotReady, 503, "vnode_not_ready\n"),
+            (
+                RequestError::DiskFull("/data".into()),
+                503,
+                "disk_full: /data\n",
+            ),
+            (
+                RequestError::KeyTooLarge { bytes: 70_000 },
+                400,
+                "Error:\n{key_too_large,70000}\n",
+            ),
+            (
+                RequestError::Storage("file".into()),
+                500,
+                "Error:\nstorage: file\n",
+            ),
+            (
+                RequestError::Internal("bug".into()),
+                500,
+                "Error:\ninternal: bug\n",
+            ),
+        ];
+        for (error, status, text) in cases {
+            let answer = Answer::from(of_request(&error, &BucketType::from("t")));
+            assert_eq!(answer.status().as_u16(), status, "{error:?}");
+            let retries = matches!(
+                error,
+                RequestError::Overload | RequestError::VnodeNotReady | RequestError::DiskFull(_)
+            );
+            assert_eq!(
+                answer.headers().contains_key(RETRY_AFTER),
+                retries,
+                "{error:?}"
+            );
+            let Body::Whole(body) = answer.into_body() else {
+                panic!("a stream")
+            };
+            assert_eq!(body, text, "{error:?}");
+        }
+    }
+}

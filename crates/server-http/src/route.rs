@@ -346,7 +346,7 @@ mod tests {
     fn locations_lead_back_to_the_object() {
         for form in [Form::Old, Form::Untyped, Form::Typed] {
             let bucket_type = if form == Form::Typed {
-                "t/ü"
+                "t/\u{fc}"
             } else {
                 "default"
             };

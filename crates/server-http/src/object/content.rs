@@ -1,8 +1,8 @@
 //! From the headers of a store request to the metadata of the object.
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LINK};
+use http::{HeaderValue, StatusCode};
 use kvorum_object::{IndexEntry, Link, Metadata, UserMetadata};
 use kvorum_protocol::http_fields::{
     ContentType, ContentTypeError, INDEX_HEADER_PREFIX, index_response_text, parse_index_header,
@@ -21,13 +21,23 @@ pub(super) struct Described {
     pub(super) media_type: Result<(), ContentTypeError>,
 }
 
-/// Reads the headers; what is malformed is refused in Riak's order: content type, links, indexes.
-pub(super) fn describe(exchange: &Exchange<'_>, form: Form) -> Result<Described, Refusal> {
-    let headers = &exchange.head.headers;
-    let Some(content_type) = headers.get(CONTENT_TYPE) else {
+/// The content type header, which every store request has to have.
+pub(super) fn required_content_type<'a>(
+    exchange: &Exchange<'a>,
+) -> Result<&'a HeaderValue, Refusal> {
+    exchange.head.headers.get(CONTENT_TYPE).ok_or_else(|| {
         let message = "Missing Content-Type request header";
-        return Err(text(StatusCode::BAD_REQUEST, message).into());
-    };
+        text(StatusCode::BAD_REQUEST, message).into()
+    })
+}
+
+/// Reads the headers; malformed links are refused before malformed indexes, as in Riak.
+pub(super) fn describe(
+    exchange: &Exchange<'_>,
+    content_type: &HeaderValue,
+    form: Form,
+) -> Result<Described, Refusal> {
+    let headers = &exchange.head.headers;
     let mut metadata = Metadata {
         links: links(exchange, form)?,
         indexes: indexes(exchange)?,

@@ -1,5 +1,7 @@
 //! Objects as answers: headers, one value, or the list of siblings in its two forms.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -210,28 +212,24 @@ fn put_user_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
 
 /// One header a field, with all of its values: some clients keep only one of repeated headers.
 fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
-    let mut written: Vec<&Bytes> = Vec::new();
+    if metadata.indexes.is_empty() {
+        return;
+    }
+    let mut fields: BTreeMap<&Bytes, Vec<&[u8]>> = BTreeMap::new();
     for entry in &metadata.indexes {
-        if written.contains(&&entry.field) {
-            continue;
+        fields.entry(&entry.field).or_default().push(&entry.value);
+    }
+    for (field, values) in fields {
+        if let Ok(name) = HeaderName::from_bytes(&[INDEX_PREFIX.as_bytes(), field].concat()) {
+            put(headers, name, &values.join(&b", "[..]));
         }
-        written.push(&entry.field);
-        let name = [INDEX_PREFIX.as_bytes(), &entry.field].concat();
-        let Ok(name) = HeaderName::from_bytes(&name) else {
-            continue;
-        };
-        let same_field = metadata
-            .indexes
-            .iter()
-            .filter(|other| other.field == entry.field);
-        let values: Vec<&[u8]> = same_field.map(|other| &other.value[..]).collect();
-        put(headers, name, &values.join(&b", "[..]));
     }
 }
 
-/// Inserts a header; one whose value cannot stand in a header is left out.
+/// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond
+/// the many thousands that a set of headers can hold.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
     if let Ok(value) = HeaderValue::from_bytes(value) {
-        headers.insert(name, value);
+        let _ = headers.try_insert(name, value);
     }
 }

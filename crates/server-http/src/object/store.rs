@@ -10,7 +10,7 @@ use kvorum_coordinator::{Condition, Detail, PutKind, PutRequest, RequestError};
 use kvorum_encoding::{Address, Key};
 use kvorum_object::{Clock, Content, Object};
 
-use super::content::{Described, describe};
+use super::content::{Described, describe, required_content_type};
 use super::context;
 use super::get::{Selected, not_acceptable, select};
 use super::parameters::Parameters;
@@ -27,11 +27,12 @@ pub(crate) async fn store(
     path: BucketPath,
     key: Option<Key>,
 ) -> Outcome {
+    let content_type = required_content_type(&exchange)?;
+    let parameters = Parameters::parse(&exchange)?;
     let Described {
         metadata,
         media_type,
-    } = describe(&exchange, path.form)?;
-    let parameters = Parameters::parse(&exchange)?;
+    } = describe(&exchange, content_type, path.form)?;
     let seen = context::vclock(&exchange)?;
     let unmodified = match *exchange.method() {
         Method::PUT => context::if_not_modified(&exchange)?,
@@ -50,6 +51,8 @@ pub(crate) async fn store(
         condition = Condition::Version(version);
     }
     let value = exchange.body().await?;
+    // The time that the client took to send the body is not the write's.
+    let arrived = exchange.coordinator().runtime().now();
     let request = PutRequest {
         context: seen.unwrap_or_default(),
         condition,
@@ -63,7 +66,7 @@ pub(crate) async fn store(
     let options = parameters.put_options();
     let stored = exchange
         .coordinator()
-        .put(&address, request, &options, exchange.arrived)
+        .put(&address, request, &options, arrived)
         .await;
     let object = stored.map_err(|error| refused(&error, has_version, &path))?;
     let answer = answer(

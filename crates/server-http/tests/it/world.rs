@@ -1,0 +1,218 @@
+//! A node with an HTTP interface, in one process with its clients.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kvorum_backend_memory::MemoryBackend;
+use kvorum_cluster::{AgreedState as _, ClusterId, Command, Founding, LocalState, Member};
+use kvorum_coordinator::{
+    Coordinator, CoordinatorSettings, LocalVnodes, MaintenanceWitness, Meter, Parts, RequestError,
+    RequestKind, TombstoneKeeping,
+};
+use kvorum_disk::MemoryDisk;
+use kvorum_encoding::BucketType;
+use kvorum_object::{Limits, Object};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{NodeId, Partition, RingSize};
+use kvorum_runtime::{ListenOptions, Moment, Runtime};
+use kvorum_server_http::{HttpSettings, NodeFacts, Server};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use serde_json::Value;
+
+use crate::client::Client;
+
+/// What a test changes about the node.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) http: HttpSettings,
+    pub(crate) requests_max: Option<usize>,
+    pub(crate) limits: Limits,
+}
+
+/// A running node.
+pub(crate) struct World {
+    pub(crate) runtime: Runtime,
+    pub(crate) server: Arc<Server>,
+    pub(crate) facts: Arc<Facts>,
+    address: SocketAddr,
+}
+
+impl World {
+    pub(crate) async fn client(&self) -> Client {
+        Client::new(self.runtime.connect(self.address).await.unwrap())
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.server.stop(Duration::from_secs(5)).await;
+    }
+}
+
+/// Runs a test against a node with default settings.
+pub(crate) fn run<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
+    run_with(Options::default(), test);
+}
+
+/// Runs a test against a node. Bucket types: `typed` (siblings), `single` (no siblings), and
+/// `inactive`, which is created but not activated.
+pub(crate) fn run_with<F: Future<Output = ()>>(options: Options, test: impl FnOnce(World) -> F) {
+    let executor = Runtime::simulated(7).unwrap();
+    let runtime = executor.runtime();
+    let coordinator = coordinator(&runtime, &options);
+    let facts = Arc::new(Facts::default());
+    executor.block_on(async {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = runtime.listen(any, ListenOptions::default()).unwrap();
+        let address = listener.local_address();
+        let server = Arc::new(Server::new(coordinator, options.http, facts.clone()));
+        let serving = server.clone();
+        runtime.spawn("listener", async move { serving.serve(listener).await });
+        let world = World {
+            runtime: runtime.clone(),
+            server: server.clone(),
+            facts,
+            address,
+        };
+        test(world).await;
+        server.stop(Duration::from_secs(1)).await;
+    });
+}
+
+fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
+    let disk: Arc<MemoryDisk> = Arc::new(MemoryDisk::new());
+    let node = NodeId::from_bytes([1; 16]);
+    let ring_size = RingSize::new(8).unwrap();
+    let founding = Founding {
+        cluster_id: ClusterId::from_random([2; 16]),
+        cluster_name: "test".to_owned(),
+        node,
+        member: Member::new("riak@127.0.0.1"),
+        ring_size,
+    };
+    let state = LocalState::create(disk.clone(), Path::new("/node"), founding).unwrap();
+    for (name, overlay) in [
+        ("typed", PropertyOverlay::default()),
+        (
+            "single",
+            PropertyOverlay {
+                allow_mult: Some(false),
+                ..PropertyOverlay::default()
+            },
+        ),
+        ("inactive", PropertyOverlay::default()),
+    ] {
+        let bucket_type = BucketType::from(name);
+        let create = Command::CreateType {
+            bucket_type: bucket_type.clone(),
+            properties: overlay,
+        };
+        state.propose(create).unwrap();
+        if name != "inactive" {
+            state
+                .propose(Command::ActivateType { bucket_type })
+                .unwrap();
+        }
+    }
+    let opened = LeaseTable::open(disk, Path::new("/node"), runtime.randomness());
+    let leases = Arc::new(opened.unwrap().0);
+    let ring = state.current().ring().clone();
+    let vnodes: BTreeMap<u16, Arc<Vnode>> = ring_size
+        .partitions()
+        .map(|partition| {
+            let randomness = runtime.clone();
+            let settings = kvorum_backend_memory::Settings::default();
+            let backend = MemoryBackend::new(settings, move || randomness.random_u64());
+            let settings = VnodeSettings {
+                limits: options.limits,
+            };
+            let epoch = ring.epoch(partition);
+            let vnode = Vnode::new(
+                partition,
+                epoch,
+                Arc::new(backend),
+                leases.clone(),
+                settings,
+            );
+            (partition.number(), Arc::new(vnode))
+        })
+        .collect();
+    leases.renew().unwrap();
+    let parts = Parts {
+        node,
+        runtime: runtime.clone(),
+        cluster: Arc::new(state),
+        vnodes: Arc::new(Vnodes(vnodes)),
+        meter: Arc::new(Nobody),
+        maintenance: Arc::new(Nobody),
+    };
+    let settings = CoordinatorSettings {
+        colocated_replicas: false,
+        request_timeout: Duration::from_secs(60),
+        slow_request_threshold: Duration::from_secs(60),
+        requests_max: options.requests_max.unwrap_or(1_000),
+        tombstones: TombstoneKeeping::Keep,
+    };
+    Arc::new(Coordinator::new(parts, settings))
+}
+
+struct Vnodes(BTreeMap<u16, Arc<Vnode>>);
+
+impl LocalVnodes for Vnodes {
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        self.0.get(&partition.number()).cloned()
+    }
+}
+
+struct Nobody;
+
+impl Meter for Nobody {
+    fn finished(
+        &self,
+        _kind: RequestKind,
+        _error: Option<&RequestError>,
+        _took: Duration,
+        _object: Option<&Object>,
+        _now: Moment,
+    ) {
+    }
+
+    fn read_repaired(&self, _now: Moment) {}
+}
+
+impl MaintenanceWitness for Nobody {
+    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
+        None
+    }
+}
+
+/// A node's statistics, which can be told to panic.
+#[derive(Default)]
+pub(crate) struct Facts {
+    panics: AtomicBool,
+}
+
+impl Facts {
+    pub(crate) fn panic_from_now_on(&self) {
+        self.panics.store(true, Ordering::Relaxed);
+    }
+}
+
+impl NodeFacts for Facts {
+    fn stats(&self) -> Vec<(Cow<'static, str>, Value)> {
+        assert!(!self.panics.load(Ordering::Relaxed), "as the test wants it");
+        vec![
+            ("vnode_gets".into(), 3.into()),
+            ("riak_kv_version".into(), "3.4.0".into()),
+            ("ring_members".into(), vec!["riak@127.0.0.1"].into()),
+        ]
+    }
+
+    fn metrics(&self) -> String {
+        "# EOF\n".to_owned()
+    }
+}
