@@ -74,7 +74,8 @@ impl Connection {
     pub(crate) async fn run(mut self, seat: &Seat) {
         if let Err(error) = self.serve(seat).await {
             // Peers that vanish are everyday life.
-            tracing::debug!(event = "pb_connection_lost", error = %error);
+            let peer = self.stream.peer_address();
+            tracing::debug!(event = "pb_connection_lost", peer = %peer, error = %error);
         }
     }
 

@@ -19,6 +19,10 @@ pub(crate) enum Fault {
     UnknownCode,
     /// A request that is not served yet.
     NotSupported,
+    /// A request that asks for what cannot be.
+    BadRequest,
+    /// A change to the cluster's state that was refused or could not be stored.
+    NotAgreed,
     /// A reply of ours that does not fit a frame.
     ReplyTooLong,
 }
@@ -39,6 +43,8 @@ impl Fault {
             Self::Undecodable => "pb_undecodable_message",
             Self::UnknownCode => "pb_unknown_code",
             Self::NotSupported => "pb_not_supported",
+            Self::BadRequest => "pb_bad_request",
+            Self::NotAgreed => "pb_change_not_agreed",
             Self::ReplyTooLong => "pb_reply_too_long",
         }
     }

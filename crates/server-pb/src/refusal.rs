@@ -70,16 +70,23 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// What an operator should hear of, if anything: failures of requests are logged by the
-    /// coordinator, and mistakes in options are the client's business.
+    /// The kind under which it is logged; failures of requests are logged by the coordinator.
     pub(crate) fn fault(&self) -> Option<Fault> {
-        match self {
-            Self::Undecodable(_) => Some(Fault::Undecodable),
-            Self::UnknownCode(_) => Some(Fault::UnknownCode),
-            Self::NotSupported { .. } | Self::NoTls => Some(Fault::NotSupported),
-            Self::ReplyTooLong(_) => Some(Fault::ReplyTooLong),
-            _ => None,
-        }
+        Some(match self {
+            Self::Failed(_) => return None,
+            Self::Undecodable(_) => Fault::Undecodable,
+            Self::UnknownCode(_) => Fault::UnknownCode,
+            Self::NotSupported { .. } | Self::NoTls => Fault::NotSupported,
+            Self::NotAgreed(_) => Fault::NotAgreed,
+            Self::ReplyTooLong(_) => Fault::ReplyTooLong,
+            Self::Disabled { .. }
+            | Self::ZeroLength { .. }
+            | Self::InvalidVclock(_)
+            | Self::InvalidSyncOnWrite(_)
+            | Self::UnknownType(_)
+            | Self::InvalidType(_)
+            | Self::InvalidProperties(_) => Fault::BadRequest,
+        })
     }
 }
 

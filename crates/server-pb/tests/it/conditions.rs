@@ -64,6 +64,24 @@ fn a_put_if_not_modified_wants_the_present_version() {
 }
 
 #[test]
+fn of_two_conditions_none_match_counts() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let options = PutOptions {
+            if_none_match: Some(true),
+            if_not_modified: Some(true),
+            ..PutOptions::default()
+        };
+        let content = text_content("v");
+        put(&mut client, None, Some("k"), None, &content, &options)
+            .await
+            .unwrap();
+        let outcome = put(&mut client, None, Some("k"), None, &content, &options).await;
+        assert_eq!(refusal(outcome), "match_found");
+    });
+}
+
+#[test]
 fn a_get_if_modified_says_unchanged_alone() {
     with_node(|node| async move {
         let mut client = node.client().await;

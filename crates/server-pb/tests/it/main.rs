@@ -1,5 +1,5 @@
-//! The server over a coordinator and memory engines on the simulated runtime, driven by the client
-//! and by raw frames.
+//! The server over a coordinator and memory engines, mostly on the simulated runtime, driven by the
+//! client and by raw frames.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,4 +14,5 @@ mod listings;
 mod node;
 mod objects;
 mod properties;
+mod real_sockets;
 mod small_requests;

@@ -25,7 +25,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_protocol::CodedMessage;
 use kvorum_protocol::frame::{self, FrameDecoder};
 use kvorum_ring::{NodeId, Partition, RingSize};
-use kvorum_runtime::{ListenOptions, Moment, Runtime, Stream};
+use kvorum_runtime::{Executor, ListenOptions, Moment, ProductionOptions, Runtime, Stream};
 use kvorum_server_pb::{ConnectionMeter, Server, ServerSettings};
 use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -117,20 +117,29 @@ pub(crate) fn with_settings<F: Future<Output = ()>>(
     settings: ServerSettings,
     test: impl FnOnce(Node) -> F,
 ) {
-    let panicked = run(settings, test).panicked();
+    let executor = Runtime::simulated(1).unwrap();
+    let panicked = run(&executor, settings, test).panicked();
+    assert_eq!(panicked, 0, "connections panicked");
+}
+
+/// The same on real threads and sockets.
+pub(crate) fn with_real_node<F: Future<Output = ()>>(test: impl FnOnce(Node) -> F) {
+    let executor = Runtime::production(&ProductionOptions::default()).unwrap();
+    let panicked = run(&executor, ServerSettings::new(NAME), test).panicked();
     assert_eq!(panicked, 0, "connections panicked");
 }
 
 /// The same for a test that makes connections panic.
 pub(crate) fn with_node_that_may_panic<F: Future<Output = ()>>(test: impl FnOnce(Node) -> F) {
-    run(ServerSettings::new(NAME), test);
+    let executor = Runtime::simulated(1).unwrap();
+    run(&executor, ServerSettings::new(NAME), test);
 }
 
 fn run<F: Future<Output = ()>>(
+    executor: &Executor,
     settings: ServerSettings,
     test: impl FnOnce(Node) -> F,
 ) -> Arc<OpenConnections> {
-    let executor = Runtime::simulated(1).unwrap();
     let runtime = executor.runtime();
     executor.block_on(async move {
         let node = Node::start(runtime, settings);

@@ -334,6 +334,30 @@ fn an_object_put_as_it_is_keeps_vclock_and_time() {
 }
 
 #[test]
+fn a_put_that_is_marked_as_deleted_is_a_tombstone_without_a_value() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let content = pb::RpbContent {
+            deleted: Some(true),
+            ..text_content("v")
+        };
+        let body = PutOptions {
+            return_body: Some(true),
+            ..PutOptions::default()
+        };
+        let reply = put(&mut client, None, Some("k"), None, &content, &body)
+            .await
+            .unwrap();
+        assert_eq!(
+            (&reply.content[0].value[..], reply.content[0].deleted()),
+            (&b""[..], true)
+        );
+        let found = get(&mut client, None, "k", &whole()).await.unwrap();
+        assert_eq!(found, pb::RpbGetResp::default());
+    });
+}
+
+#[test]
 fn names_without_a_byte_are_refused() {
     with_node(|node| async move {
         let mut client = node.client().await;
