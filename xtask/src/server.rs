@@ -38,6 +38,7 @@ pub(crate) struct Binary {
 pub(crate) struct Site {
     binary: Binary,
     directory: PathBuf,
+    data: PathBuf,
     pub(crate) protobuf: SocketAddr,
     pub(crate) http: SocketAddr,
 }
@@ -75,9 +76,20 @@ impl Site {
         directory: &Path,
         settings: &[(&str, &str)],
     ) -> anyhow::Result<Site> {
+        Site::with_data(binary, directory, &directory.join("data"), settings)
+    }
+
+    /// The same with the data directory somewhere else.
+    pub(crate) fn with_data(
+        binary: &Binary,
+        directory: &Path,
+        data: &Path,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<Site> {
         let site = Site {
             binary: binary.clone(),
             directory: directory.to_owned(),
+            data: data.to_owned(),
             protobuf: free_address()?,
             http: free_address()?,
         };
@@ -94,7 +106,7 @@ impl Site {
              platform_log_dir = {}\n",
             self.protobuf,
             self.http,
-            self.data().display(),
+            self.data.display(),
             self.directory.join("log").display(),
         );
         for (key, value) in settings {
@@ -109,9 +121,9 @@ impl Site {
         self.directory.join("kvorum.conf")
     }
 
-    /// The data directory, unless a setting moves it.
-    pub(crate) fn data(&self) -> PathBuf {
-        self.directory.join("data")
+    /// The data directory.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
     }
 
     /// What the server prints, over all its lives.

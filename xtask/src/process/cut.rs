@@ -49,9 +49,21 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
+/// A server with its data on the mount, and everything else beside it: a configuration file that
+/// the cut takes away would be the test's own loss.
+fn site_on(run: &Run<'_>, mount: &Mount, settings: &[(&str, &str)]) -> anyhow::Result<Site> {
+    let directory = run.workspace.clean_scratch("power-cut-site")?;
+    Site::with_data(
+        &run.binary,
+        &directory,
+        &mount.point().join("data"),
+        settings,
+    )
+}
+
 fn acknowledged_survives(run: &Run<'_>, directory: &Path, cutter: &Path) -> anyhow::Result<Tally> {
     let mount = Mount::fresh(directory, cutter)?;
-    let site = Site::new(&run.binary, mount.point(), &[])?;
+    let site = site_on(run, &mount, &[])?;
     let mut load = Load::new()?;
     let mut random = StdRng::seed_from_u64(run.seed);
     let rounds = if run.long { ROUNDS_LONG } else { ROUNDS };
@@ -80,7 +92,7 @@ fn without_syncs_something_is_lost(
     cutter: &Path,
 ) -> anyhow::Result<String> {
     let mount = Mount::fresh(directory, cutter)?;
-    let site = Site::new(&run.binary, mount.point(), &[("durability", "none")])?;
+    let site = site_on(run, &mount, &[("durability", "none")])?;
     let mut load = Load::new()?;
     let mut random = StdRng::seed_from_u64(run.seed);
     let survey = one_round(&mount, &site, &mut load, &mut random)?;
@@ -121,12 +133,8 @@ fn a_read_only_disk_is_refused(
 ) -> anyhow::Result<String> {
     let mount = Mount::fresh(directory, cutter)?;
     mount.make_read_only()?;
-    let configuration = run.workspace.clean_scratch("read-only")?;
-    let data = mount.point().join("data");
-    let data = data.to_string_lossy();
-    let site = Site::new(&run.binary, &configuration, &[])?;
-    site.configure(&[("platform_data_dir", &data)])?;
+    let site = site_on(run, &mount, &[])?;
     let refusal = site.refusal()?;
-    refusal.require(&[&data])?;
+    refusal.require(&[&site.data().to_string_lossy()])?;
     Ok(String::new())
 }

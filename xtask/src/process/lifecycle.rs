@@ -106,10 +106,10 @@ fn second_server_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<S
     let server = site.start()?;
     let second = directory.join("second");
     fs::create_dir_all(&second).context("creating the second site")?;
-    let data = site.data();
-    let data = data.to_string_lossy();
-    let rival = Site::new(&run.binary, &second, &[("platform_data_dir", &data)])?;
-    rival.refusal()?.require(&[&data])?;
+    let rival = Site::with_data(&run.binary, &second, site.data(), &[])?;
+    rival
+        .refusal()?
+        .require(&[&site.data().to_string_lossy()])?;
     ensure!(server.answers(), "the first server no longer answers");
     server.stop()?;
     Ok(String::new())
@@ -131,9 +131,8 @@ fn file_as_data_directory_is_refused(run: &Run<'_>, directory: &Path) -> anyhow:
     let file = directory.join("file");
     fs::write(&file, "a file").context("writing a file")?;
     for data in [file.clone(), file.join("below")] {
-        let data = data.to_string_lossy();
-        let site = Site::new(&run.binary, directory, &[("platform_data_dir", &data)])?;
-        site.refusal()?.require(&[&data])?;
+        let site = Site::with_data(&run.binary, directory, &data, &[])?;
+        site.refusal()?.require(&[&data.to_string_lossy()])?;
     }
     Ok(String::new())
 }
