@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::world::run;
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain");
+type Headers = &'static [(&'static str, &'static str)];
 const PAST: &str = "Wed, 31 Dec 2025 23:59:59 GMT";
 const NOW: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 
@@ -19,7 +20,7 @@ fn every_condition_has_its_status_on_every_method() {
         let mut client = world.client().await;
         // Condition (`=` stands for the object's tag); statuses for GET, PUT, DELETE where there is
         // an object, then where there is none.
-        let cases: [(&[(&str, &str)], [u16; 3], [u16; 3]); 16] = [
+        let cases: [(Headers, [u16; 3], [u16; 3]); 16] = [
             (&[], [200, 204, 204], [404, 204, 404]),
             (&[("If-Match", "*")], [200, 204, 204], [412, 412, 412]),
             (&[("If-Match", "=")], [200, 204, 204], [412, 412, 412]),

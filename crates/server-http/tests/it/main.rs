@@ -1,5 +1,11 @@
 //! The HTTP interface over simulated sockets and memory backends, asked by a raw client.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests may panic; the lint knows test functions only"
+)]
+
 mod client;
 mod conditions;
 mod connections;

@@ -5,6 +5,7 @@ use kvorum_object::Limits;
 use crate::world::{Options, run, run_with};
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain");
+type Headers = &'static [(&'static str, &'static str)];
 const OBJECT: &str = "/buckets/b/keys/k";
 
 #[test]
@@ -13,7 +14,7 @@ fn each_mistake_has_its_status_and_text() {
         let mut client = world.client().await;
         client.put(OBJECT, "v").await;
         let quorum = "must be an integer or one of the following words";
-        let cases: [(&str, &str, &[(&str, &str)], u16, &str); 44] = [
+        let cases: [(&str, &str, Headers, u16, &str); 44] = [
             ("GET", "/nowhere", &[], 404, "Not Found"),
             (
                 "GET",
