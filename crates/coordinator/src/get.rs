@@ -39,6 +39,8 @@ pub enum GetAnswer {
     NotFound,
     /// It could not tell.
     Failed(RequestError),
+    /// What it holds is damaged: a failure that the other replicas' copies can mend.
+    Damaged(RequestError),
 }
 
 /// What the driver is to do.
@@ -58,6 +60,13 @@ pub enum GetEffect {
         /// All that the replicas together know.
         object: Arc<Object>,
     },
+    /// Put this object in place of what a replica found damaged. Not awaited.
+    Mend {
+        /// Its place in the preference list.
+        slot: usize,
+        /// All that the replicas together know.
+        object: Arc<Object>,
+    },
     /// Nothing more will happen.
     Done,
 }
@@ -72,6 +81,7 @@ pub struct GetMachine {
     resolution: Resolution,
     slots: SmallVec<[Slot; 3]>,
     has_replied: bool,
+    is_done: bool,
 }
 
 #[derive(Debug)]
@@ -105,6 +115,7 @@ impl GetMachine {
                 resolution,
                 slots,
                 has_replied: false,
+                is_done: false,
             },
             effects,
         )
@@ -113,39 +124,44 @@ impl GetMachine {
     /// Takes one event in. Answers that come twice or late are ignored.
     pub fn step(&mut self, event: GetEvent) -> GetEffects {
         let mut effects = GetEffects::new();
+        if self.is_done {
+            return effects;
+        }
         match event {
-            GetEvent::Answer { slot, answer } => self.take_answer(slot, answer, &mut effects),
-            GetEvent::Deadline => self.finish_late(&mut effects),
+            GetEvent::Answer { slot, answer } => match self.slots.get_mut(slot) {
+                Some(waiting) if waiting.answer.is_none() => waiting.answer = Some(answer),
+                _ => return effects,
+            },
+            GetEvent::Deadline => {
+                self.reply(Err(RequestError::Timeout), &mut effects);
+                self.finish(&mut effects);
+                return effects;
+            }
+        }
+        if !self.has_replied
+            && let Some(reply) = self.verdict()
+        {
+            self.reply(reply, &mut effects);
+        }
+        if self.slots.iter().all(|slot| slot.answer.is_some()) {
+            self.finish(&mut effects);
         }
         effects
     }
 
-    fn take_answer(&mut self, slot: usize, answer: GetAnswer, effects: &mut GetEffects) {
-        let Some(waiting) = self
-            .slots
-            .get_mut(slot)
-            .filter(|slot| slot.answer.is_none())
-        else {
-            return;
-        };
-        waiting.answer = Some(answer);
-        if !self.has_replied
-            && let Some(reply) = self.verdict()
-        {
+    fn reply(
+        &mut self,
+        outcome: Result<Option<Arc<Object>>, RequestError>,
+        effects: &mut GetEffects,
+    ) {
+        if !self.has_replied {
             self.has_replied = true;
-            effects.push(GetEffect::Reply(reply));
-        }
-        if self.slots.iter().all(|slot| slot.answer.is_some()) {
-            self.push_repairs(effects);
-            effects.push(GetEffect::Done);
+            effects.push(GetEffect::Reply(outcome));
         }
     }
 
-    fn finish_late(&mut self, effects: &mut GetEffects) {
-        if !self.has_replied {
-            self.has_replied = true;
-            effects.push(GetEffect::Reply(Err(RequestError::Timeout)));
-        }
+    fn finish(&mut self, effects: &mut GetEffects) {
+        self.is_done = true;
         self.push_repairs(effects);
         effects.push(GetEffect::Done);
     }
@@ -173,8 +189,8 @@ impl GetMachine {
         if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
             return Err(error);
         }
-        if tally.not_found == tally.answers {
-            return Ok(None);
+        if tally.absent == tally.answers {
+            return Ok(self.merged());
         }
         if let Some(error) = self.first_failure(|_| true) {
             // A lone replica's own reason says more than a count of one.
@@ -194,7 +210,9 @@ impl GetMachine {
 
     fn first_failure(&self, wanted: impl Fn(&RequestError) -> bool) -> Option<RequestError> {
         self.slots.iter().find_map(|slot| match &slot.answer {
-            Some(GetAnswer::Failed(error)) if wanted(error) => Some(error.clone()),
+            Some(GetAnswer::Failed(error) | GetAnswer::Damaged(error)) if wanted(error) => {
+                Some(error.clone())
+            }
             _ => None,
         })
     }
@@ -205,12 +223,12 @@ impl GetMachine {
         for slot in &self.slots {
             let Some(answer) = &slot.answer else { continue };
             tally.answers += 1;
-            tally.not_found += usize::from(matches!(answer, GetAnswer::NotFound));
-            let is_good = match answer {
-                GetAnswer::Found(_) => true,
-                GetAnswer::NotFound => self.quorum.notfound_ok,
-                GetAnswer::Failed(_) => false,
+            let (is_good, is_absent) = match answer {
+                GetAnswer::Found(object) => (true, object.is_tombstone()),
+                GetAnswer::NotFound => (self.quorum.notfound_ok, true),
+                GetAnswer::Failed(_) | GetAnswer::Damaged(_) => (false, false),
             };
+            tally.absent += usize::from(is_absent);
             if !is_good {
                 tally.failures += 1;
                 continue;
@@ -244,16 +262,19 @@ impl GetMachine {
     fn push_repairs(&self, effects: &mut GetEffects) {
         let Some(merged) = self.merged() else { return };
         for (index, slot) in self.slots.iter().enumerate() {
-            let is_behind = match &slot.answer {
-                Some(GetAnswer::Found(object)) => object.clock() != merged.clock(),
-                Some(GetAnswer::NotFound) => true,
-                Some(GetAnswer::Failed(_)) | None => false,
-            };
-            if is_behind {
-                effects.push(GetEffect::Repair {
+            match &slot.answer {
+                Some(GetAnswer::Found(found)) if found.clock() == merged.clock() => {}
+                Some(GetAnswer::Found(_) | GetAnswer::NotFound) => {
+                    effects.push(GetEffect::Repair {
+                        slot: index,
+                        object: merged.clone(),
+                    });
+                }
+                Some(GetAnswer::Damaged(_)) => effects.push(GetEffect::Mend {
                     slot: index,
                     object: merged.clone(),
-                });
+                }),
+                Some(GetAnswer::Failed(_)) | None => {}
             }
         }
     }
@@ -265,7 +286,8 @@ struct Tally {
     good: usize,
     good_primaries: usize,
     nodes: usize,
-    not_found: usize,
+    /// Answers that there is nothing, tombstones included.
+    absent: usize,
     failures: usize,
 }
 
@@ -277,3 +299,7 @@ impl Tally {
             && self.good > 0
     }
 }
+
+#[cfg(test)]
+#[path = "get_test.rs"]
+mod tests;

@@ -10,14 +10,20 @@
 
 mod coordinator;
 mod coverage;
+mod deleting;
 mod error;
+mod gate;
 mod get;
 mod plan;
 mod put;
 mod quorum;
+mod reading;
 mod reaper;
+mod replicas;
 mod request;
 mod trace;
+mod waiting;
+mod writing;
 
 pub use coordinator::{Coordinator, CoordinatorSettings, LocalVnodes, Parts};
 pub use coverage::{BucketListing, KeyListing};

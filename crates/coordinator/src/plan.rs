@@ -10,7 +10,7 @@ use kvorum_ring::{KeyHash, NodeId, PreferenceList, Role, position};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
-use crate::quorum::{Offered, ReadQuorum, WriteQuorum, check_violation};
+use crate::quorum::{Offered, ReadQuorum, WriteQuorum};
 use crate::request::{GetOptions, KEY_BYTES_MAX, PutOptions};
 
 /// Where a request goes and under which properties.
@@ -50,10 +50,7 @@ impl Plan {
             Some(n) => n,
             None => properties.n_val,
         };
-        let hash = match properties.chash_keyfun {
-            KeyFunction::BucketOnly => KeyHash::BucketOnly,
-            _ => KeyHash::Standard,
-        };
+        let hash = key_hash(&properties.chash_keyfun);
         let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
         let mut replicas = state.ring().preference_list(place, n_val, colocated, is_up);
         if !sloppy_quorum {
@@ -70,6 +67,17 @@ impl Plan {
         })
     }
 
+    /// True when the list holds every replica that the bucket has: all where the ring puts them, and
+    /// no fewer than the bucket asks for.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.n_val == self.properties.n_val
+            && self.replicas.len() == self.effective_n as usize
+            && self
+                .replicas
+                .iter()
+                .all(|replica| replica.role == Role::Primary)
+    }
+
     pub(crate) fn resolution(&self) -> Resolution {
         let properties = &self.properties;
         Resolution::from_properties(properties.allow_mult, properties.last_write_wins)
@@ -77,7 +85,7 @@ impl Plan {
 
     pub(crate) fn read_quorum(&self, options: &GetOptions) -> Result<ReadQuorum, RequestError> {
         let properties = &self.properties;
-        let r = self.number(options.r, properties.r)?;
+        let r = self.number(options.r, properties.r)?.max(1);
         let pr = self.number(options.pr, properties.pr)?;
         let node_confirms = self.unbounded(options.node_confirms, properties.node_confirms)?;
         let quorum = ReadQuorum {
@@ -107,23 +115,28 @@ impl Plan {
 
     /// A quorum value as a number of replicas: words by the effective n, numbers bounded by it.
     fn number(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
-        let quorum = asked.unwrap_or(default);
-        // A default is the bucket's business: a request with a smaller n_val does not violate it.
-        if asked.is_some() {
-            self.check(quorum)?;
-        }
+        let quorum = self.permitted(asked, default)?;
         Ok(quorum.resolve(self.effective_n).min(self.effective_n) as usize)
     }
 
-    /// `node_confirms`: checked against n_val, never bounded by what the cluster has.
+    /// `node_confirms`: never bounded by what the cluster has.
     fn unbounded(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
-        let quorum = asked.unwrap_or(default);
-        self.check(quorum)?;
+        let quorum = self.permitted(asked, default)?;
         Ok(quorum.resolve(self.n_val) as usize)
     }
 
-    fn check(&self, quorum: Quorum) -> Result<(), RequestError> {
-        check_violation(&[quorum.resolve(self.n_val) as usize], self.n_val as usize)
+    /// The value that counts, if n_val permits it. A request is judged by the n_val that counts for
+    /// it; what the bucket says, by the bucket's: a request with a smaller n_val does not violate it.
+    fn permitted(&self, asked: Option<Quorum>, default: Quorum) -> Result<Quorum, RequestError> {
+        let (quorum, n_val) = match asked {
+            Some(quorum) => (quorum, self.n_val),
+            None => (default, self.properties.n_val),
+        };
+        if quorum.resolve(n_val) > n_val {
+            let n_val = n_val as usize;
+            return Err(RequestError::QuorumAboveN { n_val });
+        }
+        Ok(quorum)
     }
 
     fn offered(&self) -> Offered {
@@ -142,5 +155,13 @@ impl Plan {
             primaries: primaries.count(),
             nodes: nodes.len(),
         }
+    }
+}
+
+/// What of an address decides its place on the ring.
+pub(crate) fn key_hash(function: &KeyFunction) -> KeyHash {
+    match function {
+        KeyFunction::BucketOnly => KeyHash::BucketOnly,
+        KeyFunction::Standard => KeyHash::Standard,
     }
 }

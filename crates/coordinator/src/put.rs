@@ -78,6 +78,7 @@ pub struct PutMachine {
     coordinator: Option<usize>,
     object: Option<Arc<Object>>,
     has_replied: bool,
+    is_done: bool,
 }
 
 #[derive(Debug)]
@@ -140,36 +141,69 @@ impl PutMachine {
             coordinator,
             object,
             has_replied: false,
+            is_done: false,
         }
     }
 
-    /// Takes one event in. Confirmations that come twice or late are ignored.
+    /// Takes one event in. Confirmations that come twice, late, or from replicas that have not been
+    /// asked yet are ignored.
     pub fn step(&mut self, event: PutEvent) -> PutEffects {
         let mut effects = PutEffects::new();
+        if self.is_done {
+            return effects;
+        }
         match event {
-            PutEvent::Coordinated { object } => {
-                if let Some(slot) = self.coordinator {
+            PutEvent::Coordinated { object } => match self.coordinator {
+                Some(slot) if self.object.is_none() => {
                     self.advance(slot, Stage::Received);
+                    effects = self.stores(&object);
+                    self.object = Some(object);
                 }
-                effects = self.stores(&object);
-                self.object = Some(object);
+                _ => return effects,
+            },
+            PutEvent::Received { slot } if self.is_asked(slot) => {
+                self.advance(slot, Stage::Received);
             }
-            PutEvent::Received { slot } => self.advance(slot, Stage::Received),
-            PutEvent::Durable { slot } => self.advance(slot, Stage::Durable),
-            PutEvent::Failed { slot, error } => self.advance(slot, Stage::Failed(error)),
+            PutEvent::Durable { slot } if self.is_asked(slot) => {
+                self.advance(slot, Stage::Durable);
+            }
+            PutEvent::Failed { slot, error } if self.is_asked(slot) => {
+                self.advance(slot, Stage::Failed(error));
+            }
+            PutEvent::Received { .. } | PutEvent::Durable { .. } | PutEvent::Failed { .. } => {
+                return effects;
+            }
             PutEvent::Deadline => {
                 self.reply(Err(RequestError::Timeout), &mut effects);
-                effects.push(PutEffect::Done);
+                self.finish(&mut effects);
                 return effects;
             }
         }
-        if let Some(verdict) = self.verdict() {
+        if !self.has_replied
+            && let Some(verdict) = self.verdict()
+        {
             self.reply(verdict, &mut effects);
         }
         if self.is_over() {
-            effects.push(PutEffect::Done);
+            self.finish(&mut effects);
         }
         effects
+    }
+
+    /// True when every replica of the list has received the object, and none has failed since.
+    pub fn has_reached_all(&self) -> bool {
+        let has_it = |slot: &Slot| matches!(slot.stage, Stage::Received | Stage::Durable);
+        self.slots.iter().all(has_it)
+    }
+
+    /// Before the coordinator has answered, nobody else has been asked, and it has nothing to confirm.
+    fn is_asked(&self, slot: usize) -> bool {
+        self.object.is_some() || self.coordinator == Some(slot)
+    }
+
+    fn finish(&mut self, effects: &mut PutEffects) {
+        self.is_done = true;
+        effects.push(PutEffect::Done);
     }
 
     fn stores(&self, object: &Arc<Object>) -> PutEffects {
@@ -235,47 +269,38 @@ impl PutMachine {
             return self.object.clone().map(Ok);
         }
         let possible = self.tally(|stage| !matches!(stage, Stage::Failed(_)));
-        self.shortfall(&possible).map(Err)
+        self.shortfall(&possible, &now, &durable).map(Err)
     }
 
     /// What can no longer be met even if every replica that has not failed confirms.
-    fn shortfall(&self, possible: &Tally) -> Option<RequestError> {
+    fn shortfall(&self, possible: &Tally, now: &Tally, durable: &Tally) -> Option<RequestError> {
         let quorum = &self.quorum;
         let dw = quorum.dw.max(1);
-        let lone_failure = || match (&self.slots[..], possible.replicas) {
-            (
-                [
-                    Slot {
-                        stage: Stage::Failed(error),
-                        ..
-                    },
-                ],
-                0,
-            ) => Some(error.clone()),
-            _ => None,
+        let error = if possible.primaries < quorum.pw {
+            let (wanted, got) = (quorum.pw, now.primaries);
+            RequestError::PrimaryWritesUnsatisfied { wanted, got }
+        } else if possible.replicas < dw {
+            let (wanted, got) = (dw, durable.replicas);
+            RequestError::DurableWritesUnsatisfied { wanted, got }
+        } else if possible.replicas < quorum.w {
+            let (wanted, got) = (quorum.w, now.replicas);
+            RequestError::WritesUnsatisfied { wanted, got }
+        } else if possible.nodes < quorum.node_confirms {
+            let (wanted, got) = (quorum.node_confirms, now.nodes);
+            RequestError::NodeConfirmsUnsatisfied { wanted, got }
+        } else {
+            return None;
         };
-        if possible.primaries < quorum.pw {
-            let (wanted, got) = (quorum.pw, possible.primaries);
-            return Some(
-                lone_failure().unwrap_or(RequestError::PrimaryWritesUnsatisfied { wanted, got }),
-            );
+        // A lone replica's own reason says more than a count of one.
+        match &self.slots[..] {
+            [
+                Slot {
+                    stage: Stage::Failed(reason),
+                    ..
+                },
+            ] => Some(reason.clone()),
+            _ => Some(error),
         }
-        if possible.replicas < dw {
-            let got = possible.replicas;
-            return Some(
-                lone_failure()
-                    .unwrap_or(RequestError::DurableWritesUnsatisfied { wanted: dw, got }),
-            );
-        }
-        if possible.replicas < quorum.w {
-            let (wanted, got) = (quorum.w, possible.replicas);
-            return Some(RequestError::WritesUnsatisfied { wanted, got });
-        }
-        if possible.nodes < quorum.node_confirms {
-            let (wanted, got) = (quorum.node_confirms, possible.nodes);
-            return Some(RequestError::NodeConfirmsUnsatisfied { wanted, got });
-        }
-        None
     }
 
     fn tally(&self, counts: impl Fn(&Stage) -> bool) -> Tally {
@@ -302,3 +327,7 @@ struct Tally {
     primaries: usize,
     nodes: usize,
 }
+
+#[cfg(test)]
+#[path = "put_test.rs"]
+mod tests;

@@ -2,10 +2,10 @@
 //!
 //! A request names r, w and the rest as numbers or words; the bucket's properties fill in what it
 //! leaves out. Two numbers bound them. `n_val`, the bucket's, decides what is a violation: asking for
-//! more than the bucket has copies is a mistake whatever the cluster's size. The *effective* n, at
-//! most the members of the committed ring, decides how many answers are waited for: a bucket with
-//! n_val 3 on one node has one copy, and its quorum is one. `node_confirms` is never reduced, since
-//! its very meaning is a number of distinct machines.
+//! more than the bucket has copies is a mistake whatever the cluster's size, and whether the request
+//! or the bucket asks. The *effective* n, at most the members of the committed ring, decides how many
+//! answers are waited for: a bucket with n_val 3 on one node has one copy, and its quorum is one.
+//! `node_confirms` is never reduced, since its very meaning is a number of distinct machines.
 
 use crate::error::RequestError;
 
@@ -51,14 +51,6 @@ pub struct Offered {
     pub primaries: usize,
     /// Distinct nodes in it.
     pub nodes: usize,
-}
-
-/// Refuses a quorum value above the bucket's n_val.
-pub(crate) fn check_violation(values: &[usize], n_val: usize) -> Result<(), RequestError> {
-    if values.iter().any(|value| *value > n_val) {
-        return Err(RequestError::QuorumAboveN { n_val });
-    }
-    Ok(())
 }
 
 impl ReadQuorum {

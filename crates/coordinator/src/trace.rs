@@ -3,19 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
-use kvorum_encoding::Address;
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
 
 use crate::error::RequestError;
 
-/// The parts of a request's time.
+/// The waiting parts of a request's time; the rest of it went into reading and writing the stores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trace {
     /// From its arrival until work on it began, and waiting for the blocking pool.
     pub queue: Duration,
-    /// Reading what was stored.
-    pub read: Duration,
     /// Waiting for the group's sync.
     pub sync_wait: Duration,
 }
@@ -69,7 +66,7 @@ pub trait MaintenanceWitness: Send + Sync {
 /// Everything a log line about a request says.
 pub(crate) struct Finished<'a> {
     pub(crate) kind: RequestKind,
-    pub(crate) address: Option<&'a Address>,
+    pub(crate) place: &'a dyn fmt::Display,
     pub(crate) error: Option<&'a RequestError>,
     pub(crate) took: Duration,
     pub(crate) trace: Trace,
@@ -79,27 +76,28 @@ pub(crate) struct Finished<'a> {
 impl Finished<'_> {
     /// Logs a failed request as an error of the client's making or of ours, and a slow one.
     pub(crate) fn log(&self) {
-        let place = self.address.map_or_else(String::new, ToString::to_string);
+        let waited = self.trace.queue + self.trace.sync_wait;
+        let store_us = micros(self.took.saturating_sub(waited));
         let step = self.maintenance_step.as_deref().unwrap_or("none");
         match self.error {
             Some(error) => tracing::warn!(
                 event = "request_failed",
                 request = self.kind.name(),
-                address = %place,
+                address = %self.place,
                 error = %error.explain(),
                 took_us = micros(self.took),
                 queue_us = micros(self.trace.queue),
-                read_us = micros(self.trace.read),
+                store_us,
                 sync_wait_us = micros(self.trace.sync_wait),
                 maintenance_step = step,
             ),
             None => tracing::warn!(
                 event = "request_slow",
                 request = self.kind.name(),
-                address = %place,
+                address = %self.place,
                 took_us = micros(self.took),
                 queue_us = micros(self.trace.queue),
-                read_us = micros(self.trace.read),
+                store_us,
                 sync_wait_us = micros(self.trace.sync_wait),
                 maintenance_step = step,
             ),

@@ -169,7 +169,10 @@ impl LeaseTable {
 
     fn is_present(&self, source: &Arc<DotSource>) -> bool {
         let table = self.table.lock();
-        table.sources.values().any(|other| Arc::ptr_eq(other, source))
+        table
+            .sources
+            .values()
+            .any(|other| Arc::ptr_eq(other, source))
     }
 
     fn fresh_actor(&self) -> ActorId {

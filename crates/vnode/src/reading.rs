@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use kvorum_backend::{
-    BackendError, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead,
-};
+use kvorum_backend::{BackendError, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
 
@@ -37,7 +35,11 @@ impl Vnode {
         })
     }
 
-    pub(crate) fn read_head(&self, key: &StorageKey, at: ReadAt) -> Result<Option<Head>, Interrupted> {
+    pub(crate) fn read_head(
+        &self,
+        key: &StorageKey,
+        at: ReadAt,
+    ) -> Result<Option<Head>, Interrupted> {
         let looked_up = self.backend.head(key, at);
         let Some(StoredHead { head, .. }) = self.looked_up(looked_up)? else {
             return Ok(None);
@@ -45,7 +47,11 @@ impl Vnode {
         Ok(Some(self.decode_head(key, &head)?))
     }
 
-    pub(crate) fn read_object(&self, key: &StorageKey, at: ReadAt) -> Result<Option<Object>, Interrupted> {
+    pub(crate) fn read_object(
+        &self,
+        key: &StorageKey,
+        at: ReadAt,
+    ) -> Result<Option<Object>, Interrupted> {
         let looked_up = self.backend.get(key, at);
         let Some(StoredEntry { head, body, .. }) = self.looked_up(looked_up)? else {
             return Ok(None);

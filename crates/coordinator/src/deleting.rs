@@ -1,0 +1,146 @@
+//! Driving a delete, and the removal of tombstones that every replica holds.
+
+use std::time::Duration;
+
+use kvorum_backend::Reading;
+use kvorum_encoding::Address;
+use kvorum_object::{Clock, Content};
+use kvorum_vnode::{Condition, Detail, Handled, Operation, ReplicaReply, ReplicaRequest};
+
+use crate::coordinator::{Coordinator, Progress};
+use crate::error::RequestError;
+use crate::reaper::{Tombstone, TombstoneKeeping};
+use crate::request::{DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest};
+use crate::writing::Written;
+
+impl Coordinator {
+    pub(crate) async fn drive_delete(
+        &self,
+        address: &Address,
+        context: Option<Clock>,
+        options: &DeleteOptions,
+        progress: &mut Progress,
+    ) -> Result<Deleted, RequestError> {
+        let rw = self.joint_quorum(address, options)?;
+        let context = match context {
+            Some(context) => context,
+            None => {
+                let read = GetOptions {
+                    r: options.r.or(rw),
+                    pr: options.pr,
+                    n_val: options.n_val,
+                    detail: Detail::Head,
+                    ..GetOptions::default()
+                };
+                match self.drive_get(address, &read, progress).await? {
+                    Some(object) if !object.is_tombstone() => object.clock().clone(),
+                    _ => return Ok(Deleted::NothingThere),
+                }
+            }
+        };
+        let request = PutRequest {
+            context,
+            condition: Condition::Always,
+            content: Content::tombstone(),
+            kind: PutKind::Versioned,
+        };
+        let write = PutOptions {
+            w: options.w.or(rw),
+            dw: options.dw,
+            pw: options.pw,
+            n_val: options.n_val,
+            ..PutOptions::default()
+        };
+        let written = self.drive_put(address, request, &write, progress).await?;
+        self.reap_later(written);
+        Ok(Deleted::Written)
+    }
+
+    /// What stands in for r and w where the request does not give them: its own rw, or the bucket's.
+    fn joint_quorum(
+        &self,
+        address: &Address,
+        options: &DeleteOptions,
+    ) -> Result<Option<kvorum_properties::Quorum>, RequestError> {
+        if options.rw.is_some() {
+            return Ok(options.rw);
+        }
+        let state = self.state();
+        let properties = state.properties(&address.bucket_type, &address.bucket);
+        let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
+        // A smaller n_val of the request is not violated by what the bucket says.
+        let n_val = options.n_val.unwrap_or(properties.n_val);
+        let is_violation = properties.rw.resolve(n_val) > n_val;
+        let fits = !is_violation || options.n_val.is_none();
+        Ok(fits.then_some(properties.rw))
+    }
+
+    /// Notes a tombstone for removal, if every replica that the key has took it in.
+    fn reap_later(&self, written: Written) {
+        let delay = match self.settings.tombstones {
+            TombstoneKeeping::Keep => return,
+            TombstoneKeeping::Immediate => Duration::ZERO,
+            TombstoneKeeping::For(delay) => delay,
+        };
+        let is_everywhere = written.has_reached_all && written.plan.is_complete();
+        if !is_everywhere || !written.object.is_tombstone() {
+            return;
+        }
+        self.reaper.add(Tombstone {
+            due: self.parts.runtime.now().plus(delay),
+            key: written.plan.key,
+            clock: written.object.clock().clone(),
+            replicas: written.plan.replicas,
+            unsynced: written.unsynced,
+        });
+        if delay.is_zero() {
+            self.reap_due(Reading::CachedOnly);
+        }
+    }
+
+    /// Removes the tombstones whose time has come; called now and then, from a thread that may block
+    /// unless `reading` says otherwise. Those that it cannot remove stay, and cost nothing but space.
+    pub fn reap_due(&self, reading: Reading) {
+        let now = self.parts.runtime.now();
+        while let Some(tombstone) = self.reaper.take_due(now) {
+            let is_done = match reading {
+                Reading::CachedOnly => {
+                    tombstone.unsynced.is_empty() && self.reap(&tombstone, reading)
+                }
+                Reading::MayBlock => {
+                    // One that a replica could not store is not everywhere: it stays.
+                    let is_stored = tombstone.unsynced.iter().all(|it| it.wait().is_ok());
+                    !is_stored || self.reap(&tombstone, reading)
+                }
+            };
+            if !is_done {
+                self.reaper.put_back(tombstone);
+                return;
+            }
+        }
+    }
+
+    /// True when nothing is left to be done where blocking is allowed.
+    fn reap(&self, tombstone: &Tombstone, reading: Reading) -> bool {
+        let mut is_done = true;
+        for replica in &tombstone.replicas {
+            let Some(vnode) = self.parts.vnodes.vnode(replica.partition) else {
+                continue;
+            };
+            let (key, clock) = (tombstone.key.clone(), tombstone.clock.clone());
+            let request = ReplicaRequest {
+                partition: replica.partition,
+                epoch: replica.epoch,
+                operation: Operation::Reap { key, clock },
+            };
+            match vnode.handle(&request, self.wall_time(), reading) {
+                Handled::Done(ReplicaReply::Failed(failure)) => {
+                    tracing::debug!(event = "reap_failed", error = %failure);
+                }
+                Handled::Done(_) => {}
+                Handled::WouldBlock => is_done &= reading == Reading::MayBlock,
+            }
+        }
+        is_done
+    }
+}

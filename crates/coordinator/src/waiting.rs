@@ -1,0 +1,30 @@
+//! Work of one request that waits for devices, all at once. Most requests have none of it, and pay
+//! nothing.
+
+use std::future::Future;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+/// Futures of one kind, polled together.
+pub(crate) struct Waiting<F>(Option<FuturesUnordered<F>>);
+
+impl<F: Future> Waiting<F> {
+    pub(crate) fn new() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn push(&mut self, future: F) {
+        self.0
+            .get_or_insert_with(FuturesUnordered::new)
+            .push(future);
+    }
+
+    /// The next that is done; `None` when none is left.
+    pub(crate) async fn next(&mut self) -> Option<F::Output> {
+        match &mut self.0 {
+            Some(futures) => futures.next().await,
+            None => None,
+        }
+    }
+}
