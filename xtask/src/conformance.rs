@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 use crate::command::{quiet, read_lines};
+use crate::console;
 use crate::prerequisite::{self, NODE, NPM, PYTHON};
 use crate::server::{Binary, Site};
 use crate::tally::Tally;
@@ -82,16 +83,29 @@ fn on_every_engine(
 ) -> anyhow::Result<Tally> {
     let mut total = Tally::default();
     for engine in ENGINES {
-        crate::console::line(&format!("-- on {engine}"));
-        let directory = run.workspace.clean_scratch("conformance/server")?;
-        let site = prepare_site(&run.binary, &directory, engine)?;
-        let server = site.start()?;
-        create_bucket_types(&site)?;
-        total += run_client(&mut command(&site)?)?;
-        let result = server.stop().map(|_took| String::new());
-        total.check("the server stops gracefully afterwards", &result);
+        console::line(&format!("-- on {engine}"));
+        let result = on_engine(run, engine, &command, &mut total);
+        if result.is_err() {
+            total.check(engine, &result.map(|()| String::new()));
+        }
     }
     Ok(total)
+}
+
+fn on_engine(
+    run: &Run<'_>,
+    engine: &str,
+    command: &impl Fn(&Site) -> anyhow::Result<Command>,
+    total: &mut Tally,
+) -> anyhow::Result<()> {
+    let directory = run.workspace.clean_scratch("conformance/server")?;
+    let site = prepare_site(&run.binary, &directory, engine)?;
+    let server = site.start()?;
+    create_bucket_types(&site)?;
+    *total += run_client(&mut command(&site)?)?;
+    let result = server.stop().map(|_took| String::new());
+    total.check("the server stops gracefully afterwards", &result);
+    Ok(())
 }
 
 fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Result<Site> {
