@@ -27,7 +27,7 @@ impl Gate {
 
     /// Room for one more, until the pass is dropped.
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
-        self.count_in().then_some(Pass(self))
+        self.count_in().then(|| Pass(self))
     }
 
     /// Room for one more, until [`Gate::count_out`]; for those who cannot hold a borrow.

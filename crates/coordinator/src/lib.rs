@@ -21,6 +21,8 @@ mod reading;
 mod reaper;
 mod replicas;
 mod request;
+#[cfg(test)]
+mod script_test;
 mod trace;
 mod waiting;
 mod writing;

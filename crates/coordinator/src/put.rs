@@ -161,15 +161,18 @@ impl PutMachine {
                 }
                 _ => return effects,
             },
-            PutEvent::Received { slot } if self.is_asked(slot) => {
+            PutEvent::Received { slot } if self.object.is_some() => {
                 self.advance(slot, Stage::Received);
             }
-            PutEvent::Durable { slot } if self.is_asked(slot) => {
+            PutEvent::Durable { slot } if self.object.is_some() => {
                 self.advance(slot, Stage::Durable);
             }
-            PutEvent::Failed { slot, error } if self.is_asked(slot) => {
+            PutEvent::Failed { slot, error }
+                if self.object.is_some() || self.coordinator == Some(slot) =>
+            {
                 self.advance(slot, Stage::Failed(error));
             }
+            // Before the coordinator has answered, nobody else has been asked.
             PutEvent::Received { .. } | PutEvent::Durable { .. } | PutEvent::Failed { .. } => {
                 return effects;
             }
@@ -194,11 +197,6 @@ impl PutMachine {
     pub fn has_reached_all(&self) -> bool {
         let has_it = |slot: &Slot| matches!(slot.stage, Stage::Received | Stage::Durable);
         self.slots.iter().all(has_it)
-    }
-
-    /// Before the coordinator has answered, nobody else has been asked, and it has nothing to confirm.
-    fn is_asked(&self, slot: usize) -> bool {
-        self.object.is_some() || self.coordinator == Some(slot)
     }
 
     fn finish(&mut self, effects: &mut PutEffects) {

@@ -1,1 +1,419 @@
+//! The put machine by scripts, and against a model under random interleavings.
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::script_test::{self, Header, Machine, failure, name_of, object, slot_and_what};
+
+impl Machine for PutMachine {
+    fn take(&mut self, event: &str) -> Vec<String> {
+        print(self.step(parse(event)))
+    }
+}
+
+/// `slot: made NAME` is the coordinator's word, `slot: received`, `slot: durable` and
+/// `slot: FAILURE` anybody's.
+fn parse(event: &str) -> PutEvent {
+    let Some((slot, what)) = slot_and_what(event) else {
+        assert_eq!(event, "deadline");
+        return PutEvent::Deadline;
+    };
+    match what {
+        "received" => PutEvent::Received { slot },
+        "durable" => PutEvent::Durable { slot },
+        what => match what.strip_prefix("made ") {
+            Some(name) => PutEvent::Coordinated {
+                object: object(name).unwrap(),
+            },
+            None => PutEvent::Failed {
+                slot,
+                error: failure(what),
+            },
+        },
+    }
+}
+
+fn print(effects: PutEffects) -> Vec<String> {
+    let print = |effect| match effect {
+        PutEffect::Coordinate { slot } => format!("coordinate {slot}"),
+        PutEffect::Store { slot, object } => format!("store {} at {slot}", name_of(&object)),
+        PutEffect::Reply(Ok(object)) => format!("reply {}", name_of(&object)),
+        PutEffect::Reply(Err(error)) => format!("reply {error}"),
+        PutEffect::Done => "done".into(),
+    };
+    effects.into_iter().map(print).collect()
+}
+
+fn start(header: &Header) -> (PutMachine, PutEffects) {
+    let quorum = WriteQuorum {
+        n: header.replicas.len(),
+        w: header.number("w").unwrap_or(0),
+        dw: header.number("dw").unwrap_or(0),
+        pw: header.number("pw").unwrap_or(0),
+        node_confirms: header.number("nodes").unwrap_or(0),
+    };
+    match header.number("coordinator") {
+        Some(coordinator) => PutMachine::start(&header.replicas, coordinator, quorum),
+        None => PutMachine::start_as_is(&header.replicas, &object("old").unwrap(), quorum),
+    }
+}
+
+fn check(script: &str) {
+    script_test::check(script, |header| {
+        let (machine, effects) = start(header);
+        (Box::new(machine), print(effects))
+    });
+}
+
+#[test]
+fn a_lone_replica_replies_once_it_has_stored() {
+    check(
+        "1 | coordinator=0 w=1
+        -> coordinate 0
+        0: made old
+        0: durable
+        -> reply old, done",
+    );
+}
+
+#[test]
+fn a_lone_replica_tells_why_it_failed() {
+    check("1 | coordinator=0 w=1 pw=1\n-> coordinate 0\n0: modified\n-> reply modified, done");
+    check(
+        "1 | coordinator=0 w=1 pw=1
+        -> coordinate 0
+        0: made old
+        0: full
+        -> reply disk_full: no room, done",
+    );
+}
+
+#[test]
+fn the_coordinator_writes_first_and_the_others_get_what_it_made() {
+    check(
+        "1 2 3 | coordinator=1 w=2
+        -> coordinate 1
+        1: made new
+        -> store new at 0, store new at 2
+        0: received
+        1: durable
+        -> reply new
+        0: durable
+        2: received
+        2: durable
+        -> done",
+    );
+}
+
+#[test]
+fn stored_implies_received() {
+    check(
+        "1 2 3 | coordinator=0 w=3 dw=3
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        2: durable
+        1: durable
+        0: durable
+        -> reply new, done",
+    );
+}
+
+#[test]
+fn dw_is_at_least_one() {
+    check(
+        "1 2 | coordinator=0 w=2 dw=0
+        -> coordinate 0
+        0: made new
+        -> store new at 1
+        1: received
+        1: durable
+        -> reply new
+        0: durable
+        -> done",
+    );
+}
+
+#[test]
+fn a_failed_coordinator_fails_the_request() {
+    check(
+        "1 2 3 | coordinator=0 w=1
+        -> coordinate 0
+        0: modified
+        -> reply modified, done
+        0: made new
+        1: durable",
+    );
+}
+
+#[test]
+fn once_its_object_is_out_the_coordinator_is_a_replica_like_any() {
+    check(
+        "1 2 3 | coordinator=0 w=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        0: broken
+        1: durable
+        2: durable
+        -> reply new, done",
+    );
+}
+
+#[test]
+fn what_was_received_and_then_lost_does_not_count() {
+    check(
+        "1 2 3 | coordinator=0 w=3
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: received
+        1: broken
+        -> reply {w_val_unsatisfied,3,1}
+        0: durable
+        2: durable
+        -> done",
+    );
+}
+
+#[test]
+fn confirmations_twice_late_or_unasked_change_nothing() {
+    check(
+        "1 2 3 | coordinator=0 w=2
+        -> coordinate 0
+        1: durable
+        2: broken
+        7: durable
+        0: made new
+        -> store new at 1, store new at 2
+        0: made rival
+        0: received
+        0: durable
+        0: durable
+        1: received
+        -> reply new
+        1: received
+        2: durable
+        1: durable
+        -> done
+        2: broken
+        deadline",
+    );
+}
+
+#[test]
+fn the_deadline_ends_it() {
+    check("1 | coordinator=0 w=1\n-> coordinate 0\ndeadline\n-> reply timeout, done\n0: made old");
+    check(
+        "1 2 | coordinator=0 w=1
+        -> coordinate 0
+        0: made old
+        -> store old at 1
+        0: durable
+        -> reply old
+        deadline
+        -> done",
+    );
+}
+
+#[test]
+fn primaries_count_before_dw_before_w_before_nodes() {
+    check(
+        "1 2 3* | coordinator=0 w=3 dw=3 pw=2 nodes=3
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: broken
+        -> reply {pw_val_unsatisfied,2,1}
+        0: durable
+        2: durable
+        -> done",
+    );
+    check(
+        "1 2 3 | coordinator=0 w=3 dw=3 nodes=3
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: broken
+        -> reply {dw_val_unsatisfied,3,0}
+        deadline
+        -> done",
+    );
+    check(
+        "1 2 3 | coordinator=0 w=3 dw=1 nodes=3
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        1: broken
+        -> reply {w_val_unsatisfied,3,1}
+        deadline
+        -> done",
+    );
+    check(
+        "1 1 2 | coordinator=0 w=2 nodes=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        0: durable
+        1: durable
+        2: broken
+        -> reply {node_confirms_val_unsatisfied,2,1}, done",
+    );
+}
+
+#[test]
+fn distinct_nodes_are_waited_for() {
+    check(
+        "1 1 2 | coordinator=0 w=1 nodes=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2
+        0: durable
+        1: durable
+        2: received
+        -> reply new
+        2: durable
+        -> done",
+    );
+}
+
+#[test]
+fn an_object_stored_as_it_is_has_no_coordinator() {
+    check(
+        "1 2 3 | w=2
+        -> store old at 0, store old at 1, store old at 2
+        0: broken
+        1: received
+        2: durable
+        -> reply old
+        1: durable
+        -> done",
+    );
+    check(
+        "1 2 3 5 6 | w=4
+        -> store old at 0, store old at 1, store old at 2, store old at 3, store old at 4
+        0: broken
+        1: full
+        -> reply {w_val_unsatisfied,4,0}
+        2: durable
+        3: durable
+        4: durable
+        -> done",
+    );
+}
+
+#[test]
+fn an_object_has_reached_all_when_none_failed() {
+    let header = Header::parse("1 2 | coordinator=0 w=1");
+    let (mut machine, _) = start(&header);
+    for event in ["0: made old", "0: durable"] {
+        machine.take(event);
+    }
+    assert!(!machine.has_reached_all());
+    machine.take("1: received");
+    assert!(machine.has_reached_all());
+    machine.take("1: broken");
+    assert!(!machine.has_reached_all());
+}
+
+/// What a replica does in the end: nothing is said of the way there.
+const FATES: [&str; 3] = ["durable", "received", "broken"];
+
+fn is_met(fates: &[(u8, bool, usize)], quorum: &WriteQuorum) -> bool {
+    let with = |fate: &'static str| fates.iter().filter(move |it| FATES[it.2] == fate);
+    let good: Vec<_> = with("durable").chain(with("received")).collect();
+    let mut nodes: Vec<u8> = good.iter().map(|it| it.0).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    good.len() >= quorum.w
+        && with("durable").count() >= quorum.dw.max(1)
+        && good.iter().filter(|it| it.1).count() >= quorum.pw
+        && nodes.len() >= quorum.node_confirms
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    #[test]
+    fn any_interleaving_gives_one_reply_and_one_end(
+        replicas in prop::sample::select(vec![1_usize, 2, 3, 5]).prop_flat_map(|n| {
+            prop::collection::vec((1..4_u8, any::<bool>(), 0..FATES.len()), n)
+        }),
+        (w, dw, pw, nodes) in (0..6_usize, 0..6_usize, 0..4_usize, 0..3_usize),
+        coordinator in prop::option::weighted(0.8, 0..5_usize),
+        order in prop::collection::vec(0..14_usize, 0..30),
+        deadline_at in prop::option::weighted(0.2, 0..30_usize),
+    ) {
+        let n = replicas.len();
+        let coordinator = coordinator.map(|slot| slot % n);
+        let mut head: Vec<String> = replicas
+            .iter()
+            .map(|(node, is_primary, _)| format!("{node}{}", if *is_primary { "" } else { "*" }))
+            .collect();
+        head.push(format!("| w={} dw={} pw={pw} nodes={nodes}", w.min(n), dw.min(n)));
+        head.extend(coordinator.map(|slot| format!("coordinator={slot}")));
+        let header = Header::parse(&head.join(" "));
+        let (mut machine, effects) = start(&header);
+        let quorum = machine.quorum;
+
+        let mut asked: Vec<usize> = Vec::new();
+        let (mut replies, mut ends) = (Vec::new(), 0);
+        let note = |effects: PutEffects, asked: &mut Vec<usize>| {
+            let mut seen = Vec::new();
+            for effect in effects {
+                match effect {
+                    PutEffect::Coordinate { slot } | PutEffect::Store { slot, .. } => asked.push(slot),
+                    other => seen.push(other),
+                }
+            }
+            seen
+        };
+        note(effects, &mut asked);
+
+        // Events in random order, among them such as make no sense; then each replica's fate; then
+        // the deadline, which comes for every request that is not over.
+        let fate = |slot: usize| format!("{slot}: {}", FATES[replicas[slot].2]);
+        let mut events: Vec<String> = order
+            .iter()
+            .map(|at| match at {
+                0..6 if *at < n => fate(*at),
+                6..12 => format!("{}: received", at - 6),
+                12 => "0: made new".into(),
+                _ => "9: durable".into(),
+            })
+            .collect();
+        if let Some(at) = deadline_at {
+            events.insert(at.min(events.len()), "deadline".into());
+        }
+        events.push("0: made new".into());
+        events.extend((0..n).map(|slot| format!("{slot}: received")));
+        events.extend((0..n).map(fate));
+        events.push("deadline".into());
+        for event in events {
+            let is_deadline = event == "deadline";
+            for effect in note(machine.step(parse(&event)), &mut asked) {
+                prop_assert_eq!(ends, 0, "an effect after the end");
+                match effect {
+                    PutEffect::Reply(reply) => replies.push((reply, is_deadline)),
+                    _ => ends += 1,
+                }
+            }
+        }
+        prop_assert_eq!((replies.len(), ends), (1, 1));
+        let mut once = asked.clone();
+        once.sort_unstable();
+        once.dedup();
+        prop_assert_eq!(once.len(), asked.len(), "a replica was asked twice");
+        let fails_at_once = coordinator.is_some_and(|slot| FATES[replicas[slot].2] == "broken");
+        match &replies[0] {
+            (Err(RequestError::Timeout), was_deadline) => prop_assert!(was_deadline),
+            (Err(_), _) => prop_assert!(fails_at_once || !is_met(&replicas, &quorum)),
+            // A replica that failed later may have been counted while it stood.
+            (Ok(_), _) => {
+                let hopeful: Vec<_> = replicas.iter().map(|it| (it.0, it.1, 0)).collect();
+                prop_assert!(is_met(&hopeful, &quorum));
+                prop_assert_eq!(asked.len(), n, "the client was told before all were sent to");
+            }
+        }
+    }
+}

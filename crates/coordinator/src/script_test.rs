@@ -1,0 +1,150 @@
+//! Scripts for the machines: a script is its own expectation.
+//!
+//! The first line says what is asked of whom, the others are events, and each event is followed by
+//! the effects it must have, on lines that begin with an arrow. A run prints the events with the
+//! effects that they really had; the two texts have to be equal.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_object::{ActorId, Clock, Content, Dot, Object, Resolution, Stored, Timestamp, Write};
+use kvorum_ring::{Epoch, NodeId, PreferenceList, Replica, RingSize, Role};
+
+use crate::error::RequestError;
+
+/// A machine as scripts see it.
+pub(crate) trait Machine {
+    /// Takes one event in and returns its effects, as they are printed.
+    fn take(&mut self, event: &str) -> Vec<String>;
+}
+
+/// Runs a script and compares.
+pub(crate) fn check(script: &str, start: impl FnOnce(&Header) -> (Box<dyn Machine>, Vec<String>)) {
+    let script: Vec<&str> = script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let Some((head, lines)) = script.split_first() else {
+        panic!("empty script");
+    };
+    let (mut machine, effects) = start(&Header::parse(head));
+    let mut printed = vec![(*head).to_owned()];
+    print(&mut printed, effects);
+    for event in lines.iter().filter(|line| !line.starts_with("->")) {
+        printed.push((*event).to_owned());
+        print(&mut printed, machine.take(event));
+    }
+    let (printed, script) = (printed.join("\n"), script.join("\n"));
+    assert!(
+        printed == script,
+        "expected\n{script}\n\nbut it went\n{printed}\n"
+    );
+}
+
+fn print(printed: &mut Vec<String>, effects: Vec<String>) {
+    if !effects.is_empty() {
+        printed.push(format!("-> {}", effects.join(", ")));
+    }
+}
+
+/// `kind node node* ... | name=number word ...`: the replicas by the number of their node, a star
+/// for a fallback, and what is asked of them.
+pub(crate) struct Header {
+    pub(crate) replicas: PreferenceList,
+    settings: Vec<String>,
+}
+
+impl Header {
+    pub(crate) fn parse(line: &str) -> Self {
+        let (nodes, settings) = line.split_once('|').unwrap();
+        let nodes = nodes.split_whitespace().enumerate();
+        let replicas = nodes.map(|(slot, text)| replica(slot, text)).collect();
+        let settings = settings.split_whitespace().map(str::to_owned).collect();
+        Self { replicas, settings }
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<usize> {
+        let prefix = format!("{name}=");
+        let found = self.settings.iter().find_map(|it| it.strip_prefix(&prefix));
+        found.map(|number| number.parse().unwrap())
+    }
+
+    pub(crate) fn has(&self, word: &str) -> bool {
+        self.settings.iter().any(|setting| setting == word)
+    }
+}
+
+fn replica(slot: usize, text: &str) -> Replica {
+    let (node, role) = match text.strip_suffix('*') {
+        Some(node) => (node, Role::Fallback),
+        None => (text, Role::Primary),
+    };
+    let number: u8 = node.parse().unwrap();
+    let ring = RingSize::new(64).unwrap();
+    Replica {
+        partition: ring.partition(u16::try_from(slot).unwrap()).unwrap(),
+        node: NodeId::from_bytes([number; 16]),
+        role,
+        epoch: Epoch::FIRST,
+    }
+}
+
+/// `slot: what` as its two parts.
+pub(crate) fn slot_and_what(event: &str) -> Option<(usize, &str)> {
+    let (slot, what) = event.split_once(": ")?;
+    Some((slot.parse().unwrap(), what))
+}
+
+/// Objects of one key by name: `old`; `new` and `rival`, both written by somebody who had read `old`,
+/// neither having seen the other; `grave`, a tombstone over `old`.
+pub(crate) fn object(name: &str) -> Option<Arc<Object>> {
+    let old = || write("old", &Clock::new(), (1, 1));
+    let over_old = |name, dot| write(name, old().clock(), dot);
+    let object = match name {
+        "old" => old(),
+        "new" => over_old("new", (1, 2)),
+        "rival" => over_old("rival", (2, 1)),
+        "grave" => over_old("", (3, 1)),
+        _ => return None,
+    };
+    Some(Arc::new(object))
+}
+
+fn write(value: &'static str, context: &Clock, dot: (u64, u64)) -> Object {
+    let mut content = Content::tombstone();
+    content.metadata.deleted = value.is_empty();
+    content.value = Bytes::from_static(value.as_bytes());
+    let write = Write {
+        context,
+        content,
+        dot: Dot {
+            actor: ActorId(dot.0),
+            counter: dot.1,
+        },
+        now: Timestamp::from_micros(10 * dot.1),
+        resolution: Resolution::KeepSiblings,
+    };
+    kvorum_object::update(Stored::Absent, write).unwrap()
+}
+
+/// The siblings of an object by name.
+pub(crate) fn name_of(object: &Object) -> String {
+    let name = |sibling: &kvorum_object::Sibling| match &sibling.value[..] {
+        b"" => "grave".to_owned(),
+        value => String::from_utf8_lossy(value).into_owned(),
+    };
+    let names: Vec<String> = object.siblings().iter().map(name).collect();
+    names.join("+")
+}
+
+/// Failures by name.
+pub(crate) fn failure(name: &str) -> RequestError {
+    match name {
+        "overload" => RequestError::Overload,
+        "full" => RequestError::DiskFull("no room".into()),
+        "modified" => RequestError::Modified,
+        "broken" => RequestError::Storage("broken".into()),
+        other => panic!("no failure is called {other}"),
+    }
+}
