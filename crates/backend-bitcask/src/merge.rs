@@ -180,11 +180,12 @@ impl Store {
             }
             if gathered.bytes >= GATHERED_BYTES {
                 *cost_bytes += gathered.bytes;
-                self.append_copies(upkeep, std::mem::take(&mut gathered))?;
+                self.append_copies(upkeep, &gathered)?;
+                gathered = Gathered::default();
             }
         };
         *cost_bytes += gathered.bytes;
-        self.append_copies(upkeep, gathered)?;
+        self.append_copies(upkeep, &gathered)?;
         Ok(is_read)
     }
 
@@ -249,11 +250,11 @@ impl Store {
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.
-    fn append_copies(&self, upkeep: &mut Upkeep, gathered: Gathered) -> Result<()> {
+    fn append_copies(&self, upkeep: &mut Upkeep, gathered: &Gathered) -> Result<()> {
         if gathered.records.is_empty() {
             return Ok(());
         }
-        let fronts = removal_fronts(&gathered);
+        let fronts = removal_fronts(gathered);
         let removals = fronts.iter();
         let records: Vec<Record<'_>> = gathered
             .records
@@ -267,7 +268,7 @@ impl Store {
         output.append(&records, &mut locations).into_backend()?;
         let (number, end) = (segment_number(output), output.end());
         Counters::add(&self.counters.written_bytes, len);
-        self.show_copies(&gathered, &locations, number, end);
+        self.show_copies(gathered, &locations, number, end);
         Ok(())
     }
 

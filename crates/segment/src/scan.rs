@@ -26,7 +26,8 @@ const _: () = assert!(ALIGN as u64 == RECORD_ALIGN_BYTES);
 pub struct ScanOptions {
     /// Start here, at a record's start; anything below the first record means there.
     pub from: u64,
-    /// Everything below is known to have been durable: damage to it is rot.
+    /// Everything below is known to have been durable: damage to it is rot. With [`u64::MAX`] that is
+    /// so wherever the records may end: zeros up to the end of the file are then its end.
     pub durable_to: u64,
     /// Stop here, at a record's end, as if the file ended; for reading while a writer goes on.
     pub until: Option<u64>,
@@ -122,7 +123,9 @@ impl Scan {
             window_at: 0,
             position: aligned(options.from.max(FILE_HEADER_BYTES)),
             limit,
-            durable_to: options.durable_to,
+            durable_to: options
+                .until
+                .map_or(options.durable_to, |until| options.durable_to.min(until)),
             seal: None,
             batch: Vec::new(),
             read_again_at: None,
@@ -228,7 +231,10 @@ impl Scan {
             self.durable_to = self.durable_to.max(self.latest_mark(resumes_at)?);
         }
         let rot_end = resumes_at.unwrap_or(self.limit.min(self.durable_to));
-        if at < self.durable_to && rot_end > at {
+        let is_zero = resumes_at.is_none() && self.is_zero_to_end(at)?;
+        let is_end_unknown = self.seal.is_none() && self.durable_to > self.limit;
+        let is_rot = at < self.durable_to && rot_end > at && !(is_zero && is_end_unknown);
+        if is_rot {
             self.flush_batch();
             self.is_behind_damage = true;
             self.ready.push_back(Scanned::Damage(Damage {
@@ -239,7 +245,7 @@ impl Scan {
             self.position = aligned(rot_end);
             return Ok(());
         }
-        let tail = if resumes_at.is_none() && self.is_zero_to_end(at)? {
+        let tail = if is_zero {
             Tail::Open
         } else {
             let len = self.limit.saturating_sub(at);

@@ -184,9 +184,11 @@ impl SegmentWriter {
         self.write(&[mark], Purpose::Mark, &mut Vec::new())
     }
 
-    /// Finishes the segment: appends the seal, cuts the file to its end and syncs it. The writer has
+    /// Finishes the segment: syncs it, appends the seal, cuts the file to its end and syncs again: a
+    /// seal that survives a crash then vouches for all that stands before it. The writer has
     /// no further use then; on a full disk it can be asked again.
     pub fn seal(&mut self) -> Result<Seal> {
+        self.sync.sync()?;
         let seal = Seal {
             data_end: self.at.end,
             records: self.at.records,

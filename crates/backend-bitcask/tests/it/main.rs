@@ -1,5 +1,11 @@
 //! The engine against the suite that every engine passes, and what is its own.
 
+mod collisions;
 mod conformance;
+mod damage;
 mod engine;
+mod expiry;
+mod merges;
 mod planted;
+mod restarts;
+mod store;

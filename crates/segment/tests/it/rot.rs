@@ -2,7 +2,7 @@
 
 use kvorum_disk::{Disk, MemoryDisk, OpenMode, Reading};
 use kvorum_segment::{
-    FILE_HEADER_BYTES, Location, ScanOptions, SegmentReader, SegmentWriter, Tail,
+    FILE_HEADER_BYTES, Location, ScanOptions, SegmentReader, SegmentWriter, Tail, WriterOptions,
 };
 
 use crate::log::{ID, append, contents, create, flip, new_disk, path, record};
@@ -173,4 +173,25 @@ fn random_bytes_are_scanned_to_their_end() {
         assert!(reader.read(anywhere, Reading::MayBlock).is_err());
         assert!(reader.check_header().is_err());
     }
+}
+
+#[test]
+fn reserved_zeros_are_the_end_even_where_everything_was_durable() {
+    let disk = new_disk();
+    let options = WriterOptions {
+        preallocate_bytes: 4096,
+    };
+    let mut writer = SegmentWriter::create(&disk, path(), ID, options).unwrap();
+    append(&mut writer, 1..=3);
+    let known = ScanOptions {
+        durable_to: u64::MAX,
+        ..ScanOptions::default()
+    };
+    let found = contents(&disk, known);
+    assert_eq!(found.sequences, [1, 2, 3]);
+    assert!(found.damage.is_empty());
+    assert_eq!(
+        (found.end.clean_to, found.end.tail),
+        (writer.end(), Tail::Open)
+    );
 }

@@ -1,0 +1,239 @@
+//! Opening: by checkpoint, by hints, by data; after a stop, a kill, a failed sync and a full disk.
+
+use std::path::Path;
+
+use kvorum_backend::{Backend, Batch, Durability, ErrorKind, Fields, Sequence, TaskKind};
+use kvorum_backend_bitcask::BitcaskSettings;
+use kvorum_disk::{
+    CrashOptions, Disk, ErrorKind as DiskErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule,
+};
+
+use crate::store::{
+    NOW, body_of, do_all, folded, one_file_each, open, put, put_of, remove, try_open,
+};
+
+fn fill(store: &kvorum_backend_bitcask::Bitcask) {
+    for round in 0..4 {
+        for name in 0..10 {
+            put(store, &format!("key {name}"), &format!("round {round}"));
+        }
+        remove(store, "key 3");
+    }
+}
+
+fn small() -> BitcaskSettings {
+    BitcaskSettings {
+        file_bytes_max: 1000,
+        ..BitcaskSettings::default()
+    }
+}
+
+#[test]
+fn each_source_leads_to_the_same_store() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, small());
+    fill(&store);
+    do_all(&store, NOW);
+    fill(&store);
+    let expected = folded(&store, NOW);
+    assert_eq!(expected.len(), 9);
+    let (live, keys) = (store.status().live_bytes, store.status().keys);
+    store.close().unwrap();
+    drop(store);
+    let directory = Path::new("store");
+    for removed in ["", "checkpoint", ".hint"] {
+        for entry in disk.list(directory).unwrap() {
+            if !removed.is_empty() && entry.name.ends_with(removed) {
+                disk.remove_file(&directory.join(&entry.name)).unwrap();
+            }
+        }
+        let image = disk.crash_image(CrashOptions::everything());
+        let store = open(&image, small());
+        assert_eq!(folded(&store, NOW), expected, "without {removed}");
+        let status = store.status();
+        assert_eq!(
+            (status.live_bytes, status.keys),
+            (live, keys),
+            "without {removed}"
+        );
+        assert!(status.lost.is_empty());
+        assert_eq!(store.durable(), Sequence(88));
+    }
+}
+
+#[test]
+fn a_clean_stop_reads_no_data_when_it_is_opened_again() {
+    let memory = MemoryDisk::new();
+    let store = open(&memory, small());
+    fill(&store);
+    do_all(&store, NOW);
+    store.close().unwrap();
+    drop(store);
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, small());
+    let segment_bytes: usize = disk
+        .log()
+        .iter()
+        .filter(|it| it.operation == Operation::Read)
+        .filter(|it| it.path.extension().is_some_and(|it| it == "segment"))
+        .map(|it| it.bytes)
+        .sum();
+    let per_segment = 32 + 64 + 32;
+    let files = store.status().files as usize;
+    assert!(
+        segment_bytes <= files * per_segment,
+        "{segment_bytes} of {files}"
+    );
+}
+
+#[test]
+fn a_store_is_opened_once_at_a_time() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, small());
+    let second = try_open(&disk, small());
+    assert_eq!(second.err().map(|it| it.kind()), Some(ErrorKind::Locked));
+    store.close().unwrap();
+    open(&disk, small());
+}
+
+/// A sync that fails once and then succeeds has lost what it covered: nothing is acknowledged after
+/// it, and an opening writes again what the page cache still shows.
+#[test]
+fn r29_after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_again() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, small());
+    put(&store, "a", "1");
+    let device = Fault::Error(DiskErrorKind::Device);
+    disk.add_rule(Rule::new(device).on(Operation::Sync).nth(1));
+    let batch = Batch::of(put_of("b", "1", Fields::default()));
+    let receipt = store.put(&batch, Durability::Grouped).unwrap();
+    assert_eq!(receipt.wait().unwrap_err().kind(), ErrorKind::Failed);
+    for durability in [Durability::Grouped, Durability::Buffered] {
+        let refused = store.put(&batch, durability);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Failed);
+    }
+    assert_eq!(body_of(&store, "a").as_deref(), Some("1"));
+    drop(store);
+    let store = open(&disk, small());
+    put(&store, "c", "1");
+    drop(store);
+    memory.crash(CrashOptions::nothing_unsynced());
+    let store = open(&memory, small());
+    let keys: Vec<String> = folded(&store, NOW)
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect();
+    assert_eq!(keys, ["a", "b", "c"]);
+}
+
+#[test]
+fn r28_a_full_disk_refuses_puts_serves_reads_and_resumes_by_itself() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, one_file_each());
+    put(&store, "a", "1");
+    let full = Rule::new(Fault::Error(DiskErrorKind::NoSpace)).on(Operation::Write);
+    disk.add_rule(full.clone());
+    let batch = Batch::of(put_of("b", "1", Fields::default()));
+    for _ in 0..3 {
+        let refused = store.put(&batch, Durability::Grouped);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Full);
+    }
+    assert_eq!(body_of(&store, "a").as_deref(), Some("1"));
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, one_file_each());
+    assert_eq!(body_of(&store, "a").as_deref(), Some("1"));
+    disk.heal();
+    put(&store, "b", "2");
+    drop(store);
+    let store = open(&disk, one_file_each());
+    assert_eq!(folded(&store, NOW).len(), 2);
+    assert!(store.status().lost.is_empty());
+}
+
+#[test]
+fn r23_a_grouped_put_is_acknowledged_after_its_sync_and_its_files_name() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, one_file_each());
+    disk.clear_log();
+    put(&store, "a", "1");
+    let log = disk.log();
+    let of_segment = |operation| {
+        move |it: &&kvorum_disk::LoggedOperation| {
+            it.operation == operation && it.path.extension().is_some_and(|it| it == "segment")
+        }
+    };
+    let record = log
+        .iter()
+        .filter(of_segment(Operation::Write))
+        .nth(1)
+        .unwrap();
+    let synced = log.iter().rfind(of_segment(Operation::Sync)).unwrap();
+    let named = log
+        .iter()
+        .find(|it| it.operation == Operation::SyncDirectory)
+        .unwrap();
+    assert!(named.number < record.number && record.number < synced.number);
+    memory.crash(CrashOptions::nothing_unsynced());
+    drop(store);
+    assert_eq!(body_of(&open(&memory, small()), "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn an_erased_store_is_empty_and_another_one() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, small());
+    fill(&store);
+    do_all(&store, NOW);
+    let identity = store.identity();
+    store.erase().unwrap();
+    assert_ne!(store.identity(), identity);
+    assert!(folded(&store, NOW).is_empty());
+    assert!(store.status().disk_bytes < 1000);
+    put(&store, "new", "1");
+    drop(store);
+    disk.crash(CrashOptions::nothing_unsynced());
+    let store = open(&disk, small());
+    assert_eq!(folded(&store, NOW).len(), 1);
+    assert_ne!(store.identity(), identity);
+}
+
+#[test]
+fn a_checkpoint_taken_while_puts_and_merges_go_on_is_right() {
+    use kvorum_backend::{StepBudget, Task, Urgency};
+    let disk = MemoryDisk::new();
+    let store = open(&disk, small());
+    fill(&store);
+    let checkpoint = Task {
+        kind: TaskKind::Checkpoint,
+        subject: 0,
+        urgency: Urgency::Normal,
+        cost_bytes: 0,
+    };
+    let mut number = 0;
+    loop {
+        let step = store.maintenance_step(&checkpoint, StepBudget { bytes: 1 }, NOW);
+        if step.unwrap().is_done {
+            break;
+        }
+        put(&store, &format!("key {}", number % 10), "later");
+        if number % 5 == 0 {
+            crate::store::do_task(&store, TaskKind::Hint, 1 + number / 5, NOW);
+            crate::store::do_task(&store, TaskKind::Merge, 1 + number / 5, NOW);
+        }
+        number += 1;
+    }
+    assert!(number > 5, "the checkpoint took {number} steps");
+    remove(&store, "key 5");
+    let expected = folded(&store, NOW);
+    drop(store);
+    disk.crash(CrashOptions::nothing_unsynced());
+    let store = open(&disk, small());
+    for (name, body) in &expected {
+        assert_eq!(body_of(&store, name).as_ref(), Some(body));
+    }
+    assert_eq!(store.status().keys, expected.len() as u64);
+}
