@@ -11,7 +11,7 @@ use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_
 
 /// Riak's names for what is served, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
-const RESOURCES: [(&str, &str); 16] = [
+const RESOURCES: [(&str, &str); 17] = [
     ("riak_kv_wm_bucket_type", "/types"),
     ("riak_kv_wm_buckets", "/buckets"),
     ("riak_kv_wm_buckets", "/riak"),
@@ -26,6 +26,7 @@ const RESOURCES: [(&str, &str); 16] = [
     ("riak_kv_wm_preflist", "/buckets"),
     ("riak_kv_wm_preflist", "/types"),
     ("riak_kv_wm_props", "/buckets"),
+    ("riak_kv_wm_props", "/riak"),
     ("riak_kv_wm_props", "/types"),
     ("riak_kv_wm_stats", "/stats"),
 ];
