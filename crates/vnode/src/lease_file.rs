@@ -161,7 +161,7 @@ mod tests {
              0400000000000000\
              0500000000000000"
         );
-        assert_eq!(sum, "8fb72b7e");
+        assert_eq!(sum, "8954cad8");
     }
 
     #[test]
