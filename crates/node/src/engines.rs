@@ -4,11 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, Durability, Timestamp};
+use kvorum_backend::{Backend, Durability};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
 use kvorum_disk::Disk;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
-use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
+use kvorum_settings::{self as settings, Compression, DurabilityMode, Settings, StorageBackend};
+
+/// Zstandard's level for values: the fastest, which is still much denser than LZ4.
+const ZSTD_LEVEL: i32 = 1;
 
 /// Opens the stores of a node, one for each partition.
 pub(crate) struct Engines {
@@ -61,14 +65,10 @@ impl Engines {
     }
 
     /// Opens the store of a partition, creating it if it is new. Blocks.
-    pub(crate) fn open(
-        &self,
-        partition: Partition,
-        now: Timestamp,
-    ) -> anyhow::Result<Arc<dyn Backend>> {
+    pub(crate) fn open(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
         match self.settings.node.storage_backend {
             StorageBackend::Memory => Ok(Arc::new(self.open_memory())),
-            StorageBackend::Bitcask => self.open_bitcask(partition, now),
+            StorageBackend::Bitcask => self.open_bitcask(partition),
         }
     }
 
@@ -87,14 +87,49 @@ impl Engines {
         kvorum_backend_memory::MemoryBackend::new(settings, move || randomness.next_u64())
     }
 
-    fn open_bitcask(
-        &self,
-        partition: Partition,
-        now: Timestamp,
-    ) -> anyhow::Result<Arc<dyn Backend>> {
+    fn open_bitcask(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.partition_directory(partition);
-        let _ = (now, &self.disk);
-        Err(anyhow::anyhow!("bitcask")).with_context(|| format!("open {}", directory.display()))
+        let randomness = self.randomness.clone();
+        let draw = Arc::new(move || randomness.next_u64());
+        let store = Bitcask::open(self.disk.clone(), &directory, self.bitcask_settings(), draw)
+            .with_context(|| format!("open {}", directory.display()))?;
+        Ok(Arc::new(store))
+    }
+
+    fn bitcask_settings(&self) -> BitcaskSettings {
+        let mut settings = BitcaskSettings::default();
+        let bitcask = &self.settings.bitcask;
+        let durability = self.settings.bitcask_durability();
+        settings.sync = match durability.mode {
+            // The node's commit log syncs before an acknowledgement; the store itself need not.
+            DurabilityMode::Grouped | DurabilityMode::None => SyncStrategy::None,
+            DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
+        };
+        settings.expiry = bitcask.expiry;
+        settings.expiry_grace = bitcask.expiry_grace;
+        settings.file_bytes_max = bitcask.file_bytes_max;
+        settings.compression = match bitcask.compression {
+            Compression::None => kvorum_backend_bitcask::Compression::None,
+            Compression::Lz4 => kvorum_backend_bitcask::Compression::Lz4,
+            Compression::Zstd => kvorum_backend_bitcask::Compression::Zstd(ZSTD_LEVEL),
+        };
+        settings.merge = MergeSettings {
+            policy: match bitcask.merge_policy {
+                settings::MergePolicy::Always => MergePolicy::Always,
+                settings::MergePolicy::Never => MergePolicy::Never,
+                settings::MergePolicy::Window => MergePolicy::Window {
+                    first_hour: bitcask.merge_window_start_hour,
+                    last_hour: bitcask.merge_window_end_hour,
+                },
+            },
+            fragmentation_trigger_percent: bitcask.merge_trigger_fragmentation_percent,
+            dead_bytes_trigger: bitcask.merge_trigger_dead_bytes,
+            fragmentation_threshold_percent: bitcask.merge_threshold_fragmentation_percent,
+            dead_bytes_threshold: bitcask.merge_threshold_dead_bytes,
+            small_file_threshold_bytes: bitcask.merge_threshold_small_file_bytes.unwrap_or(0),
+            ..MergeSettings::default()
+        };
+        settings
     }
 
     fn partition_directory(&self, partition: Partition) -> PathBuf {

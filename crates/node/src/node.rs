@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, Timestamp};
+use kvorum_backend::Backend;
 use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member, OpenError};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, Parts, TombstoneKeeping};
@@ -53,7 +53,7 @@ impl Node {
             ring_size,
             runtime.randomness(),
         );
-        let stores = open_stores(&engines, ring_size, runtime)?;
+        let stores = open_stores(&engines, ring_size)?;
         let commit_log = recover(&disk, settings, &engines, &data, &stores, runtime)?;
 
         let leases = Arc::new(open_leases(&disk, &data, runtime)?);
@@ -226,9 +226,7 @@ fn found_cluster(
 fn open_stores(
     engines: &Engines,
     ring_size: RingSize,
-    runtime: &Runtime,
 ) -> anyhow::Result<Vec<(Partition, Arc<dyn Backend>)>> {
-    let now = Timestamp(runtime.wall_time().micros());
     let partitions: Vec<Partition> = ring_size.partitions().collect();
     let workers = std::thread::available_parallelism().map_or(2, |count| 4 * count.get());
     let per_worker = partitions.len().div_ceil(workers).max(1);
@@ -238,7 +236,7 @@ fn open_stores(
             .map(|chunk| {
                 scope.spawn(move || {
                     let open = |partition: &Partition| {
-                        let store = engines.open(*partition, now).with_context(|| {
+                        let store = engines.open(*partition).with_context(|| {
                             format!("open the store of partition {}", partition.number())
                         })?;
                         Ok((*partition, store))

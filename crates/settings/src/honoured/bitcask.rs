@@ -109,7 +109,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_window_start_hour = u8::try_from(value).unwrap_or(0);
         }),
         "0",
-        "The first hour of the merge window, local time.",
+        "The first hour of the merge window, UTC.",
     ),
     key(
         "bitcask.merge.window.end",
