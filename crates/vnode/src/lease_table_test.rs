@@ -278,9 +278,11 @@ fn no_crash_makes_a_dot_be_issued_twice() {
             let mut issued = Issued::default();
             let mut disk = empty_disk();
             for run in 0..4 {
-                // The power fails in the first three runs, each time a little later.
-                if run < 3 {
-                    disk.cut_after(disk.operations() + cut + run);
+                // A run with a lease to lose, two in which the power fails, and one to look back.
+                match run {
+                    1 => disk.cut_after(disk.operations() + cut),
+                    2 => disk.cut_after(disk.operations() + (cut + seed) % (operations + 1)),
+                    _ => {}
                 }
                 one_run(&disk, &randomness, &mut issued);
                 disk = disk.crash_image(CrashOptions::drawn(seed + run));
@@ -375,9 +377,9 @@ impl World {
             .for_each(|dot| self.issued.note(dot));
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: &Step) {
         let path = directory().join("dot_leases");
-        match step {
+        match *step {
             Step::Issue { vnode, dots } => (0..dots).for_each(|_| self.issue(vnode)),
             Step::Renew => drop(self.table.renew()),
             Step::Restart => self.restart(),
@@ -434,7 +436,7 @@ proptest! {
     #[test]
     fn all_dots_ever_issued_are_distinct(steps in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new();
-        for step in steps {
+        for step in &steps {
             world.take(step);
         }
     }
