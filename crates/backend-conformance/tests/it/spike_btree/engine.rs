@@ -63,8 +63,8 @@ impl EngineUnderTest for BTree {
         25
     }
 
-    /// redb takes an error of a write as a reason to refuse everything until it is opened again, and
-    /// opening writes.
+    /// After an error of a write redb wants to be opened again before it takes another, and opening
+    /// writes.
     fn works_on_a_full_disk(&self) -> bool {
         false
     }
@@ -202,10 +202,24 @@ fn open_tree(disk: &dyn Disk, path: &Path) -> Result<Database> {
     if file.is_empty().map_err(disk_error)? {
         return Err(corrupt("the tree's file is empty"));
     }
+    write_again(&*file)?;
     redb::Builder::new()
         .set_check_integrity_on_open(true)
         .create_with_backend(SeamStorage(file))
         .map_err(tree_error)
+}
+
+/// After a failed sync the page cache shows what the device may never get, and syncing once more
+/// would not save it. redb reads on as if nothing had been, so all of the file is made dirty again.
+fn write_again(file: &dyn kvorum_disk::DiskFile) -> Result<()> {
+    let len = usize::try_from(file.len().map_err(disk_error)?);
+    let mut bytes = vec![0; len.map_err(|_| corrupt("the tree's file is too long"))?];
+    let read = file.read_at(&mut bytes, 0, kvorum_disk::Reading::MayBlock);
+    if read.map_err(disk_error)? < bytes.len() {
+        return Err(corrupt("the tree's file was read short"));
+    }
+    file.write_at(&bytes, 0).map_err(disk_error)?;
+    file.sync().map_err(disk_error)
 }
 
 fn read_state(database: &Database) -> Result<State> {

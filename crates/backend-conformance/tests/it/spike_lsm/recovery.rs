@@ -35,6 +35,12 @@ pub(crate) fn recover(disk: &dyn Disk, directory: &Path, manifest: Manifest) -> 
             continue;
         }
         let bytes = kvorum_disk::read_file(disk, path, 1 << 30).map_err(disk_error)?;
+        let info = disk.info(path).map_err(disk_error)?;
+        if info.is_none_or(|info| info.len != bytes.len() as u64) {
+            // Taken for a torn end, a short read would cost what is behind it.
+            let detail = format!("log {number} was read short");
+            return Err(BackendError::new(ErrorKind::Failed, detail));
+        }
         let (batches, end) = read_log(&bytes)?;
         log_lens.insert(*number, end);
         for (sequence, changes) in batches {
