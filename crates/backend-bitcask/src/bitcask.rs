@@ -21,7 +21,8 @@ use crate::error::IntoBackend;
 use crate::hint::hint_path;
 use crate::keydir::Fingerprints;
 use crate::lost::LostLog;
-use crate::recovery::{Recovery, create_directory, read_or_create_meta};
+use crate::meta;
+use crate::recovery::Recovery;
 use crate::segments::{Index, Segment};
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
@@ -60,7 +61,7 @@ impl Bitcask {
             .lock(&directory.join(LOCK_NAME), &holder)
             .into_backend()?;
         let mut lost = LostLog::open(&*disk, directory);
-        let meta = read_or_create_meta(&*disk, directory, &*draw, &mut lost)?;
+        let meta = meta::read_or_create(&*disk, directory, &*draw, &mut lost)?;
         #[cfg(any(test, feature = "planted-defects"))]
         let replaced = settings.fingerprint;
         #[cfg(not(any(test, feature = "planted-defects")))]
@@ -108,6 +109,26 @@ impl Bitcask {
         });
         Ok(Self { store })
     }
+}
+
+/// Creates a store's directory, and makes its name and those above it durable.
+fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    if disk.info(directory).into_backend()?.is_some() {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    for ancestor in directory.ancestors() {
+        if ancestor.as_os_str().is_empty() || disk.info(ancestor).into_backend()?.is_some() {
+            break;
+        }
+        missing.push(ancestor);
+    }
+    disk.create_directory(directory).into_backend()?;
+    for created in missing {
+        let holder = created.parent().unwrap_or(Path::new("."));
+        disk.sync_directory(holder).into_backend()?;
+    }
+    Ok(())
 }
 
 impl Store {

@@ -24,6 +24,7 @@ mod bitcask;
 mod checkpoint;
 mod entry;
 mod error;
+mod found_segment;
 mod hint;
 mod key_table;
 mod key_walk;

@@ -6,11 +6,13 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, LostRange, Result};
 use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
+use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
+use kvorum_segment::list_segments;
 
 use crate::error::IntoBackend;
+use crate::lost::LostLog;
 
 const NAMES: [&str; 2] = ["store-0", "store-1"];
 const MAGIC: [u8; 8] = *b"KVbitcsk";
@@ -76,10 +78,7 @@ impl Meta {
         for number in &self.retired {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        let check = mask_checksum(kvorum_encoding::checksum_append(
-            checksum(&out[..12]),
-            &out[16..],
-        ));
+        let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
         out[12..16].copy_from_slice(&check.to_le_bytes());
         out
     }
@@ -89,7 +88,7 @@ impl Meta {
         let Ok((version, stored)) = read_prefix(bytes) else {
             return Ok(None);
         };
-        let check = kvorum_encoding::checksum_append(checksum(&bytes[..12]), &bytes[16..]);
+        let check = checksum_append(checksum(&bytes[..12]), &bytes[16..]);
         if mask_checksum(check) != stored {
             return Ok(None);
         }
@@ -179,6 +178,56 @@ pub(crate) fn write(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<()
     Ok(())
 }
 
+/// What the store knows of itself, or a new identity for a new store.
+pub(crate) fn read_or_create(
+    disk: &dyn Disk,
+    directory: &Path,
+    draw: &dyn Fn() -> u64,
+    lost: &mut LostLog,
+) -> Result<Meta> {
+    let found = read(disk, directory)?;
+    for name in found.damaged {
+        let len = disk
+            .info(&directory.join(name))
+            .into_backend()?
+            .map_or(0, |it| it.len);
+        let range = LostRange {
+            file: name.to_owned(),
+            offset: 0,
+            len,
+            held: "one of two copies of the store's identity; nothing is lost".to_owned(),
+        };
+        lost.add(disk, range);
+    }
+    match found.meta {
+        Some(mut meta) => {
+            if found.is_uneven {
+                meta.generation += 1;
+                write(disk, directory, &meta)?;
+            }
+            Ok(meta)
+        }
+        None if list_segments(disk, directory).into_backend()?.is_empty() => {
+            let meta = Meta {
+                generation: 1,
+                identity: draw(),
+                secret: (draw(), draw()),
+                next_segment: 1,
+                ..Meta::default()
+            };
+            write(disk, directory, &meta)?;
+            Ok(meta)
+        }
+        None => Err(BackendError::new(
+            ErrorKind::Corrupt,
+            format!(
+                "{} holds segments and no readable copy of the store's identity",
+                directory.display()
+            ),
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode};
@@ -229,7 +278,7 @@ mod tests {
     fn a_newer_version_is_refused() {
         let mut bytes = meta().encode();
         bytes[8] = 2;
-        let check = kvorum_encoding::checksum_append(checksum(&bytes[..12]), &bytes[16..]);
+        let check = checksum_append(checksum(&bytes[..12]), &bytes[16..]);
         bytes[12..16].copy_from_slice(&mask_checksum(check).to_le_bytes());
         let error = Meta::decode(&bytes, Path::new("x")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NewerFormat);

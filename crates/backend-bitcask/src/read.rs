@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kvorum_backend::{
     BackendError, ErrorKind, Lookup, ReadAt, Reading, Result, Sequence, StoredEntry, StoredHead,
 };
-use kvorum_encoding::StorageKey;
-use kvorum_segment::{SegmentError, StoredFront};
+use kvorum_encoding::{StorageKey, Truncated};
+use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
 
 use crate::entry::{Front, decode_front, key_of};
 use crate::error::from_segment;
@@ -20,17 +21,33 @@ struct Candidates {
     others: Vec<(Slot, Arc<Segment>)>,
 }
 
+/// What was read of a record, the front at least.
+trait HasFront {
+    fn front(&self) -> &Bytes;
+}
+
+impl HasFront for StoredFront {
+    fn front(&self) -> &Bytes {
+        &self.front
+    }
+}
+
+impl HasFront for StoredRecord {
+    fn front(&self) -> &Bytes {
+        &self.head.front
+    }
+}
+
 impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
         let reading = disk_reading(at.reading);
         let found = self.find(key, |segment, slot| {
-            let record = segment.reader.read(slot.location(), reading)?;
-            Ok((record.head.clone(), Some(record)))
+            segment.reader.read(slot.location(), reading)
         })?;
         let (segment, front, record) = match found {
-            Lookup::Found((segment, front, Some(record))) => (segment, front, record),
+            Lookup::Found(found) => found,
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
-            _ => return Ok(Lookup::Absent),
+            Lookup::Absent => return Ok(Lookup::Absent),
         };
         if self.is_expired(&front.fields, at.now) {
             return Ok(Lookup::Absent);
@@ -50,8 +67,7 @@ impl Store {
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
         let reading = disk_reading(at.reading);
         let found = self.find(key, |segment, slot| {
-            let front = segment.reader.read_front(slot.location(), reading)?;
-            Ok((front.clone(), front))
+            segment.reader.read_front(slot.location(), reading)
         })?;
         Ok(match found {
             Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
@@ -69,23 +85,28 @@ impl Store {
     }
 
     /// Reads candidates until one has the key.
-    fn find<T>(
+    fn find<T: HasFront>(
         &self,
         key: &StorageKey,
-        mut read: impl FnMut(&Segment, &Slot) -> kvorum_segment::Result<(StoredFront, T)>,
+        read: impl Fn(&Segment, &Slot) -> kvorum_segment::Result<T>,
     ) -> Result<Lookup<(Arc<Segment>, Front, T)>> {
         let fingerprint = self.fingerprints.of(key.as_bytes());
         let candidates = candidates(&self.index.read(), fingerprint);
         let mut damage = None;
         for (slot, segment) in candidates.first.into_iter().chain(candidates.others) {
             match read(&segment, &slot) {
-                Ok((stored, value)) => {
-                    let front = decode_front(&stored.front)
-                        .map_err(|error| self.count_undecodable(&segment, &slot, error))?;
-                    if front.key == key.as_bytes() {
-                        return Ok(Lookup::Found((segment, front, value)));
+                Ok(read) => match key_of(read.front()) {
+                    Some(found) if found == key.as_bytes() => {
+                        let front = decode_front(read.front())
+                            .map_err(|error| self.count_undecodable(&segment, &slot, error))?;
+                        return Ok(Lookup::Found((segment, front, read)));
                     }
-                }
+                    Some(_) => {}
+                    None => {
+                        let error = Truncated { offset: 0 };
+                        return Err(self.count_undecodable(&segment, &slot, error));
+                    }
+                },
                 Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
                 Err(error) if error.is_damage() => damage = Some(self.count_corrupt(&error)),
                 Err(error) => return Err(from_segment(&error)),
@@ -116,12 +137,7 @@ impl Store {
         from_segment(error)
     }
 
-    fn count_undecodable(
-        &self,
-        segment: &Segment,
-        slot: &Slot,
-        error: kvorum_encoding::Truncated,
-    ) -> BackendError {
+    fn count_undecodable(&self, segment: &Segment, slot: &Slot, error: Truncated) -> BackendError {
         Counters::add(&self.counters.corrupt_reads, 1);
         let path = segment.reader.path().display();
         let offset = slot.offset();

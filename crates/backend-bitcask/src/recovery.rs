@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, LostRange, Result};
+use kvorum_backend::{LostRange, Result};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_segment::{
-    FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
-    SegmentSync, SegmentWriter, Tail as ScanTail, WriterOptions, file_name, list_segments,
+    FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
+    SegmentWriter, Tail as ScanTail, file_name, list_segments,
 };
 
 use crate::BitcaskSettings;
 use crate::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Covered};
 use crate::error::{IntoBackend, from_disk, from_segment};
+use crate::found_segment::Found;
 use crate::hint::{HintError, HintFile, hint_path};
-use crate::key_table::KeyEntry;
 use crate::keydir::{Fingerprints, Keydir};
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
@@ -45,21 +45,6 @@ pub(crate) struct Recovery<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) fingerprints: Fingerprints,
     pub(crate) lost: LostLog,
-}
-
-/// A segment while it is being read.
-struct Found {
-    segment: Arc<Segment>,
-    stats: SegmentStats,
-    is_sealed: bool,
-    /// Everything in it is known to have been durable.
-    is_proven: bool,
-    end: ScanEnd,
-    /// What an unsealed one holds behind what the checkpoint covers; others are gathered at once.
-    entries: Vec<KeyEntry>,
-    /// The first sequence behind what is covered; 0 for none.
-    first_sequence: u64,
-    tail_bytes: u64,
 }
 
 impl Recovery<'_> {
@@ -470,63 +455,6 @@ impl Recovery<'_> {
     }
 }
 
-impl Found {
-    fn take(&mut self, record: &kvorum_segment::StoredRecord, tail: &mut Tail) {
-        let sequence = record.head.sequence;
-        if self.first_sequence == 0 {
-            self.first_sequence = sequence;
-        }
-        let Some(entry) = KeyEntry::of(&record.head) else {
-            self.stats.count_sequence(sequence);
-            return;
-        };
-        self.stats.count_entry(&entry);
-        if self.is_sealed {
-            tail.add(&entry, self.segment.number);
-        } else {
-            // Detached from the window it was read from, which is far larger.
-            let key = bytes::Bytes::copy_from_slice(&entry.key);
-            self.entries.push(KeyEntry { key, ..entry });
-        }
-    }
-
-    /// Notes how the segment ends.
-    fn close(&mut self) {
-        let before = self.stats.data_end;
-        self.stats.data_end = self.end.clean_to.max(FILE_HEADER_BYTES);
-        self.tail_bytes = self.stats.data_end.saturating_sub(before);
-        if let ScanTail::Sealed(seal) = self.end.tail
-            && self.is_sealed
-        {
-            // What is damaged counts as well, or a removal could be dropped for want of it.
-            self.stats.records = self.stats.records.max(seal.records);
-            self.stats.sequence_min = seal.sequence_min;
-            self.stats.sequence_max = seal.sequence_max;
-        }
-    }
-
-    fn resume(
-        &self,
-        disk: &dyn Disk,
-        path: &Path,
-        settings: &BitcaskSettings,
-        rewrite_from: Option<u64>,
-    ) -> Result<SegmentWriter> {
-        let at = ResumeAt {
-            end: self.stats.data_end,
-            records: self.stats.records,
-            sequence_min: self.stats.sequence_min,
-            sequence_max: self.stats.sequence_max,
-        };
-        let options = WriterOptions {
-            preallocate_bytes: settings.preallocate_bytes,
-        };
-        let id = self.segment.reader.id();
-        let id = segment_id(id.log_id, self.segment.number, self.segment.is_merged);
-        SegmentWriter::resume(disk, path, id, options, at, rewrite_from).into_backend()
-    }
-}
-
 fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::HintedSegment {
     let id = segment.reader.id();
     crate::hint::HintedSegment {
@@ -541,74 +469,4 @@ fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::Hinted
 
 fn held_by_hint(why: &str) -> String {
     format!("the keys of a segment ({why}); they are read from the segment, nothing is lost")
-}
-
-/// Creates a store's directory, and makes its name and those above it durable.
-pub(crate) fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    if disk.info(directory).into_backend()?.is_some() {
-        return Ok(());
-    }
-    let mut missing = Vec::new();
-    for ancestor in directory.ancestors() {
-        if ancestor.as_os_str().is_empty() || disk.info(ancestor).into_backend()?.is_some() {
-            break;
-        }
-        missing.push(ancestor);
-    }
-    disk.create_directory(directory).into_backend()?;
-    for created in missing {
-        let holder = created.parent().unwrap_or(Path::new("."));
-        disk.sync_directory(holder).into_backend()?;
-    }
-    Ok(())
-}
-
-/// What the store knows of itself, or a new identity for a new store.
-pub(crate) fn read_or_create_meta(
-    disk: &dyn Disk,
-    directory: &Path,
-    draw: &dyn Fn() -> u64,
-    lost: &mut LostLog,
-) -> Result<Meta> {
-    let found = crate::meta::read(disk, directory)?;
-    for name in found.damaged {
-        let len = disk
-            .info(&directory.join(name))
-            .into_backend()?
-            .map_or(0, |it| it.len);
-        let range = LostRange {
-            file: name.to_owned(),
-            offset: 0,
-            len,
-            held: "one of two copies of the store's identity; nothing is lost".to_owned(),
-        };
-        lost.add(disk, range);
-    }
-    match found.meta {
-        Some(mut meta) => {
-            if found.is_uneven {
-                meta.generation += 1;
-                crate::meta::write(disk, directory, &meta)?;
-            }
-            Ok(meta)
-        }
-        None if list_segments(disk, directory).into_backend()?.is_empty() => {
-            let meta = Meta {
-                generation: 1,
-                identity: draw(),
-                secret: (draw(), draw()),
-                next_segment: 1,
-                ..Meta::default()
-            };
-            crate::meta::write(disk, directory, &meta)?;
-            Ok(meta)
-        }
-        None => Err(BackendError::new(
-            ErrorKind::Corrupt,
-            format!(
-                "{} holds segments and no readable copy of the store's identity",
-                directory.display()
-            ),
-        )),
-    }
 }

@@ -1,5 +1,10 @@
 //! Rot: what it hits is reported and lost, everything else is served.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot damage its store has failed"
+)]
+
 use std::path::{Path, PathBuf};
 
 use kvorum_backend::{Backend, ErrorKind, TaskKind};

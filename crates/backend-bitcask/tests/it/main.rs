@@ -9,3 +9,4 @@ mod merges;
 mod planted;
 mod restarts;
 mod store;
+mod threads;

@@ -79,7 +79,7 @@ fn a_clean_stop_reads_no_data_when_it_is_opened_again() {
         .map(|it| it.bytes)
         .sum();
     let per_segment = 32 + 64 + 32;
-    let files = store.status().files as usize;
+    let files = usize::try_from(store.status().files).unwrap();
     assert!(
         segment_bytes <= files * per_segment,
         "{segment_bytes} of {files}"

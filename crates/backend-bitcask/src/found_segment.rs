@@ -1,0 +1,90 @@
+//! A segment while a store is being opened: what it holds and how it ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::Result;
+use kvorum_disk::Disk;
+use kvorum_segment::{
+    FILE_HEADER_BYTES, ResumeAt, ScanEnd, SegmentWriter, Tail as ScanTail, WriterOptions,
+};
+
+use crate::BitcaskSettings;
+use crate::error::IntoBackend;
+use crate::key_table::KeyEntry;
+use crate::segments::{Segment, SegmentStats, segment_id};
+use crate::tail::Tail;
+
+/// A segment while it is being read.
+pub(crate) struct Found {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) stats: SegmentStats,
+    pub(crate) is_sealed: bool,
+    /// Everything in it is known to have been durable.
+    pub(crate) is_proven: bool,
+    pub(crate) end: ScanEnd,
+    /// What an unsealed one holds behind what the checkpoint covers; others are gathered at once.
+    pub(crate) entries: Vec<KeyEntry>,
+    /// The first sequence behind what is covered; 0 for none.
+    pub(crate) first_sequence: u64,
+    pub(crate) tail_bytes: u64,
+}
+
+impl Found {
+    /// Counts a record and gathers what it says of its key.
+    pub(crate) fn take(&mut self, record: &kvorum_segment::StoredRecord, tail: &mut Tail) {
+        let sequence = record.head.sequence;
+        if self.first_sequence == 0 {
+            self.first_sequence = sequence;
+        }
+        let Some(entry) = KeyEntry::of(&record.head) else {
+            self.stats.count_sequence(sequence);
+            return;
+        };
+        self.stats.count_entry(&entry);
+        if self.is_sealed {
+            tail.add(&entry, self.segment.number);
+        } else {
+            // Detached from the window it was read from, which is far larger.
+            let key = bytes::Bytes::copy_from_slice(&entry.key);
+            self.entries.push(KeyEntry { key, ..entry });
+        }
+    }
+
+    /// Notes how the segment ends.
+    pub(crate) fn close(&mut self) {
+        let before = self.stats.data_end;
+        self.stats.data_end = self.end.clean_to.max(FILE_HEADER_BYTES);
+        self.tail_bytes = self.stats.data_end.saturating_sub(before);
+        if let ScanTail::Sealed(seal) = self.end.tail
+            && self.is_sealed
+        {
+            // What is damaged counts as well, or a removal could be dropped for want of it.
+            self.stats.records = self.stats.records.max(seal.records);
+            self.stats.sequence_min = seal.sequence_min;
+            self.stats.sequence_max = seal.sequence_max;
+        }
+    }
+
+    /// Opens an unsealed segment for writing, behind what is whole in it.
+    pub(crate) fn resume(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        settings: &BitcaskSettings,
+        rewrite_from: Option<u64>,
+    ) -> Result<SegmentWriter> {
+        let at = ResumeAt {
+            end: self.stats.data_end,
+            records: self.stats.records,
+            sequence_min: self.stats.sequence_min,
+            sequence_max: self.stats.sequence_max,
+        };
+        let options = WriterOptions {
+            preallocate_bytes: settings.preallocate_bytes,
+        };
+        let id = self.segment.reader.id();
+        let id = segment_id(id.log_id, self.segment.number, self.segment.is_merged);
+        SegmentWriter::resume(disk, path, id, options, at, rewrite_from).into_backend()
+    }
+}
