@@ -119,7 +119,12 @@ impl Shared {
 
     /// Leaves the memtable to a flush; the next put starts a new log.
     pub(crate) fn freeze(state: &mut State) -> Result<()> {
+        let number = state.log_number();
         if let Some(log) = state.log.take() {
+            // A put that failed may have left a whole record behind the end, whose sequence the next
+            // put has taken.
+            let end = state.log_lens.get(&number).copied().unwrap_or_default();
+            log.truncate(end).map_err(disk_error)?;
             log.sync().map_err(disk_error)?;
         }
         state.synced_to = state.last_sequence;
