@@ -1,4 +1,4 @@
-//! Issues the dots of one vnode, below a bound that is already on disk.
+//! Issues the dots of one vnode.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,16 +6,12 @@ use kvorum_backend::StoreId;
 use kvorum_object::{ActorId, Clock, Dot};
 use parking_lot::Mutex;
 
-use crate::lease_file::Lease;
-
-/// How many dots a vnode may issue between two renewals: at 10,000 puts a second to one vnode, a
-/// renewal every 100 seconds, and each is done when half of it is left.
-pub(crate) const LEASE_DOTS: u64 = 1 << 20;
-
-/// Issues the dots of one vnode. It never waits for a renewal in progress.
+/// Issues the dots of one vnode, from memory alone.
 pub struct DotSource {
     state: Mutex<SourceState>,
-    renewal_due: AtomicBool,
+    /// False while the file still has a lease for the partition: nothing may be written before it is
+    /// void, or a crash would make it look unused.
+    is_ready: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -23,60 +19,33 @@ struct SourceState {
     store: StoreId,
     actor: ActorId,
     next: u64,
-    /// Counters below this are on disk as used.
-    bound: u64,
 }
 
-/// The lease is used up: renew it on a thread that may block, then ask again.
+/// Somebody has seen dots of the present actor that the source does not know it issued, or the store
+/// was erased since: the actor must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseUsedUp;
-
-/// Why a source gives no dot now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoDot {
-    /// The lease has to be renewed.
-    LeaseUsedUp,
-    /// Somebody has seen dots of the present actor that the source does not know it issued.
-    Overtaken,
-}
+pub(crate) struct Overtaken;
 
 impl DotSource {
-    /// A source without a lease: it gives nothing before it is granted one.
-    pub(crate) fn new(store: StoreId, actor: ActorId, next: u64) -> Self {
+    pub(crate) fn new(store: StoreId, actor: ActorId, next: u64, is_ready: bool) -> Self {
         Self {
-            state: Mutex::new(SourceState {
-                store,
-                actor,
-                next,
-                bound: next,
-            }),
-            renewal_due: AtomicBool::new(true),
+            state: Mutex::new(SourceState { store, actor, next }),
+            is_ready: AtomicBool::new(is_ready),
         }
     }
 
-    /// The next dot of the vnode; no other call ever returns the same.
-    pub fn next(&self) -> Result<Dot, LeaseUsedUp> {
-        self.next_beyond(&[]).map_err(|_| LeaseUsedUp)
-    }
-
-    /// The next dot, unless one of the clocks has seen it or a later one.
-    pub(crate) fn next_beyond(&self, seen: &[&Clock]) -> Result<Dot, NoDot> {
+    /// The next dot of the vnode, unless one of the clocks has seen it or a later one. No other call
+    /// ever returns the same.
+    pub(crate) fn next_beyond(&self, store: StoreId, seen: &[&Clock]) -> Result<Dot, Overtaken> {
         let mut state = self.state.lock();
-        if seen.iter().any(|clock| state.is_overtaken_by(clock)) {
-            return Err(NoDot::Overtaken);
-        }
-        if state.next >= state.bound {
-            self.renewal_due.store(true, Ordering::Relaxed);
-            return Err(NoDot::LeaseUsedUp);
+        if state.store != store || seen.iter().any(|clock| state.is_overtaken_by(clock)) {
+            return Err(Overtaken);
         }
         let dot = Dot {
             actor: state.actor,
             counter: state.next,
         };
         state.next += 1;
-        if state.bound - state.next < LEASE_DOTS / 2 {
-            self.renewal_due.store(true, Ordering::Relaxed);
-        }
         Ok(dot)
     }
 
@@ -96,38 +65,25 @@ impl DotSource {
         self.state.lock().next - 1
     }
 
-    pub(crate) fn is_renewal_due(&self) -> bool {
-        self.renewal_due.load(Ordering::Relaxed)
+    /// True when the vnode may write; see [`crate::LeaseTable::renew`].
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Goes on under another actor, of which nothing is leased yet.
+    pub(crate) fn make_ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    /// Goes on under another actor.
     pub(crate) fn change_actor(&self, store: StoreId, actor: ActorId) {
-        *self.state.lock() = SourceState {
-            store,
-            actor,
-            next: 1,
-            bound: 1,
-        };
-        self.renewal_due.store(true, Ordering::Relaxed);
+        let next = 1;
+        *self.state.lock() = SourceState { store, actor, next };
     }
 
-    /// What the next renewal writes for this source.
-    pub(crate) fn proposed(&self) -> Lease {
+    /// Store, actor and the next counter, for a lease.
+    pub(crate) fn position(&self) -> (StoreId, ActorId, u64) {
         let state = self.state.lock();
-        Lease {
-            store: state.store,
-            actor: state.actor,
-            bound: state.next.saturating_add(LEASE_DOTS),
-        }
-    }
-
-    /// A lease is on disk. One of an actor that was left meanwhile is void.
-    pub(crate) fn grant(&self, lease: Lease) {
-        let mut state = self.state.lock();
-        if state.actor == lease.actor {
-            state.bound = state.bound.max(lease.bound);
-            self.renewal_due.store(false, Ordering::Relaxed);
-        }
+        (state.store, state.actor, state.next)
     }
 }
 

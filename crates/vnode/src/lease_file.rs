@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use kvorum_backend::StoreId;
+use kvorum_backend::{Sequence, StoreId};
 use kvorum_disk::{Disk, DiskError};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
 use kvorum_object::ActorId;
@@ -11,12 +11,13 @@ use kvorum_object::ActorId;
 /// By partition number.
 pub(crate) type Leases = BTreeMap<u16, Lease>;
 
-/// The counters of one actor below `bound` are used, or may be.
+/// With the store as it was at this sequence, the actor may go on at this counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) store: StoreId,
+    pub(crate) sequence: Sequence,
     pub(crate) actor: ActorId,
-    pub(crate) bound: u64,
+    pub(crate) next: u64,
 }
 
 /// The table was there and could not be used.
@@ -53,7 +54,8 @@ enum DecodeError {
 /// lease table (file `dot_leases`, replaced atomically; little-endian)
 ///   magic      8 bytes   "kvorlea1"
 ///   count      u32       number of leases
-///   lease      26 bytes  partition u16, store identity u64, actor u64, bound u64; `count` times
+///   lease      34 bytes  partition u16, store identity u64, sequence u64, actor u64, next counter
+///                        u64; `count` times
 ///   checksum   u32       masked CRC-32C of all bytes before
 /// ```
 pub(crate) fn encode(leases: &Leases) -> Vec<u8> {
@@ -64,8 +66,9 @@ pub(crate) fn encode(leases: &Leases) -> Vec<u8> {
     for (partition, lease) in leases {
         out.extend_from_slice(&partition.to_le_bytes());
         out.extend_from_slice(&lease.store.0.to_le_bytes());
+        out.extend_from_slice(&lease.sequence.0.to_le_bytes());
         out.extend_from_slice(&lease.actor.0.to_le_bytes());
-        out.extend_from_slice(&lease.bound.to_le_bytes());
+        out.extend_from_slice(&lease.next.to_le_bytes());
     }
     let sum = mask_checksum(checksum(&out));
     out.extend_from_slice(&sum.to_le_bytes());
@@ -93,8 +96,9 @@ fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
         let partition = reader.u16()?;
         let lease = Lease {
             store: StoreId(reader.u64()?),
+            sequence: Sequence(reader.u64()?),
             actor: ActorId(reader.u64()?),
-            bound: reader.u64()?,
+            next: reader.u64()?,
         };
         leases.insert(partition, lease);
     }
@@ -104,7 +108,7 @@ fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
     }
 }
 
-/// Reads a table. One that is there and unreadable is moved aside and reported.
+/// Reads a table. One that is there and unreadable is moved aside, durably, and reported.
 pub(crate) fn read(
     disk: &dyn Disk,
     path: &Path,
@@ -121,6 +125,7 @@ pub(crate) fn read(
         Err(reason) => {
             let kept_as = path.with_extension("unreadable");
             disk.rename(path, &kept_as)?;
+            disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?;
             Ok((Leases::new(), Some(Unreadable { kept_as, reason })))
         }
     }
@@ -133,10 +138,11 @@ mod tests {
     fn table() -> Leases {
         let lease = |number| Lease {
             store: StoreId(number),
-            actor: ActorId(number + 1),
-            bound: number + 2,
+            sequence: Sequence(number + 1),
+            actor: ActorId(number + 2),
+            next: number + 3,
         };
-        [(0, lease(10)), (7, lease(20)), (4095, lease(u64::MAX - 2))].into()
+        [(0, lease(10)), (7, lease(20)), (4095, lease(u64::MAX - 3))].into()
     }
 
     #[test]
@@ -145,8 +151,9 @@ mod tests {
             0x0102,
             Lease {
                 store: StoreId(3),
-                actor: ActorId(4),
-                bound: 5,
+                sequence: Sequence(4),
+                actor: ActorId(5),
+                next: 6,
             },
         )];
         let bytes = encode(&leases.into());
@@ -159,9 +166,10 @@ mod tests {
              0201\
              0300000000000000\
              0400000000000000\
-             0500000000000000"
+             0500000000000000\
+             0600000000000000"
         );
-        assert_eq!(sum, "8954cad8");
+        assert_eq!(sum, "d6a76c01");
     }
 
     #[test]

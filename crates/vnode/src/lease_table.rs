@@ -1,60 +1,58 @@
-//! The durable lease of dots: which counters each vnode of this node may use without asking.
+//! Leases: which vnodes may go on under the actor of their last run.
 //!
-//! A dot is (actor, counter), the counter being one number for the whole vnode. Issuing the same dot
-//! twice loses writes without a trace (the family of failures known as kv679), so a vnode issues only
-//! counters that lie below a bound which is already on disk. After a restart it goes on at the bound;
-//! the counters between are never used, which costs nothing with 64 bits.
+//! A dot is (actor, counter), the counter being one number for the whole vnode. Two things must never
+//! happen, for each loses writes without a trace (the family of failures known as kv679):
 //!
-//! One table serves all vnodes of a node: a renewal is one small file replaced, whatever the number of
-//! vnodes. Each lease names the [`StoreId`] it was made for. A store that was wiped, erased or rebuilt
-//! has another identity and gets a fresh actor; a store put back to an older copy keeps its identity,
-//! and its counters still go on above everything that was ever issued, since the bound is not kept
-//! with the copy. A table that cannot be read is set aside, and every vnode gets a fresh actor.
+//! - The same dot is issued twice.
+//! - A vnode that has lost an entry writes its key again under the same actor. The new clock counts
+//!   from the actor's first dot, so it claims to have seen the lost write, and the replicas that still
+//!   have that write drop it. No bound on counters helps against this one.
 //!
-//! What the table cannot notice by itself is that it was put back to an older copy together with the
-//! stores. A vnode notices when it meets a clock that knows more of its actor than it does itself, and
-//! takes a fresh actor then; whoever restores a whole node removes the table to be sure beforehand.
+//! So an actor lives as long as its vnode is known to have lost nothing, and no longer. Actors are
+//! random numbers, and a fresh one may be used at once. After a clean stop a vnode goes on under the
+//! actor it had, at the counter it had, which keeps clocks short: when everything is synced,
+//! [`LeaseTable::seal`] writes a lease for each vnode. The next run takes the lease back before it
+//! writes anything ([`LeaseTable::renew`]), so a run that ends in a crash leaves none. A lease names
+//! the store's identity and its sequence: a store that was wiped, erased, put back to an older copy or
+//! that lost its end does not fit its lease and gets a fresh actor. So does every vnode when the table
+//! is missing or cannot be read, and so does one that finds an entry damaged, or meets a clock that
+//! knows more of its actor than it does itself.
+//!
+//! Riak starts a fresh actor for each key that is not found; a fresh actor for every run was the other
+//! choice, and makes the clocks of long-lived keys grow with every restart. What is left open: a node
+//! put back as a whole to a copy that was made after a clean stop fits its leases. Whoever restores
+//! one removes the table first; without it all actors are fresh.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::StoreId;
+use kvorum_backend::{Sequence, StoreId};
 use kvorum_disk::{Disk, DiskError};
-use kvorum_object::{ActorId, Clock, Dot};
+use kvorum_object::ActorId;
 use kvorum_ring::Partition;
 use kvorum_runtime::Randomness;
 use parking_lot::Mutex;
 
-use crate::dot_source::{DotSource, NoDot};
-use crate::lease_file::{self, Leases, Unreadable};
+use crate::dot_source::DotSource;
+use crate::lease_file::{self, Lease, Leases, Unreadable};
+use crate::vnode::Vnode;
 
 /// The leases of all vnodes of a node.
 pub struct LeaseTable {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     randomness: Arc<dyn Randomness>,
-    /// Held over a renewal and its sync. Taken before `table`, never by who issues dots.
-    renewing: Mutex<()>,
+    /// Held over a write of the table and its sync; taken before `table`, and never by who issues
+    /// dots.
+    writing: Mutex<()>,
     table: Mutex<Table>,
 }
 
 struct Table {
-    /// What the file says, or may say once a renewal under way is done: a source made for the same
-    /// store starts at the bound given here.
+    /// Of the partitions that were not opened in this run, and of those that are sealed again.
     leases: Leases,
-    sources: BTreeMap<u16, Arc<DotSource>>,
-}
-
-/// Why there is no dot.
-#[derive(Debug, thiserror::Error)]
-pub enum LeaseError {
-    /// The table could not be written. Mend the disk, then try again.
-    #[error("renew the dot leases: {0}")]
-    Disk(#[from] DiskError),
-    /// Another source has been made for the partition since: the vnode that asks has been replaced.
-    #[error("the vnode has been replaced by another of its partition")]
-    Replaced,
+    /// Vnodes of partitions whose lease is not void yet in the file, in the order of their making.
+    unready: Vec<(Partition, Arc<DotSource>)>,
 }
 
 impl LeaseTable {
@@ -67,115 +65,101 @@ impl LeaseTable {
     ) -> Result<(Self, Option<Unreadable>), DiskError> {
         let path = directory.join("dot_leases");
         let (leases, unreadable) = lease_file::read(&*disk, &path)?;
-        let sources = BTreeMap::new();
+        let unready = Vec::new();
         let table = Self {
             disk,
             path,
             randomness,
-            renewing: Mutex::new(()),
-            table: Mutex::new(Table { leases, sources }),
+            writing: Mutex::new(()),
+            table: Mutex::new(Table { leases, unready }),
         };
         Ok((table, unreadable))
     }
 
-    /// The dot source of a vnode, in place of any earlier one of the partition. It has no counters
-    /// yet: [`LeaseTable::renew`] gives it some, for all vnodes at once. Never waits for a renewal.
-    pub fn source(&self, partition: Partition, store: StoreId) -> Arc<DotSource> {
+    /// The dot source of a vnode whose store has this identity and was opened at this sequence. It
+    /// uses up the partition's lease, which [`LeaseTable::renew`] makes known to the file, for all
+    /// vnodes at once.
+    pub fn source(
+        &self,
+        partition: Partition,
+        store: StoreId,
+        sequence: Sequence,
+    ) -> Arc<DotSource> {
         let mut table = self.table.lock();
-        let kept = table.leases.get(&partition.number());
-        let (actor, next) = match kept.filter(|lease| lease.store == store) {
-            Some(lease) => (lease.actor, lease.bound),
+        let lease = table.leases.remove(&partition.number());
+        let is_void = table.unready.iter().all(|(other, _)| *other != partition);
+        let is_ready = lease.is_none() && is_void;
+        let fits = |lease: &Lease| lease.store == store && lease.sequence == sequence;
+        let (actor, next) = match lease.filter(fits) {
+            Some(lease) => (lease.actor, lease.next),
             None => (self.fresh_actor(), 1),
         };
-        let source = Arc::new(DotSource::new(store, actor, next));
-        table.sources.insert(partition.number(), source.clone());
+        let source = Arc::new(DotSource::new(store, actor, next, is_ready));
+        if !is_ready {
+            table.unready.push((partition, source.clone()));
+        }
         source
     }
 
-    /// True when a vnode has used half of its lease.
+    /// True when a vnode waits for [`LeaseTable::renew`] before it may write.
     pub fn is_renewal_due(&self) -> bool {
-        let table = self.table.lock();
-        table.sources.values().any(|source| source.is_renewal_due())
+        !self.table.lock().unready.is_empty()
     }
 
-    /// Extends every lease, durably. Blocks for a sync.
+    /// Takes back, durably, the leases of all vnodes that were made since; they may write then.
+    /// Blocks for a sync if there are any.
     pub fn renew(&self) -> Result<(), DiskError> {
-        let _renewing = self.renewing.lock();
-        self.renew_alone()
-    }
-
-    /// The next dot of a vnode, after a renewal if its lease is used up, and under a fresh actor if
-    /// one of the clocks in `seen` knows dots of the present one that the vnode does not. Blocks for a
-    /// sync in these two cases.
-    pub fn next_dot(
-        &self,
-        source: &Arc<DotSource>,
-        store: StoreId,
-        seen: &[&Clock],
-    ) -> Result<Dot, LeaseError> {
-        if let Ok(dot) = source.next_beyond(seen) {
-            return Ok(dot);
-        }
-        let _renewing = self.renewing.lock();
-        loop {
-            // Another thread may have renewed while this one waited.
-            match source.next_beyond(seen) {
-                Ok(dot) => return Ok(dot),
-                Err(NoDot::Overtaken) => source.change_actor(store, self.fresh_actor()),
-                Err(NoDot::LeaseUsedUp) => {}
-            }
-            if !self.is_present(source) {
-                return Err(LeaseError::Replaced);
-            }
-            self.renew_alone()?;
-        }
-    }
-
-    /// Gives a vnode a fresh actor if a clock knows dots of the present one that the vnode does not.
-    /// Blocks for a sync then.
-    pub fn leave_overtaken_actor(
-        &self,
-        source: &DotSource,
-        store: StoreId,
-        seen: &Clock,
-    ) -> Result<(), DiskError> {
-        let _renewing = self.renewing.lock();
-        if !source.is_overtaken_by(seen) {
+        let _writing = self.writing.lock();
+        let (bytes, count) = {
+            let table = self.table.lock();
+            (lease_file::encode(&table.leases), table.unready.len())
+        };
+        if count == 0 {
             return Ok(());
         }
-        source.change_actor(store, self.fresh_actor());
-        self.renew_alone()
-    }
-
-    /// The caller holds `renewing`.
-    fn renew_alone(&self) -> Result<(), DiskError> {
-        let (bytes, proposals) = {
-            let mut table = self.table.lock();
-            let Table { leases, sources } = &mut *table;
-            let mut proposals = Vec::with_capacity(sources.len());
-            for (partition, source) in sources.iter() {
-                let lease = source.proposed();
-                leases.insert(*partition, lease);
-                proposals.push((source.clone(), lease));
-            }
-            (lease_file::encode(leases), proposals)
-        };
         kvorum_disk::replace_file(&*self.disk, &self.path, &bytes)?;
-        for (source, lease) in proposals {
-            source.grant(lease);
+        // Those that have come since are not in the file that was written.
+        for (_, source) in self.table.lock().unready.drain(..count) {
+            source.make_ready();
         }
         Ok(())
     }
 
-    fn is_present(&self, source: &Arc<DotSource>) -> bool {
-        let table = self.table.lock();
-        table
-            .sources
-            .values()
-            .any(|other| Arc::ptr_eq(other, source))
+    /// Lets these vnodes go on under their actors in the next run. To be called last of all: their
+    /// stores are closed without an error, everything is durable, and none is written to again.
+    /// Blocks for a sync.
+    pub fn seal<'a>(&self, vnodes: impl IntoIterator<Item = &'a Vnode>) -> Result<(), DiskError> {
+        let sealed = vnodes.into_iter().map(|vnode| {
+            let sequence = vnode.backend.durable();
+            (vnode.partition(), sequence, &*vnode.dots)
+        });
+        self.seal_sources(sealed)
     }
 
-    fn fresh_actor(&self) -> ActorId {
+    fn seal_sources<'a>(
+        &self,
+        sources: impl Iterator<Item = (Partition, Sequence, &'a DotSource)>,
+    ) -> Result<(), DiskError> {
+        let _writing = self.writing.lock();
+        let bytes = {
+            let mut table = self.table.lock();
+            for (partition, sequence, source) in sources {
+                let (store, actor, next) = source.position();
+                let lease = Lease {
+                    store,
+                    sequence,
+                    actor,
+                    next,
+                };
+                table.leases.insert(partition.number(), lease);
+            }
+            lease_file::encode(&table.leases)
+        };
+        kvorum_disk::replace_file(&*self.disk, &self.path, &bytes)
+    }
+
+    /// An actor that nobody ever was.
+    pub(crate) fn fresh_actor(&self) -> ActorId {
         // The reserved actor has number 0; one more than 0 is as random as any other.
         ActorId(self.randomness.next_u64().max(ActorId::CONTENT.0 + 1))
     }

@@ -20,10 +20,10 @@ mod replica_request;
 mod vnode;
 mod writing;
 
-pub use dot_source::{DotSource, LeaseUsedUp};
+pub use dot_source::DotSource;
 pub use folding::FoldRequest;
 pub use lease_file::Unreadable;
-pub use lease_table::{LeaseError, LeaseTable};
+pub use lease_table::LeaseTable;
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

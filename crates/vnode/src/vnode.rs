@@ -83,8 +83,9 @@ impl From<ReplicaFailure> for Interrupted {
 }
 
 impl Vnode {
-    /// A vnode over an open store. Its dots come from `leases`, which must be renewed once before the
-    /// first write (all vnodes of a node share that one sync).
+    /// A vnode over an open store that nothing has been written to since. `leases` say under which
+    /// actor it writes; they must be renewed before the first write (all vnodes of a node share that
+    /// one sync, and a write that comes earlier does it).
     pub fn new(
         partition: Partition,
         epoch: Epoch,
@@ -92,7 +93,7 @@ impl Vnode {
         leases: Arc<LeaseTable>,
         settings: VnodeSettings,
     ) -> Self {
-        let dots = leases.source(partition, backend.identity());
+        let dots = leases.source(partition, backend.identity(), backend.durable());
         Self {
             partition,
             epoch: AtomicU64::new(epoch.get()),

@@ -10,7 +10,7 @@ use kvorum_object::{
     UpdateError,
 };
 
-use crate::lease_table::LeaseError;
+use crate::dot_source::Overtaken;
 use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
@@ -28,7 +28,7 @@ impl Vnode {
         let head = self.head_to_update(key, update, at)?;
         check_condition(&update.condition, head.as_ref())?;
         let stored = self.stored_to_update(key, update, head.as_ref(), at)?;
-        let dot = self.next_dot(&update.context, head.as_ref(), at.reading)?;
+        let dot = self.next_dot(&update.context, head.as_ref());
         let write = kvorum_object::Write {
             context: &update.context,
             content: update.content.clone(),
@@ -63,7 +63,7 @@ impl Vnode {
             }
             Some(_) => whole(self.read_object(key, at)?),
         };
-        self.take_in(key, stored, incoming, resolution, durability, at)
+        self.take_in(key, stored, incoming, resolution, durability)
     }
 
     /// As [`Vnode::store`], over what may be damaged: what cannot be read is replaced.
@@ -77,7 +77,7 @@ impl Vnode {
         let _turn = self.take_turn(key, at.reading)?;
         let stored = self.unless_damaged(key, self.read_object(key, at))?;
         let stored = whole(stored);
-        self.take_in(key, stored, incoming, resolution, Durability::Buffered, at)
+        self.take_in(key, stored, incoming, resolution, Durability::Buffered)
     }
 
     /// Removes a tombstone that every replica holds, unless it was superseded.
@@ -97,9 +97,8 @@ impl Vnode {
         Ok(ReplicaReply::Reaped)
     }
 
-    /// The stored head. A blind write goes over what is damaged: its dot is fresh whatever was there,
-    /// and to refuse it would leave the key beyond help where there is one replica. What a condition
-    /// is about has to be readable.
+    /// The stored head. A write without a condition goes over what is damaged: to refuse it would leave
+    /// the key beyond help where there is one replica. What a condition is about has to be readable.
     fn head_to_update(
         &self,
         key: &StorageKey,
@@ -116,7 +115,7 @@ impl Vnode {
     /// As much of what is stored as the write needs to be given.
     ///
     /// Of a damaged body not even the clock counts: a clock that covers siblings which are not there
-    /// would make other replicas drop them too.
+    /// would make other replicas drop them as well.
     fn stored_to_update<'a>(
         &self,
         key: &StorageKey,
@@ -150,6 +149,9 @@ impl Vnode {
                     key = ?key,
                     detail,
                 );
+                // The present actor may have written what is lost, and a clock that counts from its
+                // first dot would claim to have seen that: other replicas would drop their copies.
+                self.change_actor("lost an entry");
                 Ok(None)
             }
             read => read,
@@ -164,9 +166,10 @@ impl Vnode {
         incoming: &Object,
         resolution: Resolution,
         durability: Durability,
-        at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
-        self.leave_overtaken_actor(incoming.clock(), at.reading)?;
+        if self.dots.is_overtaken_by(incoming.clock()) {
+            self.change_actor("overtaken");
+        }
         let merged = kvorum_object::merge_into_stored(stored, incoming.clone(), resolution);
         let durable = match merged.map_err(update_failure)? {
             Merged::Changed(object) => self.write(key, &object, durability)?,
@@ -177,46 +180,52 @@ impl Vnode {
         Ok(ReplicaReply::Received { durable })
     }
 
+    /// The key's lock, once the vnode may write at all.
     fn take_turn(
         &self,
         key: &StorageKey,
         reading: Reading,
     ) -> Result<parking_lot::MutexGuard<'_, ()>, Interrupted> {
         match reading {
+            Reading::CachedOnly if !self.dots.is_ready() => Err(Interrupted::WouldBlock),
             // The holder may be waiting for a device.
             Reading::CachedOnly => self.key_locks.try_lock(key).ok_or(Interrupted::WouldBlock),
-            Reading::MayBlock => Ok(self.key_locks.lock(key)),
+            Reading::MayBlock => {
+                self.make_ready()?;
+                Ok(self.key_locks.lock(key))
+            }
         }
     }
 
-    /// Moves to a fresh actor when somebody has seen dots of ours that we do not know we issued.
-    fn leave_overtaken_actor(&self, seen: &Clock, reading: Reading) -> Result<(), Interrupted> {
-        if !self.dots.is_overtaken_by(seen) {
+    fn make_ready(&self) -> Result<(), ReplicaFailure> {
+        if self.dots.is_ready() {
             return Ok(());
         }
-        if reading == Reading::CachedOnly {
-            return Err(Interrupted::WouldBlock);
-        }
-        self.leases
-            .leave_overtaken_actor(&self.dots, self.backend.identity(), seen)
-            .map_err(|error| ReplicaFailure::Storage(error.to_string()).into())
+        let renewed = self.leases.renew();
+        renewed.map_err(|error| ReplicaFailure::Storage(format!("take the dot lease: {error}")))
     }
 
-    fn next_dot(
-        &self,
-        context: &Clock,
-        stored: Option<&Head>,
-        reading: Reading,
-    ) -> Result<Dot, Interrupted> {
+    fn next_dot(&self, context: &Clock, stored: Option<&Head>) -> Dot {
         let seen = [context, stored.map_or(context, Head::clock)];
-        match self.dots.next_beyond(&seen) {
-            Ok(dot) => return Ok(dot),
-            Err(_) if reading == Reading::CachedOnly => return Err(Interrupted::WouldBlock),
-            Err(_) => {}
+        loop {
+            match self.dots.next_beyond(self.backend.identity(), &seen) {
+                Ok(dot) => return dot,
+                Err(Overtaken) => self.change_actor("overtaken"),
+            }
         }
-        self.leases
-            .next_dot(&self.dots, self.backend.identity(), &seen)
-            .map_err(|error| lease_failure(&error).into())
+    }
+
+    /// Goes on under a fresh actor: what this vnode knows of the dots of the present one is not all.
+    fn change_actor(&self, reason: &'static str) {
+        let (former, actor) = (self.dots.actor(), self.leases.fresh_actor());
+        self.dots.change_actor(self.backend.identity(), actor);
+        tracing::warn!(
+            event = "actor_changed",
+            partition = self.partition.number(),
+            reason,
+            former = %former,
+            actor = %actor,
+        );
     }
 
     fn check_limits(
@@ -313,11 +322,4 @@ fn store_time(time: kvorum_object::Timestamp) -> Timestamp {
 
 fn update_failure(error: UpdateError) -> ReplicaFailure {
     ReplicaFailure::Internal(error.to_string())
-}
-
-fn lease_failure(error: &LeaseError) -> ReplicaFailure {
-    match error {
-        LeaseError::Disk(_) => ReplicaFailure::Storage(error.to_string()),
-        LeaseError::Replaced => ReplicaFailure::Internal(error.to_string()),
-    }
 }

@@ -1,0 +1,231 @@
+//! A store in memory that does on demand what devices do: wait, fail, fill up, damage, and sync late.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+
+use kvorum_backend::{
+    Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, Lease, Lookup,
+    ReadAt, Reading, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId,
+    StoredEntry, StoredHead, SyncPoint, SyncTicket, Task, Timestamp, Write,
+};
+use kvorum_backend_memory::{MemoryBackend, Settings};
+use kvorum_encoding::StorageKey;
+use parking_lot::Mutex;
+
+pub(crate) struct TrickBackend {
+    inner: MemoryBackend,
+    /// Reads that must not wait answer that they would.
+    pub(crate) would_block: AtomicBool,
+    /// Every put fails like this.
+    pub(crate) refuses_puts: Mutex<Option<ErrorKind>>,
+    /// Puts are durable when somebody says so, unless they are buffered.
+    pub(crate) syncs: Option<Arc<LateSync>>,
+    damaged_heads: Mutex<BTreeSet<StorageKey>>,
+    damaged_bodies: Mutex<BTreeSet<StorageKey>>,
+    pub(crate) gets: AtomicU64,
+    pub(crate) puts: AtomicU64,
+}
+
+impl TrickBackend {
+    /// The store's identity is this number, and another hundred higher each time it is erased.
+    pub(crate) fn new(identity: u64) -> Self {
+        let identity = AtomicU64::new(identity);
+        let draw = move || identity.fetch_add(100, Ordering::Relaxed);
+        Self {
+            inner: MemoryBackend::new(Settings::default(), draw),
+            would_block: AtomicBool::new(false),
+            refuses_puts: Mutex::new(None),
+            syncs: None,
+            damaged_heads: Mutex::default(),
+            damaged_bodies: Mutex::default(),
+            gets: AtomicU64::new(0),
+            puts: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn syncing_late(identity: u64, syncs: &Arc<LateSync>) -> Self {
+        Self {
+            syncs: Some(syncs.clone()),
+            ..Self::new(identity)
+        }
+    }
+
+    pub(crate) fn damage_head(&self, key: &StorageKey) {
+        self.damaged_heads.lock().insert(key.clone());
+    }
+
+    pub(crate) fn damage_body(&self, key: &StorageKey) {
+        self.damaged_bodies.lock().insert(key.clone());
+    }
+
+    pub(crate) fn refuse_puts(&self, kind: Option<ErrorKind>) {
+        *self.refuses_puts.lock() = kind;
+    }
+
+    fn must_wait(&self, at: ReadAt) -> bool {
+        at.reading == Reading::CachedOnly && self.would_block.load(Ordering::Relaxed)
+    }
+}
+
+fn damaged() -> BackendError {
+    BackendError::new(ErrorKind::Corrupt, "flipped for the test")
+}
+
+impl Backend for TrickBackend {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn identity(&self) -> StoreId {
+        self.inner.identity()
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        if let Some(kind) = *self.refuses_puts.lock() {
+            return Err(BackendError::new(kind, "refused for the test"));
+        }
+        self.puts.fetch_add(1, Ordering::Relaxed);
+        for key in batch.writes.iter().map(Write::key) {
+            self.damaged_heads.lock().remove(key);
+            self.damaged_bodies.lock().remove(key);
+        }
+        let receipt = self.inner.put(batch, durability)?;
+        match &self.syncs {
+            Some(syncs) if durability != Durability::Buffered => Ok(Receipt {
+                durable: Durable::After(syncs.ticket()),
+                ..receipt
+            }),
+            _ => Ok(receipt),
+        }
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        if self.must_wait(at) {
+            return Ok(Lookup::WouldBlock);
+        }
+        self.gets.fetch_add(1, Ordering::Relaxed);
+        if self.damaged_heads.lock().contains(key) || self.damaged_bodies.lock().contains(key) {
+            return Err(damaged());
+        }
+        self.inner.get(key, at)
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        if self.must_wait(at) {
+            return Ok(Lookup::WouldBlock);
+        }
+        if self.damaged_heads.lock().contains(key) {
+            return Err(damaged());
+        }
+        self.inner.head(key, at)
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        self.inner.snapshot(lease)
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.inner.sync()
+    }
+
+    fn durable(&self) -> Sequence {
+        self.inner.durable()
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        self.inner.is_empty(now)
+    }
+
+    fn status(&self) -> Status {
+        self.inner.status()
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        self.inner.maintenance_due(now)
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        self.inner.maintenance_step(task, budget, now)
+    }
+
+    fn erase(&self) -> Result<()> {
+        self.inner.erase()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+/// A sync point at which everything waits until it is released, or failed.
+#[derive(Default)]
+pub(crate) struct LateSync {
+    state: Mutex<LateState>,
+}
+
+#[derive(Default)]
+struct LateState {
+    given: u64,
+    synced: u64,
+    failure: Option<ErrorKind>,
+    wakers: Vec<Waker>,
+}
+
+impl LateSync {
+    fn ticket(self: &Arc<Self>) -> SyncTicket {
+        let mut state = self.state.lock();
+        state.given += 1;
+        SyncTicket::new(self.clone(), state.given)
+    }
+
+    /// Tickets given so far.
+    pub(crate) fn given(&self) -> u64 {
+        self.state.lock().given
+    }
+
+    /// Everything up to the ticket of this number is durable.
+    pub(crate) fn release(&self, synced: u64) {
+        let mut state = self.state.lock();
+        state.synced = synced;
+        state.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// What is not durable yet never will be.
+    pub(crate) fn fail(&self, kind: ErrorKind) {
+        let mut state = self.state.lock();
+        state.failure = Some(kind);
+        state.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl SyncPoint for LateSync {
+    fn poll_synced(&self, position: u64, waker: &Waker) -> Poll<Result<()>> {
+        let mut state = self.state.lock();
+        if position <= state.synced {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(kind) = state.failure {
+            return Poll::Ready(Err(BackendError::new(kind, "sync failed for the test")));
+        }
+        state.wakers.push(waker.clone());
+        Poll::Pending
+    }
+
+    fn wait_synced(&self, position: u64) -> Result<()> {
+        match self.poll_synced(position, Waker::noop()) {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => Err(BackendError::new(ErrorKind::Failed, "nobody releases it")),
+        }
+    }
+
+    fn is_driven(&self) -> bool {
+        true
+    }
+}
