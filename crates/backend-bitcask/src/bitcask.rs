@@ -55,7 +55,7 @@ impl Bitcask {
     ) -> Result<Self> {
         #[cfg(feature = "planted-defects")]
         let disk = crate::planted::wrap(disk, settings.defect);
-        create_directory(&*disk, directory)?;
+        kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
         let holder = format!("pid {}\n", std::process::id());
         let lock = disk
             .lock(&directory.join(LOCK_NAME), &holder)
@@ -109,26 +109,6 @@ impl Bitcask {
         });
         Ok(Self { store })
     }
-}
-
-/// Creates a store's directory, and makes its name and those above it durable.
-fn create_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    if disk.info(directory).into_backend()?.is_some() {
-        return Ok(());
-    }
-    let mut missing = Vec::new();
-    for ancestor in directory.ancestors() {
-        if ancestor.as_os_str().is_empty() || disk.info(ancestor).into_backend()?.is_some() {
-            break;
-        }
-        missing.push(ancestor);
-    }
-    disk.create_directory(directory).into_backend()?;
-    for created in missing {
-        let holder = created.parent().unwrap_or(Path::new("."));
-        disk.sync_directory(holder).into_backend()?;
-    }
-    Ok(())
 }
 
 impl Store {

@@ -203,7 +203,7 @@ impl LocalState {
                 return Err(OpenError::AlreadyExists { file });
             }
         }
-        create_durably(&*disk, directory)?;
+        kvorum_disk::create_directory_durably(&*disk, directory)?;
         let Founding {
             cluster_id,
             cluster_name,
@@ -295,21 +295,6 @@ impl AgreedState for LocalState {
         self.current.store(Arc::clone(&after));
         Ok(after)
     }
-}
-
-/// Creates a directory so that no crash takes it away again. The names above it are made durable
-/// even where they exist: a process that died before may have left them undurable.
-fn create_durably(disk: &dyn Disk, directory: &Path) -> Result<(), DiskError> {
-    disk.create_directory(directory)?;
-    for parent in directory.ancestors().skip(1) {
-        let here = parent.as_os_str().is_empty();
-        match disk.sync_directory(if here { Path::new(".") } else { parent }) {
-            // Not ours to open, and so not ours to have created.
-            Err(error) if error.kind() == ErrorKind::Denied => {}
-            result => result?,
-        }
-    }
-    Ok(())
 }
 
 /// Reads one generation. What another generation can make good is the inner error; what it cannot

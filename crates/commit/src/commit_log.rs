@@ -126,9 +126,7 @@ impl CommitLog {
         settings: CommitLogSettings,
     ) -> Result<Self> {
         let generation = directory.join(format!("{log_id:016x}"));
-        disk.create_directory(&generation)
-            .map_err(|error| from_disk(&error))?;
-        disk.sync_directory(directory)
+        kvorum_disk::create_directory_durably(&*disk, &generation)
             .map_err(|error| from_disk(&error))?;
         let active = create_segment(&*disk, &generation, log_id, 1, settings)?;
         let segments = Segments {

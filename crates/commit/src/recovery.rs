@@ -33,8 +33,7 @@ pub struct Recovery {
 ///
 /// A store is any backend before new writes reach it. It is safe to be interrupted and run again.
 pub fn recover(disk: &dyn Disk, directory: &Path, stores: &[Arc<dyn Backend>]) -> Result<Recovery> {
-    disk.create_directory(directory)
-        .map_err(|error| from_disk(&error))?;
+    kvorum_disk::create_directory_durably(disk, directory).map_err(|error| from_disk(&error))?;
     let mut replay = Replay {
         stores: stores
             .iter()

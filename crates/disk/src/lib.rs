@@ -186,6 +186,23 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
     disk.sync_directory(path.parent().unwrap_or(Path::new(".")))
 }
 
+/// Creates a directory, and what is missing above it, so that no crash takes it away again.
+///
+/// The names above it are synced even where they exist: a process that died before may have created
+/// them without getting that far.
+pub fn create_directory_durably(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    disk.create_directory(directory)?;
+    for parent in directory.ancestors().skip(1) {
+        let is_here = parent.as_os_str().is_empty();
+        match disk.sync_directory(if is_here { Path::new(".") } else { parent }) {
+            // Not ours to open, and so not ours to have created.
+            Err(error) if error.kind() == ErrorKind::Denied => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
 /// Reads a whole file of at most `len_max` bytes; a longer one is an error, so that a damaged length
 /// never becomes an allocation.
 pub fn read_file(disk: &dyn Disk, path: &Path, len_max: u64) -> Result<Vec<u8>> {

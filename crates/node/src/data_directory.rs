@@ -30,7 +30,7 @@ pub(crate) struct DataDirectory {
 impl DataDirectory {
     /// Creates the directory if need be, locks it and checks its format.
     pub(crate) fn open(disk: &Arc<dyn Disk>, path: &Path) -> anyhow::Result<Self> {
-        disk.create_directory(path).with_context(|| {
+        kvorum_disk::create_directory_durably(&**disk, path).with_context(|| {
             format!(
                 "use {} as data directory; make it writable for this user, or set \
                  platform_data_dir",
