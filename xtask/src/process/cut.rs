@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::prerequisite::{self, MKFS, MOUNT, PYTHON_PLAIN};
-use crate::process::load::{Load, Survey};
+use crate::process::load::{Load, Power, Survey};
 use crate::process::mount::Mount;
 use crate::server::Site;
 use crate::tally::Tally;
@@ -114,8 +114,11 @@ fn one_round(
     let server = site.start()?;
     let writing = load.start(site.protobuf, random.random());
     thread::sleep(Duration::from_millis(random.random_range(200..1500)));
-    mount.cut_power()?;
-    // The server lives on for a moment with a disk that fails: what it acknowledges now counts.
+    let cutter = mount.cutter()?;
+    writing.tell(Power::Failing);
+    cutter.cut()?;
+    writing.tell(Power::Off);
+    // The server lives on for a moment with a disk that fails, and has to tell its clients so.
     thread::sleep(Duration::from_millis(random.random_range(0..100)));
     server.kill();
     load.finish(writing)?;

@@ -1,9 +1,9 @@
 //! What writers know of each key, and whether a server's answer can be true.
 //!
 //! A key has one writer, which makes one attempt at a time. After a crash the key must hold what
-//! was acknowledged last, or the one attempt after it whose answer never came. What is then read
-//! becomes the new truth: an attempt that did not survive one restart must not appear at a later
-//! one.
+//! was acknowledged last, or an attempt after it whose answer never came, or came too late to
+//! count. What is then read becomes the new truth: an attempt that did not survive one restart must
+//! not appear at a later one.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ pub(crate) type Content = Option<u64>;
 struct KeyHistory {
     /// What was acknowledged, or read, last.
     settled: Content,
-    /// An attempt whose answer has not come.
-    open: Option<Content>,
+    /// The attempts since, which may have taken effect or not.
+    open: Vec<Content>,
 }
 
 /// The past of all keys of one writer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     keys: BTreeMap<u32, KeyHistory>,
     attempts: u64,
@@ -31,22 +31,27 @@ impl History {
     /// Notes that a write is about to be sent, and numbers it.
     pub(crate) fn attempt_write(&mut self, key: u32) -> u64 {
         self.attempts += 1;
-        self.keys.entry(key).or_default().open = Some(Some(self.attempts));
+        self.keys
+            .entry(key)
+            .or_default()
+            .open
+            .push(Some(self.attempts));
         self.attempts
     }
 
     /// Notes that a delete is about to be sent.
     pub(crate) fn attempt_delete(&mut self, key: u32) {
         self.attempts += 1;
-        self.keys.entry(key).or_default().open = Some(None);
+        self.keys.entry(key).or_default().open.push(None);
     }
 
     /// Notes that the last attempt on a key was acknowledged.
     pub(crate) fn acknowledge(&mut self, key: u32) {
         if let Some(history) = self.keys.get_mut(&key)
-            && let Some(content) = history.open.take()
+            && let Some(content) = history.open.pop()
         {
             history.settled = content;
+            history.open.clear();
             self.acknowledged += 1;
         }
     }
@@ -57,22 +62,19 @@ impl History {
     /// What was lost, or what appeared.
     pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
-        let is_possible = observed == history.settled || history.open == Some(observed);
+        let is_possible = observed == history.settled || history.open.contains(&observed);
         let verdict = match is_possible {
             true => Ok(()),
             false => Err(format!(
-                "key {key} holds {}, and {} was acknowledged{}",
+                "key {key} holds {}, and {} was acknowledged, with {} attempts under way",
                 tell(observed),
                 tell(history.settled),
-                history.open.map_or_else(String::new, |open| format!(
-                    " ({} was under way)",
-                    tell(open)
-                )),
+                history.open.len(),
             )),
         };
         *history = KeyHistory {
             settled: observed,
-            open: None,
+            open: Vec::new(),
         };
         verdict
     }
@@ -142,6 +144,20 @@ mod tests {
             let observed = if survives { second } else { first };
             assert!(history.judge(1, Some(observed)).is_ok());
         }
+    }
+
+    #[test]
+    fn what_was_answered_too_late_to_count_may_be_there_or_not() {
+        let mut history = History::default();
+        let settled = history.attempt_write(1);
+        history.acknowledge(1);
+        let late = history.attempt_write(1);
+        history.attempt_delete(1);
+        for observed in [Some(settled), Some(late), None] {
+            let mut history = history.clone();
+            assert!(history.judge(1, observed).is_ok(), "{observed:?}");
+        }
+        assert!(history.judge(1, Some(99)).is_err());
     }
 
     #[test]

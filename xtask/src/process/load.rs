@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -33,8 +33,42 @@ pub(crate) struct Load {
 
 /// Writers at work.
 pub(crate) struct Writing {
-    stop: Arc<AtomicBool>,
-    writers: Vec<JoinHandle<History>>,
+    signals: Arc<Signals>,
+    writers: Vec<JoinHandle<Written>>,
+}
+
+/// Whether the server's disk has power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Power {
+    /// What is acknowledged counts.
+    On,
+    /// It is being cut. A machine without power acknowledges nothing, so an acknowledgement that
+    /// arrives from here does not count.
+    Failing,
+    /// It is off. An attempt that starts from here must not be acknowledged at all.
+    Off,
+}
+
+/// What the writers are told while they work.
+#[derive(Debug, Default)]
+struct Signals {
+    stop: AtomicBool,
+    power: AtomicU8,
+}
+
+impl Signals {
+    fn power_is(&self, power: Power) -> bool {
+        self.power.load(Ordering::SeqCst) == power as u8
+    }
+}
+
+/// What a writer brings home.
+#[derive(Debug, Default)]
+struct Written {
+    history: History,
+    /// Attempts that were acknowledged by a server whose disk had no power.
+    impossible: u32,
 }
 
 /// What a verification found.
@@ -59,26 +93,35 @@ impl Load {
 
     /// Sends every writer to work. Each goes on until its connection breaks.
     pub(crate) fn start(&mut self, server: SocketAddr, seed: u64) -> Writing {
-        let stop = Arc::new(AtomicBool::new(false));
+        let signals = Arc::new(Signals::default());
         let writers = (0..WRITERS)
             .zip(self.histories.drain(..))
             .map(|(writer, history)| {
                 let random = StdRng::seed_from_u64(seed ^ (u64::from(writer) << 32));
-                let stop = Arc::clone(&stop);
+                let signals = Arc::clone(&signals);
                 self.runtime
-                    .spawn(write(server, writer, history, random, stop))
+                    .spawn(write(server, writer, history, random, signals))
             })
             .collect();
-        Writing { stop, writers }
+        Writing { signals, writers }
     }
 
     /// Ends the writing and takes the writers' memories back.
+    ///
+    /// # Errors
+    /// If a server without power acknowledged something.
     pub(crate) fn finish(&mut self, writing: Writing) -> anyhow::Result<()> {
-        writing.stop.store(true, Ordering::Relaxed);
+        writing.signals.stop.store(true, Ordering::SeqCst);
+        let mut impossible = 0;
         for writer in writing.writers {
-            let history = self.runtime.block_on(writer).context("a writer died")?;
-            self.histories.push(history);
+            let written = self.runtime.block_on(writer).context("a writer died")?;
+            self.histories.push(written.history);
+            impossible += written.impossible;
         }
+        ensure!(
+            impossible == 0,
+            "{impossible} attempts were acknowledged that began after the power was cut"
+        );
         Ok(())
     }
 
@@ -95,6 +138,13 @@ impl Load {
                 .block_on(verify(server, writer, history, &mut survey))?;
         }
         Ok(survey)
+    }
+}
+
+impl Writing {
+    /// Tells the writers about the power.
+    pub(crate) fn tell(&self, power: Power) {
+        self.signals.power.store(power as u8, Ordering::SeqCst);
     }
 }
 
@@ -120,34 +170,42 @@ impl Survey {
 async fn write(
     server: SocketAddr,
     writer: u32,
-    mut history: History,
+    history: History,
     mut random: StdRng,
-    stop: Arc<AtomicBool>,
-) -> History {
+    signals: Arc<Signals>,
+) -> Written {
+    let mut written = Written {
+        history,
+        impossible: 0,
+    };
     let settings = ClientSettings {
         answer_timeout: Some(Duration::from_secs(20)),
         ..ClientSettings::default()
     };
     let Ok(mut client) = Client::connect(server, &settings).await else {
-        return history;
+        return written;
     };
-    while !stop.load(Ordering::Relaxed) {
+    while !signals.stop.load(Ordering::SeqCst) {
         let key = random.random_range(0..KEYS_OF_A_WRITER);
         let name = name(writer, key);
+        let began_without_power = signals.power_is(Power::Off);
         let result = if random.random_ratio(1, 10) {
-            history.attempt_delete(key);
+            written.history.attempt_delete(key);
             client.delete_key(BUCKET, &name).await
         } else {
-            let attempt = history.attempt_write(key);
+            let attempt = written.history.attempt_write(key);
             let value = Bytes::from(value(writer, key, attempt));
             client.put_value(BUCKET, &name, value).await
         };
         if result.is_err() {
             break;
         }
-        history.acknowledge(key);
+        if signals.power_is(Power::On) {
+            written.history.acknowledge(key);
+        }
+        written.impossible += u32::from(began_without_power);
     }
-    history
+    written
 }
 
 async fn verify(

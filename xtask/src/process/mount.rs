@@ -1,12 +1,13 @@
 //! A file system of its own, in a file, whose power can be cut.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::command;
 
@@ -47,11 +48,25 @@ impl Mount {
         &self.point
     }
 
-    /// Cuts the power: from here nothing reaches the disk, what is not synced is gone, and every
-    /// further write fails. [`Mount::power_up`] shows what is left.
-    pub(crate) fn cut_power(&self) -> anyhow::Result<()> {
-        let mut cut = Command::new("python3");
-        command::quiet(cut.arg("-B").arg(&self.cutter).arg(&self.point)).map(drop)
+    /// Gets ready to cut the power.
+    pub(crate) fn cutter(&self) -> anyhow::Result<Cutter> {
+        let mut program = Command::new("python3")
+            .arg("-B")
+            .arg(&self.cutter)
+            .arg(&self.point)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting the program that cuts the power")?;
+        let mut ready = [0; 1];
+        let output = program
+            .stdout
+            .as_mut()
+            .context("a program without output")?;
+        let is_ready = output.read_exact(&mut ready);
+        let cutter = Cutter { program };
+        is_ready.context("waiting for the program that cuts the power")?;
+        Ok(cutter)
     }
 
     /// Mounts what the disk held when the power was cut.
@@ -101,6 +116,30 @@ impl Mount {
         {
             let _ = command::quiet(Command::new("umount").args(["--lazy"]).arg(&self.point));
         }
+    }
+}
+
+/// A finger on the switch.
+#[derive(Debug)]
+pub(crate) struct Cutter {
+    program: Child,
+}
+
+impl Cutter {
+    /// Cuts the power: from here nothing reaches the disk, what is not synced is gone, and every
+    /// further write fails. [`Mount::power_up`] shows what is left.
+    pub(crate) fn cut(mut self) -> anyhow::Result<()> {
+        drop(self.program.stdin.take());
+        let status = self.program.wait().context("waiting for the power cut")?;
+        ensure!(status.success(), "the power cut ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Cutter {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
     }
 }
 
