@@ -178,30 +178,42 @@ pub(crate) fn load(
     }
     let file = disk.open(&path, OpenMode::Read)?;
     let file_len = file.len()?;
-    let fixed = read_exact(&*file, 0, FIXED_BYTES as u64, file_len)?;
-    let mut reader = ByteReader::new(&fixed);
+    let (covered, slots, header_len) = load_header(&*file, file_len)?;
+    if covered.log_id != log_id {
+        return Err(CheckpointError::Unusable("of another log"));
+    }
+    let keydir = load_slots(&*file, header_len, file_len, slots, keep)?;
+    Ok((covered, keydir))
+}
+
+/// What a checkpoint covers, how many slots it has, and where they start.
+fn load_header(file: &dyn DiskFile, file_len: u64) -> Result<(Covered, u64, u64), CheckpointError> {
+    let start = read_exact(file, 0, FIXED_BYTES as u64, file_len)?;
+    let mut reader = ByteReader::new(&start);
     if reader.array::<8>()? != MAGIC {
         return Err(CheckpointError::Unusable("no checkpoint"));
     }
-    let (version, flags) = (reader.u8()?, reader.u8()?);
-    let (_zero, stored) = (reader.u16()?, reader.u32()?);
-    let found_log = reader.u64()?;
-    let (sequence, slots, len) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let (next_segment, segments) = (reader.u32()?, reader.u32()? as usize);
+    let _version_to_next_segment = reader.take(FIXED_BYTES - 12)?;
+    let segments = reader.u32()? as usize;
     if segments > SEGMENTS_MAX {
         return Err(CheckpointError::Unusable("damaged header"));
     }
+    // Everything is taken from this one read, which is the one that is checked.
     let header_len = (FIXED_BYTES + segments * SEGMENT_BYTES) as u64;
-    let header = read_exact(&*file, 0, header_len, file_len)?;
+    let header = read_exact(file, 0, header_len, file_len)?;
+    let mut reader = ByteReader::new(&header);
+    let _magic = reader.array::<8>()?;
+    let (version, flags) = (reader.u8()?, reader.u8()?);
+    let (_zero, stored) = (reader.u16()?, reader.u32()?);
     if header_checksum(&header) != stored {
         return Err(CheckpointError::Unusable("damaged header"));
     }
     if version > VERSION {
         return Err(CheckpointError::Newer(version));
     }
-    if found_log != log_id {
-        return Err(CheckpointError::Unusable("of another log"));
-    }
+    let log_id = reader.u64()?;
+    let (sequence, slots, len) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (next_segment, _segments) = (reader.u32()?, reader.u32()?);
     if len != file_len {
         return Err(CheckpointError::Unusable("of another length"));
     }
@@ -212,8 +224,7 @@ pub(crate) fn load(
         is_clean: flags & 1 != 0,
         segments: take_segments(&header[FIXED_BYTES..])?,
     };
-    let keydir = load_slots(&*file, header_len, file_len, slots, keep)?;
-    Ok((covered, keydir))
+    Ok((covered, slots, header_len))
 }
 
 fn load_slots(

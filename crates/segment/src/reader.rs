@@ -189,20 +189,7 @@ impl SegmentReader {
             .unwrap_or(usize::MAX)
             .max(RECORD_HEADER_BYTES);
         let mut bytes = self.read_bytes(at.offset, hint, reading)?;
-        let Some(header) = decode_header(&bytes, self.seed, at.offset)
-            .filter(|header| header.purpose == Purpose::Data)
-        else {
-            let part = Part::RecordHeader;
-            let got = bytes.len() as u64;
-            let expected = RECORD_HEADER_BYTES as u64;
-            return Err(SegmentError::damaged(
-                self.path(),
-                at.offset,
-                part,
-                got,
-                expected,
-            ));
-        };
+        let mut header = self.data_header(&bytes, at.offset)?;
         let needed = match upto {
             Part::Back => header.len(),
             _ => header.front_end(),
@@ -211,7 +198,13 @@ impl SegmentReader {
             self.check_inside(at.offset, needed)?;
             let hint = usize::try_from(needed).unwrap_or(usize::MAX);
             bytes = self.read_bytes(at.offset, hint, reading)?;
+            // The checksum speaks for what was read now, and not for what was read before.
+            header = self.data_header(&bytes, at.offset)?;
         }
+        let needed = match upto {
+            Part::Back => header.len(),
+            _ => header.front_end(),
+        };
         if needed > bytes.len() as u64 {
             let got = bytes.len() as u64;
             return Err(SegmentError::damaged(
@@ -224,6 +217,15 @@ impl SegmentReader {
         }
         check_front(&header, &bytes, self.seed, at.offset, self.path())?;
         Ok((header, bytes.freeze()))
+    }
+
+    fn data_header(&self, bytes: &[u8], offset: u64) -> Result<RecordHeader> {
+        decode_header(bytes, self.seed, offset)
+            .filter(|header| header.purpose == Purpose::Data)
+            .ok_or_else(|| {
+                let (got, expected) = (bytes.len() as u64, RECORD_HEADER_BYTES as u64);
+                SegmentError::damaged(self.path(), offset, Part::RecordHeader, got, expected)
+            })
     }
 
     /// The length comes from a header that is plausible only: no allocation before it fits the file.

@@ -328,6 +328,11 @@ impl Scan {
             return Ok(Found::Bad { found, next: None });
         }
         let whole = self.bytes(at, header.len())?;
+        // It may have been read anew, and the checksum speaks for that alone.
+        if decode_header(&whole, self.reader.seed(), at) != Some(header) {
+            let found = "no record header".to_owned();
+            return Ok(Found::Bad { found, next: None });
+        }
         Ok(self.judge(&header, &whole, at, aligned(end)))
     }
 
