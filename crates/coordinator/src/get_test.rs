@@ -370,9 +370,7 @@ fn is_met(answers: &[(u8, bool, usize)], quorum: &ReadQuorum) -> bool {
     let mut nodes: Vec<u8> = good.iter().map(|(node, ..)| *node).collect();
     nodes.sort_unstable();
     nodes.dedup();
-    good.len() >= quorum.r.max(1)
-        && primaries >= quorum.pr
-        && nodes.len() >= quorum.node_confirms
+    good.len() >= quorum.r.max(1) && primaries >= quorum.pr && nodes.len() >= quorum.node_confirms
 }
 
 proptest! {

@@ -30,10 +30,10 @@ pub(crate) fn check(script: &str, start: impl FnOnce(&Header) -> (Box<dyn Machin
     };
     let (mut machine, effects) = start(&Header::parse(head));
     let mut printed = vec![(*head).to_owned()];
-    print(&mut printed, effects);
+    print(&mut printed, &effects);
     for event in lines.iter().filter(|line| !line.starts_with("->")) {
         printed.push((*event).to_owned());
-        print(&mut printed, machine.take(event));
+        print(&mut printed, &machine.take(event));
     }
     let (printed, script) = (printed.join("\n"), script.join("\n"));
     assert!(
@@ -42,7 +42,7 @@ pub(crate) fn check(script: &str, start: impl FnOnce(&Header) -> (Box<dyn Machin
     );
 }
 
-fn print(printed: &mut Vec<String>, effects: Vec<String>) {
+fn print(printed: &mut Vec<String>, effects: &[String]) {
     if !effects.is_empty() {
         printed.push(format!("-> {}", effects.join(", ")));
     }

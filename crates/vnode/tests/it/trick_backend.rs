@@ -19,7 +19,11 @@ pub(crate) struct TrickBackend {
     /// Reads that must not wait answer that they would.
     pub(crate) would_block: AtomicBool,
     /// Every put fails like this.
-    pub(crate) refuses_puts: Mutex<Option<ErrorKind>>,
+    refuses_puts: Mutex<Option<ErrorKind>>,
+    /// Every read fails like this.
+    refuses_reads: Mutex<Option<ErrorKind>>,
+    /// What was asked of the puts so far.
+    pub(crate) asked: Mutex<Vec<Durability>>,
     /// Puts are durable when somebody says so, unless they are buffered.
     pub(crate) syncs: Option<Arc<LateSync>>,
     damaged_heads: Mutex<BTreeSet<StorageKey>>,
@@ -36,7 +40,9 @@ impl TrickBackend {
         Self {
             inner: MemoryBackend::new(Settings::default(), draw),
             would_block: AtomicBool::new(false),
-            refuses_puts: Mutex::new(None),
+            refuses_puts: Mutex::default(),
+            refuses_reads: Mutex::default(),
+            asked: Mutex::default(),
             syncs: None,
             damaged_heads: Mutex::default(),
             damaged_bodies: Mutex::default(),
@@ -64,6 +70,17 @@ impl TrickBackend {
         *self.refuses_puts.lock() = kind;
     }
 
+    pub(crate) fn refuse_reads(&self, kind: Option<ErrorKind>) {
+        *self.refuses_reads.lock() = kind;
+    }
+
+    fn check_readable(&self) -> Result<()> {
+        match *self.refuses_reads.lock() {
+            Some(kind) => Err(BackendError::new(kind, "refused for the test")),
+            None => Ok(()),
+        }
+    }
+
     fn must_wait(&self, at: ReadAt) -> bool {
         at.reading == Reading::CachedOnly && self.would_block.load(Ordering::Relaxed)
     }
@@ -87,6 +104,7 @@ impl Backend for TrickBackend {
             return Err(BackendError::new(kind, "refused for the test"));
         }
         self.puts.fetch_add(1, Ordering::Relaxed);
+        self.asked.lock().push(durability);
         for key in batch.writes.iter().map(Write::key) {
             self.damaged_heads.lock().remove(key);
             self.damaged_bodies.lock().remove(key);
@@ -106,6 +124,7 @@ impl Backend for TrickBackend {
             return Ok(Lookup::WouldBlock);
         }
         self.gets.fetch_add(1, Ordering::Relaxed);
+        self.check_readable()?;
         if self.damaged_heads.lock().contains(key) || self.damaged_bodies.lock().contains(key) {
             return Err(damaged());
         }
@@ -116,6 +135,7 @@ impl Backend for TrickBackend {
         if self.must_wait(at) {
             return Ok(Lookup::WouldBlock);
         }
+        self.check_readable()?;
         if self.damaged_heads.lock().contains(key) {
             return Err(damaged());
         }

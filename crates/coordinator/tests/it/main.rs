@@ -1,0 +1,13 @@
+//! The coordinator over vnodes in memory, on simulated time.
+
+#![expect(clippy::unwrap_used, reason = "what the tests set up must work")]
+
+#[path = "../../../vnode/tests/it/trick_backend.rs"]
+mod trick_backend;
+mod world;
+
+mod deleting;
+mod listings;
+mod objects;
+mod quorums;
+mod waiting;

@@ -1,0 +1,374 @@
+//! Reads, writes, conditions and repairs.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{Durability, ErrorKind};
+use kvorum_coordinator::{Condition, Detail, GetOptions, PutKind, PutOptions, RequestError};
+use kvorum_object::Clock;
+use kvorum_properties::{PropertyOverlay, SyncOnWrite};
+use kvorum_runtime::{ProductionOptions, Runtime};
+
+use crate::world::{
+    Setup, World, address, colocated, forget, holds, request, siblings, storage_key, values,
+};
+
+fn setups() -> [Setup; 3] {
+    let large = Setup {
+        ring_size: 64,
+        ..colocated()
+    };
+    [Setup::default(), colocated(), large]
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for setup in setups() {
+        let world = World::new(&setup);
+        assert_eq!(world.get("k"), None);
+        let written = world.put("k", "value", &Clock::new());
+        assert_eq!(world.get("k"), Some(written));
+        let copies = if setup.colocated { 3 } else { 1 };
+        let holders = world.vnodes.backends().filter(|it| holds(it, "k"));
+        assert_eq!(holders.count(), copies);
+    }
+}
+
+#[test]
+fn siblings_stand_side_by_side_until_resolved() {
+    for setup in setups() {
+        let world = World::new(&setup);
+        world.set_bucket("bucket", siblings());
+        world.put("k", "a", &Clock::new());
+        let both = world.put("k", "b", &Clock::new());
+        assert_eq!(values(&both), ["a", "b"]);
+        assert_eq!(values(&world.get("k").unwrap()), ["a", "b"]);
+        world.put("k", "c", both.clock());
+        assert_eq!(values(&world.get("k").unwrap()), ["c"]);
+    }
+}
+
+#[test]
+fn one_client_put_is_one_dot_on_every_replica() {
+    let world = World::new(&colocated());
+    world.set_bucket("bucket", siblings());
+    for backend in world.replicas("k") {
+        // Every read of the first attempt has to be done again where it may wait.
+        backend.would_block.store(true, Ordering::Relaxed);
+    }
+    let written = world.put("k", "a", &Clock::new());
+    assert_eq!(written.siblings().len(), 1);
+    assert_eq!(written.clock().entries().len(), 1);
+    assert_eq!(world.get("k"), Some(written));
+}
+
+#[test]
+fn the_default_bucket_keeps_the_last_value() {
+    for setup in setups() {
+        let world = World::new(&setup);
+        for value in ["a", "b", "c"] {
+            world.put("k", value, &Clock::new());
+            assert_eq!(values(&world.get("k").unwrap()), [value]);
+        }
+        let last_write_wins = PropertyOverlay {
+            last_write_wins: Some(true),
+            ..PropertyOverlay::default()
+        };
+        world.set_bucket("lww", last_write_wins);
+        for value in ["a", "b"] {
+            world.put("lww/k", value, &Clock::new());
+        }
+        assert_eq!(values(&world.get("lww/k").unwrap()), ["b"]);
+    }
+}
+
+#[test]
+fn siblings_of_a_bucket_that_wants_none_any_more_are_resolved_on_reading() {
+    let world = World::new(&Setup::default());
+    world.set_bucket("bucket", siblings());
+    world.put("k", "a", &Clock::new());
+    world.put("k", "b", &Clock::new());
+    let no_siblings = PropertyOverlay {
+        allow_mult: Some(false),
+        ..PropertyOverlay::default()
+    };
+    world.set_bucket("bucket", no_siblings);
+    assert_eq!(values(&world.get("k").unwrap()), ["b"]);
+}
+
+#[test]
+fn a_head_comes_without_values_and_repairs_nothing() {
+    let world = World::new(&colocated());
+    let written = world.put("k", "value", &Clock::new());
+    forget(world.replicas("k")[1], "k");
+    let head = GetOptions {
+        detail: Detail::Head,
+        ..GetOptions::default()
+    };
+    let found = world.try_get("k", &head).unwrap().unwrap();
+    assert_eq!(found.clock(), written.clock());
+    assert!(found.siblings()[0].value.is_empty());
+    world.settle();
+    assert!(!holds(world.replicas("k")[1], "k"));
+    assert_eq!(*world.meter.repairs.lock(), 0);
+}
+
+#[test]
+fn a_read_repairs_replicas_that_are_behind() {
+    let world = World::new(&colocated());
+    let old = world.put("k", "a", &Clock::new());
+    world.replicas("k")[2].refuse_puts(Some(ErrorKind::Full));
+    let new = world.put("k", "b", old.clock());
+    world.replicas("k")[2].refuse_puts(None);
+    forget(world.replicas("k")[1], "k");
+    assert_eq!(world.get("k"), Some(new.clone()));
+    world.settle();
+    assert_eq!(*world.meter.repairs.lock(), 2);
+    // Each of them alone knows it now.
+    for lone in 0..3 {
+        let world_without = |other: usize, kind| world.replicas("k")[other].refuse_reads(kind);
+        let others = (0..3).filter(|other| *other != lone);
+        others
+            .clone()
+            .for_each(|it| world_without(it, Some(ErrorKind::Failed)));
+        let one = GetOptions {
+            r: Some(kvorum_properties::Quorum::One),
+            ..GetOptions::default()
+        };
+        assert_eq!(world.try_get("k", &one).unwrap(), Some(new.clone()));
+        others.for_each(|it| world_without(it, None));
+    }
+    world.settle();
+    assert_eq!(*world.meter.repairs.lock(), 2);
+}
+
+#[test]
+fn a_read_mends_damaged_replicas() {
+    let world = World::new(&colocated());
+    let written = world.put("k", "a", &Clock::new());
+    let key = storage_key("k");
+    world.replicas("k")[0].damage_body(&key);
+    world.replicas("k")[1].damage_head(&key);
+    let one = GetOptions {
+        r: Some(kvorum_properties::Quorum::One),
+        ..GetOptions::default()
+    };
+    assert_eq!(world.try_get("k", &one).unwrap(), Some(written.clone()));
+    world.settle();
+    assert_eq!(*world.meter.repairs.lock(), 2);
+    let all = GetOptions {
+        r: Some(kvorum_properties::Quorum::All),
+        ..GetOptions::default()
+    };
+    assert_eq!(world.try_get("k", &all).unwrap(), Some(written));
+}
+
+#[test]
+fn a_lone_damaged_replica_says_so_and_can_be_written_over() {
+    let world = World::new(&Setup::default());
+    world.put("k", "a", &Clock::new());
+    world.replicas("k")[0].damage_body(&storage_key("k"));
+    let damaged = world.try_get("k", &GetOptions::default());
+    assert!(
+        matches!(damaged, Err(RequestError::Storage(_))),
+        "{damaged:?}"
+    );
+    world.put("k", "b", &Clock::new());
+    assert_eq!(values(&world.get("k").unwrap()), ["b"]);
+}
+
+#[test]
+fn conditions_hold_or_refuse() {
+    for setup in setups() {
+        let world = World::new(&setup);
+        let first = world.put_if("k", "a", Condition::Absent).unwrap();
+        let again = world.put_if("k", "b", Condition::Absent);
+        assert_eq!(again, Err(RequestError::MatchFound));
+        let version = Condition::Version(first.clock().clone());
+        let second = world.put_if("k", "b", version.clone()).unwrap();
+        assert_eq!(values(&second), ["b"]);
+        assert_eq!(
+            world.put_if("k", "c", version.clone()),
+            Err(RequestError::Modified)
+        );
+        assert_eq!(
+            world.put_if("absent", "c", version.clone()),
+            Err(RequestError::ConditionNotFound)
+        );
+        world.delete("k");
+        assert_eq!(
+            world.put_if("k", "c", version),
+            Err(RequestError::ConditionNotFound)
+        );
+        assert!(world.put_if("k", "c", Condition::Absent).is_ok());
+    }
+}
+
+#[test]
+fn a_condition_is_not_spoilt_by_a_coordinating_replica_that_is_behind() {
+    let world = World::new(&colocated());
+    let old = world.put("k", "a", &Clock::new());
+    let refuse = |kind| world.replicas("k")[0].refuse_puts(kind);
+    forget(world.replicas("k")[0], "k");
+    let version = Condition::Version(old.clock().clone());
+    let new = world.put_if("k", "b", version).unwrap();
+    refuse(None);
+    assert!(holds(world.replicas("k")[0], "k"));
+    assert_eq!(values(&new), ["b"]);
+}
+
+#[test]
+fn what_only_other_replicas_know_refuses_too() {
+    let world = World::new(&colocated());
+    world.put("k", "a", &Clock::new());
+    forget(world.replicas("k")[0], "k");
+    let refused = world.put_if("k", "b", Condition::Absent);
+    assert_eq!(refused, Err(RequestError::MatchFound));
+}
+
+#[test]
+fn of_racing_conditional_puts_exactly_one_wins() {
+    for setup in setups() {
+        let options = ProductionOptions {
+            workers: NonZeroUsize::new(4),
+            ..ProductionOptions::default()
+        };
+        let world = World::on(Runtime::production(&options).unwrap(), &setup);
+        for round in 0..30 {
+            let key = format!("k{round}");
+            for backend in world.replicas(&key).into_iter().filter(|_| round % 2 == 1) {
+                backend.would_block.store(true, Ordering::Relaxed);
+            }
+            let race = |condition: Condition| {
+                let racers: Vec<_> = (0..6)
+                    .map(|racer| {
+                        let (coordinator, address) = (world.coordinator.clone(), address(&key));
+                        let put = request(&racer.to_string(), &Clock::new(), condition.clone());
+                        let now = world.runtime.now();
+                        world.runtime.spawn("racer", async move {
+                            let options = PutOptions::default();
+                            coordinator.put(&address, put, &options, now).await
+                        })
+                    })
+                    .collect();
+                let outcomes: Vec<_> = racers
+                    .into_iter()
+                    .map(|racer| world.run(racer).unwrap())
+                    .collect();
+                let won = outcomes.iter().filter_map(|outcome| outcome.as_ref().ok());
+                let won: Vec<_> = won.cloned().collect();
+                assert_eq!(won.len(), 1, "{outcomes:?}");
+                won[0].clone()
+            };
+            let first = race(Condition::Absent);
+            assert_eq!(world.get(&key).as_ref(), Some(&first));
+            let second = race(Condition::Version(first.clock().clone()));
+            assert_eq!(world.get(&key), Some(second));
+        }
+    }
+}
+
+#[test]
+fn an_object_stored_as_it_is_keeps_its_clock() {
+    for setup in setups() {
+        let world = World::new(&setup);
+        let mut given = request("a", &Clock::new(), Condition::Always);
+        given.kind = PutKind::AsIs;
+        given.context = world.put("elsewhere", "x", &Clock::new()).clock().clone();
+        for _ in 0..2 {
+            let stored = world.try_put("k", given.clone(), &PutOptions::default());
+            assert_eq!(stored.unwrap().clock(), &given.context);
+        }
+        let found = world.get("k").unwrap();
+        assert_eq!(found.clock(), &given.context);
+        assert_eq!(values(&found), ["a"]);
+        given.condition = Condition::Absent;
+        let refused = world.try_put("k", given, &PutOptions::default());
+        assert_eq!(refused, Err(RequestError::MatchFound));
+    }
+}
+
+#[test]
+fn sync_on_write_decides_who_has_to_sync() {
+    use Durability::{BackendDefault, Grouped};
+    let world = World::new(&colocated());
+    let cases = [
+        (
+            SyncOnWrite::Backend,
+            [BackendDefault, BackendDefault, BackendDefault],
+        ),
+        (SyncOnWrite::One, [Grouped, BackendDefault, BackendDefault]),
+        (SyncOnWrite::All, [Grouped, Grouped, Grouped]),
+    ];
+    for (sync, expected) in cases {
+        for by_request in [true, false] {
+            let bucket = format!("{sync:?}");
+            let (key, mut options) = (format!("{bucket}/{by_request}"), PutOptions::default());
+            if by_request {
+                options.sync_on_write = Some(sync);
+            } else {
+                let properties = PropertyOverlay {
+                    sync_on_write: Some(sync),
+                    ..PropertyOverlay::default()
+                };
+                world.set_bucket(&bucket, properties);
+            }
+            let put = request("a", &Clock::new(), Condition::Always);
+            world
+                .replicas(&key)
+                .iter()
+                .for_each(|it| it.asked.lock().clear());
+            world.try_put(&key, put, &options).unwrap();
+            let asked: Vec<_> = world
+                .replicas(&key)
+                .iter()
+                .map(|it| it.asked.lock()[0])
+                .collect();
+            assert_eq!(asked, expected, "{sync:?} {by_request}");
+        }
+    }
+}
+
+#[test]
+fn unknown_types_long_keys_and_absent_vnodes_are_refused() {
+    let world = World::new(&Setup::default());
+    let get = |key: &str| world.try_get(key, &GetOptions::default());
+    assert_eq!(get("nowhere/b/k"), Err(RequestError::UnknownBucketType));
+    let put = request("a", &Clock::new(), Condition::Always);
+    assert_eq!(
+        world.try_put("nowhere/b/k", put.clone(), &PutOptions::default()),
+        Err(RequestError::UnknownBucketType)
+    );
+    assert_eq!(
+        world.try_delete(
+            "nowhere/b/k",
+            None,
+            &kvorum_coordinator::DeleteOptions::default()
+        ),
+        Err(RequestError::UnknownBucketType)
+    );
+    assert!(get(&"k".repeat(65_536)).is_ok());
+    let bytes = 65_537;
+    assert_eq!(
+        get(&"k".repeat(bytes)),
+        Err(RequestError::KeyTooLarge { bytes })
+    );
+    let places = world.coordinator.preference_list(&address("k")).unwrap();
+    world.vnodes.send_away(places[0].partition);
+    assert_eq!(get("k"), Err(RequestError::VnodeNotReady));
+    assert_eq!(
+        world.try_put("k", put, &PutOptions::default()),
+        Err(RequestError::VnodeNotReady)
+    );
+}
+
+#[test]
+fn a_preference_list_names_the_replicas_in_ring_order() {
+    let world = World::new(&colocated());
+    let places = world.coordinator.preference_list(&address("k")).unwrap();
+    assert_eq!(places.len(), 3);
+    let number = |at: usize| places[at].partition.number();
+    assert_eq!((number(0) + 1) % 8, number(1) % 8);
+    assert!(places.iter().all(|place| place.is_primary));
+    assert_eq!(places[0].node_name, "one@127.0.0.1");
+}

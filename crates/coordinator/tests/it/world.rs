@@ -1,0 +1,338 @@
+//! A node of one in memory, and what tests ask of it.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{Backend, Batch, Durability, ReadAt, Reading, Timestamp, Write};
+use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member};
+use kvorum_coordinator::{
+    Condition, Coordinator, CoordinatorSettings, DeleteOptions, Deleted, GetOptions, LocalVnodes,
+    MaintenanceWitness, Meter, Parts, PutKind, PutOptions, PutRequest, RequestError, RequestKind,
+    TombstoneKeeping,
+};
+use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_object::{Clock, Content, Limits, Object};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{NodeId, Partition, RingSize};
+use kvorum_runtime::{Executor, Moment, Runtime};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use parking_lot::Mutex;
+
+use crate::trick_backend::{LateSync, TrickBackend};
+
+pub(crate) struct Setup {
+    pub(crate) ring_size: u64,
+    pub(crate) colocated: bool,
+    pub(crate) tombstones: TombstoneKeeping,
+    pub(crate) requests_max: usize,
+    /// Puts are durable when somebody says so.
+    pub(crate) syncs_late: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            ring_size: 8,
+            colocated: false,
+            tombstones: TombstoneKeeping::Keep,
+            requests_max: 100,
+            syncs_late: false,
+        }
+    }
+}
+
+/// Three replicas of each key, all on this node.
+pub(crate) fn colocated() -> Setup {
+    Setup {
+        colocated: true,
+        ..Setup::default()
+    }
+}
+
+pub(crate) struct World {
+    executor: Executor,
+    pub(crate) runtime: Runtime,
+    pub(crate) node: NodeId,
+    pub(crate) cluster: Arc<LocalState>,
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) vnodes: Arc<Vnodes>,
+    pub(crate) meter: Arc<Recorder>,
+    pub(crate) syncs: Arc<LateSync>,
+}
+
+/// The vnodes, some of which may be away.
+#[derive(Default)]
+pub(crate) struct Vnodes {
+    vnodes: BTreeMap<Partition, Arc<Vnode>>,
+    backends: BTreeMap<Partition, Arc<TrickBackend>>,
+    away: Mutex<Vec<Partition>>,
+}
+
+impl LocalVnodes for Vnodes {
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        let is_away = self.away.lock().contains(&partition);
+        self.vnodes.get(&partition).filter(|_| !is_away).cloned()
+    }
+}
+
+impl Vnodes {
+    pub(crate) fn send_away(&self, partition: Partition) {
+        self.away.lock().push(partition);
+    }
+
+    pub(crate) fn backends(&self) -> impl Iterator<Item = &Arc<TrickBackend>> {
+        self.backends.values()
+    }
+
+    pub(crate) fn backend(&self, partition: Partition) -> &TrickBackend {
+        &self.backends[&partition]
+    }
+}
+
+/// What the meter was told.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    pub(crate) finished: Mutex<Vec<(RequestKind, Option<RequestError>)>>,
+    pub(crate) repairs: Mutex<usize>,
+}
+
+impl Meter for Recorder {
+    fn finished(
+        &self,
+        kind: RequestKind,
+        error: Option<&RequestError>,
+        _took: Duration,
+        _object: Option<&Object>,
+        _now: Moment,
+    ) {
+        self.finished.lock().push((kind, error.cloned()));
+    }
+
+    fn read_repaired(&self, _now: Moment) {
+        *self.repairs.lock() += 1;
+    }
+}
+
+struct NoMaintenance;
+
+impl MaintenanceWitness for NoMaintenance {
+    fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
+        None
+    }
+}
+
+impl World {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        Self::on(Runtime::simulated(1).unwrap(), setup)
+    }
+
+    pub(crate) fn on(executor: Executor, setup: &Setup) -> Self {
+        let runtime = executor.runtime();
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let node = NodeId::from_bytes([1; 16]);
+        let founding = Founding {
+            cluster_id: ClusterId::from_random([9; 16]),
+            cluster_name: "test".into(),
+            node,
+            member: Member::new("one@127.0.0.1"),
+            ring_size: RingSize::new(setup.ring_size).unwrap(),
+        };
+        let directory = Path::new("/node");
+        let cluster = LocalState::create(disk.clone(), directory, founding).unwrap();
+        let cluster = Arc::new(cluster);
+        let syncs = Arc::new(LateSync::default());
+        let (leases, _) = LeaseTable::open(disk, directory, runtime.randomness()).unwrap();
+        let leases = Arc::new(leases);
+        let mut vnodes = Vnodes::default();
+        for (partition, _, epoch) in cluster.current().ring().partitions() {
+            let identity = u64::from(partition.number());
+            let backend = Arc::new(match setup.syncs_late {
+                true => TrickBackend::syncing_late(identity, &syncs),
+                false => TrickBackend::new(identity),
+            });
+            let settings = VnodeSettings {
+                limits: Limits::default(),
+            };
+            let vnode = Vnode::new(partition, epoch, backend.clone(), leases.clone(), settings);
+            vnodes.vnodes.insert(partition, Arc::new(vnode));
+            vnodes.backends.insert(partition, backend);
+        }
+        leases.renew().unwrap();
+        let vnodes = Arc::new(vnodes);
+        let meter = Arc::new(Recorder::default());
+        let parts = Parts {
+            node,
+            runtime: runtime.clone(),
+            cluster: cluster.clone(),
+            vnodes: vnodes.clone(),
+            meter: meter.clone(),
+            maintenance: Arc::new(NoMaintenance),
+        };
+        let settings = CoordinatorSettings {
+            colocated_replicas: setup.colocated,
+            request_timeout: Duration::from_secs(60),
+            slow_request_threshold: Duration::MAX,
+            requests_max: setup.requests_max,
+            tombstones: setup.tombstones,
+        };
+        Self {
+            executor,
+            runtime,
+            node,
+            cluster,
+            coordinator: Arc::new(Coordinator::new(parts, settings)),
+            vnodes,
+            meter,
+            syncs,
+        }
+    }
+
+    pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future)
+    }
+
+    /// Lets everything that goes on behind the clients' backs come to an end.
+    pub(crate) fn settle(&self) {
+        self.run(self.runtime.sleep(Duration::from_secs(1)));
+    }
+
+    pub(crate) fn propose(&self, command: Command) {
+        self.cluster.propose(command).unwrap();
+    }
+
+    /// Sets properties of a bucket of the default type.
+    pub(crate) fn set_bucket(&self, bucket: &str, properties: PropertyOverlay) {
+        self.propose(Command::SetBucketProperties {
+            bucket_type: BucketType::default_type(),
+            bucket: Bucket::new(bucket.as_bytes().to_vec()),
+            properties,
+        });
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<Object>> {
+        self.try_get(key, &GetOptions::default()).unwrap()
+    }
+
+    pub(crate) fn try_get(
+        &self,
+        key: &str,
+        options: &GetOptions,
+    ) -> Result<Option<Arc<Object>>, RequestError> {
+        let now = self.runtime.now();
+        self.run(self.coordinator.get(&address(key), options, now))
+    }
+
+    pub(crate) fn put(&self, key: &str, value: &str, context: &Clock) -> Arc<Object> {
+        let request = request(value, context, Condition::Always);
+        self.try_put(key, request, &PutOptions::default()).unwrap()
+    }
+
+    pub(crate) fn put_if(
+        &self,
+        key: &str,
+        value: &str,
+        condition: Condition,
+    ) -> Result<Arc<Object>, RequestError> {
+        let request = request(value, &Clock::new(), condition);
+        self.try_put(key, request, &PutOptions::default())
+    }
+
+    pub(crate) fn try_put(
+        &self,
+        key: &str,
+        request: PutRequest,
+        options: &PutOptions,
+    ) -> Result<Arc<Object>, RequestError> {
+        let now = self.runtime.now();
+        self.run(self.coordinator.put(&address(key), request, options, now))
+    }
+
+    pub(crate) fn delete(&self, key: &str) -> Deleted {
+        self.try_delete(key, None, &DeleteOptions::default())
+            .unwrap()
+    }
+
+    pub(crate) fn try_delete(
+        &self,
+        key: &str,
+        context: Option<Clock>,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, RequestError> {
+        let now = self.runtime.now();
+        let address = address(key);
+        self.run(self.coordinator.delete(&address, context, options, now))
+    }
+
+    /// The stores of a key's replicas, in the order of the preference list.
+    pub(crate) fn replicas(&self, key: &str) -> Vec<&TrickBackend> {
+        let places = self.coordinator.preference_list(&address(key)).unwrap();
+        let backend =
+            |place: &kvorum_coordinator::ReplicaPlace| self.vnodes.backend(place.partition);
+        places.iter().map(backend).collect()
+    }
+}
+
+/// True when a store has an entry for the key.
+pub(crate) fn holds(backend: &TrickBackend, key: &str) -> bool {
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now: Timestamp(0),
+    };
+    let found = backend.head(&storage_key(key), at).unwrap();
+    matches!(found, kvorum_backend::Lookup::Found(_))
+}
+
+/// Makes a store forget a key, as no store should.
+pub(crate) fn forget(backend: &TrickBackend, key: &str) {
+    let batch = Batch::of(Write::remove(storage_key(key)));
+    let _receipt = backend.put(&batch, Durability::Buffered).unwrap();
+}
+
+pub(crate) fn storage_key(key: &str) -> StorageKey {
+    StorageKey::from_address(&address(key))
+}
+
+/// `key`, `bucket/key` or `type/bucket/key`.
+pub(crate) fn address(text: &str) -> Address {
+    let mut parts = text.rsplit('/').map(|part| part.as_bytes().to_vec());
+    let key = parts.next().unwrap();
+    let bucket = parts.next().unwrap_or_else(|| b"bucket".to_vec());
+    let bucket_type = parts.next().unwrap_or_else(|| b"default".to_vec());
+    Address {
+        bucket_type: BucketType::new(bucket_type),
+        bucket: Bucket::new(bucket),
+        key: Key::new(key),
+    }
+}
+
+pub(crate) fn request(value: &str, context: &Clock, condition: Condition) -> PutRequest {
+    PutRequest {
+        context: context.clone(),
+        condition,
+        content: Content {
+            value: Bytes::copy_from_slice(value.as_bytes()),
+            ..Content::default()
+        },
+        kind: PutKind::Versioned,
+    }
+}
+
+pub(crate) fn siblings() -> PropertyOverlay {
+    PropertyOverlay {
+        allow_mult: Some(true),
+        ..PropertyOverlay::default()
+    }
+}
+
+pub(crate) fn values(object: &Object) -> Vec<String> {
+    let value =
+        |sibling: &kvorum_object::Sibling| String::from_utf8_lossy(&sibling.value).into_owned();
+    let mut values: Vec<_> = object.siblings().iter().map(value).collect();
+    values.sort();
+    values
+}
