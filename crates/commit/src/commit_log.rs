@@ -168,7 +168,7 @@ impl CommitLog {
         queue.records.push_back(record);
         queue.appended += 1;
         let position = queue.appended;
-        let wakes_driver = queue.is_driven && !queue.has_committer && queue.records.len() == 1;
+        let wakes_driver = queue.is_driven && !queue.has_committer;
         drop(queue);
         if wakes_driver {
             self.shared.queued.notify_one();
@@ -290,15 +290,19 @@ impl Shared {
             queue.note_failure(from, error);
         }
         queue.has_committer = false;
+        if queue.is_driven && !queue.records.is_empty() {
+            // A waiter may have led this group while the driver slept.
+            self.queued.notify_one();
+        }
         let done = queue.done;
         let is_failed = queue.failure.is_some();
-        let (ready, waiting) = std::mem::take(&mut queue.waiters)
+        let (ready, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut queue.waiters)
             .into_iter()
             .partition(|(position, _)| *position <= done || is_failed);
         queue.waiters = waiting;
         drop(queue);
         self.committed.notify_all();
-        for (_, waker) in Vec::<(u64, Waker)>::from(ready) {
+        for (_, waker) in ready {
             waker.wake();
         }
     }

@@ -1,0 +1,291 @@
+//! Measures how 64 stores share group commits, side by side in one run.
+//!
+//! 64 threads write values of 1 KB and 8 KB to 64 stores, each write acknowledged when durable:
+//!
+//! - `straw man`: one file; a write is appended to it, and one sync serves a group. No format, no
+//!   index: what the device and the system can do.
+//! - `file each`: every store syncs its own file, in groups, in parallel with the others.
+//! - `log alone`: our commit log without engines.
+//! - `bitcask`: the real engine behind the commit log, as the server runs it.
+//!
+//! Rounds are interleaved, medians and their ratios to the straw man are printed:
+//!
+//! ```text
+//! cargo run --release -p kvorum-commit --example group_commit -- [SECONDS] [ROUNDS] [DIRECTORY]
+//! ```
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a measuring program: it starts threads, reads the clock and stops at any failure"
+)]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use kvorum_backend::{Backend, Batch, Durability, Fields, Sequence, StoreId, Write};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
+use kvorum_disk::{Disk, RealDisk};
+use kvorum_encoding::StorageKey;
+use parking_lot::{Condvar, Mutex};
+
+const CLIENTS: usize = 64;
+const STORES: usize = 64;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let seconds = arguments.next().map_or(3, |text| text.parse().unwrap());
+    let rounds = arguments.next().map_or(5, |text| text.parse().unwrap());
+    let directory = arguments.next().unwrap_or_else(|| "target/group-commit".into());
+    let directory = PathBuf::from(directory);
+    let time = Duration::from_secs(seconds);
+    for size in [1_000, 8_000] {
+        measure(size, time, rounds, &directory);
+    }
+}
+
+fn measure(size: usize, time: Duration, rounds: usize, directory: &Path) {
+    type Contender = (&'static str, fn(&Path) -> Arc<dyn Stores>);
+    let contenders: [Contender; 4] = [
+        ("straw man", |directory| Arc::new(StrawMan::open(directory))),
+        ("file each", |directory| Arc::new(FileEach::open(directory))),
+        ("log alone", |directory| Arc::new(LogAlone::open(directory))),
+        ("bitcask", |directory| Arc::new(CommittedStores::open(directory))),
+    ];
+    let mut rates = vec![Vec::new(); contenders.len()];
+    for _ in 0..rounds {
+        for (place, (_, open)) in contenders.iter().enumerate() {
+            let _may_be_missing = std::fs::remove_dir_all(directory);
+            std::fs::create_dir_all(directory).unwrap();
+            let stores = open(directory);
+            rates[place].push(load(&stores, size, time));
+            stores.stop();
+        }
+    }
+    let _gone = std::fs::remove_dir_all(directory);
+    let medians: Vec<f64> = rates.into_iter().map(median).collect();
+    println!("{CLIENTS} clients, {size} bytes, median of {rounds} rounds of {} s", time.as_secs());
+    for ((name, _), rate) in contenders.iter().zip(&medians) {
+        println!("  {name:<10} {rate:>9.0} writes/s   {:.2} of the straw man", rate / medians[0]);
+    }
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Runs the clients for a while and returns writes per second.
+fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> f64 {
+    let writes = AtomicU64::new(0);
+    let is_over = AtomicBool::new(false);
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (writes, is_over) = (&writes, &is_over);
+            scope.spawn(move || {
+                let value = Bytes::from(vec![client.to_le_bytes()[0]; size]);
+                let mut random = client as u64 + 1;
+                while !is_over.load(Ordering::Relaxed) {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let store = usize::try_from(random >> 33).unwrap() % STORES;
+                    stores.write(store, random, &value);
+                    writes.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        std::thread::sleep(time);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    writes.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
+}
+
+trait Stores: Send + Sync {
+    /// Returns when the write is durable.
+    fn write(&self, store: usize, key: u64, value: &Bytes);
+
+    fn stop(&self) {}
+}
+
+/// A file whose appends share syncs: whoever finds no leader leads.
+struct GroupFile {
+    file: File,
+    state: Mutex<GroupState>,
+    synced: Condvar,
+}
+
+#[derive(Default)]
+struct GroupState {
+    waiting: Vec<u8>,
+    offset: u64,
+    appended: u64,
+    durable: u64,
+    has_leader: bool,
+}
+
+impl GroupFile {
+    fn create(path: &Path) -> Self {
+        let file = File::create(path).unwrap();
+        Self { file, state: Mutex::default(), synced: Condvar::new() }
+    }
+
+    fn append(&self, value: &[u8]) {
+        let mut state = self.state.lock();
+        state.waiting.extend_from_slice(value);
+        state.appended += 1;
+        let mine = state.appended;
+        while state.durable < mine {
+            if state.has_leader {
+                self.synced.wait(&mut state);
+                continue;
+            }
+            state.has_leader = true;
+            let group = std::mem::take(&mut state.waiting);
+            let (offset, last) = (state.offset, state.appended);
+            state.offset += group.len() as u64;
+            drop(state);
+            self.file.write_all_at(&group, offset).unwrap();
+            self.file.sync_data().unwrap();
+            state = self.state.lock();
+            state.has_leader = false;
+            state.durable = last;
+            self.synced.notify_all();
+        }
+    }
+}
+
+struct StrawMan(GroupFile);
+
+impl StrawMan {
+    fn open(directory: &Path) -> Self {
+        Self(GroupFile::create(&directory.join("log")))
+    }
+}
+
+impl Stores for StrawMan {
+    fn write(&self, _store: usize, _key: u64, value: &Bytes) {
+        self.0.append(value);
+    }
+}
+
+struct FileEach(Vec<GroupFile>);
+
+impl FileEach {
+    fn open(directory: &Path) -> Self {
+        let create = |store| GroupFile::create(&directory.join(format!("store-{store}")));
+        Self((0..STORES).map(create).collect())
+    }
+}
+
+impl Stores for FileEach {
+    fn write(&self, store: usize, _key: u64, value: &Bytes) {
+        self.0[store].append(value);
+    }
+}
+
+/// A commit log with its threads: one commits, one does the upkeep.
+struct Log {
+    log: CommitLog,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Log {
+    fn start(directory: &Path) -> Self {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let settings = CommitLogSettings { segment_bytes: 64 << 20, bytes_max: 1 << 30 };
+        let log = CommitLog::create(disk, directory, 1, settings).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let driver = log.clone();
+        let (upkeep, over) = (log.clone(), is_over.clone());
+        let threads = vec![
+            std::thread::spawn(move || driver.drive()),
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    upkeep.upkeep_step().unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }),
+        ];
+        Self { log, threads: Mutex::new(threads), is_over }
+    }
+
+    fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.log.stop();
+        for thread in self.threads.lock().drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+struct LogAlone {
+    log: Log,
+    sequence: AtomicU64,
+}
+
+impl LogAlone {
+    fn open(directory: &Path) -> Self {
+        Self { log: Log::start(directory), sequence: AtomicU64::new(0) }
+    }
+}
+
+impl Stores for LogAlone {
+    fn write(&self, store: usize, key: u64, value: &Bytes) {
+        let sequence = Sequence(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
+        let ticket = self.log.log.append(StoreId(store as u64), sequence, &batch(key, value));
+        ticket.wait().unwrap();
+    }
+
+    fn stop(&self) {
+        self.log.stop();
+    }
+}
+
+struct CommittedStores {
+    log: Log,
+    stores: Vec<Committed>,
+}
+
+impl CommittedStores {
+    fn open(directory: &Path) -> Self {
+        let log = Log::start(&directory.join("commit_log"));
+        let open = |store: usize| {
+            let mut settings = BitcaskSettings::default();
+            settings.sync = SyncStrategy::None;
+            let drawn = AtomicU64::new(1 + (store as u64) * 1_000);
+            let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+            let path = directory.join(store.to_string());
+            let engine = Bitcask::open(Arc::new(RealDisk), &path, settings, draw).unwrap();
+            Committed::new(Arc::new(engine), log.log.clone(), Durability::Grouped)
+        };
+        let stores = (0..STORES).map(open).collect();
+        Self { log, stores }
+    }
+}
+
+impl Stores for CommittedStores {
+    fn write(&self, store: usize, key: u64, value: &Bytes) {
+        let receipt = self.stores[store].put(&batch(key, value), Durability::Grouped).unwrap();
+        receipt.wait().unwrap();
+    }
+
+    fn stop(&self) {
+        self.log.stop();
+        for store in &self.stores {
+            store.close().unwrap();
+        }
+    }
+}
+
+fn batch(key: u64, value: &Bytes) -> Batch {
+    let key = StorageKey::from_encoded(key.to_be_bytes().to_vec());
+    Batch::of(Write::put(key, Fields::default(), Bytes::new(), value.clone()))
+}
