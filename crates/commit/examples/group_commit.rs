@@ -43,7 +43,9 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let seconds = arguments.next().map_or(3, |text| text.parse().unwrap());
     let rounds = arguments.next().map_or(5, |text| text.parse().unwrap());
-    let directory = arguments.next().unwrap_or_else(|| "target/group-commit".into());
+    let directory = arguments
+        .next()
+        .unwrap_or_else(|| "target/group-commit".into());
     let directory = PathBuf::from(directory);
     let time = Duration::from_secs(seconds);
     for size in [1_000, 8_000] {
@@ -57,7 +59,9 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path) {
         ("straw man", |directory| Arc::new(StrawMan::open(directory))),
         ("file each", |directory| Arc::new(FileEach::open(directory))),
         ("log alone", |directory| Arc::new(LogAlone::open(directory))),
-        ("bitcask", |directory| Arc::new(CommittedStores::open(directory))),
+        ("bitcask", |directory| {
+            Arc::new(CommittedStores::open(directory))
+        }),
     ];
     let mut rates = vec![Vec::new(); contenders.len()];
     for _ in 0..rounds {
@@ -71,9 +75,15 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path) {
     }
     let _gone = std::fs::remove_dir_all(directory);
     let medians: Vec<f64> = rates.into_iter().map(median).collect();
-    println!("{CLIENTS} clients, {size} bytes, median of {rounds} rounds of {} s", time.as_secs());
+    println!(
+        "{CLIENTS} clients, {size} bytes, median of {rounds} rounds of {} s",
+        time.as_secs()
+    );
     for ((name, _), rate) in contenders.iter().zip(&medians) {
-        println!("  {name:<10} {rate:>9.0} writes/s   {:.2} of the straw man", rate / medians[0]);
+        println!(
+            "  {name:<10} {rate:>9.0} writes/s   {:.2} of the straw man",
+            rate / medians[0]
+        );
     }
 }
 
@@ -94,7 +104,9 @@ fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> f64 {
                 let value = Bytes::from(vec![client.to_le_bytes()[0]; size]);
                 let mut random = client as u64 + 1;
                 while !is_over.load(Ordering::Relaxed) {
-                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
                     let store = usize::try_from(random >> 33).unwrap() % STORES;
                     stores.write(store, random, &value);
                     writes.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +145,11 @@ struct GroupState {
 impl GroupFile {
     fn create(path: &Path) -> Self {
         let file = File::create(path).unwrap();
-        Self { file, state: Mutex::default(), synced: Condvar::new() }
+        Self {
+            file,
+            state: Mutex::default(),
+            synced: Condvar::new(),
+        }
     }
 
     fn append(&self, value: &[u8]) {
@@ -200,7 +216,10 @@ struct Log {
 impl Log {
     fn start(directory: &Path) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let settings = CommitLogSettings { segment_bytes: 64 << 20, bytes_max: 1 << 30 };
+        let settings = CommitLogSettings {
+            segment_bytes: 64 << 20,
+            bytes_max: 1 << 30,
+        };
         let log = CommitLog::create(disk, directory, 1, settings).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let driver = log.clone();
@@ -214,7 +233,11 @@ impl Log {
                 }
             }),
         ];
-        Self { log, threads: Mutex::new(threads), is_over }
+        Self {
+            log,
+            threads: Mutex::new(threads),
+            is_over,
+        }
     }
 
     fn stop(&self) {
@@ -233,14 +256,20 @@ struct LogAlone {
 
 impl LogAlone {
     fn open(directory: &Path) -> Self {
-        Self { log: Log::start(directory), sequence: AtomicU64::new(0) }
+        Self {
+            log: Log::start(directory),
+            sequence: AtomicU64::new(0),
+        }
     }
 }
 
 impl Stores for LogAlone {
     fn write(&self, store: usize, key: u64, value: &Bytes) {
         let sequence = Sequence(self.sequence.fetch_add(1, Ordering::Relaxed) + 1);
-        let ticket = self.log.log.append(StoreId(store as u64), sequence, &batch(key, value));
+        let ticket = self
+            .log
+            .log
+            .append(StoreId(store as u64), sequence, &batch(key, value));
         ticket.wait().unwrap();
     }
 
@@ -273,7 +302,9 @@ impl CommittedStores {
 
 impl Stores for CommittedStores {
     fn write(&self, store: usize, key: u64, value: &Bytes) {
-        let receipt = self.stores[store].put(&batch(key, value), Durability::Grouped).unwrap();
+        let receipt = self.stores[store]
+            .put(&batch(key, value), Durability::Grouped)
+            .unwrap();
         receipt.wait().unwrap();
     }
 
@@ -287,5 +318,10 @@ impl Stores for CommittedStores {
 
 fn batch(key: u64, value: &Bytes) -> Batch {
     let key = StorageKey::from_encoded(key.to_be_bytes().to_vec());
-    Batch::of(Write::put(key, Fields::default(), Bytes::new(), value.clone()))
+    Batch::of(Write::put(
+        key,
+        Fields::default(),
+        Bytes::new(),
+        value.clone(),
+    ))
 }

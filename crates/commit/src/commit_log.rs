@@ -107,6 +107,8 @@ struct Segments {
     spare: Option<SegmentWriter>,
     /// Closed segments, oldest first.
     closed: VecDeque<ClosedSegment>,
+    /// Stores are being synced so that closed segments can go; once begun, until none is left.
+    is_trimming: bool,
     next_number: u64,
 }
 
@@ -134,6 +136,7 @@ impl CommitLog {
             active_stores: BTreeMap::new(),
             spare: None,
             closed: VecDeque::new(),
+            is_trimming: false,
             next_number: 2,
         };
         Ok(Self {
@@ -224,7 +227,7 @@ impl CommitLog {
     /// True when [`CommitLog::upkeep_step`] has something to do.
     pub fn is_upkeep_due(&self) -> bool {
         let segments = self.shared.segments.lock();
-        segments.spare.is_none() || !segments.closed.is_empty()
+        segments.spare.is_none() || segments.wants_trimming(self.shared.settings)
     }
 
     /// True when the log is longer than it should be and upkeep comes before everything else.
@@ -410,7 +413,11 @@ impl Shared {
     }
 
     fn lagging_store(&self) -> Lagging {
-        let segments = self.segments.lock();
+        let mut segments = self.segments.lock();
+        segments.is_trimming = segments.wants_trimming(self.settings);
+        if !segments.is_trimming {
+            return Lagging::NothingClosed;
+        }
         let Some(oldest) = segments.closed.front() else {
             return Lagging::NothingClosed;
         };
@@ -431,6 +438,16 @@ impl Shared {
         self.disk
             .remove_file(&oldest.path)
             .map_err(|error| from_disk(&error))
+    }
+}
+
+impl Segments {
+    /// True when the log is long enough for its stores to be synced. Trimming late is cheap: by then
+    /// the system has written most of what the stores have to sync, in its own time.
+    fn wants_trimming(&self, settings: CommitLogSettings) -> bool {
+        let closed: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
+        let is_long = closed > settings.bytes_max / 2;
+        !self.closed.is_empty() && (self.is_trimming || is_long)
     }
 }
 
