@@ -1,11 +1,9 @@
 //! Planning: from a request and the agreed state to replicas and numbers.
 
-use std::sync::Arc;
-
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
-use kvorum_properties::{BucketProperties, KeyFunction, Quorum};
+use kvorum_properties::{BucketProperties, KeyFunction, Quorum, SyncOnWrite};
 use kvorum_ring::{KeyHash, NodeId, PreferenceList, Role, position};
 use smallvec::SmallVec;
 
@@ -16,12 +14,48 @@ use crate::request::{GetOptions, KEY_BYTES_MAX, PutOptions};
 /// Where a request goes and under which properties.
 pub(crate) struct Plan {
     pub(crate) key: StorageKey,
-    pub(crate) properties: Arc<BucketProperties>,
+    pub(crate) properties: PlanProperties,
     pub(crate) replicas: PreferenceList,
     /// The bucket's n_val, or the request's smaller one.
     pub(crate) n_val: u32,
     /// Replicas that the committed ring gives this bucket.
     pub(crate) effective_n: u32,
+}
+
+/// What a request needs of its bucket's properties. Copied, since a shared handle to them is one word
+/// that all requests to the bucket count on, on every core.
+#[derive(Clone, Copy)]
+pub(crate) struct PlanProperties {
+    n_val: u32,
+    r: Quorum,
+    pr: Quorum,
+    w: Quorum,
+    dw: Quorum,
+    pw: Quorum,
+    node_confirms: Quorum,
+    basic_quorum: bool,
+    notfound_ok: bool,
+    pub(crate) sync_on_write: SyncOnWrite,
+    resolution: Resolution,
+}
+
+impl From<&BucketProperties> for PlanProperties {
+    fn from(properties: &BucketProperties) -> Self {
+        let (allow_mult, last_write_wins) = (properties.allow_mult, properties.last_write_wins);
+        Self {
+            n_val: properties.n_val,
+            r: properties.r,
+            pr: properties.pr,
+            w: properties.w,
+            dw: properties.dw,
+            pw: properties.pw,
+            node_confirms: properties.node_confirms,
+            basic_quorum: properties.basic_quorum,
+            notfound_ok: properties.notfound_ok,
+            sync_on_write: properties.sync_on_write,
+            resolution: Resolution::from_properties(allow_mult, last_write_wins),
+        }
+    }
 }
 
 impl Plan {
@@ -40,8 +74,7 @@ impl Plan {
         }
         let properties = state
             .properties(&address.bucket_type, &address.bucket)
-            .map_err(|_| RequestError::UnknownBucketType)?
-            .clone();
+            .map_err(|_| RequestError::UnknownBucketType)?;
         let n_val = match requested_n {
             Some(n) if n > properties.n_val || n == 0 => {
                 let n_val = properties.n_val as usize;
@@ -60,7 +93,7 @@ impl Plan {
         let key = StorageKey::from_address(address);
         Ok(Self {
             key,
-            properties,
+            properties: PlanProperties::from(&**properties),
             replicas,
             n_val,
             effective_n,
@@ -79,8 +112,7 @@ impl Plan {
     }
 
     pub(crate) fn resolution(&self) -> Resolution {
-        let properties = &self.properties;
-        Resolution::from_properties(properties.allow_mult, properties.last_write_wins)
+        self.properties.resolution
     }
 
     pub(crate) fn read_quorum(&self, options: &GetOptions) -> Result<ReadQuorum, RequestError> {
