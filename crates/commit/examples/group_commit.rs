@@ -287,8 +287,10 @@ impl CommittedStores {
     fn open(directory: &Path) -> Self {
         let log = Log::start(&directory.join("commit_log"));
         let open = |store: usize| {
-            let mut settings = BitcaskSettings::default();
-            settings.sync = SyncStrategy::None;
+            let settings = BitcaskSettings {
+                sync: SyncStrategy::None,
+                ..BitcaskSettings::default()
+            };
             let drawn = AtomicU64::new(1 + (store as u64) * 1_000);
             let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
             let path = directory.join(store.to_string());
