@@ -105,7 +105,7 @@ pub enum RequestError {
         /// Its length, in bytes.
         bytes: usize,
     },
-    /// The vnode is still opening its store. Retry shortly.
+    /// The vnode is still opening its store, or its partition has just changed hands. Retry shortly.
     VnodeNotReady,
     /// The disk is full: writes are refused until there is room. Reads go on.
     DiskFull(String),
