@@ -6,7 +6,7 @@
 //!   format         the version of this layout, as text
 //!   admin.socket   the admin interface, for the directory's owner only
 //!   cluster        the agreed state, and cluster.previous (their place is ring.state_dir)
-//!   dot_leases     the counters that vnodes may use
+//!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    what is durable and not yet synced by the engines
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //! ```

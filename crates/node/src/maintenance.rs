@@ -1,7 +1,7 @@
 //! Background work: one thread that does the stores' upkeep in small steps.
 //!
 //! Each round it asks every vnode what it owes, does one step of the most urgent task of each, trims
-//! the commit log and renews dot leases. Between steps it rests for as long as the step took, so that
+//! the commit log and removes tombstones that are due. Between steps it rests for as long as the step took, so that
 //! upkeep never takes more than half of one core or of the device's time, except when a task is
 //! pressing. This is the simple forerunner of the node-wide arbiter.
 
@@ -14,7 +14,7 @@ use kvorum_backend::{Reading, StepBudget, Task, Timestamp, Urgency};
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Coordinator, MaintenanceWitness};
 use kvorum_runtime::{Moment, Runtime};
-use kvorum_vnode::{LeaseTable, Vnode};
+use kvorum_vnode::Vnode;
 use parking_lot::{Condvar, Mutex};
 
 use crate::vnode_table::VnodeTable;
@@ -79,7 +79,6 @@ impl MaintenanceWitness for StepLog {
 pub(crate) struct Maintenance {
     pub(crate) runtime: Runtime,
     pub(crate) vnodes: Arc<VnodeTable>,
-    pub(crate) leases: Arc<LeaseTable>,
     pub(crate) commit_log: Option<CommitLog>,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) log: Arc<StepLog>,
@@ -125,7 +124,7 @@ impl Maintenance {
 
     /// One round over everything; false when nothing was owed.
     fn round(&self) -> bool {
-        let mut was_busy = self.tend_leases() | self.tend_commit_log();
+        let mut was_busy = self.tend_commit_log();
         self.coordinator.reap_due(Reading::MayBlock);
         for vnode in self.vnodes.iter() {
             if self.stop.is_set() {
@@ -138,18 +137,6 @@ impl Maintenance {
             was_busy |= self.tend_commit_log();
         }
         was_busy
-    }
-
-    fn tend_leases(&self) -> bool {
-        if !self.leases.is_renewal_due() {
-            return false;
-        }
-        let renewed = self.timed("lease renewal".into(), || self.leases.renew().map(|()| 0));
-        if let Err(error) = renewed {
-            tracing::error!(event = "lease_renewal_failed", error = %error);
-            return false;
-        }
-        true
     }
 
     fn tend_commit_log(&self) -> bool {

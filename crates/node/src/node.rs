@@ -30,6 +30,7 @@ pub(crate) struct Node {
     pub(crate) figures: Arc<Figures>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) steps: Arc<StepLog>,
+    leases: Arc<LeaseTable>,
     commit_log: Option<CommitLog>,
     committer: Option<ThreadHandle<()>>,
     maintenance: ThreadHandle<()>,
@@ -111,7 +112,6 @@ impl Node {
         let worker = Maintenance {
             runtime: runtime.clone(),
             vnodes: vnodes.clone(),
-            leases,
             commit_log: commit_log.clone(),
             coordinator: coordinator.clone(),
             log: steps.clone(),
@@ -123,6 +123,7 @@ impl Node {
             figures,
             vnodes,
             steps,
+            leases,
             commit_log,
             committer,
             maintenance,
@@ -152,12 +153,17 @@ impl Node {
                 first_failure.get_or_insert(error);
             }
         }
-        match (first_failure, self.commit_log) {
-            (Some(error), _) => Err(error).context("close the stores"),
-            // Every store is synced: there is nothing to replay.
-            (None, Some(log)) => log.remove().context("remove the commit log"),
-            (None, None) => Ok(()),
+        if let Some(error) = first_failure {
+            return Err(error).context("close the stores");
         }
+        if let Some(log) = self.commit_log {
+            // Every store is synced: there is nothing to replay.
+            log.remove().context("remove the commit log")?;
+        }
+        let vnodes = self.vnodes.iter().map(|vnode| &**vnode);
+        self.leases
+            .seal(vnodes)
+            .context("seal the vnodes' dot leases")
     }
 }
 
