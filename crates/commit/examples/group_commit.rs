@@ -269,7 +269,8 @@ impl Stores for LogAlone {
         let ticket = self
             .log
             .log
-            .append(StoreId(store as u64), sequence, &batch(key, value));
+            .append(StoreId(store as u64), sequence, &batch(key, value))
+            .unwrap();
         ticket.wait().unwrap();
     }
 

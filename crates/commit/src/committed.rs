@@ -11,11 +11,16 @@ use kvorum_encoding::StorageKey;
 use parking_lot::Mutex;
 
 use crate::CommitLog;
+use crate::log_record::LogRecord;
 
 /// An engine together with a commit log.
 ///
 /// Every put is logged, whatever durability it asks for: replay must know the whole order. What is
-/// asked decides only whether the caller waits.
+/// asked decides only whether the caller waits, unless the device is too slow for all that comes in:
+/// then everybody does (see the bounds in [`CommitLog`]'s module).
+///
+/// A put whose ticket fails may be visible, and may be there after a crash or not: it was not
+/// acknowledged.
 pub struct Committed {
     engine: Arc<dyn Backend>,
     log: CommitLog,
@@ -29,7 +34,7 @@ impl Committed {
     /// [`Durability::BackendDefault`] means.
     pub fn new(engine: Arc<dyn Backend>, log: CommitLog, default: Durability) -> Self {
         let store = engine.identity();
-        log.register(store, engine.clone());
+        log.register(store, &engine);
         Self {
             engine,
             log,
@@ -49,16 +54,20 @@ impl Backend for Committed {
     }
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
-        let store = self.order.lock();
-        let sequence = self.engine.put(batch, Durability::Buffered)?.sequence;
-        let ticket = self.log.append(*store, sequence, batch);
-        drop(store);
+        let record = LogRecord::encode(batch)?;
+        self.log.wait_for_room()?;
+        let (sequence, (ticket, is_crowded)) = {
+            let store = self.order.lock();
+            let sequence = self.engine.put(batch, Durability::Buffered)?.sequence;
+            (sequence, self.log.push(record.placed(*store, sequence)))
+        };
         let asked = match durability {
             Durability::BackendDefault => self.default,
             asked => asked,
         };
         let durable = match asked {
             Durability::Grouped => Durable::After(ticket),
+            _ if is_crowded => Durable::After(ticket),
             Durability::Buffered | Durability::BackendDefault => Durable::Already,
         };
         Ok(Receipt { sequence, durable })
@@ -105,12 +114,17 @@ impl Backend for Committed {
         self.engine.maintenance_step(task, budget, now)
     }
 
+    /// The log is told first, so that no recovery keeps what was logged of the old contents.
     fn erase(&self) -> Result<()> {
         let mut store = self.order.lock();
+        let (told, _) = self.log.push(LogRecord::erasure(*store));
+        // A failed or full log must not keep the store from making room: recovery then keeps a little
+        // more than anyone needs.
+        let _told_or_not = told.wait();
         self.engine.erase()?;
         self.log.forget(*store);
         *store = self.engine.identity();
-        self.log.register(*store, self.engine.clone());
+        self.log.register(*store, &self.engine);
         Ok(())
     }
 

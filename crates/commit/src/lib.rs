@@ -12,13 +12,23 @@
 //!   need no write-ahead log of their own.
 //! - [`recover`] reads what an earlier run left behind and puts into each store what it lacks.
 //!
+//! Where to look: `queue` decides who commits what and who is woken; `segments` writes files and
+//! drops them; `log_record` is what a batch looks like in a file.
+//!
+//! What is asked of an engine beyond the trait's sentences: right after opening, its next batch has
+//! the sequence behind [`Backend::durable`](kvorum_backend::Backend::durable), so that a replayed
+//! batch gets the sequence that it had. [`recover`] checks it.
+//!
 //! What this crate must not know: which engine a store is, and what its entries mean.
 
 mod commit_log;
 mod committed;
 mod error;
+mod group;
 mod log_record;
+mod queue;
 mod recovery;
+mod segments;
 
 pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus};
 pub use committed::Committed;

@@ -2,9 +2,25 @@
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Batch, Fields, IndexChange, IndexEntry, Sequence, StoreId, Tag, Timestamp, Write,
+    BackendError, Batch, ErrorKind, Fields, IndexChange, IndexEntry, Result, Sequence, StoreId,
+    Tag, Timestamp, Write,
 };
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
+use kvorum_segment::{BACK_BYTES_MAX, FRONT_BYTES_MAX};
+
+/// The kind that the headers of the log's segments carry.
+pub(crate) const SEGMENT_KIND: u8 = b'C';
+
+/// The record is a batch.
+const KIND_BATCH: u8 = 0;
+/// The record says that its store is being erased: what stands before it is needed by nobody.
+const KIND_ERASURE: u8 = 1;
+
+/// What a record takes beside its front and its back, roughly: for bounds on memory. Bytes.
+const OVERHEAD_BYTES: usize = 128;
+/// What the segment may add to a front. Bytes.
+const FRONT_SLACK_BYTES: u64 = 64;
+const STORE_BYTES: usize = 8;
 
 const KIND_PUT: u8 = 1;
 const KIND_REMOVE: u8 = 2;
@@ -16,17 +32,29 @@ const INDEX_REMOVE: u8 = 2;
 pub(crate) struct LogRecord {
     pub(crate) store: StoreId,
     pub(crate) sequence: Sequence,
+    pub(crate) kind: u8,
     pub(crate) front: Vec<u8>,
     pub(crate) back: Bytes,
 }
 
+/// What a record of the log says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Logged {
+    /// The batch that its store gave this sequence.
+    Batch(Batch),
+    /// The store is being erased.
+    Erasure,
+}
+
 impl LogRecord {
-    /// Encodes a batch:
+    /// Encodes a batch, whose place is not known yet: see [`LogRecord::placed`].
     ///
     /// ```text
+    /// header of the segment's record
+    ///   sequence                  in the store's order
+    ///   kind                      0 batch, 1 erasure; an erasure has a store identity only
     /// front
     ///   store identity   u64
-    ///   sequence         u64      in the store's order
     ///   writes           varint   how many; then for each
     ///     kind           u8       1 put, 2 remove
     ///     key            varint length, bytes
@@ -44,43 +72,102 @@ impl LogRecord {
     ///   the bodies of the puts, in order
     /// ```
     ///
-    /// All numbers are little-endian. The segment's record adds checksums over both parts.
-    pub(crate) fn encode(store: StoreId, sequence: Sequence, batch: &Batch) -> Self {
-        let mut front = Vec::with_capacity(256);
-        front.extend_from_slice(&store.0.to_le_bytes());
-        front.extend_from_slice(&sequence.0.to_le_bytes());
+    /// All numbers are little-endian. The segment's record adds checksums over header, front and back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] when no segment can hold the batch.
+    pub(crate) fn encode(batch: &Batch) -> Result<Self> {
+        let mut front = Vec::with_capacity(STORE_BYTES + 64 + front_bytes(batch));
+        front.extend_from_slice(&[0; STORE_BYTES]);
         put_varint(&mut front, batch.writes.len() as u64);
         for write in &batch.writes {
             put_write(&mut front, write);
         }
+        let back = bodies(batch);
+        let is_front_too_large = front.len() as u64 > FRONT_BYTES_MAX - FRONT_SLACK_BYTES;
+        if is_front_too_large || back.len() as u64 > BACK_BYTES_MAX {
+            let (front, back) = (front.len(), back.len());
+            return Err(BackendError::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "a batch of {front} bytes of keys, heads and index entries and {back} bytes of \
+                     bodies for the commit log, which takes {FRONT_BYTES_MAX} and {BACK_BYTES_MAX}"
+                ),
+            ));
+        }
+        Ok(Self {
+            store: StoreId(0),
+            sequence: Sequence(0),
+            kind: KIND_BATCH,
+            front,
+            back,
+        })
+    }
+
+    /// The record of a batch that got this place.
+    pub(crate) fn placed(mut self, store: StoreId, sequence: Sequence) -> Self {
+        self.front[..STORE_BYTES].copy_from_slice(&store.0.to_le_bytes());
         Self {
             store,
             sequence,
-            front,
-            back: bodies(batch),
+            ..self
         }
     }
 
-    /// Decodes what [`LogRecord::encode`] wrote.
-    pub(crate) fn decode(
-        front: &Bytes,
-        back: &Bytes,
-    ) -> Result<(StoreId, Sequence, Batch), Truncated> {
-        let mut reader = ByteReader::new(front);
-        let store = StoreId(reader.u64()?);
-        let sequence = Sequence(reader.u64()?);
-        let count = reader.varint_len()?;
-        let mut bodies = Bodies { back, at: 0 };
-        let mut writes = Vec::with_capacity(count);
-        for _ in 0..count {
-            writes.push(take_write(front, &mut reader, &mut bodies)?);
+    /// Says that a store is being erased.
+    pub(crate) fn erasure(store: StoreId) -> Self {
+        Self {
+            store,
+            sequence: Sequence(0),
+            kind: KIND_ERASURE,
+            front: store.0.to_le_bytes().to_vec(),
+            back: Bytes::new(),
         }
-        Ok((store, sequence, Batch { writes }))
     }
 
+    /// Bytes of memory, roughly.
     pub(crate) fn len(&self) -> u64 {
-        (self.front.len() + self.back.len()) as u64
+        (OVERHEAD_BYTES + self.front.len() + self.back.len()) as u64
     }
+}
+
+/// Decodes what [`LogRecord`] encodes.
+pub(crate) fn decode(
+    kind: u8,
+    front: &Bytes,
+    back: &Bytes,
+) -> std::result::Result<(StoreId, Logged), Truncated> {
+    let mut reader = ByteReader::new(front);
+    let store = StoreId(reader.u64()?);
+    let logged = match kind {
+        KIND_BATCH => Logged::Batch(take_batch(front, &mut reader, back)?),
+        KIND_ERASURE => Logged::Erasure,
+        _ => return Err(Truncated { offset: 0 }),
+    };
+    Ok((store, logged))
+}
+
+fn take_batch(
+    front: &Bytes,
+    reader: &mut ByteReader<'_>,
+    back: &Bytes,
+) -> std::result::Result<Batch, Truncated> {
+    let count = reader.varint_len()?;
+    let mut bodies = Bodies { back, at: 0 };
+    let mut writes = Vec::with_capacity(count);
+    for _ in 0..count {
+        writes.push(take_write(front, reader, &mut bodies)?);
+    }
+    Ok(Batch { writes })
+}
+
+/// Keys and heads: most of what a front takes.
+fn front_bytes(batch: &Batch) -> usize {
+    let of = |write: &Write| match write {
+        Write::Put { key, head, .. } => key.as_bytes().len() + head.len(),
+        Write::Remove { key, .. } => key.as_bytes().len(),
+    };
+    batch.writes.iter().map(of).sum()
 }
 
 fn put_write(front: &mut Vec<u8>, write: &Write) {
@@ -137,7 +224,7 @@ struct Bodies<'a> {
 }
 
 impl Bodies<'_> {
-    fn take(&mut self, len: u64) -> Result<Bytes, Truncated> {
+    fn take(&mut self, len: u64) -> std::result::Result<Bytes, Truncated> {
         let offset = self.at;
         let end = usize::try_from(len)
             .ok()
@@ -154,7 +241,7 @@ fn take_write(
     front: &Bytes,
     reader: &mut ByteReader<'_>,
     bodies: &mut Bodies<'_>,
-) -> Result<Write, Truncated> {
+) -> std::result::Result<Write, Truncated> {
     let at = reader.offset();
     let kind = reader.u8()?;
     let key = StorageKey::from_encoded(take_bytes(front, reader)?);
@@ -192,7 +279,7 @@ fn take_write(
 fn take_index_changes(
     front: &Bytes,
     reader: &mut ByteReader<'_>,
-) -> Result<Vec<IndexChange>, Truncated> {
+) -> std::result::Result<Vec<IndexChange>, Truncated> {
     let count = reader.varint_len()?;
     let mut changes = Vec::with_capacity(count);
     for _ in 0..count {
@@ -212,7 +299,7 @@ fn take_index_changes(
     Ok(changes)
 }
 
-fn take_bytes(front: &Bytes, reader: &mut ByteReader<'_>) -> Result<Bytes, Truncated> {
+fn take_bytes(front: &Bytes, reader: &mut ByteReader<'_>) -> std::result::Result<Bytes, Truncated> {
     let taken = reader.take_prefixed()?;
     Ok(front.slice_ref(taken))
 }
@@ -251,6 +338,11 @@ mod tests {
         }
     }
 
+    fn encoded(batch: &Batch) -> LogRecord {
+        let record = LogRecord::encode(batch).unwrap();
+        record.placed(StoreId(3), Sequence(5))
+    }
+
     #[test]
     fn batches_round_trip() {
         for batch in [
@@ -260,21 +352,53 @@ mod tests {
                 writes: batch().writes[2..].to_vec(),
             },
         ] {
-            let record = LogRecord::encode(StoreId(3), Sequence(5), &batch);
+            let record = encoded(&batch);
             let front = Bytes::from(record.front);
-            let decoded = LogRecord::decode(&front, &record.back).unwrap();
-            assert_eq!(decoded, (StoreId(3), Sequence(5), batch));
+            let decoded = decode(record.kind, &front, &record.back).unwrap();
+            assert_eq!(decoded, (StoreId(3), Logged::Batch(batch)));
         }
     }
 
     #[test]
+    fn erasures_round_trip() {
+        let record = LogRecord::erasure(StoreId(3));
+        let front = Bytes::from(record.front);
+        let decoded = decode(record.kind, &front, &record.back).unwrap();
+        assert_eq!(decoded, (StoreId(3), Logged::Erasure));
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let record = encoded(&Batch::of(batch().writes[0].clone()));
+        let mut expected = vec![3, 0, 0, 0, 0, 0, 0, 0, 1, KIND_PUT, 1, b'a'];
+        expected.extend([7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([11, 0, 0, 0, 0, 0, 0, 0, 1, 4]);
+        expected.extend(b"head\x04\x01\x01\x05f_bin\x01t");
+        assert_eq!(record.front, expected);
+        assert_eq!(&record.back[..], b"body");
+    }
+
+    #[test]
     fn a_cut_record_is_refused_at_every_length() {
-        let record = LogRecord::encode(StoreId(3), Sequence(5), &batch());
+        let record = encoded(&batch());
         for len in 0..record.front.len() {
             let front = Bytes::copy_from_slice(&record.front[..len]);
-            assert!(LogRecord::decode(&front, &record.back).is_err(), "{len}");
+            assert!(decode(KIND_BATCH, &front, &record.back).is_err(), "{len}");
         }
         let front = Bytes::from(record.front);
-        assert!(LogRecord::decode(&front, &record.back.slice(..4)).is_err());
+        assert!(decode(KIND_BATCH, &front, &record.back.slice(..4)).is_err());
+        assert!(decode(9, &front, &record.back).is_err());
+    }
+
+    #[test]
+    fn flipped_bytes_are_decoded_or_refused() {
+        let record = encoded(&batch());
+        for at in 0..record.front.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut front = record.front.clone();
+                front[at] ^= flip;
+                let _either = decode(KIND_BATCH, &front.into(), &record.back);
+            }
+        }
     }
 }

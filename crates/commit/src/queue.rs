@@ -1,0 +1,291 @@
+//! The queue: which records wait, who commits them, and who is called when a group is done.
+//!
+//! One committer works at a time. Where a driver runs it is the driver, except for a group that a
+//! waiter had begun before; elsewhere it is whoever waits. Nobody waits for a wake-up that may not
+//! come: whoever ends a group calls the next committer (the driver, or a thread that waits for a
+//! queued group), and whoever finds no committer becomes one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, Result};
+use parking_lot::Condvar;
+
+use crate::commit_log::Shared;
+use crate::group::Group;
+use crate::log_record::LogRecord;
+
+/// A group is cut here, so that one write stays bounded. Bytes.
+const GROUP_BYTES_MAX: u64 = 8 << 20;
+/// From here on puts that asked for nothing have to wait for their group as well. Bytes.
+const CROWDED_BYTES: u64 = 16 << 20;
+/// With more than this queued, the next put waits before it does anything. Bytes.
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// Records that wait to be committed.
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// Groups that gather, oldest first.
+    gathering: VecDeque<Gathering>,
+    /// Bytes queued, those of the group being written included.
+    bytes: u64,
+    has_committer: bool,
+    is_driven: bool,
+    driver_sleeps: bool,
+    is_stopping: bool,
+    failure: Option<BackendError>,
+    groups: u64,
+    batches: u64,
+}
+
+/// A group that more records may join.
+pub(crate) struct Gathering {
+    pub(crate) group: Arc<Group>,
+    pub(crate) records: Vec<LogRecord>,
+    bytes: u64,
+}
+
+/// Signals that go with the queue's lock.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// There is something to commit, or the driver is to stop.
+    pub(crate) driver: Condvar,
+    /// There is room in the queue again, or nobody commits.
+    pub(crate) room: Condvar,
+}
+
+/// A record's place in the queue.
+pub(crate) struct Queued {
+    pub(crate) group: Arc<Group>,
+    pub(crate) place: u64,
+    /// The device is slower than what comes in.
+    pub(crate) is_crowded: bool,
+}
+
+/// Why a group is not durable.
+pub(crate) enum GroupFailure {
+    /// It was not written, and the next one may be.
+    ThisGroup(BackendError),
+    /// Nothing can be promised any more.
+    ForGood(BackendError),
+}
+
+impl Queue {
+    /// Adds a record to the group that gathers.
+    pub(crate) fn push(&mut self, record: LogRecord, new_group: impl FnOnce() -> Group) -> Queued {
+        let bytes = record.len();
+        let is_full = |last: &Gathering| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
+        if self.gathering.back().is_none_or(is_full) {
+            self.gathering.push_back(Gathering {
+                group: Arc::new(new_group()),
+                records: Vec::new(),
+                bytes: 0,
+            });
+        }
+        self.bytes += bytes;
+        let is_crowded = self.bytes > CROWDED_BYTES;
+        let last = self.gathering.len() - 1;
+        let gathering = &mut self.gathering[last];
+        gathering.bytes += bytes;
+        gathering.records.push(record);
+        Queued {
+            group: gathering.group.clone(),
+            place: gathering.records.len() as u64 - 1,
+            is_crowded,
+        }
+    }
+
+    /// Makes the caller the committer if there is something to commit and nobody else does it.
+    pub(crate) fn takes_turn(&mut self) -> bool {
+        let is_free = !self.has_committer && !self.is_driven && !self.gathering.is_empty();
+        self.has_committer |= is_free;
+        is_free
+    }
+
+    pub(crate) fn is_driven(&self) -> bool {
+        self.is_driven
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > QUEUE_BYTES_MAX
+    }
+
+    /// Why the log takes nothing any more.
+    pub(crate) fn failure(&self) -> Option<&BackendError> {
+        self.failure.as_ref()
+    }
+
+    /// Groups and batches committed.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.groups, self.batches)
+    }
+
+    /// Takes everything that waits.
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Group>> {
+        self.gathering.drain(..).map(|it| it.group).collect()
+    }
+
+    /// Calls whoever commits next.
+    pub(crate) fn call_committer(&mut self, signals: &Signals) {
+        if self.has_committer {
+            return;
+        }
+        if self.is_driven {
+            let has_work = !self.gathering.is_empty() || self.is_stopping;
+            if has_work && self.driver_sleeps {
+                self.driver_sleeps = false;
+                signals.driver.notify_one();
+            }
+            return;
+        }
+        let mut groups = self.gathering.iter().map(|it| &it.group);
+        if let Some(group) = groups.find(|group| group.has_sleepers()) {
+            group.call_leader();
+        }
+    }
+}
+
+impl Shared {
+    /// Commits groups until the log is stopped.
+    pub(crate) fn drive(&self) {
+        let _role = DriverRole::take(self);
+        let mut queue = self.queue.lock();
+        loop {
+            let is_idle = queue.gathering.is_empty();
+            if is_idle && queue.is_stopping && !queue.has_committer {
+                return;
+            }
+            if is_idle || queue.has_committer {
+                queue.driver_sleeps = true;
+                self.signals.driver.wait(&mut queue);
+                queue.driver_sleeps = false;
+                continue;
+            }
+            queue.has_committer = true;
+            drop(queue);
+            self.commit_next();
+            queue = self.queue.lock();
+        }
+    }
+
+    /// Commits the oldest group. The caller has made itself the committer.
+    pub(crate) fn commit_next(&self) {
+        let next = self.queue.lock().gathering.pop_front();
+        let Some(gathering) = next else {
+            self.queue.lock().has_committer = false;
+            return;
+        };
+        let mut turn = Turn {
+            log: self,
+            group: gathering.group,
+            bytes: gathering.bytes,
+            batches: gathering.records.len() as u64,
+            outcome: None,
+        };
+        turn.outcome = Some(self.segments.write(&gathering.records, &self.stores));
+    }
+
+    /// Waits until the queue has room, committing if nobody else does.
+    ///
+    /// # Errors
+    /// The log has failed.
+    pub(crate) fn wait_for_room(&self) -> Result<()> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(failure) = queue.failure() {
+                return Err(failure.clone());
+            }
+            if !queue.is_full() {
+                return Ok(());
+            }
+            if queue.takes_turn() {
+                drop(queue);
+                self.commit_next();
+                queue = self.queue.lock();
+            } else {
+                self.signals.room.wait(&mut queue);
+            }
+        }
+    }
+
+    fn end_group(&self, turn: &mut Turn<'_>) {
+        let outcome = turn.outcome.take().unwrap_or_else(|| {
+            let detail = "the thread that committed the group panicked";
+            Err(GroupFailure::ForGood(BackendError::new(
+                kvorum_backend::ErrorKind::Failed,
+                detail,
+            )))
+        });
+        let mut ended = vec![turn.group.clone()];
+        let mut queue = self.queue.lock();
+        queue.has_committer = false;
+        queue.bytes -= turn.bytes;
+        let outcome = match outcome {
+            Ok(()) => {
+                queue.groups += 1;
+                queue.batches += turn.batches;
+                Ok(())
+            }
+            Err(GroupFailure::ThisGroup(error)) => Err(error),
+            Err(GroupFailure::ForGood(error)) => {
+                queue.failure.get_or_insert(error.clone());
+                queue.bytes = 0;
+                ended.extend(queue.take_all());
+                Err(error)
+            }
+        };
+        for group in &ended {
+            group.end(outcome.clone(), &queue);
+        }
+        queue.call_committer(&self.signals);
+        self.signals.room.notify_all();
+        drop(queue);
+        for group in ended {
+            group.wake_tasks();
+        }
+    }
+}
+
+/// One group in the making. Whatever happens to the committer, the group ends.
+struct Turn<'a> {
+    log: &'a Shared,
+    group: Arc<Group>,
+    bytes: u64,
+    batches: u64,
+    outcome: Option<std::result::Result<(), GroupFailure>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.log.end_group(self);
+    }
+}
+
+/// The driver's part, given back whatever happens to the driver.
+struct DriverRole<'a>(&'a Shared);
+
+impl<'a> DriverRole<'a> {
+    fn take(log: &'a Shared) -> Self {
+        log.queue.lock().is_driven = true;
+        Self(log)
+    }
+}
+
+impl Drop for DriverRole<'_> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.is_driven = false;
+        queue.call_committer(&self.0.signals);
+        self.0.signals.room.notify_all();
+    }
+}
+
+/// Tells the driver to stop.
+pub(crate) fn stop(queue: &mut Queue, signals: &Signals) {
+    queue.is_stopping = true;
+    queue.call_committer(signals);
+}

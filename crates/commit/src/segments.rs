@@ -1,0 +1,428 @@
+//! The log's files: groups are written to the active segment, and closed ones go when every store in
+//! them is durable beyond them.
+//!
+//! A segment is closed when the next group would make it too long; the next one is made ahead of need
+//! by upkeep, so that no group waits for its creation. Stores are synced late: only when the log has
+//! grown to half of what it may be does upkeep begin, and then it goes on until no closed segment is
+//! left. By that time the system has written most of what the stores have to sync in its own time,
+//! and one sync of a store releases many segments.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use kvorum_backend::{Backend, BackendError, ErrorKind, Result, Sequence, StepOutcome, StoreId};
+use kvorum_disk::Disk;
+use kvorum_segment::{
+    BatchPlace, EncodedBack, Location, Record, SegmentId, SegmentWriter, WriterOptions, file_name,
+};
+use parking_lot::Mutex;
+
+use crate::CommitLogSettings;
+use crate::error::{from_disk, from_segment};
+use crate::log_record::{LogRecord, SEGMENT_KIND};
+use crate::queue::GroupFailure;
+
+/// Space is reserved in pieces of this size: large enough to be rare, and small enough to be had on a
+/// disk that is nearly full. Bytes.
+const RESERVED_BYTES: u64 = 16 << 20;
+/// What one sync of a store is taken to cost; nobody can tell in advance. Bytes.
+const SYNC_COST_BYTES: u64 = 1 << 20;
+
+/// The stores whose syncs trim the log. Weak: a log keeps no store open.
+pub(crate) type Stores = Mutex<BTreeMap<StoreId, Weak<dyn Backend>>>;
+
+/// The segments of one run's log.
+pub(crate) struct Segments {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    log_id: u64,
+    settings: CommitLogSettings,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    has_directory: bool,
+    active: Option<Active>,
+    /// Made ahead of need; higher in number than the active segment, and empty.
+    spare: Option<SegmentWriter>,
+    /// Oldest first.
+    closed: VecDeque<Arc<Closed>>,
+    last_number: u64,
+    is_trimming: bool,
+}
+
+struct Active {
+    writer: SegmentWriter,
+    /// The highest sequence of each store in it.
+    stores: BTreeMap<StoreId, Sequence>,
+    /// Where it ended when upkeep looked last, and behind its last mark: what is idle gets a mark.
+    seen_end: u64,
+    marked_end: u64,
+}
+
+struct Closed {
+    path: PathBuf,
+    bytes: u64,
+    stores: BTreeMap<StoreId, Sequence>,
+}
+
+/// What keeps the oldest closed segment.
+enum Trim {
+    /// There is none, or it is too early.
+    NotDue,
+    /// A store that is not open any more and was not closed: the next recovery needs the segment.
+    Blocked,
+    /// A store that is not durable beyond it.
+    Behind(Arc<dyn Backend>),
+    /// Nothing.
+    Free(Arc<Closed>),
+}
+
+impl Segments {
+    /// Segments in a directory of their own. On a full disk they are created later.
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        directory: PathBuf,
+        log_id: u64,
+        settings: CommitLogSettings,
+    ) -> Result<Self> {
+        let segments = Self {
+            disk,
+            directory,
+            log_id,
+            settings,
+            state: Mutex::default(),
+        };
+        match segments.make_active(&mut segments.state.lock()) {
+            Err(error) if error.kind() != ErrorKind::Full => return Err(error),
+            _ => {}
+        }
+        Ok(segments)
+    }
+
+    /// Bytes and number of the segments that hold records.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        let active = state.active.as_ref().map(|active| active.writer.end());
+        let segments = state.closed.len() as u64 + u64::from(active.is_some());
+        (state.closed_bytes() + active.unwrap_or_default(), segments)
+    }
+
+    /// Writes a group and makes it durable.
+    pub(crate) fn write(
+        &self,
+        group: &[LogRecord],
+        stores: &Stores,
+    ) -> std::result::Result<(), GroupFailure> {
+        self.trim_if_too_long(stores);
+        let records: Vec<Record<'_>> = group.iter().map(record_of).collect();
+        let len = SegmentWriter::appended_len(&records);
+        let sync = {
+            let mut state = self.state.lock();
+            let active = self
+                .active_for(&mut state, len)
+                .map_err(GroupFailure::ThisGroup)?;
+            let mut places = Vec::<Location>::with_capacity(records.len());
+            let appended = active.writer.append(&records, &mut places);
+            appended.map_err(|error| GroupFailure::ThisGroup(from_segment(&error)))?;
+            for record in group {
+                let newest = active.stores.entry(record.store).or_default();
+                *newest = record.sequence.max(*newest);
+            }
+            active.writer.sync_handle()
+        };
+        match sync.sync() {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let error = from_segment(&error);
+                let failed = BackendError::new(ErrorKind::Failed, error.to_string());
+                Err(GroupFailure::ForGood(failed))
+            }
+        }
+    }
+
+    /// The segment to append `len` bytes to. What is closed here has been synced: groups follow one
+    /// another.
+    fn active_for<'s>(&self, state: &'s mut State, len: u64) -> Result<&'s mut Active> {
+        let is_full = state.active.as_ref().is_some_and(|active| {
+            let has_records = active.writer.position().records > 0;
+            has_records && active.writer.end() + len > self.settings.segment_bytes
+        });
+        if is_full {
+            let full = match state.spare.take() {
+                Some(spare) => state.active.replace(Active::new(spare)),
+                None => {
+                    let full = state.active.take();
+                    if let Err(error) = self.make_active(state) {
+                        state.active = full;
+                        return Err(error);
+                    }
+                    full
+                }
+            };
+            let closed = full.map(|full| Arc::new(full.close(&self.directory)));
+            state.closed.extend(closed);
+        }
+        if state.active.is_none() {
+            self.make_active(state)?;
+        }
+        let missing = || BackendError::new(ErrorKind::Misuse, "no segment to append to");
+        state.active.as_mut().ok_or_else(missing)
+    }
+
+    fn make_active(&self, state: &mut State) -> Result<()> {
+        if !state.has_directory {
+            kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
+                .map_err(|error| from_disk(&error))?;
+            state.has_directory = true;
+        }
+        state.last_number += 1;
+        let writer = self.create_segment(state.last_number)?;
+        state.active = Some(Active::new(writer));
+        Ok(())
+    }
+
+    fn create_segment(&self, number: u64) -> Result<SegmentWriter> {
+        let path = self.directory.join(file_name(number));
+        let id = SegmentId {
+            log_id: self.log_id,
+            number,
+            kind: SEGMENT_KIND,
+        };
+        let options = WriterOptions {
+            preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
+        };
+        SegmentWriter::create(&*self.disk, &path, id, options).map_err(|error| from_segment(&error))
+    }
+
+    /// A log that outgrows its bound slows its writers: each group syncs a store first, and with
+    /// twice the bound each group drops a segment.
+    fn trim_if_too_long(&self, stores: &Stores) {
+        let bytes_max = self.settings.bytes_max;
+        let (bytes, before) = self.size();
+        if bytes <= bytes_max {
+            return;
+        }
+        // A store that cannot be synced keeps its segments; upkeep reports it.
+        while let Ok(true) = self.trim_step(stores) {
+            if bytes <= bytes_max.saturating_mul(2) || self.size().1 < before {
+                return;
+            }
+        }
+    }
+
+    /// True when the log is longer than it may be.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.size().0 > self.settings.bytes_max
+    }
+
+    /// True when [`Segments::upkeep_step`] has something to do.
+    pub(crate) fn is_upkeep_due(&self, stores: &Stores) -> bool {
+        let wants_spare_or_mark = {
+            let mut state = self.state.lock();
+            state.wants_spare() || state.wants_mark()
+        };
+        wants_spare_or_mark || matches!(self.next_trim(stores), Trim::Behind(_) | Trim::Free(_))
+    }
+
+    /// One step of upkeep.
+    pub(crate) fn upkeep_step(&self, stores: &Stores) -> Result<StepOutcome> {
+        if self.make_spare()? {
+            return Ok(StepOutcome {
+                cost_bytes: 0,
+                is_done: false,
+            });
+        }
+        self.mark_if_idle()?;
+        if self.trim_step(stores)? {
+            return Ok(StepOutcome {
+                cost_bytes: SYNC_COST_BYTES,
+                is_done: false,
+            });
+        }
+        Ok(StepOutcome::nothing_left())
+    }
+
+    /// Makes the spare segment; false if there is one or nothing was written yet.
+    fn make_spare(&self) -> Result<bool> {
+        let number = {
+            let mut state = self.state.lock();
+            if !state.wants_spare() {
+                return Ok(false);
+            }
+            state.last_number += 1;
+            state.last_number
+        };
+        let spare = self.create_segment(number)?;
+        let mut state = self.state.lock();
+        if state.spare.is_none() && number == state.last_number {
+            state.spare = Some(spare);
+            return Ok(true);
+        }
+        // A group did not wait: its segment has a higher number, and this one would come too late.
+        drop(state);
+        drop(spare);
+        self.remove(&self.directory.join(file_name(number)))?;
+        Ok(true)
+    }
+
+    /// Leaves proof of what was synced last when no later record carries it.
+    fn mark_if_idle(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let Some(active) = state.active.as_mut().filter(|active| active.is_unmarked()) else {
+            return Ok(());
+        };
+        match active.writer.mark() {
+            Ok(()) => {}
+            Err(error) => {
+                let error = from_segment(&error);
+                // Without the mark, damage to the last group may look like a torn tail; no more.
+                if error.kind() != ErrorKind::Full {
+                    return Err(error);
+                }
+            }
+        }
+        active.marked_end = active.writer.end();
+        Ok(())
+    }
+
+    /// Syncs one store that keeps the oldest segment, or drops that segment; false when nothing is
+    /// due.
+    fn trim_step(&self, stores: &Stores) -> Result<bool> {
+        match self.next_trim(stores) {
+            Trim::NotDue | Trim::Blocked => Ok(false),
+            Trim::Behind(engine) => engine.sync().map(|_| true),
+            Trim::Free(segment) => {
+                self.remove(&segment.path)?;
+                let mut state = self.state.lock();
+                let is_still_there = |oldest: &Arc<Closed>| Arc::ptr_eq(oldest, &segment);
+                if state.closed.front().is_some_and(is_still_there) {
+                    state.closed.pop_front();
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Engines are asked without our lock.
+    fn next_trim(&self, stores: &Stores) -> Trim {
+        let oldest = {
+            let mut state = self.state.lock();
+            let is_long = state.closed_bytes() > self.settings.bytes_max / 2;
+            state.is_trimming = !state.closed.is_empty() && (state.is_trimming || is_long);
+            if !state.is_trimming {
+                return Trim::NotDue;
+            }
+            state.closed.front().cloned()
+        };
+        let Some(oldest) = oldest else {
+            return Trim::NotDue;
+        };
+        match keeper(stores, &oldest.stores) {
+            None => Trim::Free(oldest),
+            Some(Some(engine)) => Trim::Behind(engine),
+            Some(None) => Trim::Blocked,
+        }
+    }
+
+    /// Removing is not made durable: a segment that comes back holds nothing that its stores lack.
+    fn remove(&self, path: &Path) -> Result<()> {
+        match self.disk.remove_file(path) {
+            Err(error) if error.kind() == kvorum_disk::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|error| from_disk(&error)),
+        }
+    }
+
+    /// Removes everything, if no store needs it.
+    pub(crate) fn remove_all(&self, stores: &Stores) -> Result<()> {
+        let state = self.state.lock();
+        let active = state.active.iter().map(|active| &active.stores);
+        let mut held = state.closed.iter().map(|it| &it.stores).chain(active);
+        if held.any(|held| keeper(stores, held).is_some()) {
+            let detail = "a commit log was to be removed while stores need it";
+            return Err(BackendError::new(ErrorKind::Misuse, detail));
+        }
+        if !state.has_directory {
+            return Ok(());
+        }
+        let above = self.directory.parent().unwrap_or(Path::new("."));
+        self.disk
+            .remove_directory(&self.directory)
+            .and_then(|()| self.disk.sync_directory(above))
+            .map_err(|error| from_disk(&error))
+    }
+}
+
+/// The first store that is not durable up to what is held of it; the inner value is absent when it is
+/// not open any more. A store that the log was told to forget needs nothing.
+#[expect(
+    clippy::option_option,
+    reason = "nobody, somebody who is gone, and somebody who can be asked"
+)]
+fn keeper(stores: &Stores, held: &BTreeMap<StoreId, Sequence>) -> Option<Option<Arc<dyn Backend>>> {
+    held.iter().find_map(|(store, newest)| {
+        let registered = stores.lock().get(store)?.upgrade();
+        match registered {
+            Some(engine) if engine.durable() >= *newest => None,
+            kept_by => Some(kept_by),
+        }
+    })
+}
+
+impl State {
+    fn closed_bytes(&self) -> u64 {
+        self.closed.iter().map(|segment| segment.bytes).sum()
+    }
+
+    fn wants_spare(&self) -> bool {
+        let is_used = |active: &Active| active.writer.position().records > 0;
+        self.spare.is_none() && self.active.as_ref().is_some_and(is_used)
+    }
+
+    /// Looks twice: a mark is for a log that nothing was written to in between.
+    fn wants_mark(&mut self) -> bool {
+        let Some(active) = &mut self.active else {
+            return false;
+        };
+        let is_idle = active.seen_end == active.writer.end();
+        active.seen_end = active.writer.end();
+        is_idle && active.is_unmarked()
+    }
+}
+
+impl Active {
+    fn new(writer: SegmentWriter) -> Self {
+        let end = writer.end();
+        Self {
+            writer,
+            stores: BTreeMap::new(),
+            seen_end: end,
+            marked_end: end,
+        }
+    }
+
+    fn is_unmarked(&self) -> bool {
+        self.seen_end == self.writer.end() && self.marked_end != self.writer.end()
+    }
+
+    fn close(self, directory: &Path) -> Closed {
+        Closed {
+            path: directory.join(file_name(self.writer.id().number)),
+            bytes: self.writer.end(),
+            stores: self.stores,
+        }
+    }
+}
+
+fn record_of(record: &LogRecord) -> Record<'_> {
+    Record {
+        sequence: record.sequence.0,
+        kind: record.kind,
+        removal: false,
+        batch: BatchPlace::Alone,
+        front: &record.front,
+        back: EncodedBack::plain(&record.back),
+    }
+}
