@@ -121,11 +121,16 @@ impl Backend for Committed {
         // A failed or full log must not keep the store from making room: recovery then keeps a little
         // more than anyone needs.
         let _told_or_not = told.wait();
-        self.engine.erase()?;
-        self.log.forget(*store);
-        *store = self.engine.identity();
-        self.log.register(*store, &self.engine);
-        Ok(())
+        let erased = self.engine.erase();
+        // An erasure that failed half way may have changed the identity all the same: what is put from
+        // now on belongs to the contents that the engine has.
+        let identity = self.engine.identity();
+        if identity != *store {
+            self.log.register(identity, &self.engine);
+            self.log.forget(*store);
+            *store = identity;
+        }
+        erased
     }
 
     fn close(&self) -> Result<()> {

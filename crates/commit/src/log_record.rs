@@ -125,6 +125,11 @@ impl LogRecord {
         }
     }
 
+    /// True when it says that its store is being erased.
+    pub(crate) fn is_erasure(&self) -> bool {
+        self.kind == KIND_ERASURE
+    }
+
     /// Bytes of memory, roughly.
     pub(crate) fn len(&self) -> u64 {
         (OVERHEAD_BYTES + self.front.len() + self.back.len()) as u64

@@ -131,6 +131,9 @@ struct Segment {
     has_records: bool,
 }
 
+/// Segments that stay for stores that are not open, and how many batches of each they hold.
+type Waiting<'s> = Vec<(&'s Path, BTreeMap<StoreId, u64>)>;
+
 /// What a segment was found to hold.
 #[derive(Default)]
 struct Contents {
@@ -147,18 +150,19 @@ impl Replay<'_> {
         let segments = self.open_segments(directory, log_id, &mut must_stay)?;
         // A segment gets its first record after everything before it was synced.
         let newest_used = segments.iter().rposition(|it| it.has_records);
-        let mut waiting: Vec<(&Path, BTreeMap<StoreId, u64>)> = Vec::new();
+        let mut waiting: Waiting<'_> = Vec::new();
         for (at, segment) in segments.iter().enumerate() {
             let is_proven = newest_used.is_some_and(|newest| at < newest);
-            let (contents, erased) = self.read_segment(segment, is_proven)?;
-            for store in contents.open {
-                if let Some(open) = self.stores.get(&store) {
+            let (mut contents, erased) = self.read_segment(segment, is_proven)?;
+            for store in &contents.open {
+                if let Some(open) = self.stores.get(store) {
                     open.engine.sync()?;
                 }
             }
-            for store in erased {
-                for (_, unknown) in &mut waiting {
-                    unknown.remove(&store);
+            if !erased.is_empty() {
+                let keepers = self.settle_erasures(directory, &mut waiting, &erased)?;
+                for store in keepers {
+                    contents.unknown.entry(store).or_default();
                 }
             }
             if !contents.unknown.is_empty() {
@@ -169,11 +173,8 @@ impl Replay<'_> {
                 self.remove(&segment.path)?;
             }
         }
-        for (path, unknown) in waiting {
-            if unknown.is_empty() {
-                self.remove(path)?;
-            }
-            must_stay |= !unknown.is_empty();
+        must_stay |= !waiting.is_empty();
+        for (_, unknown) in waiting {
             self.report.batches_of_unknown_stores += unknown.values().sum::<u64>();
         }
         let finished = if must_stay {
@@ -182,6 +183,37 @@ impl Replay<'_> {
             self.disk.remove_directory(directory)
         };
         finished.map_err(|error| from_disk(&error))
+    }
+
+    /// Removes the segments that waited for erased stores only, for certain before the record of the
+    /// erasure goes: without it their stores would look as if they were not open. Returns the stores
+    /// for which others of those segments stay, and that record with them.
+    fn settle_erasures(
+        &self,
+        directory: &Path,
+        waiting: &mut Waiting<'_>,
+        erased: &BTreeSet<StoreId>,
+    ) -> Result<BTreeSet<StoreId>> {
+        let mut keepers = BTreeSet::new();
+        let before = waiting.len();
+        for (path, mut unknown) in std::mem::take(waiting) {
+            let stores = unknown.len();
+            unknown.retain(|store, _| !erased.contains(store));
+            if unknown.is_empty() {
+                self.remove(path)?;
+                continue;
+            }
+            if unknown.len() < stores {
+                keepers.extend(unknown.keys());
+            }
+            waiting.push((path, unknown));
+        }
+        if waiting.len() < before {
+            self.disk
+                .sync_directory(directory)
+                .map_err(|error| from_disk(&error))?;
+        }
+        Ok(keepers)
     }
 
     fn open_segments(

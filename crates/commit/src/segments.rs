@@ -57,6 +57,8 @@ struct Active {
     writer: SegmentWriter,
     /// The highest sequence of each store in it.
     stores: BTreeMap<StoreId, Sequence>,
+    /// It says that a store was erased.
+    has_erasure: bool,
     /// Where it ended when upkeep looked last, and behind its last mark: what is idle gets a mark.
     seen_end: u64,
     marked_end: u64,
@@ -66,6 +68,7 @@ struct Closed {
     path: PathBuf,
     bytes: u64,
     stores: BTreeMap<StoreId, Sequence>,
+    has_erasure: bool,
 }
 
 /// What keeps the oldest closed segment.
@@ -130,6 +133,7 @@ impl Segments {
             for record in group {
                 let newest = active.stores.entry(record.store).or_default();
                 *newest = record.sequence.max(*newest);
+                active.has_erasure |= record.is_erasure();
             }
             active.writer.sync_handle()
         };
@@ -295,6 +299,13 @@ impl Segments {
             Trim::NotDue | Trim::Blocked => Ok(false),
             Trim::Behind(engine) => engine.sync().map(|_| true),
             Trim::Free(segment) => {
+                if segment.has_erasure {
+                    // Older segments must not come back without it, or a recovery would keep them for
+                    // a store that it takes to be elsewhere.
+                    self.disk
+                        .sync_directory(&self.directory)
+                        .map_err(|error| from_disk(&error))?;
+                }
                 self.remove(&segment.path)?;
                 let mut state = self.state.lock();
                 let is_still_there = |oldest: &Arc<Closed>| Arc::ptr_eq(oldest, &segment);
@@ -398,6 +409,7 @@ impl Active {
         Self {
             writer,
             stores: BTreeMap::new(),
+            has_erasure: false,
             seen_end: end,
             marked_end: end,
         }
@@ -412,6 +424,7 @@ impl Active {
             path: directory.join(file_name(self.writer.id().number)),
             bytes: self.writer.end(),
             stores: self.stores,
+            has_erasure: self.has_erasure,
         }
     }
 }
