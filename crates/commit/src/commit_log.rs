@@ -22,7 +22,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, BackendError, Batch, ErrorKind, Result, Sequence, StepOutcome, StoreId, SyncTicket,
+    Backend, BackendError, Batch, ErrorKind, Result, Sequence, StepOutcome, StoreId, SyncPoint,
+    SyncTicket,
 };
 use kvorum_disk::Disk;
 use parking_lot::Mutex;
@@ -142,6 +143,12 @@ impl CommitLog {
             queue.call_committer(&self.shared.signals);
         }
         (SyncTicket::new(group, place), is_crowded)
+    }
+
+    /// Waits until everything queued so far is committed, or is not going to be.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let last = self.shared.queue.lock().last_group();
+        last.map_or(Ok(()), |group| group.wait_synced(0))
     }
 
     /// Commits groups until [`CommitLog::stop`]; for one thread of its own. While it runs, awaiting a

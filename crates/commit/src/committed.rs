@@ -135,6 +135,8 @@ impl Backend for Committed {
 
     fn close(&self) -> Result<()> {
         let store = self.order.lock();
+        // Should the engine fail to close, the next recovery finds everything in the log.
+        let _flushed_or_failed = self.log.flush();
         self.engine.close()?;
         self.log.forget(*store);
         Ok(())

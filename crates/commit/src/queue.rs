@@ -27,6 +27,8 @@ const QUEUE_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct Queue {
     /// Groups that gather, oldest first.
     gathering: VecDeque<Gathering>,
+    /// The group that is being committed.
+    committing: Option<Arc<Group>>,
     /// Bytes queued, those of the group being written included.
     bytes: u64,
     has_committer: bool,
@@ -68,6 +70,14 @@ pub(crate) enum GroupFailure {
     ThisGroup(BackendError),
     /// Nothing can be promised any more.
     ForGood(BackendError),
+}
+
+impl GroupFailure {
+    pub(crate) fn into_error(self) -> BackendError {
+        match self {
+            Self::ThisGroup(error) | Self::ForGood(error) => error,
+        }
+    }
 }
 
 impl Queue {
@@ -114,6 +124,12 @@ impl Queue {
         self.bytes > QUEUE_BYTES_MAX
     }
 
+    /// The group that ends last of those there are.
+    pub(crate) fn last_group(&self) -> Option<Arc<Group>> {
+        let gathering = self.gathering.back().map(|it| &it.group);
+        gathering.or(self.committing.as_ref()).cloned()
+    }
+
     /// Why the log takes nothing any more.
     pub(crate) fn failure(&self) -> Option<&BackendError> {
         self.failure.as_ref()
@@ -157,6 +173,8 @@ impl Shared {
         loop {
             let is_idle = queue.gathering.is_empty();
             if is_idle && queue.is_stopping && !queue.has_committer {
+                // Under the same lock: whoever comes next must not await a driver that is gone.
+                queue.is_driven = false;
                 return;
             }
             if is_idle || queue.has_committer {
@@ -174,9 +192,14 @@ impl Shared {
 
     /// Commits the oldest group. The caller has made itself the committer.
     pub(crate) fn commit_next(&self) {
-        let next = self.queue.lock().gathering.pop_front();
+        let next = {
+            let mut queue = self.queue.lock();
+            let next = queue.gathering.pop_front();
+            queue.has_committer = next.is_some();
+            queue.committing = next.as_ref().map(|it| it.group.clone());
+            next
+        };
         let Some(gathering) = next else {
-            self.queue.lock().has_committer = false;
             return;
         };
         let mut turn = Turn {
@@ -223,6 +246,7 @@ impl Shared {
         let mut ended = vec![turn.group.clone()];
         let mut queue = self.queue.lock();
         queue.has_committer = false;
+        queue.committing = None;
         queue.bytes -= turn.bytes;
         let outcome = match outcome {
             Ok(()) => {

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use kvorum_backend::{Backend, BackendError, ErrorKind, Result, Sequence, StepOutcome, StoreId};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Operation};
 use kvorum_segment::{
-    BatchPlace, EncodedBack, Location, Record, SegmentId, SegmentWriter, WriterOptions, file_name,
+    BatchPlace, EncodedBack, Location, Record, SegmentError, SegmentId, SegmentWriter,
+    WriterOptions, file_name,
 };
 use parking_lot::Mutex;
 
@@ -98,7 +99,8 @@ impl Segments {
             settings,
             state: Mutex::default(),
         };
-        match segments.make_active(&mut segments.state.lock()) {
+        let made = segments.make_active(&mut segments.state.lock());
+        match made.map_err(GroupFailure::into_error) {
             Err(error) if error.kind() != ErrorKind::Full => return Err(error),
             _ => {}
         }
@@ -124,9 +126,7 @@ impl Segments {
         let len = SegmentWriter::appended_len(&records);
         let sync = {
             let mut state = self.state.lock();
-            let active = self
-                .active_for(&mut state, len)
-                .map_err(GroupFailure::ThisGroup)?;
+            let active = self.active_for(&mut state, len)?;
             let mut places = Vec::<Location>::with_capacity(records.len());
             let appended = active.writer.append(&records, &mut places);
             appended.map_err(|error| GroupFailure::ThisGroup(from_segment(&error)))?;
@@ -139,17 +139,17 @@ impl Segments {
         };
         match sync.sync() {
             Ok(_) => Ok(()),
-            Err(error) => {
-                let error = from_segment(&error);
-                let failed = BackendError::new(ErrorKind::Failed, error.to_string());
-                Err(GroupFailure::ForGood(failed))
-            }
+            Err(error) => Err(failed_sync(&error)),
         }
     }
 
     /// The segment to append `len` bytes to. What is closed here has been synced: groups follow one
     /// another.
-    fn active_for<'s>(&self, state: &'s mut State, len: u64) -> Result<&'s mut Active> {
+    fn active_for<'s>(
+        &self,
+        state: &'s mut State,
+        len: u64,
+    ) -> std::result::Result<&'s mut Active, GroupFailure> {
         let is_full = state.active.as_ref().is_some_and(|active| {
             let has_records = active.writer.position().records > 0;
             has_records && active.writer.end() + len > self.settings.segment_bytes
@@ -172,23 +172,27 @@ impl Segments {
         if state.active.is_none() {
             self.make_active(state)?;
         }
-        let missing = || BackendError::new(ErrorKind::Misuse, "no segment to append to");
-        state.active.as_mut().ok_or_else(missing)
+        state.active.as_mut().ok_or_else(|| {
+            let detail = "no segment to append to";
+            GroupFailure::ThisGroup(BackendError::new(ErrorKind::Misuse, detail))
+        })
     }
 
-    fn make_active(&self, state: &mut State) -> Result<()> {
+    fn make_active(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
         if !state.has_directory {
             kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
-                .map_err(|error| from_disk(&error))?;
+                .map_err(|error| failed_creation(&error.into()))?;
             state.has_directory = true;
         }
         state.last_number += 1;
-        let writer = self.create_segment(state.last_number)?;
+        let writer = self
+            .create_segment(state.last_number)
+            .map_err(|error| failed_creation(&error))?;
         state.active = Some(Active::new(writer));
         Ok(())
     }
 
-    fn create_segment(&self, number: u64) -> Result<SegmentWriter> {
+    fn create_segment(&self, number: u64) -> std::result::Result<SegmentWriter, SegmentError> {
         let path = self.directory.join(file_name(number));
         let id = SegmentId {
             log_id: self.log_id,
@@ -198,7 +202,7 @@ impl Segments {
         let options = WriterOptions {
             preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
         };
-        SegmentWriter::create(&*self.disk, &path, id, options).map_err(|error| from_segment(&error))
+        SegmentWriter::create(&*self.disk, &path, id, options)
     }
 
     /// A log that outgrows its bound slows its writers: each group syncs a store first, and with
@@ -259,7 +263,9 @@ impl Segments {
             state.last_number += 1;
             state.last_number
         };
-        let spare = self.create_segment(number)?;
+        let spare = self
+            .create_segment(number)
+            .map_err(|error| from_segment(&error))?;
         let mut state = self.state.lock();
         if state.spare.is_none() && number == state.last_number {
             state.spare = Some(spare);
@@ -299,14 +305,7 @@ impl Segments {
             Trim::NotDue | Trim::Blocked => Ok(false),
             Trim::Behind(engine) => engine.sync().map(|_| true),
             Trim::Free(segment) => {
-                if segment.has_erasure {
-                    // Older segments must not come back without it, or a recovery would keep them for
-                    // a store that it takes to be elsewhere.
-                    self.disk
-                        .sync_directory(&self.directory)
-                        .map_err(|error| from_disk(&error))?;
-                }
-                self.remove(&segment.path)?;
+                self.remove_oldest(&segment.path, segment.has_erasure)?;
                 let mut state = self.state.lock();
                 let is_still_there = |oldest: &Arc<Closed>| Arc::ptr_eq(oldest, &segment);
                 if state.closed.front().is_some_and(is_still_there) {
@@ -338,6 +337,18 @@ impl Segments {
         }
     }
 
+    /// Removes a segment that is older than all others. Those before one that tells of an erasure must
+    /// not come back without it, or a recovery would keep them for a store that it takes to be
+    /// elsewhere.
+    fn remove_oldest(&self, path: &Path, has_erasure: bool) -> Result<()> {
+        if has_erasure {
+            self.disk
+                .sync_directory(&self.directory)
+                .map_err(|error| from_disk(&error))?;
+        }
+        self.remove(path)
+    }
+
     /// Removing is not made durable: a segment that comes back holds nothing that its stores lack.
     fn remove(&self, path: &Path) -> Result<()> {
         match self.disk.remove_file(path) {
@@ -357,6 +368,13 @@ impl Segments {
         }
         if !state.has_directory {
             return Ok(());
+        }
+        for closed in &state.closed {
+            self.remove_oldest(&closed.path, closed.has_erasure)?;
+        }
+        if let Some(active) = &state.active {
+            let path = self.directory.join(file_name(active.writer.id().number));
+            self.remove_oldest(&path, active.has_erasure)?;
         }
         let above = self.directory.parent().unwrap_or(Path::new("."));
         self.disk
@@ -426,6 +444,24 @@ impl Active {
             stores: self.stores,
             has_erasure: self.has_erasure,
         }
+    }
+}
+
+fn failed_sync(error: &SegmentError) -> GroupFailure {
+    // Whatever its kind (a full disk may show as late as this), it is final.
+    let detail = from_segment(error).to_string();
+    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
+}
+
+/// A new file whose sync fails holds nothing, and yet the device has failed to keep a promise.
+fn failed_creation(error: &SegmentError) -> GroupFailure {
+    match error {
+        SegmentError::Disk(disk)
+            if matches!(disk.operation(), Operation::Sync | Operation::SyncDirectory) =>
+        {
+            failed_sync(error)
+        }
+        error => GroupFailure::ThisGroup(from_segment(error)),
     }
 }
 
