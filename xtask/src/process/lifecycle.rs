@@ -14,6 +14,8 @@ use crate::server::{Refusal, Site};
 use crate::tally::Tally;
 use crate::test_run::Run;
 
+const STOPS_AT_ONCE: u32 = 10;
+
 /// Runs all of them.
 pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
@@ -47,6 +49,10 @@ pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
     check(
         "an unknown key is refused with its line",
         unknown_key_is_refused,
+    );
+    check(
+        "a stop right after the first answer is graceful",
+        stop_at_once_is_graceful,
     );
     check(
         "a graceful stop under load loses nothing",
@@ -152,6 +158,17 @@ fn unknown_key_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<Str
     let site = Site::new(&run.binary, directory, &[("storage_backende", "bitcask")])?;
     site.refusal()?
         .require(&["5", "storage_backende", "storage_backend"])?;
+    Ok(String::new())
+}
+
+/// Who answers can be told to stop: whatever starts it waits for an answer, not for a log line.
+fn stop_at_once_is_graceful(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
+    let site = Site::new(&run.binary, directory, &[])?;
+    for attempt in 1..=STOPS_AT_ONCE {
+        site.start()?
+            .stop()
+            .with_context(|| format!("attempt {attempt} of {STOPS_AT_ONCE}"))?;
+    }
     Ok(String::new())
 }
 
