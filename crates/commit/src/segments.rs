@@ -3,9 +3,9 @@
 //!
 //! A segment is closed when the next group would make it too long; the next one is made ahead of need
 //! by upkeep, so that no group waits for its creation. Stores are synced late: only when the log has
-//! grown to half of what it may be does upkeep begin, and then it goes on until no closed segment is
+//! grown to a quarter of what it may be does upkeep begin, and then it goes on until no closed segment is
 //! left. By that time the system has written most of what the stores have to sync in its own time,
-//! and one sync of a store releases many segments.
+//! and one sync of a store releases many segments. Their files are written over by later segments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,9 @@ use crate::queue::GroupFailure;
 /// Space is reserved in pieces of this size: large enough to be rare, and small enough to be had on a
 /// disk that is nearly full. Bytes.
 const RESERVED_BYTES: u64 = 16 << 20;
+/// Upkeep begins when closed segments take this part of what the log may be. Smaller files are used
+/// again sooner, while they are still in memory; larger ones make fewer syncs of stores.
+const TRIM_SHARE: u64 = 4;
 /// What one sync of a store is taken to cost; nobody can tell in advance. Bytes.
 const SYNC_COST_BYTES: u64 = 1 << 20;
 
@@ -50,6 +53,8 @@ struct State {
     spare: Option<SegmentWriter>,
     /// Oldest first.
     closed: VecDeque<Arc<Closed>>,
+    /// Files of segments that nothing needs any more, to be written over.
+    free: Vec<PathBuf>,
     last_number: u64,
     is_trimming: bool,
 }
@@ -166,7 +171,12 @@ impl Segments {
                     full
                 }
             };
-            let closed = full.map(|full| Arc::new(full.close(&self.directory)));
+            let closed = full.map(|mut full| {
+                // A seal ends the segment where a file that is used again holds older bytes. Without
+                // it they would be reported as damage after a crash, and no more.
+                let _sealed_or_reported_later = full.writer.seal();
+                Arc::new(full.close(&self.directory))
+            });
             state.closed.extend(closed);
         }
         if state.active.is_none() {
@@ -185,14 +195,20 @@ impl Segments {
             state.has_directory = true;
         }
         state.last_number += 1;
+        let free = state.free.pop();
         let writer = self
-            .create_segment(state.last_number)
+            .create_segment(state.last_number, free)
             .map_err(|error| failed_creation(&error))?;
         state.active = Some(Active::new(writer));
         Ok(())
     }
 
-    fn create_segment(&self, number: u64) -> std::result::Result<SegmentWriter, SegmentError> {
+    /// Makes a segment, of a free file if there is one.
+    fn create_segment(
+        &self,
+        number: u64,
+        free: Option<PathBuf>,
+    ) -> std::result::Result<SegmentWriter, SegmentError> {
         let path = self.directory.join(file_name(number));
         let id = SegmentId {
             log_id: self.log_id,
@@ -202,7 +218,11 @@ impl Segments {
         let options = WriterOptions {
             preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
         };
-        SegmentWriter::create(&*self.disk, &path, id, options)
+        let disk = &*self.disk;
+        match free {
+            Some(free) => SegmentWriter::reuse(disk, &free, &path, id, options),
+            None => SegmentWriter::create(disk, &path, id, options),
+        }
     }
 
     /// A log that outgrows its bound slows its writers: each group syncs a store first, and with
@@ -255,16 +275,16 @@ impl Segments {
 
     /// Makes the spare segment; false if there is one or nothing was written yet.
     fn make_spare(&self) -> Result<bool> {
-        let number = {
+        let (number, free) = {
             let mut state = self.state.lock();
             if !state.wants_spare() {
                 return Ok(false);
             }
             state.last_number += 1;
-            state.last_number
+            (state.last_number, state.free.pop())
         };
         let spare = self
-            .create_segment(number)
+            .create_segment(number, free)
             .map_err(|error| from_segment(&error))?;
         let mut state = self.state.lock();
         if state.spare.is_none() && number == state.last_number {
@@ -305,12 +325,14 @@ impl Segments {
             Trim::NotDue | Trim::Blocked => Ok(false),
             Trim::Behind(engine) => engine.sync().map(|_| true),
             Trim::Free(segment) => {
-                self.remove_oldest(&segment.path, segment.has_erasure)?;
                 let mut state = self.state.lock();
                 let is_still_there = |oldest: &Arc<Closed>| Arc::ptr_eq(oldest, &segment);
-                if state.closed.front().is_some_and(is_still_there) {
-                    state.closed.pop_front();
+                if !state.closed.front().is_some_and(is_still_there) {
+                    return Ok(true);
                 }
+                state.closed.pop_front();
+                drop(state);
+                self.set_free(&segment.path)?;
                 Ok(true)
             }
         }
@@ -320,7 +342,7 @@ impl Segments {
     fn next_trim(&self, stores: &Stores) -> Trim {
         let oldest = {
             let mut state = self.state.lock();
-            let is_long = state.closed_bytes() > self.settings.bytes_max / 2;
+            let is_long = state.closed_bytes() > self.settings.bytes_max / TRIM_SHARE;
             state.is_trimming = !state.closed.is_empty() && (state.is_trimming || is_long);
             if !state.is_trimming {
                 return Trim::NotDue;
@@ -347,6 +369,19 @@ impl Segments {
                 .map_err(|error| from_disk(&error))?;
         }
         self.remove(path)
+    }
+
+    /// Keeps the file of a segment that nothing needs any more, under a name that recovery passes
+    /// over. The name is durable before the file is written over: it must not come back under its
+    /// old one with a header that does not fit.
+    fn set_free(&self, path: &Path) -> Result<()> {
+        let free = path.with_extension("free");
+        self.disk
+            .rename(path, &free)
+            .and_then(|()| self.disk.sync_directory(&self.directory))
+            .map_err(|error| from_disk(&error))?;
+        self.state.lock().free.push(free);
+        Ok(())
     }
 
     /// Removing is not made durable: a segment that comes back holds nothing that its stores lack.

@@ -129,3 +129,22 @@ fn a_failed_creation_leaves_no_file_in_the_way() {
         .check_header()
         .unwrap();
 }
+
+#[test]
+fn a_seal_that_survives_vouches_for_the_mark_before_it() {
+    for cut in 0..9 {
+        let disk = new_disk();
+        let mut writer = create(&disk);
+        append(&mut writer, 1..=3);
+        writer.sync_handle().sync().unwrap();
+        writer.mark().unwrap();
+        disk.cut_after(disk.operations() + cut);
+        let _sealed_or_cut = writer.seal();
+        for seed in 0..50 {
+            let image = disk.crash_image(CrashOptions::drawn(seed));
+            let found = contents(&image, ScanOptions::default());
+            assert_eq!(found.sequences, [1, 2, 3], "cut {cut}, seed {seed}");
+            assert_eq!(found.damage, [], "cut {cut}, seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Disks that fail: what a failed append, a failed sync and a failed erasure cost.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, ErrorKind, Fields, Receipt, Sequence, StoreId, Write,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed, recover};
+use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_encoding::StorageKey;
+
+use crate::history_engine::{HistoryEngine, Kept};
+
+const SETTINGS: CommitLogSettings = CommitLogSettings {
+    segment_bytes: 4 << 10,
+    bytes_max: 1 << 20,
+};
+
+fn batch(number: u8) -> Batch {
+    let key = StorageKey::from_encoded(vec![number]);
+    Batch::of(Write::put(
+        key,
+        Fields::default(),
+        Bytes::new(),
+        vec![number; 100].into(),
+    ))
+}
+
+fn kind(outcome: kvorum_backend::Result<Sequence>) -> Option<ErrorKind> {
+    outcome.err().map(|error| error.kind())
+}
+
+struct Rig {
+    memory: MemoryDisk,
+    faulty: FaultyDisk,
+    engine: Arc<HistoryEngine>,
+    store: Committed,
+    log: CommitLog,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let memory = MemoryDisk::new();
+        let faulty = FaultyDisk::over_memory(&memory);
+        let kept = Kept {
+            identity: 7,
+            batches: Vec::new(),
+        };
+        let engine = HistoryEngine::open(&kept, &memory);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let log = CommitLog::create(disk, Path::new("log"), 9, SETTINGS).unwrap();
+        let store = Committed::new(engine.clone(), log.clone(), Durability::Grouped);
+        Self {
+            memory,
+            faulty,
+            engine,
+            store,
+            log,
+        }
+    }
+
+    fn put(&self, number: u8) -> kvorum_backend::Result<Sequence> {
+        self.store.put(&batch(number), Durability::Grouped)?.wait()
+    }
+
+    fn fail(&self, kind: kvorum_disk::ErrorKind, operation: Operation) {
+        self.faulty
+            .add_rule(Rule::new(Fault::Error(kind)).on(operation));
+    }
+
+    /// The batches that are back after a power cut, empty ones left out.
+    fn recovered(&self) -> Vec<Batch> {
+        let image = self.memory.crash_image(CrashOptions::nothing_unsynced());
+        let engine = HistoryEngine::open(&self.engine.crash(0), &image);
+        recover(
+            &image,
+            Path::new("log"),
+            &[engine.clone() as Arc<dyn Backend>],
+        )
+        .unwrap();
+        let is_full = |batch: &Batch| !batch.writes.is_empty();
+        engine.batches().into_iter().filter(is_full).collect()
+    }
+}
+
+#[test]
+fn a_full_disk_fails_its_groups_and_later_ones_go_on() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    rig.fail(kvorum_disk::ErrorKind::NoSpace, Operation::Write);
+    for number in 2..5 {
+        assert_eq!(kind(rig.put(number)), Some(ErrorKind::Full));
+    }
+    rig.faulty.heal();
+    rig.put(5).unwrap();
+    assert_eq!(rig.recovered(), [batch(1), batch(5)]);
+}
+
+#[test]
+fn a_torn_append_leaves_nothing_in_the_way() {
+    for bytes in [0, 1, 50, 100, 140] {
+        let rig = Rig::new();
+        rig.put(1).unwrap();
+        rig.faulty
+            .add_rule(Rule::new(Fault::TornWrite { bytes }).nth(1));
+        assert!(rig.put(2).is_err());
+        rig.put(3).unwrap();
+        assert_eq!(rig.recovered(), [batch(1), batch(3)]);
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_fails_groups_until_it_can() {
+    let rig = Rig::new();
+    rig.fail(kvorum_disk::ErrorKind::NoSpace, Operation::Open);
+    let mut durable = Vec::new();
+    let mut number = 0;
+    while rig.put(number).is_ok() {
+        durable.push(batch(number));
+        number += 1;
+    }
+    assert_eq!(kind(rig.put(number)), Some(ErrorKind::Full));
+    rig.faulty.heal();
+    rig.put(200).unwrap();
+    durable.push(batch(200));
+    assert_eq!(rig.recovered(), durable);
+}
+
+#[test]
+fn a_failed_sync_is_final_and_takes_nothing_acknowledged() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    rig.fail(kvorum_disk::ErrorKind::Device, Operation::Sync);
+    assert_eq!(kind(rig.put(2)), Some(ErrorKind::Failed));
+    rig.faulty.heal();
+    for number in 3..6 {
+        assert_eq!(kind(rig.put(number)), Some(ErrorKind::Failed));
+    }
+    assert_eq!(rig.recovered()[..1], [batch(1)]);
+}
+
+#[test]
+fn a_failed_sync_is_not_escaped_into_the_next_segment() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    rig.fail(kvorum_disk::ErrorKind::Device, Operation::Sync);
+    let mut large = batch(2);
+    large.writes.extend((0..40).flat_map(|_| batch(2).writes));
+    let receipt = rig.store.put(&large, Durability::Grouped).unwrap();
+    assert_eq!(kind(receipt.wait()), Some(ErrorKind::Failed));
+    rig.faulty.heal();
+    let receipt = rig.store.put(&large, Durability::Grouped);
+    assert_eq!(
+        kind(receipt.and_then(Receipt::wait)),
+        Some(ErrorKind::Failed)
+    );
+}
+
+#[test]
+fn a_failed_sync_fails_what_is_queued_behind_it() {
+    let rig = Rig::new();
+    let put = |number| rig.store.put(&batch(number), Durability::Grouped).unwrap();
+    let receipts = [put(1), put(2)];
+    rig.fail(kvorum_disk::ErrorKind::Device, Operation::Sync);
+    for receipt in receipts {
+        assert_eq!(kind(receipt.wait()), Some(ErrorKind::Failed));
+    }
+}
+
+#[test]
+fn a_failed_erasure_that_changed_the_identity_is_logged_under_the_new_one() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    rig.engine.fail_erasures_late();
+    assert!(rig.store.erase().is_err());
+    assert_ne!(rig.store.identity(), StoreId(7));
+    rig.put(2).unwrap();
+    assert_eq!(rig.recovered(), [batch(2)]);
+}
+
+#[test]
+fn a_log_is_not_removed_while_a_store_needs_it() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    assert_eq!(rig.log.remove().unwrap_err().kind(), ErrorKind::Misuse);
+    assert_eq!(rig.recovered(), [batch(1)]);
+    rig.store.close().unwrap();
+    rig.log.remove().unwrap();
+    assert_eq!(rig.memory.list(Path::new("log")).unwrap(), vec![]);
+}
+
+/// Delayed allocation finds a full disk at the sync only.
+#[test]
+fn a_store_that_closes_unsynced_on_a_full_disk_keeps_the_log() {
+    let memory = MemoryDisk::new();
+    let faulty = FaultyDisk::over_memory(&memory);
+    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+    let open = |disk: Arc<dyn Disk>| {
+        let drawn = AtomicU64::new(40);
+        let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+        let engine = Bitcask::open(disk, Path::new("store"), BitcaskSettings::default(), draw);
+        Arc::new(engine.unwrap())
+    };
+    let engine = open(disk.clone());
+    let log = CommitLog::create(disk, Path::new("log"), 9, SETTINGS).unwrap();
+    let store = Committed::new(engine, log.clone(), Durability::Grouped);
+    store
+        .put(&batch(1), Durability::Grouped)
+        .unwrap()
+        .wait()
+        .unwrap();
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    faulty.add_rule(
+        Rule::new(no_space)
+            .on(Operation::Sync)
+            .path_contains("store"),
+    );
+    let closed = store.close();
+    if closed.is_ok() {
+        let _kept_or_not = log.remove();
+    }
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    let engine = open(Arc::new(image.clone()));
+    recover(
+        &image,
+        Path::new("log"),
+        &[engine.clone() as Arc<dyn Backend>],
+    )
+    .unwrap();
+    assert!(!engine.is_empty(kvorum_backend::Timestamp(0)).unwrap());
+}
