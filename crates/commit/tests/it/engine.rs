@@ -113,6 +113,10 @@ impl VolatileEngine {
     }
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is what errors are mapped with"
+)]
 fn failed(error: DiskError) -> BackendError {
     let kind = match error.kind() {
         kvorum_disk::ErrorKind::NoSpace => ErrorKind::Full,

@@ -1,5 +1,11 @@
 //! A small node: a few volatile engines behind one log, on a disk that can be cut.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -129,7 +135,7 @@ pub(crate) fn key(number: u8) -> StorageKey {
 
 pub(crate) fn batch(number: u8, value: u64) -> Batch {
     let mut body = value.to_le_bytes().to_vec();
-    body.resize(60, number);
+    body.resize(60, number + 1);
     let write = Write::put(key(number), Fields::default(), Bytes::new(), body.into());
     Batch::of(write)
 }

@@ -27,7 +27,11 @@ pub(crate) struct Logged {
 impl Logged {
     /// Recovers an engine that was just opened, and starts its log.
     pub(crate) fn open(engine: Arc<dyn Backend>, opening: &Opening) -> Result<Box<dyn Backend>> {
-        recover(&*opening.disk, Path::new(DIRECTORY), &[engine.clone()])?;
+        recover(
+            &*opening.disk,
+            Path::new(DIRECTORY),
+            std::slice::from_ref(&engine),
+        )?;
         let inner = start(&engine, opening)?;
         Ok(Box::new(Self {
             engine,
