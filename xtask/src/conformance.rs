@@ -4,10 +4,13 @@
 //! installed anew when what the tree pins has changed.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
+use bytes::Bytes;
+use kvorum_client::{Client, ClientSettings};
 
 use crate::command::{quiet, read_lines};
 use crate::console;
@@ -47,6 +50,16 @@ const BUCKET_TYPES: &[(&str, &str)] = &[
     ("write_once", r#"{"props":{"write_once":true}}"#),
 ];
 
+/// A bucket that the Python suite lists with a limit of one millisecond, expecting to be refused.
+/// Its own thousand keys are listed in less.
+const LISTED_BUCKET: &[u8] = b"random_key_bucket";
+
+/// Keys added to it, so that listing them takes longer.
+const LISTED_KEYS: u32 = 30_000;
+
+/// Connections that add them.
+const LISTED_WRITERS: u32 = 32;
+
 /// The engines that every client has to be content with.
 const ENGINES: [&str; 2] = ["bitcask", "memory"];
 
@@ -56,6 +69,7 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     let folder = run.workspace.root().join(PYTHON_FOLDER);
     let python = install_python(run, &folder)?;
     on_every_engine(run, |site| {
+        fill_listed_bucket(site.protobuf).context("adding keys to list")?;
         let mut command = Command::new(&python);
         command.arg("-B").arg(folder.join("run.py"));
         command.args(["--pb-port", &site.protobuf.port().to_string()]);
@@ -118,6 +132,31 @@ fn create_bucket_types(site: &Site) -> anyhow::Result<()> {
     for (name, properties) in BUCKET_TYPES {
         site.run(&["admin", "bucket-type", "create", name, properties])?;
         site.run(&["admin", "bucket-type", "activate", name])?;
+    }
+    Ok(())
+}
+
+fn fill_listed_bucket(server: SocketAddr) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let writers: Vec<_> = (0..LISTED_WRITERS)
+        .map(|writer| runtime.spawn(fill_share(server, writer)))
+        .collect();
+    for writer in writers {
+        runtime.block_on(writer)??;
+    }
+    Ok(())
+}
+
+async fn fill_share(server: SocketAddr, writer: u32) -> Result<(), kvorum_client::Error> {
+    let mut client = Client::connect(server, &ClientSettings::default()).await?;
+    for number in (writer..LISTED_KEYS).step_by(LISTED_WRITERS as usize) {
+        let key = format!("listed-{number}");
+        client
+            .put_value(LISTED_BUCKET, key.as_bytes(), Bytes::from_static(b"{}"))
+            .await?;
     }
     Ok(())
 }
