@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use kvorum_runtime::{Executor, ListenOptions, Listener, ProductionOptions, Runtime};
 use kvorum_settings::Settings;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin_server::AdminServer;
 use crate::configuration_file::Loaded;
@@ -27,9 +27,11 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<()> {
     report(loaded);
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
     let runtime = executor.runtime();
+    // Before anything answers: who has had an answer may ask for a stop at once.
+    let mut stop = executor.block_on(async { StopSignals::install() })?;
     let listeners = Listeners::open(&settings, &executor)?;
     let node = Node::open(&settings, &runtime)?;
-    executor.block_on(serve(&node, listeners, &settings, &runtime))?;
+    executor.block_on(serve(&node, listeners, &settings, &runtime, &mut stop))?;
     tracing::info!(event = "closing");
     let closed = node.close();
     let _socket_may_be_gone = std::fs::remove_file(admin_socket(&settings.node.data_dir));
@@ -90,6 +92,7 @@ async fn serve(
     listeners: Listeners,
     settings: &Settings,
     runtime: &Runtime,
+    stop: &mut StopSignals,
 ) -> anyhow::Result<()> {
     let protobuf = Arc::new(kvorum_server_pb::Server::new(
         node.coordinator.clone(),
@@ -119,7 +122,7 @@ async fn serve(
     runtime.spawn("admin listener", admin.serve(admin_listener));
     tracing::info!(event = "ready", node = %settings.node.nodename, version = env!("CARGO_PKG_VERSION"));
 
-    wait_for_signal().await?;
+    stop.received().await;
     tracing::info!(event = "draining");
     http.stop(DRAIN_MAX).await;
     if runtime.timeout(DRAIN_MAX, protobuf.stop()).await.is_err() {
@@ -163,16 +166,33 @@ fn http_settings(settings: &Settings) -> kvorum_server_http::HttpSettings {
     }
 }
 
-async fn wait_for_signal() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    std::future::poll_fn(|context| {
-        if terminate.poll_recv(context).is_ready() || interrupt.poll_recv(context).is_ready() {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    })
-    .await;
-    Ok(())
+/// SIGTERM and SIGINT, caught from the moment of installation.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Must be called within the runtime.
+    fn install() -> anyhow::Result<Self> {
+        let terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
+        Ok(Self {
+            terminate,
+            interrupt,
+        })
+    }
+
+    /// Waits for the first of them; one that came before counts.
+    async fn received(&mut self) {
+        std::future::poll_fn(|context| {
+            let terminated = self.terminate.poll_recv(context).is_ready();
+            if terminated || self.interrupt.poll_recv(context).is_ready() {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
 }
