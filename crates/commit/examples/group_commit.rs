@@ -11,8 +11,10 @@
 //! Rounds are interleaved, medians and their ratios to the straw man are printed:
 //!
 //! ```text
-//! cargo run --release -p kvorum-commit --example group_commit -- [SECONDS] [ROUNDS] [DIRECTORY]
+//! cargo run --release -p kvorum-commit --example group_commit -- [SECONDS] [ROUNDS] [DIRECTORY] [ONLY]
 //! ```
+//!
+//! With `ONLY`, the contender of that name runs alone, for profiling.
 
 #![expect(
     clippy::unwrap_used,
@@ -47,15 +49,16 @@ fn main() {
         .next()
         .unwrap_or_else(|| "target/group-commit".into());
     let directory = PathBuf::from(directory);
+    let only = arguments.next();
     let time = Duration::from_secs(seconds);
     for size in [1_000, 8_000] {
-        measure(size, time, rounds, &directory);
+        measure(size, time, rounds, &directory, only.as_deref());
     }
 }
 
-fn measure(size: usize, time: Duration, rounds: usize, directory: &Path) {
+fn measure(size: usize, time: Duration, rounds: usize, directory: &Path, only: Option<&str>) {
     type Contender = (&'static str, fn(&Path) -> Arc<dyn Stores>);
-    let contenders: [Contender; 4] = [
+    let mut contenders: Vec<Contender> = vec![
         ("straw man", |directory| Arc::new(StrawMan::open(directory))),
         ("file each", |directory| Arc::new(FileEach::open(directory))),
         ("log alone", |directory| Arc::new(LogAlone::open(directory))),
@@ -63,26 +66,31 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path) {
             Arc::new(CommittedStores::open(directory))
         }),
     ];
+    contenders.retain(|(name, _)| only.is_none_or(|only| only == *name));
     let mut rates = vec![Vec::new(); contenders.len()];
+    let mut costs = rates.clone();
     for _ in 0..rounds {
         for (place, (_, open)) in contenders.iter().enumerate() {
             let _may_be_missing = std::fs::remove_dir_all(directory);
             std::fs::create_dir_all(directory).unwrap();
             let stores = open(directory);
-            rates[place].push(load(&stores, size, time));
+            let (rate, cpu_micros) = load(&stores, size, time);
+            rates[place].push(rate);
+            costs[place].push(cpu_micros);
             stores.stop();
         }
     }
     let _gone = std::fs::remove_dir_all(directory);
-    let medians: Vec<f64> = rates.into_iter().map(median).collect();
+    let rates: Vec<f64> = rates.into_iter().map(median).collect();
+    let costs: Vec<f64> = costs.into_iter().map(median).collect();
     println!(
         "{CLIENTS} clients, {size} bytes, median of {rounds} rounds of {} s",
         time.as_secs()
     );
-    for ((name, _), rate) in contenders.iter().zip(&medians) {
+    for (((name, _), rate), cost) in contenders.iter().zip(&rates).zip(&costs) {
+        let ratio = rate / rates[0];
         println!(
-            "  {name:<10} {rate:>9.0} writes/s   {:.2} of the straw man",
-            rate / medians[0]
+            "  {name:<10} {rate:>9.0} writes/s   {ratio:.2} of the straw man   {cost:>5.1} us of CPU a write"
         );
     }
 }
@@ -92,8 +100,10 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// Runs the clients for a while and returns writes per second.
-fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> f64 {
+/// Runs the clients for a while; returns writes per second and microseconds of CPU per write, the
+/// system's included where it works for this process.
+fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> (f64, f64) {
+    let cpu_before = cpu_micros();
     let writes = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let started = Instant::now();
@@ -116,7 +126,17 @@ fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> f64 {
         std::thread::sleep(time);
         is_over.store(true, Ordering::Relaxed);
     });
-    writes.load(Ordering::Relaxed) as f64 / started.elapsed().as_secs_f64()
+    let writes = writes.load(Ordering::Relaxed) as f64;
+    let rate = writes / started.elapsed().as_secs_f64();
+    (rate, (cpu_micros() - cpu_before) / writes)
+}
+
+/// The CPU time of this process so far; the system counts in hundredths of a second.
+fn cpu_micros() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|it| it.parse::<f64>().unwrap()).sum::<f64>() * 10_000.0
 }
 
 trait Stores: Send + Sync {

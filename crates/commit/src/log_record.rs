@@ -10,6 +10,8 @@ use kvorum_segment::{BACK_BYTES_MAX, FRONT_BYTES_MAX};
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'C';
+/// The kind of a segment in a file that was used before: what stands behind its last record is older.
+pub(crate) const REUSED_SEGMENT_KIND: u8 = b'R';
 
 /// The record is a batch.
 const KIND_BATCH: u8 = 0;

@@ -26,6 +26,7 @@ use kvorum_segment::{
 
 use crate::error::{from_disk, from_segment};
 use crate::log_record::{Logged, SEGMENT_KIND, decode};
+use crate::segments::FREE_EXTENSION;
 
 /// Where damaged segments go, beside the generations.
 const LOST_NAME: &str = "lost";
@@ -45,7 +46,8 @@ pub struct Recovery {
     /// Batches that stay in the log because their store is not open. Not counted: those of stores
     /// that were erased.
     pub batches_of_unknown_stores: u64,
-    /// Bytes at the end of the log that a crash cut short; they were never acknowledged.
+    /// Bytes at the end of the log that a crash cut short; they were never acknowledged. In a file
+    /// that was used before they cannot be told from what it held then, and are not counted.
     pub torn_bytes: u64,
     /// Places in the log that were durable and are damaged, in words. What they held may be lost.
     pub damage: Vec<String>,
@@ -127,7 +129,8 @@ struct OpenStore {
 struct Segment {
     path: PathBuf,
     reader: SegmentReader,
-    has_header: bool,
+    /// From its header; absent when that is damaged.
+    kind: Option<u8>,
     has_records: bool,
 }
 
@@ -147,6 +150,7 @@ struct Contents {
 impl Replay<'_> {
     fn generation(&mut self, directory: &Path, log_id: u64) -> Result<()> {
         let mut must_stay = false;
+        self.remove_free_files(directory)?;
         let segments = self.open_segments(directory, log_id, &mut must_stay)?;
         // A segment gets its first record after everything before it was synced.
         let newest_used = segments.iter().rposition(|it| it.has_records);
@@ -183,6 +187,18 @@ impl Replay<'_> {
             self.disk.remove_directory(directory)
         };
         finished.map_err(|error| from_disk(&error))
+    }
+
+    /// First of all: what is to be replayed may need the room.
+    fn remove_free_files(&self, directory: &Path) -> Result<()> {
+        let entries = self.disk.list(directory);
+        for entry in entries.map_err(|error| from_disk(&error))? {
+            let path = directory.join(entry.name);
+            if path.extension().is_some_and(|it| it == FREE_EXTENSION) {
+                self.remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the segments that waited for erased stores only, for certain before the record of the
@@ -235,9 +251,9 @@ impl Replay<'_> {
             let reader = reader.map_err(|error| from_segment(&error))?;
             // A device may err once: what looks damaged is read again.
             let header = reader.check_header().or_else(|_| reader.check_header());
-            let has_header = match header {
-                Ok(_) => true,
-                Err(SegmentError::Damaged { .. }) => false,
+            let kind = match header {
+                Ok(kind) => Some(kind),
+                Err(SegmentError::Damaged { .. }) => None,
                 Err(error @ SegmentError::Foreign { .. }) => {
                     self.report.damage.push(error.to_string());
                     *must_stay |= !self.put_aside(&path)?;
@@ -249,7 +265,7 @@ impl Replay<'_> {
             segments.push(Segment {
                 path,
                 reader,
-                has_header,
+                kind,
                 has_records,
             });
         }
@@ -265,12 +281,14 @@ impl Replay<'_> {
         let mut contents = Contents::default();
         let mut erased = BTreeSet::new();
         // Without a header and without records it is what a crash leaves of a new segment.
-        if !segment.has_header && (is_proven || segment.has_records) {
+        if segment.kind.is_none() && (is_proven || segment.has_records) {
             let what = "the header of the file".to_owned();
             self.note_damage(segment, &mut contents, &what);
         }
+        let is_fresh = segment.kind == Some(SEGMENT_KIND);
         let options = ScanOptions {
-            durable_to: if is_proven { u64::MAX } else { 0 },
+            // In a file that was used before, what stands behind an unsealed end is no damage.
+            durable_to: if is_proven && is_fresh { u64::MAX } else { 0 },
             ..ScanOptions::default()
         };
         let scan = segment.reader.scan(options);
@@ -312,7 +330,9 @@ impl Replay<'_> {
                 }
             }
         }
-        if let Some(Tail::Torn { len }) = scan.end().map(|end| end.tail) {
+        if let Some(Tail::Torn { len }) = scan.end().map(|end| end.tail)
+            && is_fresh
+        {
             self.report.torn_bytes += len;
         }
         Ok((contents, erased))

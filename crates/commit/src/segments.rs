@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::CommitLogSettings;
 use crate::error::{from_disk, from_segment};
-use crate::log_record::{LogRecord, SEGMENT_KIND};
+use crate::log_record::{LogRecord, REUSED_SEGMENT_KIND, SEGMENT_KIND};
 use crate::queue::GroupFailure;
 
 /// Space is reserved in pieces of this size: large enough to be rare, and small enough to be had on a
@@ -30,6 +30,8 @@ const RESERVED_BYTES: u64 = 16 << 20;
 /// Upkeep begins when closed segments take this part of what the log may be. Smaller files are used
 /// again sooner, while they are still in memory; larger ones make fewer syncs of stores.
 const TRIM_SHARE: u64 = 4;
+/// How the names of files end that wait to be used again; recovery removes them.
+pub(crate) const FREE_EXTENSION: &str = "free";
 /// What one sync of a store is taken to cost; nobody can tell in advance. Bytes.
 const SYNC_COST_BYTES: u64 = 1 << 20;
 
@@ -213,7 +215,11 @@ impl Segments {
         let id = SegmentId {
             log_id: self.log_id,
             number,
-            kind: SEGMENT_KIND,
+            kind: if free.is_some() {
+                REUSED_SEGMENT_KIND
+            } else {
+                SEGMENT_KIND
+            },
         };
         let options = WriterOptions {
             preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
@@ -374,8 +380,20 @@ impl Segments {
     /// Keeps the file of a segment that nothing needs any more, under a name that recovery passes
     /// over. The name is durable before the file is written over: it must not come back under its
     /// old one with a header that does not fit.
+    ///
+    /// More than upkeep sets free in one go is of no use: what a long log took is given back.
     fn set_free(&self, path: &Path) -> Result<()> {
-        let free = path.with_extension("free");
+        let bytes_kept = self.settings.bytes_max / TRIM_SHARE;
+        let segments_kept = bytes_kept / self.settings.segment_bytes.max(1) + 1;
+        if self.state.lock().free.len() as u64 >= segments_kept {
+            self.remove(path)?;
+            // The one after it may tell of an erasure, and must not go before it.
+            return self
+                .disk
+                .sync_directory(&self.directory)
+                .map_err(|error| from_disk(&error));
+        }
+        let free = path.with_extension(FREE_EXTENSION);
         self.disk
             .rename(path, &free)
             .and_then(|()| self.disk.sync_directory(&self.directory))

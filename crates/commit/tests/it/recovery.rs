@@ -92,6 +92,30 @@ fn a_killed_node_has_everything_again_and_nothing_to_tell() {
 }
 
 #[test]
+fn what_a_file_held_before_it_was_used_again_is_neither_replayed_nor_damage() {
+    let (world, disk) = (World::default(), MemoryDisk::new());
+    let node = world.open_some(&disk, &[0]).unwrap();
+    for value in 0..40u64 {
+        node.put_durably(0, value.to_le_bytes()[0] % KEYS, value)
+            .unwrap();
+        if value % 10 == 9 {
+            node.do_upkeep().unwrap();
+        }
+    }
+    node.put_durably(0, 0, 40).unwrap();
+    drop(node);
+    // The kind of a segment stands in byte 9 of its header.
+    let is_reused = |path: &PathBuf| content(&disk, path)[9] == b'R';
+    assert!(segment_files(&disk).iter().any(is_reused));
+    let node = world.open_some(&disk, &[0]).unwrap();
+    assert_eq!(values(&node), [40, 37, 38, 39]);
+    assert_eq!(node.found.damage, Vec::<String>::new());
+    assert_eq!(node.found.torn_bytes, 0);
+    let left = segment_files(&disk);
+    assert_eq!(left.len(), 1, "the new log's: {left:?}");
+}
+
+#[test]
 fn without_a_log_there_is_nothing_to_do_and_nothing_is_made() {
     let disk = MemoryDisk::new();
     let found = recover(&disk, Path::new("commit_log"), &[]).unwrap();

@@ -54,6 +54,16 @@ fn a_directory_that_was_not_synced_takes_its_files_along() {
 }
 
 #[test]
+fn a_directory_created_durably_survives_with_everything_above_it() {
+    let disk = MemoryDisk::new();
+    // Somebody came this far before, and died.
+    disk.create_directory(Path::new("a/b")).unwrap();
+    kvorum_disk::create_directory_durably(&disk, Path::new("a/b/c")).unwrap();
+    let image = disk.crash_image(CrashOptions::nothing_unsynced());
+    assert!(image.info(Path::new("a/b/c")).unwrap().is_some());
+}
+
+#[test]
 fn each_extreme_leaves_what_it_says() {
     let disk = MemoryDisk::new();
     let file = create(&disk, "old", b"12");
