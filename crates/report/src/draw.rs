@@ -1,0 +1,17 @@
+//! Charts: what they show, how values become places, and the SVG that a reader sees.
+//!
+//! Everything here is a function of its arguments, so that what a chart shows can be tested
+//! without a browser.
+
+mod chart;
+mod labels;
+mod scale;
+mod svg;
+mod thinning;
+mod ticks;
+mod unit;
+
+pub use chart::{Band, Chart, Column, Ink, Line};
+pub use scale::{Scale, ScaleKind};
+pub use svg::{Frame, draw};
+pub use unit::Unit;

@@ -1,0 +1,118 @@
+//! What a chart shows, before it is drawn.
+
+use super::scale::Scale;
+
+/// A chart: lines over a common axis.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Its name in the document; unique there.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// How to read it, where that is not plain.
+    pub note: Option<String>,
+    /// What the horizontal axis measures.
+    pub x_title: String,
+    /// What the vertical axis measures.
+    pub y_title: String,
+    /// The horizontal axis.
+    pub x: Scale,
+    /// The vertical axis.
+    pub y: Scale,
+    /// The lines, the most important first.
+    pub lines: Vec<Line>,
+    /// Stretches of the horizontal axis that are marked.
+    pub bands: Vec<Band>,
+    /// The same data as a table.
+    pub table: Vec<Column>,
+}
+
+/// A line of a chart.
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// What it is called.
+    pub name: String,
+    /// How it looks.
+    pub ink: Ink,
+    /// Places on the horizontal axis, ascending.
+    pub x: Vec<f64>,
+    /// Values there; a gap where there is none.
+    pub y: Vec<Option<f64>>,
+}
+
+/// The look of a line, by the role that it plays: the colours are the style sheet's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    /// The one line that a chart is about.
+    Main,
+    /// What failed.
+    Failure,
+    /// A second line beside the main one.
+    Second,
+    /// A rank among latencies, from the mean (0) to the longest (4).
+    Rank(usize),
+    /// A run among several, by its number.
+    Run(usize),
+}
+
+/// A stretch of the horizontal axis that is marked, such as a stall.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Band {
+    /// Where it begins.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// What it is, for a pointer that rests on it.
+    pub text: String,
+}
+
+/// A column of a chart's table.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Its head.
+    pub head: String,
+    /// Its values, as measured.
+    pub values: Vec<Option<f64>>,
+}
+
+/// How many runs have a colour of their own.
+const RUN_COLOURS: usize = 8;
+
+impl Ink {
+    /// The classes of the style sheet.
+    pub fn class(self) -> String {
+        match self {
+            Self::Main => "ink-main".to_owned(),
+            Self::Failure => "ink-failure".to_owned(),
+            Self::Second => "ink-second".to_owned(),
+            Self::Rank(rank) => format!("ink-rank-{rank}"),
+            // Beyond the palette the colours come again, dashed.
+            Self::Run(run) if run < RUN_COLOURS => format!("ink-run-{run}"),
+            Self::Run(run) => format!("ink-run-{} ink-dashed", run % RUN_COLOURS),
+        }
+    }
+}
+
+impl Line {
+    /// Its known values.
+    pub fn values(&self) -> impl Iterator<Item = f64> {
+        self.y.iter().flatten().copied()
+    }
+
+    /// The last known value.
+    pub fn last(&self) -> Option<f64> {
+        self.y.iter().rev().find_map(|value| *value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_beyond_the_palette_look_unlike_those_within() {
+        let classes: std::collections::BTreeSet<String> =
+            (0..16).map(|run| Ink::Run(run).class()).collect();
+        assert_eq!(classes.len(), 16);
+    }
+}

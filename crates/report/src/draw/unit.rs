@@ -1,0 +1,262 @@
+//! Units: how a value is written for people, on an axis and in a sentence.
+
+use super::scale::ScaleKind;
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds since the run's start.
+    Seconds,
+    /// Operations per second.
+    Rate,
+    /// A duration in microseconds.
+    Microseconds,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    ByteRate,
+    /// Cores kept busy.
+    Cores,
+    /// A plain number.
+    Number,
+}
+
+/// Decimal prefixes with their powers of a thousand.
+const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+
+/// A blank that does not break, between a number and its unit.
+const BLANK: char = '\u{a0}';
+
+impl Unit {
+    /// The name by which the page's script knows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "seconds",
+            Self::Rate => "rate",
+            Self::Microseconds => "microseconds",
+            Self::Bytes => "bytes",
+            Self::ByteRate => "byte-rate",
+            Self::Cores => "cores",
+            Self::Number => "number",
+        }
+    }
+
+    /// A value in a sentence: three or four digits and the unit.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::Seconds => duration(value),
+            Self::Rate => format!("{}{BLANK}ops/s", grouped(value)),
+            Self::Microseconds => microseconds(value),
+            Self::Bytes => prefixed(value, "B"),
+            Self::ByteRate => prefixed(value, "B/s"),
+            Self::Cores => format!("{}{BLANK}cores", digits(value)),
+            Self::Number => grouped(value),
+        }
+    }
+
+    /// A tick's text; `largest` is the greatest tick of the axis, whose unit all of them share.
+    pub fn tick(self, value: f64, largest: f64, kind: ScaleKind) -> String {
+        if kind == ScaleKind::Logarithmic {
+            return self.text(value);
+        }
+        match self {
+            Self::Seconds => clock(value, largest),
+            Self::Microseconds => {
+                let (divisor, unit) = microsecond_unit(largest);
+                with_unit(value / divisor, unit)
+            }
+            Self::Bytes => with_prefix_of(value, largest, "B"),
+            Self::ByteRate => with_prefix_of(value, largest, "B/s"),
+            Self::Rate | Self::Number => grouped(value),
+            Self::Cores => plain(value),
+        }
+    }
+}
+
+fn with_unit(value: f64, unit: &str) -> String {
+    if value == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{}{BLANK}{unit}", plain(value))
+    }
+}
+
+/// A length of time, in the two units that matter.
+pub(crate) fn duration(seconds: f64) -> String {
+    let whole = seconds.round();
+    if seconds < 0.0 {
+        format!("-{}", duration(-seconds))
+    } else if seconds < 60.0 {
+        format!("{}{BLANK}s", digits(seconds))
+    } else if whole < 3600.0 {
+        two_units((whole / 60.0).floor(), "min", whole % 60.0, "s")
+    } else {
+        let minutes = (whole / 60.0).round();
+        two_units((minutes / 60.0).floor(), "h", minutes % 60.0, "min")
+    }
+}
+
+fn two_units(large: f64, large_unit: &str, small: f64, small_unit: &str) -> String {
+    if small == 0.0 {
+        format!("{large}{BLANK}{large_unit}")
+    } else {
+        format!("{large}{BLANK}{large_unit}{BLANK}{small}{BLANK}{small_unit}")
+    }
+}
+
+/// A place on a time axis: one unit for the whole axis, chosen by its greatest tick.
+fn clock(seconds: f64, largest: f64) -> String {
+    let (divisor, unit) = if largest < 120.0 {
+        (1.0, "s")
+    } else if largest < 7200.0 {
+        (60.0, "min")
+    } else {
+        (3600.0, "h")
+    };
+    with_unit(seconds / divisor, unit)
+}
+
+fn microsecond_unit(value: f64) -> (f64, &'static str) {
+    if value < 1e3 {
+        (1.0, "\u{b5}s")
+    } else if value < 1e6 {
+        (1e3, "ms")
+    } else {
+        (1e6, "s")
+    }
+}
+
+fn microseconds(value: f64) -> String {
+    let (divisor, unit) = microsecond_unit(value);
+    format!("{}{BLANK}{unit}", digits(value / divisor))
+}
+
+/// The power of a thousand that leaves one to three digits before the point.
+fn prefix_of(value: f64) -> (f64, &'static str) {
+    let mut divisor = 1.0;
+    let mut prefix = PREFIXES[0];
+    for next in &PREFIXES[1..] {
+        if value.abs() < divisor * 1000.0 {
+            break;
+        }
+        divisor *= 1000.0;
+        prefix = next;
+    }
+    (divisor, prefix)
+}
+
+fn prefixed(value: f64, unit: &str) -> String {
+    let (divisor, prefix) = prefix_of(value);
+    format!("{}{BLANK}{prefix}{unit}", digits(value / divisor))
+}
+
+fn with_prefix_of(value: f64, largest: f64, unit: &str) -> String {
+    let (divisor, prefix) = prefix_of(largest);
+    with_unit(value / divisor, &format!("{prefix}{unit}"))
+}
+
+/// Three significant digits, no useless zeros; whole numbers whole.
+pub(crate) fn digits(value: f64) -> String {
+    let size = value.abs();
+    let decimals = if size >= 100.0 || value == 0.0 {
+        0
+    } else if size >= 10.0 {
+        1
+    } else if size >= 0.1 {
+        2
+    } else {
+        3
+    };
+    plain_to(value, decimals)
+}
+
+/// A number as short as it can be written, to nine decimals: for ticks, which are round.
+fn plain(value: f64) -> String {
+    plain_to(value, 9)
+}
+
+fn plain_to(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
+    };
+    if text == "-0" { "0" } else { text }.to_owned()
+}
+
+/// A number with its thousands apart: below a hundred with three digits, else whole.
+pub(crate) fn grouped(value: f64) -> String {
+    if value.abs() < 100.0 {
+        return digits(value);
+    }
+    let text = format!("{value:.0}");
+    let (sign, figures) = text
+        .strip_prefix('-')
+        .map_or(("", text.as_str()), |rest| ("-", rest));
+    let mut grouped = sign.to_owned();
+    for (index, figure) in figures.chars().enumerate() {
+        if index > 0 && (figures.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(figure);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(unit: Unit, value: f64) -> String {
+        unit.text(value).replace(BLANK, " ")
+    }
+
+    fn tick(unit: Unit, value: f64, largest: f64) -> String {
+        unit.tick(value, largest, ScaleKind::Linear).replace(BLANK, " ")
+    }
+
+    #[test]
+    fn values_are_written_for_people() {
+        for (unit, value, expected) in [
+            (Unit::Rate, 12_345.6, "12,346 ops/s"),
+            (Unit::Rate, 7.25, "7.25 ops/s"),
+            (Unit::Microseconds, 850.0, "850 \u{b5}s"),
+            (Unit::Microseconds, 1_234.0, "1.23 ms"),
+            (Unit::Microseconds, 12_000_000.0, "12 s"),
+            (Unit::Bytes, 0.0, "0 B"),
+            (Unit::Bytes, 1_500.0, "1.5 kB"),
+            (Unit::Bytes, 123_456_789.0, "123 MB"),
+            (Unit::ByteRate, 2e9, "2 GB/s"),
+            (Unit::Cores, 1.375, "1.38 cores"),
+            (Unit::Seconds, 0.25, "0.25 s"),
+            (Unit::Seconds, 90.0, "1 min 30 s"),
+            (Unit::Seconds, 3_600.0, "1 h"),
+            (Unit::Seconds, 86_399.9, "24 h"),
+            (Unit::Number, 1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(text(unit, value), expected);
+        }
+    }
+
+    #[test]
+    fn the_ticks_of_an_axis_share_one_unit() {
+        assert_eq!(tick(Unit::Seconds, 0.0, 180.0), "0");
+        assert_eq!(tick(Unit::Seconds, 60.0, 180.0), "1 min");
+        assert_eq!(tick(Unit::Seconds, 90.0, 100.0), "90 s");
+        assert_eq!(tick(Unit::Seconds, 43_200.0, 86_400.0), "12 h");
+        assert_eq!(tick(Unit::Bytes, 5e8, 2e9), "0.5 GB");
+        assert_eq!(tick(Unit::Microseconds, 500.0, 2_000.0), "0.5 ms");
+        assert_eq!(tick(Unit::Cores, 0.5, 2.0), "0.5");
+        assert_eq!(tick(Unit::Rate, 20_000.0, 60_000.0), "20,000");
+    }
+
+    #[test]
+    fn thousands_are_kept_apart() {
+        assert_eq!(grouped(100.0), "100");
+        assert_eq!(grouped(1_000.0), "1,000");
+        assert_eq!(grouped(-1_234_567.0), "-1,234,567");
+        assert_eq!(grouped(0.0), "0");
+        assert_eq!(grouped(-0.0001), "0");
+    }
+}

@@ -1,0 +1,13 @@
+//! The pages of `kvorum bench`: one run, several side by side, and a matrix of tests and backends.
+//!
+//! A tool at the rim: it reads result directories and writes HTML that needs no network, and it
+//! starts this very binary as server and as load generator when a matrix asks for it.
+//!
+//! - [`result`]: a result directory, read; [`figures`]: what is said of a run in one number.
+//! - [`draw`]: scales, ticks, units and the SVG of a chart.
+//! - [`page`]: the documents.
+
+pub mod draw;
+pub mod figures;
+pub mod page;
+pub mod result;

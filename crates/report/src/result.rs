@@ -1,0 +1,187 @@
+//! A result directory as `kvorum bench run` leaves it, read into memory.
+//!
+//! Only `summary.csv` has to be there, so that a directory written by basho_bench itself makes a
+//! report too; whatever else is missing is left out of the page and named there.
+
+mod csv;
+mod description;
+
+use std::path::{Path, PathBuf};
+
+pub use csv::Table;
+pub use description::{Description, Machine, OperationTotals, Server, Stall};
+
+/// Why a result directory cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file or the directory cannot be read; give a directory of a run.
+    #[error("cannot read {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A table is damaged or of another format.
+    #[error("{path}, line {line}: {reason}")]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// The line, from one.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// `run.json` is damaged or of another format.
+    #[error("cannot understand {path}")]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// What the parser says.
+        source: serde_json::Error,
+    },
+    /// The directory was written by a newer version.
+    #[error("{path} has format {got}; this version reads format {expected}")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format found.
+        got: u32,
+        /// The format known.
+        expected: u32,
+    },
+}
+
+/// Everything that is known of one run.
+#[derive(Debug, Clone)]
+pub struct RunResult {
+    /// Where it was read.
+    pub directory: PathBuf,
+    /// The run's name: as described, else that of the directory.
+    pub name: String,
+    /// `run.json`, when there is one.
+    pub description: Option<Description>,
+    /// `summary.csv`: elapsed, window, total, successful, failed.
+    pub summary: Table,
+    /// One table per operation, in the order of their names.
+    pub operations: Vec<Operation>,
+    /// `server.csv`, when the server was watched.
+    pub server: Option<Table>,
+    /// `volume.csv`, when volume was counted.
+    pub volume: Option<Table>,
+}
+
+/// What is known of one operation.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// The label as in the name of its file.
+    pub label: String,
+    /// Its latencies in microseconds: elapsed, window, n, min, mean, median, 95th, 99th, 99_9th,
+    /// max, errors.
+    pub latencies: Table,
+    /// Figures of the whole run, when described.
+    pub totals: Option<OperationTotals>,
+}
+
+impl RunResult {
+    /// Reads a result directory.
+    ///
+    /// # Errors
+    /// When `summary.csv` is missing, or a file is there and cannot be understood.
+    pub fn read(directory: &Path) -> Result<Self, ReadError> {
+        let description = read_optional(&directory.join("run.json"), Description::parse)?;
+        let summary_path = directory.join("summary.csv");
+        let summary = Table::parse(&read_text(&summary_path)?, &summary_path)?;
+        summary.require(
+            &["elapsed", "window", "successful", "failed"],
+            &summary_path,
+        )?;
+        let operations = read_operations(directory, description.as_ref())?;
+        let name = match &description {
+            Some(description) if !description.name.is_empty() => description.name.clone(),
+            _ => directory_name(directory),
+        };
+        Ok(Self {
+            name,
+            summary,
+            operations,
+            server: read_optional(&directory.join("server.csv"), Table::parse)?,
+            volume: read_optional(&directory.join("volume.csv"), Table::parse)?,
+            description,
+            directory: directory.to_owned(),
+        })
+    }
+
+    /// Stalls of the server that the run noticed.
+    pub fn stalls(&self) -> &[Stall] {
+        self.description
+            .as_ref()
+            .map_or(&[], |description| &description.stalls)
+    }
+}
+
+const LATENCIES: &str = "_latencies.csv";
+
+fn read_operations(
+    directory: &Path,
+    description: Option<&Description>,
+) -> Result<Vec<Operation>, ReadError> {
+    let unreadable = |source| ReadError::File {
+        path: directory.to_owned(),
+        source,
+    };
+    let mut labels = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name();
+        if let Some(label) = name.to_string_lossy().strip_suffix(LATENCIES) {
+            labels.push(label.to_owned());
+        }
+    }
+    labels.sort();
+    labels
+        .into_iter()
+        .map(|label| {
+            let path = directory.join(format!("{label}{LATENCIES}"));
+            let latencies = Table::parse(&read_text(&path)?, &path)?;
+            latencies.require(&["elapsed", "n", "mean", "95th", "99th", "max"], &path)?;
+            let totals = description.and_then(|description| description.totals_of(&label));
+            Ok(Operation {
+                label,
+                latencies,
+                totals,
+            })
+        })
+        .collect()
+}
+
+fn read_text(path: &Path) -> Result<String, ReadError> {
+    std::fs::read_to_string(path).map_err(|source| ReadError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// A file that may be missing.
+fn read_optional<T>(
+    path: &Path,
+    parse: impl Fn(&str, &Path) -> Result<T, ReadError>,
+) -> Result<Option<T>, ReadError> {
+    match read_text(path) {
+        Ok(text) => parse(&text, path).map(Some),
+        Err(ReadError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The last part of a path, also of `.` and of a link.
+fn directory_name(directory: &Path) -> String {
+    let real = directory
+        .canonicalize()
+        .unwrap_or_else(|_| directory.to_owned());
+    real.file_name().map_or_else(
+        || directory.display().to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}

@@ -1,0 +1,220 @@
+//! `run.json`: what a run was, on which machine, and its figures as a whole.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::ReadError;
+
+/// The format that this version reads.
+const FORMAT: u32 = 1;
+
+/// A run in its own words.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Description {
+    format: u32,
+    /// The run's name.
+    #[serde(default)]
+    pub name: String,
+    /// The file that configured it.
+    #[serde(default)]
+    pub configuration_file: Option<String>,
+    /// Its configuration: each key with its value as an Erlang term.
+    #[serde(default)]
+    pub configuration: serde_json::Map<String, serde_json::Value>,
+    /// When it started, in seconds since 1970.
+    #[serde(default)]
+    pub started_unix_seconds: Option<f64>,
+    /// How long it ran, in seconds.
+    #[serde(default)]
+    pub duration_seconds: Option<f64>,
+    /// How long it warmed up before it was measured, in seconds.
+    #[serde(default)]
+    pub warm_up_seconds: Option<f64>,
+    /// `closed`: each worker waits for an answer before it asks again; `open`: requests come at a
+    /// fixed rate.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// Requests per second, where they were limited.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// How many workers asked.
+    #[serde(default)]
+    pub workers: Option<u64>,
+    /// What duration and key space were multiplied by.
+    #[serde(default)]
+    pub scale: Option<f64>,
+    /// What the workers spoke.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// The server's storage engine.
+    #[serde(default)]
+    pub backend: Option<String>,
+    /// What the server waited for before it acknowledged.
+    #[serde(default)]
+    pub durability: Option<String>,
+    /// The server, when it told about itself.
+    #[serde(default)]
+    pub server: Option<Server>,
+    /// The machine that ran the load.
+    #[serde(default)]
+    pub machine: Machine,
+    #[serde(default)]
+    totals: BTreeMap<String, OperationTotals>,
+    /// Successful operations.
+    #[serde(default)]
+    pub operations_total: Option<f64>,
+    /// Successful operations per second.
+    #[serde(default)]
+    pub operations_per_second: Option<f64>,
+    /// When the server did not answer.
+    #[serde(default)]
+    pub stalls: Vec<Stall>,
+}
+
+/// The server in its own words.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Server {
+    /// Its version.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Its settings.
+    #[serde(default)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Machine {
+    /// The processor, as it calls itself.
+    #[serde(default)]
+    pub cpu_model: Option<String>,
+    /// Logical cores.
+    #[serde(default)]
+    pub cores: Option<u64>,
+    /// Main memory in bytes.
+    #[serde(default)]
+    pub memory_bytes: Option<f64>,
+    /// The kernel's version.
+    #[serde(default)]
+    pub kernel: Option<String>,
+    /// The file system below the data.
+    #[serde(default)]
+    pub filesystem: Option<String>,
+    /// The device below the data.
+    #[serde(default)]
+    pub device: Option<String>,
+}
+
+/// One operation over the whole run; latencies in microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct OperationTotals {
+    /// Successful ones.
+    #[serde(default)]
+    pub count: f64,
+    /// Failed ones.
+    #[serde(default)]
+    pub errors: f64,
+    /// The mean.
+    #[serde(default)]
+    pub mean_us: Option<f64>,
+    /// The median.
+    #[serde(default)]
+    pub p50_us: Option<f64>,
+    /// 95 % took no longer.
+    #[serde(default)]
+    pub p95_us: Option<f64>,
+    /// 99 % took no longer.
+    #[serde(default)]
+    pub p99_us: Option<f64>,
+    /// 99.9 % took no longer.
+    #[serde(default)]
+    pub p999_us: Option<f64>,
+    /// The longest.
+    #[serde(default)]
+    pub max_us: Option<f64>,
+}
+
+/// A time without any answer.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Stall {
+    /// When it began, in seconds since the run's start.
+    pub at_seconds: f64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+impl Description {
+    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, ReadError> {
+        let description: Self =
+            serde_json::from_str(text).map_err(|source| ReadError::Description {
+                path: path.to_owned(),
+                source,
+            })?;
+        if description.format != FORMAT {
+            return Err(ReadError::Format {
+                path: path.to_owned(),
+                got: description.format,
+                expected: FORMAT,
+            });
+        }
+        Ok(description)
+    }
+
+    /// The totals of an operation, by its label as in a file name.
+    pub(super) fn totals_of(&self, file_label: &str) -> Option<OperationTotals> {
+        let same = |(label, _): &(&String, &OperationTotals)| as_file_label(label) == file_label;
+        self.totals.iter().find(same).map(|(_, totals)| totals.clone())
+    }
+}
+
+/// A label as a file name spells it: the parts of a tuple joined by dashes, and a dash for
+/// whatever is neither letter nor digit.
+fn as_file_label(label: &str) -> String {
+    let inner = label
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+        .unwrap_or(label);
+    let parts = inner.split(',').map(|part| {
+        let part = part.trim().trim_matches(['"', '\'', '<', '>']);
+        let dash = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        part.chars().map(dash).collect::<String>()
+    });
+    parts.collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Description, ReadError> {
+        Description::parse(text, Path::new("run.json"))
+    }
+
+    #[test]
+    fn totals_are_found_by_the_label_of_the_file() {
+        let text = r#"{"format":1,"totals":{"get_unique":{"count":3,"errors":0,"mean_us":1.5},
+            "{put_pb, 5}":{"count":4,"errors":1}}}"#;
+        let description = parse(text).unwrap();
+        assert_eq!(description.totals_of("get-unique").unwrap().mean_us, Some(1.5));
+        assert_eq!(description.totals_of("put-pb-5").unwrap().errors, 1.0);
+        assert_eq!(description.totals_of("delete"), None);
+    }
+
+    #[test]
+    fn fields_that_are_unknown_or_null_do_no_harm() {
+        let text = r#"{"format":1,"rate":null,"server":null,"machine":{},"later":[1]}"#;
+        assert!(parse(text).unwrap().rate.is_none());
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let error = parse(r#"{"format":2}"#).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "run.json has format 2; this version reads format 1"
+        );
+        assert!(parse("{}").is_err());
+    }
+}
