@@ -49,6 +49,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Truncated> {
         let end = self
             .offset
@@ -63,6 +64,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A varint length followed by that many bytes.
+    #[inline]
     pub fn take_prefixed(&mut self) -> Result<&'a [u8], Truncated> {
         let len = self.varint_len()?;
         self.take(len)
@@ -76,6 +78,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Truncated> {
         Ok(self.array::<1>()?[0])
     }
@@ -86,23 +89,36 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A little-endian 32-bit number.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
     /// A little-endian 64-bit number.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Truncated> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// `N` bytes as an array.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         let offset = self.offset;
         self.take(N)?.try_into().map_err(|_| Truncated { offset })
     }
 
     /// An unsigned LEB128 number.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, Truncated> {
+        // Most numbers are lengths and counts below 128.
+        if let Some(&byte @ ..0x80) = self.bytes.get(self.offset) {
+            self.offset += 1;
+            return Ok(byte.into());
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Truncated> {
         let mut value = 0u64;
         for index in 0..VARINT_BYTES_MAX {
             let byte = self.u8()?;
@@ -119,6 +135,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A varint that counts bytes or items in this very buffer, so never more than what is left.
+    #[inline]
     pub fn varint_len(&mut self) -> Result<usize, Truncated> {
         let value = self.varint()?;
         usize::try_from(value)

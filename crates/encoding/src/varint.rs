@@ -1,18 +1,22 @@
 //! Unsigned LEB128 varints: 7 bits a byte, low bits first, high bit set on all but the last byte.
 
+use bytes::BufMut;
+
 /// The longest encoding of a 64-bit number, in bytes.
 pub const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends `value` to `out`.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+#[inline]
+pub fn put_varint(out: &mut impl BufMut, mut value: u64) {
     while value >= 0x80 {
-        out.push(low_byte(value) | 0x80);
+        out.put_u8(low_byte(value) | 0x80);
         value >>= 7;
     }
-    out.push(low_byte(value));
+    out.put_u8(low_byte(value));
 }
 
 /// The number of bytes that [`put_varint`] writes for `value`.
+#[inline]
 pub fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     bits.div_ceil(7)

@@ -1,6 +1,6 @@
 //! The byte form of a clock, alone for clients and as a part of object heads.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint, varint_len};
 use smallvec::SmallVec;
 
@@ -28,11 +28,22 @@ impl Clock {
     ///            counter   varint  not 0
     /// ```
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(VERSION_LEN + self.entries_len() + CHECKSUM_LEN);
-        out.push(VERSION);
-        self.put_entries(&mut out);
-        put_checksum(&mut out);
+        let mut out = Vec::with_capacity(self.encoded_len());
+        self.put_encoded(&mut out);
         out.into()
+    }
+
+    /// The length of what [`Clock::encode`] gives, in bytes.
+    pub fn encoded_len(&self) -> usize {
+        VERSION_LEN + self.entries_len() + CHECKSUM_LEN
+    }
+
+    /// Appends what [`Clock::encode`] gives.
+    pub fn put_encoded(&self, out: &mut (impl BufMut + AsRef<[u8]>)) {
+        let start = out.as_ref().len();
+        out.put_u8(VERSION);
+        self.put_entries(out);
+        put_checksum_from(start, out);
     }
 
     /// Reads back what [`Clock::encode`] wrote; no bytes at all are a fresh clock.
@@ -65,11 +76,11 @@ impl Clock {
     }
 
     /// Writes the `entries` of the drawing at [`Clock::encode`].
-    pub(crate) fn put_entries(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.newest().as_micros().to_le_bytes());
+    pub(crate) fn put_entries(&self, out: &mut impl BufMut) {
+        out.put_u64_le(self.newest().as_micros());
         put_varint(out, self.entries().len() as u64);
         for entry in self.entries() {
-            out.extend_from_slice(&entry.actor.0.to_le_bytes());
+            out.put_u64_le(entry.actor.0);
             put_varint(out, entry.counter);
         }
     }
@@ -104,12 +115,21 @@ impl Clock {
 
 /// Appends the checksum of all that `out` holds.
 pub(crate) fn put_checksum(out: &mut Vec<u8>) {
-    let sum = mask_checksum(checksum(out));
-    out.extend_from_slice(&sum.to_le_bytes());
+    put_checksum_from(0, out);
 }
 
-/// Checks the version byte in front and the checksum behind; returns all but the checksum.
-pub(crate) fn check_envelope(bytes: &[u8], part: Part, version: u8) -> Result<&[u8], DecodeError> {
+/// Appends the checksum of what `out` holds from `start` on.
+fn put_checksum_from(start: usize, out: &mut (impl BufMut + AsRef<[u8]>)) {
+    let sum = mask_checksum(checksum(&out.as_ref()[start..]));
+    out.put_u32_le(sum);
+}
+
+/// Checks the version byte in front; returns all but the checksum behind, and the checksum.
+pub(crate) fn open_envelope(
+    bytes: &[u8],
+    part: Part,
+    version: u8,
+) -> Result<(&[u8], u32), DecodeError> {
     let Some((covered, stored)) = bytes.split_last_chunk::<CHECKSUM_LEN>() else {
         return Err(DecodeError::Malformed {
             part,
@@ -127,7 +147,12 @@ pub(crate) fn check_envelope(bytes: &[u8], part: Part, version: u8) -> Result<&[
         }
         None => return Err(DecodeError::Malformed { part, offset: 0 }),
     }
-    let got = u32::from_le_bytes(*stored);
+    Ok((covered, u32::from_le_bytes(*stored)))
+}
+
+/// Checks the version byte in front and the checksum behind; returns all but the checksum.
+pub(crate) fn check_envelope(bytes: &[u8], part: Part, version: u8) -> Result<&[u8], DecodeError> {
+    let (covered, got) = open_envelope(bytes, part, version)?;
     let expected = mask_checksum(checksum(covered));
     if got != expected {
         return Err(DecodeError::Checksum {

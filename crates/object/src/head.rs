@@ -3,11 +3,8 @@
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::object::{Siblings, expires_at, last_modified};
-use crate::{
-    Clock, DecodeError, Dot, Etag, IndexEntry, Metadata, Object, ObjectSize, Sibling, Timestamp,
-    indexes,
-};
+use crate::versions::{Siblings, answers_of_siblings};
+use crate::{Clock, DecodeError, Dot, Metadata, Object, ObjectSize, Sibling};
 
 /// A sibling without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +17,6 @@ pub struct SiblingHead {
     pub value_len: usize,
 }
 
-impl SiblingHead {
-    /// The entity tag of this version (Riak's vtag).
-    pub fn etag(&self) -> Etag {
-        Etag::of_dot(self.dot)
-    }
-}
-
 /// A decoded head. Siblings are as in [`Object`]: sorted by dot, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -37,17 +27,9 @@ pub struct Head {
     pub(crate) encoded_len: usize,
 }
 
+answers_of_siblings!(Head, SiblingHead);
+
 impl Head {
-    /// Which writes of the key the object has seen.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// The siblings, by ascending dot; at least one.
-    pub fn siblings(&self) -> &[SiblingHead] {
-        &self.siblings
-    }
-
     /// XXH3-64 of the body.
     pub fn body_hash(&self) -> u64 {
         self.body_hash
@@ -58,34 +40,6 @@ impl Head {
         self.siblings.iter().fold(0, |len, sibling| {
             len.saturating_add(sibling.value_len as u64)
         })
-    }
-
-    /// True when every sibling is deleted.
-    pub fn is_tombstone(&self) -> bool {
-        self.siblings.iter().all(|sibling| sibling.metadata.deleted)
-    }
-
-    /// The newest last-modified time of the siblings.
-    pub fn last_modified(&self) -> Timestamp {
-        last_modified(self.siblings.iter().map(|sibling| &sibling.metadata))
-    }
-
-    /// When the whole object ceases to exist; none for never.
-    pub fn expires_at(&self) -> Option<Timestamp> {
-        expires_at(self.siblings.iter().map(|sibling| &sibling.metadata))
-    }
-
-    /// The entity tag: that of the only sibling, or of the clock when there are several.
-    pub fn etag(&self) -> Etag {
-        match &self.siblings[..] {
-            [only] => only.etag(),
-            _ => Etag::of_clock(&self.clock),
-        }
-    }
-
-    /// The union of the siblings' secondary index entries, sorted.
-    pub fn index_entries(&self) -> Vec<IndexEntry> {
-        indexes::union(self.siblings.iter().map(|sibling| &sibling.metadata))
     }
 
     /// What [`crate::Limits`] judge by.

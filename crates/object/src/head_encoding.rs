@@ -4,11 +4,11 @@ use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint, varint_len};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::clock_encoding::{CHECKSUM_LEN, check_envelope, put_checksum};
+use crate::clock_encoding::{CHECKSUM_LEN, check_envelope, open_envelope, put_checksum};
 use crate::metadata_encoding::{metadata_len, put_metadata, read_metadata};
-use crate::object::Siblings;
+use crate::versions::{self, Siblings, Version};
 use crate::{
-    ActorId, Clock, DecodeError, Dot, Head, Object, Part, Sibling, SiblingHead, Timestamp,
+    ActorId, Clock, DecodeError, Dot, Head, Metadata, Object, Part, Sibling, SiblingHead, Timestamp,
 };
 
 const VERSION: u8 = 1;
@@ -96,47 +96,105 @@ impl Head {
         let covered = check_envelope(bytes, Part::Head, VERSION)?;
         read_head(bytes, covered).map_err(DecodeError::cut(Part::Head))
     }
+
+    /// Reads a head that a storage engine of this node returned: as [`Head::decode`], without the
+    /// checksum. See [`Object::from_engine`] for why.
+    pub fn from_engine(bytes: &Bytes) -> Result<Self, DecodeError> {
+        let (covered, _) = open_envelope(bytes, Part::Head, VERSION)?;
+        read_head(bytes, covered).map_err(DecodeError::cut(Part::Head))
+    }
+}
+
+/// What stands in front of the siblings, and the siblings.
+struct Read<V> {
+    body_hash: u64,
+    clock: Clock,
+    siblings: Siblings<V>,
 }
 
 fn read_head(bytes: &Bytes, covered: &[u8]) -> Result<Head, Truncated> {
+    let read = read(bytes, covered, |dot, metadata, value_len| SiblingHead {
+        dot,
+        metadata,
+        value_len,
+    })?;
+    Ok(Head {
+        clock: read.clock,
+        siblings: read.siblings,
+        body_hash: read.body_hash,
+        encoded_len: bytes.len(),
+    })
+}
+
+/// Reads the head of an object and cuts `body` into the siblings' values.
+pub(crate) fn read_object(head: &Bytes, body: Bytes) -> Result<Object, DecodeError> {
+    let (covered, _) = open_envelope(head, Part::Head, VERSION)?;
+    let got = body.len() as u64;
+    let mut expected = 0u64;
+    let mut rest = body;
+    let read = read(head, covered, |dot, metadata, value_len| {
+        expected = expected.saturating_add(value_len as u64);
+        let value = rest.split_to(value_len.min(rest.len()));
+        Sibling {
+            dot,
+            metadata,
+            value,
+        }
+    });
+    let read = read.map_err(DecodeError::cut(Part::Head))?;
+    if got != expected {
+        return Err(DecodeError::BodyLength { got, expected });
+    }
+    Ok(Object::new(read.clock, read.siblings))
+}
+
+/// Reads what [`encode_head`] wrote; `version` makes a sibling of dot, metadata and the length of
+/// the value.
+fn read<V: Version>(
+    bytes: &Bytes,
+    covered: &[u8],
+    mut version: impl FnMut(Dot, Metadata, usize) -> V,
+) -> Result<Read<V>, Truncated> {
     let mut reader = ByteReader::new(covered);
     reader.take(VERSION_LEN)?;
     let flags = reader.u8()?;
     let body_hash = reader.u64()?;
     let clock = Clock::read_entries(&mut reader)?;
     let count = reader.varint_len()?;
-    let mut siblings = Siblings::new();
+    let mut siblings = Siblings::<V>::new();
     for _ in 0..count {
         let offset = reader.offset();
-        let sibling = read_sibling(bytes, &mut reader)?;
-        let last: Option<&SiblingHead> = siblings.last();
-        let unsorted = last.is_some_and(|last| last.dot >= sibling.dot);
-        let unseen = sibling.dot.actor != ActorId::CONTENT && !clock.contains(sibling.dot);
-        if sibling.dot.counter == 0 || unsorted || unseen {
+        let dot = Dot {
+            actor: ActorId(reader.u64()?),
+            counter: reader.varint()?,
+        };
+        let unsorted = siblings.last().is_some_and(|last| last.dot() >= dot);
+        let unseen = dot.actor != ActorId::CONTENT && !clock.contains(dot);
+        if dot.counter == 0 || unsorted || unseen {
             return Err(Truncated { offset });
         }
-        siblings.push(sibling);
+        let (metadata, value_len) = read_sibling(bytes, &mut reader)?;
+        siblings.push(version(dot, metadata, value_len));
     }
-    let head = Head {
-        clock,
-        siblings,
-        body_hash,
-        encoded_len: bytes.len(),
-    };
-    let expected_flags = if head.is_tombstone() { TOMBSTONE } else { 0 };
+    let is_tombstone = versions::is_tombstone(&siblings);
+    let expected_flags = if is_tombstone { TOMBSTONE } else { 0 };
     if count == 0 || !reader.is_empty() || flags != expected_flags {
         return Err(Truncated {
             offset: reader.offset(),
         });
     }
-    Ok(head)
+    Ok(Read {
+        body_hash,
+        clock,
+        siblings,
+    })
 }
 
-fn read_sibling(bytes: &Bytes, reader: &mut ByteReader<'_>) -> Result<SiblingHead, Truncated> {
-    let dot = Dot {
-        actor: ActorId(reader.u64()?),
-        counter: reader.varint()?,
-    };
+/// Reads what stands behind a sibling's dot: metadata, and the length of the value.
+fn read_sibling(
+    bytes: &Bytes,
+    reader: &mut ByteReader<'_>,
+) -> Result<(Metadata, usize), Truncated> {
     let last_modified = Timestamp::from_micros(reader.u64()?);
     let value_offset = reader.offset();
     // The value is elsewhere, so its length has no bound here; the body is checked against it.
@@ -148,15 +206,9 @@ fn read_sibling(bytes: &Bytes, reader: &mut ByteReader<'_>) -> Result<SiblingHea
     })?;
     let fields = reader.take_prefixed()?;
     let fields_offset = reader.offset() - fields.len();
-    let metadata =
-        read_metadata(bytes, ByteReader::new(fields), last_modified).map_err(|error| {
-            Truncated {
-                offset: fields_offset + error.offset,
-            }
-        })?;
-    Ok(SiblingHead {
-        dot,
-        metadata,
-        value_len,
-    })
+    let metadata = read_metadata(bytes, ByteReader::new(fields), last_modified);
+    let metadata = metadata.map_err(|error| Truncated {
+        offset: fields_offset + error.offset,
+    })?;
+    Ok((metadata, value_len))
 }

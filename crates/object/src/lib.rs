@@ -27,6 +27,7 @@ mod object;
 mod resolution;
 mod timestamp;
 mod update;
+mod versions;
 
 pub use clock::{Causality, Clock};
 pub use decode_error::{DecodeError, Part};

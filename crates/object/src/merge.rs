@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use crate::object::Siblings;
+use crate::versions::Siblings;
 use crate::resolution::Version;
 use crate::update::Stored;
 use crate::{

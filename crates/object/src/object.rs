@@ -1,17 +1,11 @@
 //! Objects: a clock and the siblings that no write covered by it has superseded.
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::metadata_encoding::{metadata_len, put_metadata};
-use crate::{
-    Clock, DecodeError, Dot, Etag, Head, IndexEntry, Metadata, ObjectSize, Timestamp,
-    head_encoding, indexes,
-};
-
-/// Most objects have one sibling, which stays inline.
-pub(crate) type Siblings<T> = SmallVec<[T; 1]>;
+use crate::versions::{Siblings, answers_of_siblings};
+use crate::{Clock, DecodeError, Dot, Head, Metadata, ObjectSize, Timestamp, head_encoding};
 
 /// What a client wants stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,13 +41,6 @@ pub struct Sibling {
     pub value: Bytes,
 }
 
-impl Sibling {
-    /// The entity tag of this version (Riak's vtag).
-    pub fn etag(&self) -> Etag {
-        Etag::of_dot(self.dot)
-    }
-}
-
 /// An object as it is stored.
 ///
 /// Holds at least one sibling; siblings are sorted by dot, and no dot occurs twice.
@@ -62,6 +49,8 @@ pub struct Object {
     clock: Clock,
     siblings: Siblings<Sibling>,
 }
+
+answers_of_siblings!(Object, Sibling);
 
 /// The two byte strings of a stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,16 +97,6 @@ impl Object {
         Self::new(clock, siblings)
     }
 
-    /// Which writes of the key this object has seen.
-    pub fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// The siblings, by ascending dot; at least one.
-    pub fn siblings(&self) -> &[Sibling] {
-        &self.siblings
-    }
-
     /// Clock and siblings apart.
     pub fn into_parts(self) -> (Clock, impl ExactSizeIterator<Item = Sibling>) {
         (self.clock, self.siblings.into_iter())
@@ -133,35 +112,6 @@ impl Object {
 
     pub(crate) fn clock_mut(&mut self) -> &mut Clock {
         &mut self.clock
-    }
-
-    /// True when every sibling is deleted: readers are told that there is nothing, and get the
-    /// clock if they ask for it.
-    pub fn is_tombstone(&self) -> bool {
-        self.siblings.iter().all(|sibling| sibling.metadata.deleted)
-    }
-
-    /// The newest last-modified time of the siblings.
-    pub fn last_modified(&self) -> Timestamp {
-        last_modified(self.siblings.iter().map(|sibling| &sibling.metadata))
-    }
-
-    /// When the whole object ceases to exist: with its last sibling; never, if one stays for ever.
-    pub fn expires_at(&self) -> Option<Timestamp> {
-        expires_at(self.siblings.iter().map(|sibling| &sibling.metadata))
-    }
-
-    /// The entity tag: that of the only sibling, or of the clock when there are several.
-    pub fn etag(&self) -> Etag {
-        match &self.siblings[..] {
-            [only] => only.etag(),
-            _ => Etag::of_clock(&self.clock),
-        }
-    }
-
-    /// The union of the siblings' secondary index entries, sorted.
-    pub fn index_entries(&self) -> Vec<IndexEntry> {
-        indexes::union(self.siblings.iter().map(|sibling| &sibling.metadata))
     }
 
     /// What [`crate::Limits`] judge by.
@@ -191,22 +141,30 @@ impl Object {
     }
 
     /// Puts a head and the body that was stored with it together; values share the body's buffer.
+    ///
+    /// Both are checked: for bytes that came from another machine, or from a file that nobody has
+    /// checked yet.
     pub fn from_parts(head: Head, body: &Bytes) -> Result<Self, DecodeError> {
         head.check_body(body)?;
-        let mut start = 0;
+        let mut rest = body.clone();
         let (clock, heads) = head.into_parts();
-        let siblings = heads.into_iter().map(|sibling| {
-            let end = start + sibling.value_len;
-            let value = body.slice(start..end);
-            start = end;
-            Sibling {
-                dot: sibling.dot,
-                metadata: sibling.metadata,
-                value,
-            }
+        let siblings = heads.into_iter().map(|sibling| Sibling {
+            dot: sibling.dot,
+            metadata: sibling.metadata,
+            value: rest.split_to(sibling.value_len),
         });
         let siblings = siblings.collect();
         Ok(Self::new(clock, siblings))
+    }
+
+    /// Reads what a storage engine of this node returned; names and values share the two buffers.
+    ///
+    /// An engine answers for every byte that it returns: it has compared a checksum over head and
+    /// body since it read them, bound to the place where they stand. So neither the head's checksum
+    /// nor the body's hash is computed again; both are there for bytes on their way to another
+    /// machine ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
+    pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Self, DecodeError> {
+        head_encoding::read_object(head, body)
     }
 }
 
@@ -228,19 +186,4 @@ fn content_dot(clock: &Clock, metadata: &Metadata, value: &[u8]) -> Dot {
     hash.update(&fields);
     hash.update(value);
     Dot::of_content(hash.digest())
-}
-
-pub(crate) fn last_modified<'a>(siblings: impl Iterator<Item = &'a Metadata>) -> Timestamp {
-    siblings
-        .map(|metadata| metadata.last_modified)
-        .max()
-        .unwrap_or_default()
-}
-
-pub(crate) fn expires_at<'a>(
-    mut siblings: impl Iterator<Item = &'a Metadata>,
-) -> Option<Timestamp> {
-    siblings.try_fold(Timestamp::ZERO, |latest, metadata| {
-        Some(latest.max(metadata.expires_at?))
-    })
 }

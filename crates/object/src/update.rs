@@ -3,7 +3,7 @@
 //! One write takes exactly one dot. What the client had seen is superseded, what it had not seen
 //! stays beside the new value, unless the bucket wants the newest alone.
 
-use crate::object::Siblings;
+use crate::versions::Siblings;
 use crate::resolution::Version;
 use crate::{
     ActorId, Clock, Content, Dot, Head, Object, Resolution, Sibling, SiblingHead, Timestamp,

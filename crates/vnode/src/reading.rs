@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, Lookup, ReadAt, StoredEntry, StoredHead};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Head, Object};
@@ -44,7 +43,8 @@ impl Vnode {
         let Some(StoredHead { head, .. }) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
-        Ok(Some(self.decode_head(key, &head)?))
+        let head = Head::from_engine(&head);
+        Ok(Some(head.map_err(|error| self.damaged(key, &error))?))
     }
 
     pub(crate) fn read_object(
@@ -56,9 +56,8 @@ impl Vnode {
         let Some(StoredEntry { head, body, .. }) = self.looked_up(looked_up)? else {
             return Ok(None);
         };
-        let head = self.decode_head(key, &head)?;
-        let object = Object::from_parts(head, &body).map_err(|error| self.damaged(key, &error))?;
-        Ok(Some(object))
+        let object = Object::from_engine(&head, body);
+        Ok(Some(object.map_err(|error| self.damaged(key, &error))?))
     }
 
     fn looked_up<T>(
@@ -78,10 +77,7 @@ impl Vnode {
         }
     }
 
-    fn decode_head(&self, key: &StorageKey, head: &Bytes) -> Result<Head, ReplicaFailure> {
-        Head::decode(head).map_err(|error| self.damaged(key, &error))
-    }
-
+    #[cold]
     fn damaged(&self, key: &StorageKey, error: &kvorum_object::DecodeError) -> ReplicaFailure {
         self.counts.damaged_reads.fetch_add(1, Ordering::Relaxed);
         ReplicaFailure::Damaged(format!(

@@ -218,6 +218,26 @@ fn every_flipped_or_missing_byte_of_a_body_is_refused() {
 }
 
 #[test]
+fn what_an_engine_returns_is_read_without_checksums_and_with_its_layout_checked() {
+    let encoded = sample().encode();
+    let head = Head::decode(&encoded.head).unwrap();
+    assert_eq!(Head::from_engine(&encoded.head).unwrap(), head);
+    let read = Object::from_engine(&encoded.head, encoded.body.clone()).unwrap();
+    assert_eq!(read, Object::from_parts(head, &encoded.body).unwrap());
+    for index in 0..encoded.head.len() {
+        let cut = Object::from_engine(&encoded.head.slice(..index), encoded.body.clone());
+        assert!(cut.is_err(), "head cut at {index}");
+    }
+    for body in [encoded.body.slice(1..), [&encoded.body[..], b"x"].concat().into()] {
+        let (got, expected) = (body.len() as u64, encoded.body.len() as u64);
+        assert_eq!(
+            Object::from_engine(&encoded.head, body),
+            Err(DecodeError::BodyLength { got, expected })
+        );
+    }
+}
+
+#[test]
 fn errors_say_what_was_found_and_what_was_expected() {
     let encoded = sample().encode();
     let mut newer = encoded.head.to_vec();
@@ -338,14 +358,17 @@ proptest! {
             let index = index.index(bytes.len());
             bytes[index] = byte;
         }
-        if let Ok(head) = Head::decode(&sealed(bytes)) {
+        let sealed = sealed(bytes);
+        if let Ok(head) = Head::decode(&sealed) {
             let _ = Object::from_parts(head, &encoded.body);
+            let _ = Object::from_engine(&sealed, encoded.body.clone());
         }
     }
 
     #[test]
     fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         let _ = Head::decode(&Bytes::from(bytes.clone()));
+        let _ = Object::from_engine(&Bytes::from(bytes.clone()), Bytes::from_static(b"body"));
         let framed = [&[1, 0][..], &bytes, &[0; 4]].concat();
         if let Ok(head) = Head::decode(&sealed(framed)) {
             let _ = Object::from_parts(head, &Bytes::from(bytes));

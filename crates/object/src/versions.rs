@@ -1,0 +1,100 @@
+//! What is asked of a list of siblings, with their values or without.
+//!
+//! [`Object`](crate::Object) and [`Head`](crate::Head) hold the same siblings; they differ in what
+//! they keep of a value. The questions that do not touch values are answered here for both.
+
+use smallvec::SmallVec;
+
+use crate::{Dot, Metadata, Sibling, SiblingHead};
+
+/// Most objects have one sibling, which stays inline.
+pub(crate) type Siblings<T> = SmallVec<[T; 1]>;
+
+/// A sibling, whatever is kept of its value.
+pub(crate) trait Version {
+    fn dot(&self) -> Dot;
+    fn metadata(&self) -> &Metadata;
+}
+
+impl Version for Sibling {
+    fn dot(&self) -> Dot {
+        self.dot
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Version for SiblingHead {
+    fn dot(&self) -> Dot {
+        self.dot
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// Gives a type with the fields `clock` and `siblings` its answers. A macro, because a trait would
+/// have to be imported wherever an object is asked whether it is there.
+macro_rules! answers_of_siblings {
+    ($versions:ident, $sibling:ident) => {
+        impl $sibling {
+            /// The entity tag of this version (Riak's vtag).
+            pub fn etag(&self) -> crate::Etag {
+                crate::Etag::of_dot(self.dot)
+            }
+        }
+
+        impl $versions {
+            /// Which writes of the key have been seen.
+            pub fn clock(&self) -> &crate::Clock {
+                &self.clock
+            }
+
+            /// The siblings, by ascending dot; at least one.
+            pub fn siblings(&self) -> &[$sibling] {
+                &self.siblings
+            }
+
+            /// True when every sibling is deleted: readers are told that there is nothing, and get
+            /// the clock if they ask for it.
+            pub fn is_tombstone(&self) -> bool {
+                crate::versions::is_tombstone(&self.siblings)
+            }
+
+            /// The newest last-modified time of the siblings.
+            pub fn last_modified(&self) -> crate::Timestamp {
+                let times = self.siblings.iter().map(|it| it.metadata.last_modified);
+                times.max().unwrap_or_default()
+            }
+
+            /// When the whole object ceases to exist: with its last sibling; never, if one stays
+            /// for ever.
+            pub fn expires_at(&self) -> Option<crate::Timestamp> {
+                let mut times = self.siblings.iter().map(|it| it.metadata.expires_at);
+                times.try_fold(crate::Timestamp::ZERO, |latest, time| Some(latest.max(time?)))
+            }
+
+            /// The entity tag: that of the only sibling, or of the clock when there are several.
+            pub fn etag(&self) -> crate::Etag {
+                match &self.siblings[..] {
+                    [only] => only.etag(),
+                    _ => crate::Etag::of_clock(&self.clock),
+                }
+            }
+
+            /// The union of the siblings' secondary index entries, sorted.
+            pub fn index_entries(&self) -> Vec<crate::IndexEntry> {
+                crate::indexes::union(self.siblings.iter().map(|sibling| &sibling.metadata))
+            }
+        }
+    };
+}
+
+pub(crate) use answers_of_siblings;
+
+pub(crate) fn is_tombstone(siblings: &[impl Version]) -> bool {
+    siblings.iter().all(|sibling| sibling.metadata().deleted)
+}
