@@ -1,0 +1,128 @@
+//! One cell: one contender under one workload, in a process of its own.
+//!
+//! A process of its own, so that memory, bytes written and CPU are the contender's alone, and so
+//! that a limit on memory, page cache included, can be put around it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::contender::{Entry, Opening};
+use crate::load::{self, Outcome, Pace};
+use crate::workload::{Source, Workload};
+
+/// How a cell is measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The contender's name.
+    pub contender: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The key space, where the workload has one.
+    pub keys: u64,
+    /// How long, in seconds.
+    pub seconds: u64,
+    /// Threads in the closed loop; the open loop has as many as it needs.
+    pub workers: usize,
+    /// Operations a second in the open loop; none for the closed one.
+    pub rate: Option<f64>,
+    /// For block caches, in bytes.
+    pub cache_bytes: u64,
+    /// Which repetition this is.
+    pub run: u32,
+    /// Puts wait for the device, whatever the workload says.
+    pub is_synced: bool,
+}
+
+/// What a cell gave.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// How it was measured.
+    pub plan: Plan,
+    /// What the load gave.
+    pub outcome: Outcome,
+    /// Bytes that the process gave to the device while under load.
+    pub written_bytes: u64,
+    /// Bytes that its files take at the end.
+    pub disk_bytes: u64,
+    /// Bytes of memory at the end, page cache not counted.
+    pub resident_bytes: u64,
+    /// CPU time of the process under load, in seconds.
+    pub cpu_seconds: f64,
+}
+
+/// Measures a cell in an empty directory.
+pub fn measure(entry: Entry, workload: Workload, plan: &Plan, directory: &Path) -> Result<Cell> {
+    let opening = Opening {
+        directory,
+        sync: if plan.is_synced {
+            crate::contender::Sync::Grouped
+        } else {
+            workload.sync
+        },
+        cache_bytes: plan.cache_bytes,
+    };
+    let store = (entry.open)(&opening).context("open")?;
+    let source = Source::new(workload, plan.keys)?;
+    load::preload(&store, &source, plan.workers).context("preload")?;
+    let (written_before, cpu_before) = (written_bytes()?, cpu_seconds()?);
+    let pace = plan.rate.map_or(Pace::Closed, Pace::Open);
+    let time = Duration::from_secs(plan.seconds);
+    let outcome = load::run(&store, &source, pace, plan.workers, time, plan.run)?;
+    let cpu_seconds = cpu_seconds()? - cpu_before;
+    let resident_bytes = resident_bytes()?;
+    store.close().context("close")?;
+    Ok(Cell {
+        plan: plan.clone(),
+        outcome,
+        written_bytes: written_bytes()? - written_before,
+        disk_bytes: bytes_below(directory)?,
+        resident_bytes,
+        cpu_seconds,
+    })
+}
+
+/// What the kernel counts as written by this process.
+fn written_bytes() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/io")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.context("write_bytes in /proc/self/io")?.parse()?)
+}
+
+fn cpu_seconds() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat
+        .rsplit_once(')')
+        .context("the fields of /proc/self/stat")?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks = ticks.map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    Ok(ticks / 100.0)
+}
+
+fn resident_bytes() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kilobytes = line.context("RssAnon in /proc/self/status")?;
+    let kilobytes: u64 = kilobytes.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// What files take, not what they span: sparse files count what is there.
+fn bytes_below(directory: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() {
+            bytes_below(&entry.path())?
+        } else {
+            metadata.blocks() * 512
+        };
+    }
+    Ok(bytes)
+}

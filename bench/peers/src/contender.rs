@@ -1,0 +1,114 @@
+//! What is measured: every store behind the same four calls.
+//!
+//! Each contender is set up as its own documentation advises for this use, with caches of equal
+//! size, and where a store has no group commit of its own it gets ours ([`grouped`]): the question
+//! is what a program can get out of each, not who has the better defaults.
+
+mod bitcask;
+mod fjall;
+mod grouped;
+mod lmdb;
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+mod straw_man;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+
+/// When a put is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// When the system has it.
+    None,
+    /// When the device has it.
+    Grouped,
+}
+
+/// A store under load. Calls come from many threads.
+pub trait Contender: Send + std::marker::Sync {
+    /// Stores a value; returns when it is acknowledged.
+    fn put(&self, key: &[u8], value: &Bytes) -> Result<()>;
+
+    /// The value of a key, copied or shared, as the store gives it out.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
+
+    /// Ends background work and closes the files.
+    fn close(&self) -> Result<()>;
+}
+
+/// How to open a contender.
+pub struct Opening<'a> {
+    /// An empty directory, or that of an earlier opening.
+    pub directory: &'a Path,
+    /// When puts are acknowledged.
+    pub sync: Sync,
+    /// For block caches, in bytes. Stores that read through the page cache need none.
+    pub cache_bytes: u64,
+}
+
+type Open = fn(&Opening<'_>) -> Result<Arc<dyn Contender>>;
+
+/// A contender by name.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name in arguments and tables.
+    pub name: &'static str,
+    /// Opens or reopens it.
+    pub open: Open,
+}
+
+/// All that are built in; the straw man is the base of every ratio and comes first.
+pub const ALL: &[Entry] = &[
+    Entry {
+        name: "straw-man",
+        open: straw_man::open,
+    },
+    Entry {
+        name: "kvorum-bitcask",
+        open: bitcask::open,
+    },
+    Entry {
+        name: "fjall",
+        open: fjall::open_plain,
+    },
+    Entry {
+        name: "fjall-kv",
+        open: fjall::open_separated,
+    },
+    Entry {
+        name: "redb",
+        open: redb::open,
+    },
+    Entry {
+        name: "lmdb",
+        open: lmdb::open,
+    },
+    #[cfg(feature = "rocksdb")]
+    Entry {
+        name: "rocksdb",
+        open: rocksdb::open_plain,
+    },
+    #[cfg(feature = "rocksdb")]
+    Entry {
+        name: "rocksdb-blob",
+        open: rocksdb::open_blob,
+    },
+];
+
+/// The contenders of these names, or all of them; the straw man is always among them.
+pub fn named(names: &[String]) -> Result<Vec<Entry>> {
+    for name in names {
+        if !ALL.iter().any(|entry| entry.name == name) {
+            let known: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
+            bail!("no contender {name:?}; there are {}", known.join(", "));
+        }
+    }
+    let is_wanted = |entry: &Entry| {
+        names.is_empty() || entry.name == "straw-man" || names.iter().any(|name| name == entry.name)
+    };
+    Ok(ALL.iter().copied().filter(is_wanted).collect())
+}

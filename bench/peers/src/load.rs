@@ -1,0 +1,242 @@
+//! Load on one store: a closed loop for rates, an open loop for latencies.
+//!
+//! In the closed loop each worker does one operation after the other. In the open loop operations
+//! are due at fixed times, whoever is free takes the next, and latency counts from when it was due:
+//! a stall is charged to everything that had to wait for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::contender::Contender;
+use crate::workload::{Operation, Source, random};
+
+/// How fast operations come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As fast as the store answers.
+    Closed,
+    /// This many a second, whatever the store does.
+    Open(f64),
+}
+
+/// Latencies of one kind of operation, in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Latencies {
+    /// How many there were.
+    pub count: u64,
+    /// Half were faster.
+    pub p50: u64,
+    /// One of a hundred took longer.
+    pub p99: u64,
+    /// One of a thousand took longer.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// What a stretch of load gave.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How long it was, in seconds.
+    pub seconds: f64,
+    /// Gets.
+    pub gets: Latencies,
+    /// Puts.
+    pub puts: Latencies,
+    /// Bytes of keys and values put.
+    pub put_bytes: u64,
+    /// Gets that found nothing.
+    pub misses: u64,
+    /// Operations completed in each second.
+    pub per_second: Vec<u64>,
+}
+
+impl Outcome {
+    /// Operations a second.
+    pub fn rate(&self) -> f64 {
+        let operations = self.gets.count + self.puts.count;
+        operations as f64 / self.seconds
+    }
+}
+
+struct Worker {
+    gets: Histogram<u64>,
+    puts: Histogram<u64>,
+    put_bytes: u64,
+    misses: u64,
+}
+
+struct Shared<'a> {
+    store: &'a Arc<dyn Contender>,
+    source: &'a Source,
+    pace: Pace,
+    started: Instant,
+    time: Duration,
+    due: AtomicU64,
+    per_second: Vec<AtomicU64>,
+}
+
+/// Writes the keys that have to be there first.
+pub fn preload(store: &Arc<dyn Contender>, source: &Source, workers: usize) -> Result<()> {
+    let next = AtomicU64::new(0);
+    let work = |worker: usize| {
+        let mut random = random(u32::MAX, worker);
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= source.preload_count() {
+                return Ok(());
+            }
+            let (key, value) = source.preload(number, &mut random);
+            store.put(&key, &value)?;
+        }
+    };
+    let work = &work;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers)
+            .map(|worker| scope.spawn(move || work(worker)))
+            .collect();
+        for worker in workers {
+            join(worker)?;
+        }
+        Ok(())
+    })
+}
+
+/// Loads a store for a while. `run` seeds what the workers draw.
+pub fn run(
+    store: &Arc<dyn Contender>,
+    source: &Source,
+    pace: Pace,
+    workers: usize,
+    time: Duration,
+    run: u32,
+) -> Result<Outcome> {
+    let seconds = usize::try_from(time.as_secs() + 1).unwrap_or(1);
+    let shared = Shared {
+        store,
+        source,
+        pace,
+        started: Instant::now(),
+        time,
+        due: AtomicU64::new(0),
+        per_second: (0..seconds).map(|_| AtomicU64::new(0)).collect(),
+    };
+    let shared = &shared;
+    let done: Result<Vec<Worker>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers)
+            .map(|worker| scope.spawn(move || shared.work(run, worker)))
+            .collect();
+        workers.into_iter().map(join).collect()
+    });
+    shared.outcome(done?)
+}
+
+fn join<T>(worker: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    match worker.join() {
+        Ok(result) => result,
+        Err(_) => bail!("a worker panicked"),
+    }
+}
+
+impl Shared<'_> {
+    fn work(&self, run: u32, worker: usize) -> Result<Worker> {
+        let mut random = random(run, worker);
+        let mut own = Worker {
+            gets: Histogram::new(3)?,
+            puts: Histogram::new(3)?,
+            put_bytes: 0,
+            misses: 0,
+        };
+        while let Some(due) = self.next_due() {
+            let (operation, counter) = self.source.next(&mut random);
+            match operation {
+                Operation::Get(key, is_there) => {
+                    let found = self.store.get(&key)?;
+                    own.gets.record(micros_since(due))?;
+                    if found.is_none() {
+                        own.misses += 1;
+                        if is_there {
+                            bail!(
+                                "{} was written and is not found",
+                                String::from_utf8_lossy(&key)
+                            );
+                        }
+                    }
+                }
+                Operation::Put(key, value) => {
+                    own.put_bytes += u64::try_from(key.len() + value.len())?;
+                    self.store.put(&key, &value)?;
+                    own.puts.record(micros_since(due))?;
+                    if let Some(counter) = counter {
+                        self.source.note_written(counter);
+                    }
+                }
+            }
+            self.count();
+        }
+        Ok(own)
+    }
+
+    /// When the next operation is due; waits until then. Nothing is due after the end.
+    fn next_due(&self) -> Option<Instant> {
+        let due = match self.pace {
+            Pace::Closed => Instant::now(),
+            Pace::Open(rate) => {
+                let number = self.due.fetch_add(1, Ordering::Relaxed);
+                let due = self.started + Duration::from_secs_f64(number as f64 / rate);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                due
+            }
+        };
+        (due.duration_since(self.started) < self.time).then_some(due)
+    }
+
+    fn count(&self) {
+        let second = usize::try_from(self.started.elapsed().as_secs()).unwrap_or(usize::MAX);
+        if let Some(count) = self.per_second.get(second) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn outcome(&self, workers: Vec<Worker>) -> Result<Outcome> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let mut gets = Histogram::<u64>::new(3)?;
+        let mut puts = Histogram::<u64>::new(3)?;
+        let mut outcome = Outcome {
+            seconds,
+            ..Outcome::default()
+        };
+        for worker in workers {
+            gets.add(&worker.gets).context("merge latencies")?;
+            puts.add(&worker.puts).context("merge latencies")?;
+            outcome.put_bytes += worker.put_bytes;
+            outcome.misses += worker.misses;
+        }
+        outcome.gets = latencies(&gets);
+        outcome.puts = latencies(&puts);
+        // The last second is a part of one.
+        let whole = self.per_second.len() - 1;
+        let counts = self.per_second[..whole].iter();
+        outcome.per_second = counts.map(|count| count.load(Ordering::Relaxed)).collect();
+        Ok(outcome)
+    }
+}
+
+fn micros_since(due: Instant) -> u64 {
+    u64::try_from(due.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+fn latencies(histogram: &Histogram<u64>) -> Latencies {
+    Latencies {
+        count: histogram.len(),
+        p50: histogram.value_at_quantile(0.5),
+        p99: histogram.value_at_quantile(0.99),
+        p999: histogram.value_at_quantile(0.999),
+        max: histogram.max(),
+    }
+}

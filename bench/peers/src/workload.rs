@@ -1,0 +1,315 @@
+//! What is done to a store: the six published workloads, and steady overwrite.
+//!
+//! Keys, values and weights are those of `bench/configs`; key spaces are scaled to what the machine
+//! holds, in proportion. A store is asked directly, without a network: what remains is the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, anyhow};
+use bytes::Bytes;
+use kvorum_bench::erlang_hash::phash2_integer;
+use kvorum_bench::eterm::Term;
+use kvorum_bench::random::{Seed, WorkerRandom};
+use kvorum_bench::value_generator::{BlockSettings, SourceBlocks, ValueGenerator};
+
+use crate::contender::Sync;
+
+/// Which keys are touched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Keys {
+    /// Four of five on one fifth of a key space of this many.
+    EightyTwenty,
+    /// Unique keys that rise; gets ask for what is there.
+    KeyOrder,
+    /// Unique keys in scattered places; gets ask for what is there.
+    SkewOrder,
+    /// Every key of the space as likely as any other.
+    Uniform,
+}
+
+/// A workload as published.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// Its name in arguments and tables.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    keys: Keys,
+    value: Value,
+    gets: u64,
+    puts: u64,
+    /// The whole key space is written before measuring starts.
+    pub is_preloaded: bool,
+    /// As published.
+    pub sync: Sync,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    SemiCompressible(u64),
+    Random(u64),
+}
+
+/// As basho_bench: values are slices of one block of this many random bytes.
+const RANDOM_BLOCK_BYTES: usize = 100_663_296;
+
+/// Gets for each put in tests 1 to 3, where the page does not say: see `bench/configs`.
+const GETS_ASSUMED: u64 = 5;
+
+/// The published six, and what merging is judged by.
+pub const ALL: &[Workload] = &[
+    published("test1", "8 KB and more, 80/20, no sync", 8_000, Sync::None),
+    published(
+        "test2",
+        "8 KB and more, 80/20, synced",
+        8_000,
+        Sync::Grouped,
+    ),
+    published("test3", "4 KB and more, 80/20, no sync", 4_000, Sync::None),
+    unique(
+        "test4",
+        "8 KB unique, scattered, 3:1",
+        8_000,
+        Keys::SkewOrder,
+        3,
+    ),
+    unique(
+        "test5",
+        "4 KB unique, in order, 3:1",
+        4_000,
+        Keys::KeyOrder,
+        3,
+    ),
+    unique(
+        "test6",
+        "2 KB unique, in order, 1:1",
+        2_000,
+        Keys::KeyOrder,
+        1,
+    ),
+    Workload {
+        name: "overwrite",
+        about: "4 KB, every key as likely, puts only",
+        keys: Keys::Uniform,
+        value: Value::Random(4_000),
+        gets: 0,
+        puts: 1,
+        is_preloaded: true,
+        sync: Sync::None,
+    },
+    Workload {
+        name: "overwrite-80-20",
+        about: "4 KB, 80/20, puts only",
+        keys: Keys::EightyTwenty,
+        value: Value::Random(4_000),
+        gets: 0,
+        puts: 1,
+        is_preloaded: true,
+        sync: Sync::None,
+    },
+    Workload {
+        name: "insert",
+        about: "1 KB unique, in order, puts only",
+        keys: Keys::KeyOrder,
+        value: Value::Random(1_000),
+        gets: 0,
+        puts: 1,
+        is_preloaded: false,
+        sync: Sync::None,
+    },
+];
+
+const fn published(name: &'static str, about: &'static str, bytes: u64, sync: Sync) -> Workload {
+    Workload {
+        name,
+        about,
+        keys: Keys::EightyTwenty,
+        value: Value::SemiCompressible(bytes),
+        gets: GETS_ASSUMED,
+        puts: 1,
+        is_preloaded: true,
+        sync,
+    }
+}
+
+const fn unique(
+    name: &'static str,
+    about: &'static str,
+    bytes: u64,
+    keys: Keys,
+    gets: u64,
+) -> Workload {
+    Workload {
+        name,
+        about,
+        keys,
+        value: Value::Random(bytes),
+        gets,
+        puts: 1,
+        is_preloaded: false,
+        sync: Sync::None,
+    }
+}
+
+/// The workload of this name.
+pub fn named(name: &str) -> Result<Workload> {
+    let found = ALL.iter().find(|workload| workload.name == name).copied();
+    found.ok_or_else(|| {
+        let known: Vec<&str> = ALL.iter().map(|workload| workload.name).collect();
+        anyhow!("no workload {name:?}; there are {}", known.join(", "))
+    })
+}
+
+/// What to do next.
+pub enum Operation {
+    /// Read this key; it was written if the flag says so.
+    Get(Bytes, bool),
+    /// Write this key.
+    Put(Bytes, Bytes),
+}
+
+/// What all workers of a run share: value bytes, and for unique keys how many are written.
+pub struct Source {
+    workload: Workload,
+    keys: u64,
+    values: ValueGenerator,
+    next: AtomicU64,
+    written: Arc<Written>,
+}
+
+/// The counters below which every unique key was acknowledged, and those acknowledged above it.
+#[derive(Default)]
+struct Written {
+    below: AtomicU64,
+    above: parking_lot::Mutex<std::collections::BTreeSet<u64>>,
+}
+
+impl Written {
+    fn note(&self, counter: u64) {
+        let mut above = self.above.lock();
+        above.insert(counter);
+        let mut below = self.below.load(Ordering::Relaxed);
+        while above.remove(&below) {
+            below += 1;
+        }
+        self.below.store(below, Ordering::Release);
+    }
+}
+
+impl Source {
+    /// A source over a key space of `keys`, for workloads that have one.
+    pub fn new(workload: Workload, keys: u64) -> Result<Self> {
+        let term = match workload.value {
+            Value::SemiCompressible(bytes) => {
+                format!("{{semi_compressible, {bytes}, {bytes}, 10, 0.1}}")
+            }
+            Value::Random(bytes) => format!("{{fixed_bin, {bytes}}}"),
+        };
+        let term: Term =
+            kvorum_bench::eterm::parse_term(&term).map_err(|error| anyhow!("{error}"))?;
+        let blocks = SourceBlocks::new(BlockSettings {
+            random_bytes: RANDOM_BLOCK_BYTES,
+            blob_file: None,
+            seed: Seed([42, 23, 12]),
+        });
+        let values = ValueGenerator::build(&term, &blocks).map_err(|error| anyhow!(error))?;
+        Ok(Self {
+            workload,
+            keys,
+            values,
+            next: AtomicU64::new(0),
+            written: Arc::default(),
+        })
+    }
+
+    /// The keys to write before measuring, with their values, by number.
+    pub fn preload(&self, number: u64, random: &mut WorkerRandom) -> (Bytes, Bytes) {
+        (decimal(number + 1), self.value(random))
+    }
+
+    /// How many keys to write before measuring.
+    pub fn preload_count(&self) -> u64 {
+        if self.workload.is_preloaded {
+            self.keys
+        } else {
+            0
+        }
+    }
+
+    /// The next operation of a worker.
+    pub fn next(&self, random: &mut WorkerRandom) -> (Operation, Option<u64>) {
+        let draw = random.uniform(self.workload.gets + self.workload.puts);
+        let is_get = draw <= self.workload.gets;
+        match self.workload.keys {
+            Keys::EightyTwenty => (
+                self.on(decimal(eighty_twenty(self.keys, random)), is_get, random),
+                None,
+            ),
+            Keys::Uniform => (
+                self.on(decimal(random.uniform(self.keys)), is_get, random),
+                None,
+            ),
+            Keys::KeyOrder | Keys::SkewOrder => self.unique(is_get, random),
+        }
+    }
+
+    fn on(&self, key: Bytes, is_get: bool, random: &mut WorkerRandom) -> Operation {
+        if is_get {
+            Operation::Get(key, self.workload.is_preloaded)
+        } else {
+            Operation::Put(key, self.value(random))
+        }
+    }
+
+    fn unique(&self, is_get: bool, random: &mut WorkerRandom) -> (Operation, Option<u64>) {
+        let below = self.written.below.load(Ordering::Acquire);
+        if is_get && below > 0 {
+            let counter = random.uniform(below) - 1;
+            return (Operation::Get(self.unique_key(counter), true), None);
+        }
+        let counter = self.next.fetch_add(1, Ordering::Relaxed);
+        let put = Operation::Put(self.unique_key(counter), self.value(random));
+        (put, Some(counter))
+    }
+
+    /// Notes that a unique key was acknowledged.
+    pub fn note_written(&self, counter: u64) {
+        self.written.note(counter);
+    }
+
+    fn unique_key(&self, counter: u64) -> Bytes {
+        let place = match self.workload.keys {
+            Keys::SkewOrder => {
+                u64::from(phash2_integer(i64::try_from(counter).unwrap_or(i64::MAX)))
+            }
+            _ => counter,
+        };
+        // The counter behind a scattered place keeps keys with one place apart.
+        Bytes::from(format!("{place:09}{counter:09}"))
+    }
+
+    fn value(&self, random: &mut WorkerRandom) -> Bytes {
+        self.values.next(random).into_bytes()
+    }
+}
+
+/// A worker's stream of random numbers.
+pub fn random(run: u32, worker: usize) -> WorkerRandom {
+    let worker = i64::try_from(worker).unwrap_or(0);
+    WorkerRandom::new(Seed([42 + worker, 23 + i64::from(run), 12]))
+}
+
+fn decimal(number: u64) -> Bytes {
+    Bytes::from(number.to_string())
+}
+
+/// As basho_bench's `eightytwenty_int`.
+fn eighty_twenty(keys: u64, random: &mut WorkerRandom) -> u64 {
+    let step = (keys / 5).max(1);
+    if random.uniform(5) <= 4 {
+        random.uniform(step)
+    } else {
+        step + random.uniform(4 * step)
+    }
+}
