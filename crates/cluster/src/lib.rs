@@ -21,7 +21,7 @@ mod name_text;
 mod resolved;
 mod state;
 
-pub use agreed::{AgreedState, ProposeError};
+pub use agreed::{AgreedState, Look, ProposeError};
 pub use command::{Command, Refusal, apply};
 pub use file_format::DecodeError;
 pub use local::{Founding, LocalState, OpenError, OpenNote, Opened, Unreadable};

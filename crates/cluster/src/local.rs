@@ -15,7 +15,7 @@ use kvorum_disk::{Disk, DiskError, ErrorKind, read_file, replace_file};
 use kvorum_ring::{NodeId, Ring, RingSize};
 use parking_lot::Mutex;
 
-use crate::agreed::{AgreedState, ProposeError};
+use crate::agreed::{AgreedState, Look, ProposeError};
 use crate::command::{Command, apply};
 use crate::document;
 use crate::file_format::DecodeError;
@@ -281,6 +281,10 @@ impl LocalState {
 impl AgreedState for LocalState {
     fn current(&self) -> Arc<ClusterState> {
         self.current.load_full()
+    }
+
+    fn look(&self) -> Look {
+        Look(self.current.load())
     }
 
     fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {

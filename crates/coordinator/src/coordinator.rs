@@ -14,6 +14,7 @@ use kvorum_vnode::Vnode;
 use crate::error::RequestError;
 use crate::gate::Gate;
 use crate::plan::Plan;
+use crate::reading::StartedGet;
 use crate::reaper::{Reaper, TombstoneKeeping};
 use crate::request::{DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace};
 use crate::trace::{Finished, MaintenanceWitness, Meter, RequestKind, Trace};
@@ -111,7 +112,7 @@ impl Coordinator {
         &self.parts.runtime
     }
 
-    /// Gets, puts and deletes in progress.
+    /// Puts, deletes, and gets that wait, in progress.
     pub fn requests_in_progress(&self) -> usize {
         self.requests.in_progress()
     }
@@ -127,9 +128,18 @@ impl Coordinator {
         arrived: Moment,
     ) -> Result<Option<Arc<Object>>, RequestError> {
         let mut progress = self.begin(arrived, options.timeout);
-        let outcome = match self.admit(&progress) {
-            Ok(_admitted) => self.drive_get(address, options, &mut progress).await,
-            Err(error) => Err(error),
+        // A get that memory answers holds nothing up and is over at once: to count it in and out
+        // would cost more than the work, on a word that all cores share.
+        let started = match self.check_admission(&progress) {
+            Ok(()) => self.start_get(address, options),
+            Err(error) => StartedGet::Ended(Err(error)),
+        };
+        let outcome = match started {
+            StartedGet::Ended(reply) => reply,
+            StartedGet::Waits(get) => match self.requests.enter() {
+                Some(_admitted) => self.wait_for_get(get, &mut progress).await,
+                None => Err(RequestError::Overload),
+            },
         };
         let object = outcome.as_ref().ok().and_then(Option::as_deref);
         let error = outcome.as_ref().err();
@@ -214,7 +224,8 @@ impl Coordinator {
         n_val: Option<u32>,
         sloppy_quorum: bool,
     ) -> Result<Plan, RequestError> {
-        self.plan_with(&self.state(), address, n_val, sloppy_quorum)
+        let state = self.parts.cluster.look();
+        self.plan_with(&state, address, n_val, sloppy_quorum)
     }
 
     fn plan_with(
@@ -230,13 +241,21 @@ impl Coordinator {
         })
     }
 
-    /// Refuses what is too much, and what has waited longer than it was given.
+    /// Refuses what is too much, and what has waited longer than it was given; counts the rest in.
     fn admit(&self, progress: &Progress) -> Result<crate::gate::Pass<'_>, RequestError> {
-        let pass = self.requests.enter().ok_or(RequestError::Overload)?;
+        self.check_admission(progress)?;
+        self.requests.enter().ok_or(RequestError::Overload)
+    }
+
+    /// Refuses as [`Coordinator::admit`] does, and counts nothing in.
+    fn check_admission(&self, progress: &Progress) -> Result<(), RequestError> {
+        if self.requests.is_full() {
+            return Err(RequestError::Overload);
+        }
         if progress.arrived.plus(progress.trace.queue) >= progress.deadline {
             return Err(RequestError::Timeout);
         }
-        Ok(pass)
+        Ok(())
     }
 
     pub(crate) fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {

@@ -25,6 +25,11 @@ impl Gate {
         self.in_progress.load(Ordering::Relaxed)
     }
 
+    /// True when there is no room for one more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.in_progress() >= self.max
+    }
+
     /// Room for one more, until the pass is dropped.
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         self.count_in().then(|| Pass(self))
@@ -69,9 +74,10 @@ mod tests {
         let first = gate.enter();
         let second = gate.enter();
         assert!(first.is_some() && second.is_some());
-        assert!(gate.enter().is_none());
+        assert!(gate.is_full() && gate.enter().is_none());
         assert_eq!(gate.in_progress(), 2);
         drop(first);
+        assert!(!gate.is_full());
         assert!(gate.enter().is_some());
         assert!(Gate::new(0).enter().is_none());
     }

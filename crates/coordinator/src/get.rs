@@ -92,61 +92,56 @@ struct Slot {
 }
 
 impl GetMachine {
-    /// Starts a get over `replicas`, asking all of them.
+    /// Starts a get over `replicas`, asking all of them. Effects are appended to those that the
+    /// driver has yet to execute.
     pub fn start(
         replicas: &PreferenceList,
         quorum: ReadQuorum,
         resolution: Resolution,
-    ) -> (Self, GetEffects) {
-        let slots = replicas
-            .iter()
-            .map(|replica| Slot {
+        effects: &mut GetEffects,
+    ) -> Self {
+        let mut slots = SmallVec::new();
+        for (slot, replica) in replicas.iter().enumerate() {
+            slots.push(Slot {
                 node: replica.node,
                 is_primary: replica.role == Role::Primary,
                 answer: None,
-            })
-            .collect();
-        let effects = (0..replicas.len())
-            .map(|slot| GetEffect::Ask { slot })
-            .collect();
-        (
-            Self {
-                quorum,
-                resolution,
-                slots,
-                has_replied: false,
-                is_done: false,
-            },
-            effects,
-        )
+            });
+            effects.push(GetEffect::Ask { slot });
+        }
+        Self {
+            quorum,
+            resolution,
+            slots,
+            has_replied: false,
+            is_done: false,
+        }
     }
 
-    /// Takes one event in. Answers that come twice or late are ignored.
-    pub fn step(&mut self, event: GetEvent) -> GetEffects {
-        let mut effects = GetEffects::new();
+    /// Takes one event in and appends what follows from it. Answers that come twice or late are
+    /// ignored.
+    pub fn step(&mut self, event: GetEvent, effects: &mut GetEffects) {
         if self.is_done {
-            return effects;
+            return;
         }
         match event {
             GetEvent::Answer { slot, answer } => match self.slots.get_mut(slot) {
                 Some(waiting) if waiting.answer.is_none() => waiting.answer = Some(answer),
-                _ => return effects,
+                _ => return,
             },
             GetEvent::Deadline => {
-                self.reply(Err(RequestError::Timeout), &mut effects);
-                self.finish(&mut effects);
-                return effects;
+                self.reply(Err(RequestError::Timeout), effects);
+                return self.finish(effects);
             }
         }
         if !self.has_replied
             && let Some(reply) = self.verdict()
         {
-            self.reply(reply, &mut effects);
+            self.reply(reply, effects);
         }
         if self.slots.iter().all(|slot| slot.answer.is_some()) {
-            self.finish(&mut effects);
+            self.finish(effects);
         }
-        effects
     }
 
     fn reply(
@@ -260,6 +255,9 @@ impl GetMachine {
     }
 
     fn push_repairs(&self, effects: &mut GetEffects) {
+        if self.slots.len() == 1 {
+            return; // nobody knows better than a lone replica
+        }
         let Some(merged) = self.merged() else { return };
         for (index, slot) in self.slots.iter().enumerate() {
             match &slot.answer {

@@ -7,7 +7,9 @@ use crate::script_test::{self, Header, Machine, failure, name_of, object, slot_a
 
 impl Machine for GetMachine {
     fn take(&mut self, event: &str) -> Vec<String> {
-        print(self.step(parse(event)))
+        let mut effects = GetEffects::new();
+        self.step(parse(event), &mut effects);
+        print(effects)
     }
 }
 
@@ -58,7 +60,9 @@ fn check(script: &str) {
         } else {
             Resolution::KeepSiblings
         };
-        let (machine, effects) = GetMachine::start(&header.replicas, quorum(header), resolution);
+        let mut effects = GetEffects::new();
+        let quorum = quorum(header);
+        let machine = GetMachine::start(&header.replicas, quorum, resolution, &mut effects);
         (Box::new(machine), print(effects))
     });
 }
@@ -397,8 +401,9 @@ proptest! {
         }
         let header = Header::parse(&format!("{} | {settings}", head.join(" ")));
         let quorum = quorum(&header);
-        let (mut machine, _) =
-            GetMachine::start(&header.replicas, quorum, Resolution::KeepSiblings);
+        let resolution = Resolution::KeepSiblings;
+        let mut asked = GetEffects::new();
+        let mut machine = GetMachine::start(&header.replicas, quorum, resolution, &mut asked);
 
         // Random events first, then whatever is missing.
         let rest = (0..n).map(|slot| (slot, false));
@@ -415,7 +420,9 @@ proptest! {
                 answered.push(slot);
             }
             was_late |= is_deadline && ends == 0;
-            for effect in machine.step(event) {
+            let mut effects = GetEffects::new();
+            machine.step(event, &mut effects);
+            for effect in effects {
                 prop_assert_eq!(ends, 0, "an effect after the end");
                 match effect {
                     GetEffect::Reply(reply) => replies.push((reply, answered.clone(), is_deadline)),

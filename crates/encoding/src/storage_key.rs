@@ -36,11 +36,15 @@ pub struct StorageKeyError {
 impl StorageKey {
     /// Encodes an address.
     pub fn new(bucket_type: &BucketType, bucket: &Bucket, key: &Key) -> Self {
-        let capacity = bucket_type.as_bytes().len()
-            + bucket.as_bytes().len()
-            + key.as_bytes().len()
-            + 2 * PART_END.len();
-        let mut out = Vec::with_capacity(capacity);
+        let type_name = stored_type(bucket_type);
+        let parts_len = type_name.len() + bucket.as_bytes().len() + 2 * PART_END.len();
+        let len = parts_len + key.as_bytes().len();
+        let is_plain = !type_name.contains(&0) && !bucket.as_bytes().contains(&0);
+        if is_plain && len <= SHORT_LEN_MAX {
+            let parts = [type_name, &PART_END, bucket.as_bytes(), &PART_END];
+            return Self(Bytes::from_owner(ShortKey::new(parts, key.as_bytes())));
+        }
+        let mut out = Vec::with_capacity(len);
         put_type(&mut out, bucket_type);
         put_part(&mut out, bucket.as_bytes());
         out.extend_from_slice(key.as_bytes());
@@ -124,12 +128,46 @@ pub fn bucket_prefix(bucket_type: &BucketType, bucket: &Bucket) -> Vec<u8> {
 }
 
 fn put_type(out: &mut Vec<u8>, bucket_type: &BucketType) {
-    let name = if bucket_type.is_default() {
+    put_part(out, stored_type(bucket_type));
+}
+
+fn stored_type(bucket_type: &BucketType) -> &[u8] {
+    if bucket_type.is_default() {
         &[]
     } else {
         bucket_type.as_bytes()
-    };
-    put_part(out, name);
+    }
+}
+
+/// Most storage keys are not longer; with their length, 64 bytes.
+const SHORT_LEN_MAX: usize = 63;
+
+/// A short storage key next to its count of holders: every request makes one, and a list of bytes
+/// would take a second allocation to be shared.
+struct ShortKey {
+    len: u8,
+    bytes: [u8; SHORT_LEN_MAX],
+}
+
+impl ShortKey {
+    /// The parts and the key in a row; together no longer than [`SHORT_LEN_MAX`].
+    fn new(parts: [&[u8]; 4], key: &[u8]) -> Self {
+        let mut bytes = [0; SHORT_LEN_MAX];
+        let mut end = 0u8;
+        for part in parts.into_iter().chain([key]) {
+            for (byte, from) in bytes[end.into()..].iter_mut().zip(part) {
+                *byte = *from;
+                end += 1;
+            }
+        }
+        Self { len: end, bytes }
+    }
+}
+
+impl AsRef<[u8]> for ShortKey {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
 }
 
 fn put_part(out: &mut Vec<u8>, part: &[u8]) {
@@ -194,6 +232,16 @@ mod tests {
         let key = StorageKey::from_address(&address(b"default", b"a\0b", b"k\0"));
         assert_eq!(key.as_bytes(), b"\x00\x01a\x00\xffb\x00\x01k\x00");
         assert_eq!(key.bucket_prefix_len(), Ok(8));
+    }
+
+    #[test]
+    fn short_and_long_keys_have_the_same_form() {
+        for key_len in 1..2 * SHORT_LEN_MAX {
+            let address = address(b"t", b"b", &vec![b'k'; key_len]);
+            let key = StorageKey::from_address(&address);
+            let drawn = [&b"t\x00\x01b\x00\x01"[..], address.key.as_bytes()].concat();
+            assert_eq!(key.as_bytes(), drawn);
+        }
     }
 
     #[test]

@@ -74,7 +74,9 @@ macro_rules! answers_of_siblings {
             /// for ever.
             pub fn expires_at(&self) -> Option<crate::Timestamp> {
                 let mut times = self.siblings.iter().map(|it| it.metadata.expires_at);
-                times.try_fold(crate::Timestamp::ZERO, |latest, time| Some(latest.max(time?)))
+                times.try_fold(crate::Timestamp::ZERO, |latest, time| {
+                    Some(latest.max(time?))
+                })
             }
 
             /// The entity tag: that of the only sibling, or of the clock when there are several.

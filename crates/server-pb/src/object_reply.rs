@@ -4,12 +4,13 @@
 //! clone every name before a byte is written. Here lengths are added up first and the bytes written
 //! once, and a large value is sent from where the store handed it out.
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use kvorum_coordinator::Detail;
-use kvorum_object::{Link, Metadata, Object, Sibling};
+use kvorum_encoding::{put_varint, varint_len};
+use kvorum_object::{Etag, Link, Metadata, Object, Sibling};
 use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::{FrameError, HEADER_BYTES};
-use prost::encoding::{encode_varint, encoded_len_varint};
+use smallvec::SmallVec;
 
 use crate::output::Output;
 
@@ -48,26 +49,22 @@ impl Values {
             Detail::Head => Self::Empty,
         }
     }
-
-    fn len_of(self, sibling: &Sibling) -> usize {
-        match self {
-            Self::Whole => sibling.value.len(),
-            Self::Empty => 0,
-        }
-    }
 }
 
 impl ObjectReply<'_> {
     /// Appends the reply; after an error nothing is appended.
     pub(crate) fn encode(&self, output: &mut Output) -> Result<(), FrameError> {
-        let vclock = self.object.clock().encode();
-        let siblings = self.object.siblings();
-        let contents: usize = siblings
+        let clock = self.object.clock();
+        let clock_len = clock.encoded_len();
+        let contents: WireContents<'_> = self
+            .object
+            .siblings()
             .iter()
-            .map(|sibling| field_len(content_len(sibling, self.values)))
-            .sum();
+            .map(|sibling| WireContent::new(sibling, self.values))
+            .collect();
+        let contents_len: usize = contents.iter().map(|content| field_len(content.len)).sum();
         let key_len = self.key.map_or(0, |key| field_len(key.len()));
-        let payload_bytes = contents + field_len(vclock.len()) + key_len;
+        let payload_bytes = contents_len + field_len(clock_len) + key_len;
         let unsendable = |_| FrameError::Unsendable {
             code: self.code,
             payload_bytes,
@@ -77,31 +74,49 @@ impl ObjectReply<'_> {
         buffer.reserve((HEADER_BYTES + payload_bytes).min(RESERVED_BYTES_MAX));
         buffer.put_u32(length);
         buffer.put_u8(self.code.0);
-        for sibling in siblings {
-            put_content(output, sibling, self.values);
+        for content in &contents {
+            content.put(output);
         }
-        put_field(2, &vclock, output.buffer());
+        let buffer = output.buffer();
+        put_field_head(2, clock_len, buffer);
+        clock.put_encoded(buffer);
         if let Some(key) = self.key {
-            put_field(3, key, output.buffer());
+            put_field(3, key, buffer);
         }
         Ok(())
     }
 }
 
+/// Most objects have one sibling.
+type WireContents<'a> = SmallVec<[WireContent<'a>; 1]>;
+
+/// A sibling about to be written as a content, and what is worked out once for both its length and
+/// its bytes.
+struct WireContent<'a> {
+    sibling: &'a Sibling,
+    /// The value, or nothing where it is not asked for.
+    value: Option<&'a Bytes>,
+    etag: Etag,
+    seconds: u32,
+    micros: u32,
+    /// Length of what [`WireContent::put`] writes behind the length in front.
+    len: usize,
+}
+
 /// Length of a length-delimited field with a number below 16.
 fn field_len(len: usize) -> usize {
-    1 + encoded_len_varint(len as u64) + len
+    1 + varint_len(len as u64) + len
 }
 
 /// Length of a numeric field with a number below 16.
 fn number_len(number: u32) -> usize {
-    1 + encoded_len_varint(number.into())
+    1 + varint_len(number.into())
 }
 
 /// Appends the tag and length of a length-delimited field with a number below 16.
 fn put_field_head(number: u8, len: usize, buffer: &mut BytesMut) {
     buffer.put_u8(number << 3 | 2);
-    encode_varint(len as u64, buffer);
+    put_varint(buffer, len as u64);
 }
 
 fn put_field(number: u8, bytes: &[u8], buffer: &mut BytesMut) {
@@ -111,72 +126,82 @@ fn put_field(number: u8, bytes: &[u8], buffer: &mut BytesMut) {
 
 fn put_number(number: u8, value: u32, buffer: &mut BytesMut) {
     buffer.put_u8(number << 3);
-    encode_varint(value.into(), buffer);
+    put_varint(buffer, value.into());
 }
 
-/// Length of what [`put_content`] writes between its own length and its end.
-fn content_len(sibling: &Sibling, values: Values) -> usize {
-    let metadata = &sibling.metadata;
-    let names = names(metadata).map(|(_, name)| name.len());
-    let names = names.filter(|len| *len > 0).map(field_len).sum::<usize>();
-    let (seconds, micros) = last_modified(metadata);
-    let links = metadata.links.iter().map(|link| field_len(link_len(link)));
-    field_len(values.len_of(sibling))
-        + names
-        + field_len(sibling.etag().as_bytes().len())
-        + links.sum::<usize>()
-        + number_len(seconds)
-        + number_len(micros)
-        + pairs(metadata)
-            .map(|(_, name, value)| field_len(pair_len(name, value)))
-            .sum::<usize>()
-        + if metadata.deleted { number_len(1) } else { 0 }
-}
-
-/// ```text
-/// RpbContent, field by field; absent where marked so
-/// 1   bytes    value
-/// 2   bytes    content type      absent when empty
-/// 3   bytes    charset           absent when empty
-/// 4   bytes    content encoding  absent when empty
-/// 5   bytes    vtag
-/// 6   RpbLink  bucket 1, key 2, tag 3; once for each link
-/// 7   uint32   last modified, whole seconds
-/// 8   uint32   and the microseconds behind them
-/// 9   RpbPair  key 1, value 2 (may be absent); once for each of the client's own pairs
-/// 10  RpbPair  key 1, value 2; once for each index entry
-/// 11  bool     true for a tombstone, else absent
-/// ```
-fn put_content(output: &mut Output, sibling: &Sibling, values: Values) {
-    let metadata = &sibling.metadata;
-    put_field_head(1, content_len(sibling, values), output.buffer());
-    put_field_head(1, values.len_of(sibling), output.buffer());
-    if values == Values::Whole {
-        output.put_value(&sibling.value);
-    }
-    let buffer = output.buffer();
-    for (number, name) in names(metadata).filter(|(_, name)| !name.is_empty()) {
-        put_field(number, name, buffer);
-    }
-    put_field(5, sibling.etag().as_bytes(), buffer);
-    for link in &metadata.links {
-        put_field_head(6, link_len(link), buffer);
-        put_field(1, &link.bucket, buffer);
-        put_field(2, &link.key, buffer);
-        put_field(3, &link.tag, buffer);
-    }
-    let (seconds, micros) = last_modified(metadata);
-    put_number(7, seconds, buffer);
-    put_number(8, micros, buffer);
-    for (number, name, value) in pairs(metadata) {
-        put_field_head(number, pair_len(name, value), buffer);
-        put_field(1, name, buffer);
-        if let Some(value) = value {
-            put_field(2, value, buffer);
+impl<'a> WireContent<'a> {
+    fn new(sibling: &'a Sibling, values: Values) -> Self {
+        let metadata = &sibling.metadata;
+        let value = (values == Values::Whole).then_some(&sibling.value);
+        let names = names(metadata).map(|(_, name)| name.len());
+        let names = names.filter(|len| *len > 0).map(field_len).sum::<usize>();
+        let (seconds, micros) = last_modified(metadata);
+        let etag = sibling.etag();
+        let links = metadata.links.iter().map(|link| field_len(link_len(link)));
+        let pairs = pairs(metadata).map(|(_, name, value)| field_len(pair_len(name, value)));
+        let len = field_len(value.map_or(0, Bytes::len))
+            + names
+            + field_len(etag.as_bytes().len())
+            + links.sum::<usize>()
+            + number_len(seconds)
+            + number_len(micros)
+            + pairs.sum::<usize>()
+            + if metadata.deleted { number_len(1) } else { 0 };
+        Self {
+            sibling,
+            value,
+            etag,
+            seconds,
+            micros,
+            len,
         }
     }
-    if metadata.deleted {
-        put_number(11, 1, buffer);
+
+    /// ```text
+    /// RpbContent, field by field; absent where marked so
+    /// 1   bytes    value
+    /// 2   bytes    content type      absent when empty
+    /// 3   bytes    charset           absent when empty
+    /// 4   bytes    content encoding  absent when empty
+    /// 5   bytes    vtag
+    /// 6   RpbLink  bucket 1, key 2, tag 3; once for each link
+    /// 7   uint32   last modified, whole seconds
+    /// 8   uint32   and the microseconds behind them
+    /// 9   RpbPair  key 1, value 2 (may be absent); once for each of the client's own pairs
+    /// 10  RpbPair  key 1, value 2; once for each index entry
+    /// 11  bool     true for a tombstone, else absent
+    /// ```
+    fn put(&self, output: &mut Output) {
+        let metadata = &self.sibling.metadata;
+        let buffer = output.buffer();
+        put_field_head(1, self.len, buffer);
+        put_field_head(1, self.value.map_or(0, Bytes::len), buffer);
+        if let Some(value) = self.value {
+            output.put_value(value);
+        }
+        let buffer = output.buffer();
+        for (number, name) in names(metadata).filter(|(_, name)| !name.is_empty()) {
+            put_field(number, name, buffer);
+        }
+        put_field(5, self.etag.as_bytes(), buffer);
+        for link in &metadata.links {
+            put_field_head(6, link_len(link), buffer);
+            put_field(1, &link.bucket, buffer);
+            put_field(2, &link.key, buffer);
+            put_field(3, &link.tag, buffer);
+        }
+        put_number(7, self.seconds, buffer);
+        put_number(8, self.micros, buffer);
+        for (number, name, value) in pairs(metadata) {
+            put_field_head(number, pair_len(name, value), buffer);
+            put_field(1, name, buffer);
+            if let Some(value) = value {
+                put_field(2, value, buffer);
+            }
+        }
+        if metadata.deleted {
+            put_number(11, 1, buffer);
+        }
     }
 }
 

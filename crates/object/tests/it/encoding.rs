@@ -228,7 +228,10 @@ fn what_an_engine_returns_is_read_without_checksums_and_with_its_layout_checked(
         let cut = Object::from_engine(&encoded.head.slice(..index), encoded.body.clone());
         assert!(cut.is_err(), "head cut at {index}");
     }
-    for body in [encoded.body.slice(1..), [&encoded.body[..], b"x"].concat().into()] {
+    for body in [
+        encoded.body.slice(1..),
+        [&encoded.body[..], b"x"].concat().into(),
+    ] {
         let (got, expected) = (body.len() as u64, encoded.body.len() as u64);
         assert_eq!(
             Object::from_engine(&encoded.head, body),
