@@ -1,1 +1,201 @@
-//! x
+//! What is said of a run in single numbers, and which of two such numbers is the better one.
+
+use crate::draw::Unit;
+use crate::result::{Operation, OperationTotals, RunResult};
+
+/// One number about a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// What it belongs to: an operation's label, or nothing for the run as a whole.
+    pub group: String,
+    /// What it is.
+    pub title: String,
+    /// What it counts.
+    pub unit: Unit,
+    /// Which direction is better.
+    pub better: Better,
+    /// The number.
+    pub value: f64,
+}
+
+/// Which of two values is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The higher one.
+    Higher,
+    /// The lower one.
+    Lower,
+}
+
+/// The title of the figure that a run is judged by first.
+pub const THROUGHPUT: &str = "Throughput";
+
+/// Group of figures about the server's process.
+pub const SERVER: &str = "server";
+
+/// All figures of a run that are known, those of the whole run first.
+pub fn figures(run: &RunResult) -> Vec<Figure> {
+    let mut figures = of_the_whole(run);
+    for operation in &run.operations {
+        figures.extend(of_operation(operation));
+    }
+    figures.extend(of_server(run));
+    figures
+}
+
+/// Seconds that were measured.
+pub fn seconds(run: &RunResult) -> f64 {
+    let described = run.description.as_ref().and_then(|run| run.duration_seconds);
+    described.unwrap_or_else(|| run.summary.last("elapsed").unwrap_or(0.0))
+}
+
+/// Successful operations.
+pub fn operations(run: &RunResult) -> f64 {
+    let described = run.description.as_ref().and_then(|run| run.operations_total);
+    described.unwrap_or_else(|| run.summary.numbers("successful").iter().sum())
+}
+
+/// Failed operations.
+pub fn errors(run: &RunResult) -> f64 {
+    run.summary.numbers("failed").iter().sum()
+}
+
+/// Successful operations per second.
+pub fn throughput(run: &RunResult) -> f64 {
+    let described = run
+        .description
+        .as_ref()
+        .and_then(|run| run.operations_per_second);
+    described.unwrap_or_else(|| operations(run) / seconds(run).max(1e-9))
+}
+
+/// The whole run's latencies of an operation: as told, else as far as its rows tell.
+pub fn totals(operation: &Operation) -> OperationTotals {
+    if let Some(totals) = &operation.totals {
+        return totals.clone();
+    }
+    let counts = operation.latencies.numbers("n");
+    let count: f64 = counts.iter().sum();
+    let means = operation.latencies.numbers("mean");
+    let sum: f64 = counts.iter().zip(means).map(|(count, mean)| count * mean).sum();
+    OperationTotals {
+        count,
+        errors: operation.latencies.numbers("errors").iter().sum(),
+        mean_us: (count > 0.0).then(|| sum / count),
+        max_us: (count > 0.0)
+            .then(|| operation.latencies.largest("max"))
+            .flatten(),
+        ..OperationTotals::default()
+    }
+}
+
+/// How much a sum of `server.csv` grew over the run.
+pub fn growth(run: &RunResult, head: &str) -> Option<f64> {
+    let table = run.server.as_ref()?;
+    Some((table.last(head)? - table.first(head)?).max(0.0))
+}
+
+/// Bytes that went to disk for each byte that clients put.
+pub fn write_amplification(run: &RunResult) -> Option<f64> {
+    let put = growth(run, "put_bytes").filter(|bytes| *bytes > 0.0)?;
+    Some(growth(run, "written_bytes")? / put)
+}
+
+/// Microseconds of the server's CPU for each operation.
+pub fn cpu_per_operation(run: &RunResult) -> Option<f64> {
+    let operations = Some(operations(run)).filter(|count| *count > 0.0)?;
+    Some(growth(run, "cpu_seconds")? * 1e6 / operations)
+}
+
+fn of_the_whole(run: &RunResult) -> Vec<Figure> {
+    let figure = |title: &str, unit, better, value| Figure {
+        group: String::new(),
+        title: title.to_owned(),
+        unit,
+        better,
+        value,
+    };
+    let mut figures = vec![
+        figure(THROUGHPUT, Unit::Rate, Better::Higher, throughput(run)),
+        figure("Errors", Unit::Number, Better::Lower, errors(run)),
+    ];
+    if run.description.is_some() {
+        let stalled = run.stalls().iter().map(|stall| stall.seconds).sum();
+        figures.push(figure("Stalled", Unit::Seconds, Better::Lower, stalled));
+    }
+    figures
+}
+
+fn of_operation(operation: &Operation) -> Vec<Figure> {
+    let totals = totals(operation);
+    let columns = [
+        ("mean", totals.mean_us),
+        ("median", totals.p50_us),
+        ("95th", totals.p95_us),
+        ("99th", totals.p99_us),
+        ("99.9th", totals.p999_us),
+        ("max", totals.max_us),
+    ];
+    columns
+        .into_iter()
+        .filter_map(|(title, value)| {
+            Some(Figure {
+                group: operation.label.clone(),
+                title: title.to_owned(),
+                unit: Unit::Microseconds,
+                better: Better::Lower,
+                value: value?,
+            })
+        })
+        .collect()
+}
+
+fn of_server(run: &RunResult) -> Vec<Figure> {
+    let largest = |head: &str| run.server.as_ref()?.largest(head);
+    let last = |head: &str| run.server.as_ref()?.last(head);
+    let known = [
+        ("CPU per operation", Unit::Microseconds, cpu_per_operation(run)),
+        ("Memory at most", Unit::Bytes, largest("resident_bytes")),
+        ("Disk space at the end", Unit::Bytes, last("disk_bytes")),
+        ("Written to disk", Unit::Bytes, growth(run, "written_bytes")),
+        ("Read from disk", Unit::Bytes, growth(run, "read_bytes")),
+        ("Write amplification", Unit::Number, write_amplification(run)),
+    ];
+    known
+        .into_iter()
+        .filter_map(|(title, unit, value)| {
+            Some(Figure {
+                group: SERVER.to_owned(),
+                title: title.to_owned(),
+                unit,
+                better: Better::Lower,
+                value: value?,
+            })
+        })
+        .collect()
+}
+
+/// A value as a multiple of the base's. None where the base is zero and the value is not: no
+/// number says how many times as much something is as nothing.
+pub fn ratio(value: f64, base: f64) -> Option<f64> {
+    if base == value {
+        Some(1.0)
+    } else if base == 0.0 {
+        None
+    } else {
+        Some(value / base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_multiples_of_the_base() {
+        assert_eq!(ratio(3.0, 2.0), Some(1.5));
+        assert_eq!(ratio(0.0, 0.0), Some(1.0));
+        assert_eq!(ratio(1.0, 0.0), None);
+        assert_eq!(ratio(0.0, 2.0), Some(0.0));
+    }
+}

@@ -7,7 +7,11 @@
 //! - [`draw`]: scales, ticks, units and the SVG of a chart.
 //! - [`page`]: the documents.
 
+pub mod command;
 pub mod draw;
 pub mod figures;
+mod files;
 pub mod page;
 pub mod result;
+
+pub use command::{ReportCommand, execute, write_report};

@@ -1,1 +1,14 @@
-//! x
+//! The documents: each a single HTML file that needs nothing else.
+
+mod charts;
+mod comparison;
+mod data;
+mod document;
+mod figure;
+mod ratios;
+mod run;
+mod run_tables;
+
+pub use comparison::{Entry, comparison, entries};
+pub use document::{Link, escape_json};
+pub use run::run;

@@ -5,6 +5,7 @@
 
 mod csv;
 mod description;
+pub mod series;
 
 use std::path::{Path, PathBuf};
 

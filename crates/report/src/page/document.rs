@@ -1,0 +1,107 @@
+//! The shell of every page: head, style, script, and the promise not to load anything.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::data::PageData;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Nothing may be loaded from anywhere: the page is whole, and a reader can rely on it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src data: blob:";
+
+/// A link to another page of the same set.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Where it leads, relative to this page.
+    pub target: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// What a page is made of.
+pub(super) struct Document<'a> {
+    /// The name of the whole, in the browser's title and as the first heading.
+    pub(super) title: &'a str,
+    /// What is said below the title.
+    pub(super) subtitle: Markup,
+    /// Pages that this one belongs with.
+    pub(super) links: &'a [Link],
+    /// Sections to jump to: name in the document and title.
+    pub(super) sections: &'a [(String, String)],
+    /// Everything below the head.
+    pub(super) body: Markup,
+    /// The numbers behind the charts.
+    pub(super) data: PageData,
+}
+
+impl Document<'_> {
+    /// The page as text.
+    pub(super) fn into_text(self) -> String {
+        let data = escape_json(&self.data.into_json().to_string());
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " \u{b7} kvorum bench" }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    a.skip href="#main" { "Skip to the results" }
+                    header.top {
+                        div.bar {
+                            p.product { "kvorum bench" }
+                            @for link in self.links {
+                                a href=(link.target) { (link.text) }
+                            }
+                            button #theme type="button" hidden { "Dark" }
+                        }
+                        h1 { (self.title) }
+                        (self.subtitle)
+                    }
+                    @if self.sections.len() > 1 {
+                        nav.sections aria-label="Sections" {
+                            @for (id, title) in self.sections {
+                                a href=(format!("#{id}")) { (title) }
+                            }
+                        }
+                    }
+                    main #main { (self.body) }
+                    script #data type="application/json" { (PreEscaped(data)) }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
+    }
+}
+
+/// JSON that cannot end the element that it stands in.
+pub fn escape_json(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let json = serde_json::json!({ "name": "</script><b>" }).to_string();
+        let escaped = escape_json(&json);
+        assert!(!escaped.contains('<'));
+        let read: serde_json::Value = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(read["name"], "</script><b>");
+    }
+
+    #[test]
+    fn style_and_script_stay_within_their_elements() {
+        assert!(!STYLE.contains("</"));
+        assert!(!SCRIPT.contains("</"));
+    }
+}

@@ -1,0 +1,58 @@
+//! A chart in the page: title, key, drawing, table, and what exports it.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::data::PageData;
+use crate::draw::{Chart, Frame, ScaleKind, draw};
+
+/// The element of one chart; its numbers go to the page's data.
+pub(super) fn figure(chart: &Chart, data: &mut PageData) -> Markup {
+    data.add(chart);
+    let heading = format!("{}-title", chart.id);
+    html! {
+        figure.chart id=(chart.id) aria-labelledby=(heading) {
+            figcaption {
+                h3 id=(heading) { (chart.title) }
+                @if let Some(note) = &chart.note { p.note { (note) } }
+            }
+            (key(chart))
+            // The script makes this a slider: arrow keys move a cursor over the data.
+            div.plot {
+                (PreEscaped(draw(chart, &Frame::WIDE)))
+                (PreEscaped(draw(chart, &Frame::NARROW)))
+            }
+            div.tools {
+                details.table { summary { "Table" } div.scroll {} }
+                span.spacer {}
+                button.export type="button" data-format="svg" hidden { "SVG" }
+                button.export type="button" data-format="png" hidden { "PNG" }
+            }
+        }
+    }
+}
+
+/// The key names the lines, shows their values at the cursor, and hides lines.
+fn key(chart: &Chart) -> Markup {
+    html! {
+        div.key {
+            output.at {}
+            @for line in &chart.lines {
+                button type="button" class=(line.ink.class()) data-line=(line.name)
+                    aria-pressed="true" title="Hide or show" {
+                    svg.swatch viewBox="0 0 18 8" aria-hidden="true" { path d="M1 4H17" {} }
+                    span.name { (line.name) }
+                    span.value {}
+                }
+            }
+            @if !chart.bands.is_empty() {
+                span.stalls {
+                    svg.swatch viewBox="0 0 18 8" aria-hidden="true" { path d="M5 1h8l-4 6z" {} }
+                    "stall"
+                }
+            }
+            @if chart.y.kind == ScaleKind::Logarithmic {
+                span.scale { "logarithmic" }
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The table of ratios: every figure of every run, against a base that the reader can change.
+
+use maud::{Markup, html};
+
+use super::run_tables::scrolling;
+use crate::draw::Unit;
+use crate::figures::{Better, Figure, figures, ratio};
+use crate::result::RunResult;
+
+/// Ratios closer to one than this are called equal.
+const EQUAL_WITHIN: f64 = 0.01;
+
+/// A row: one figure over all runs.
+struct Row {
+    title: String,
+    unit: Unit,
+    better: Better,
+    values: Vec<Option<f64>>,
+}
+
+/// The table for runs under these names, with ratios against the run number `base`.
+pub(super) fn ratios(runs: &[&RunResult], names: &[String], base: usize) -> Markup {
+    let groups = groups(runs);
+    let table = html! {
+        table.numbers.ratios data-base=(base) {
+            thead {
+                tr {
+                    th scope="col" { "" }
+                    @for (index, name) in names.iter().enumerate() {
+                        th scope="col" class=[(index == base).then_some("base")] { (name) }
+                    }
+                }
+            }
+            @for (group, rows) in &groups {
+                tbody {
+                    @if !group.is_empty() {
+                        tr.group { th scope="rowgroup" colspan=(names.len() + 1) { (group) } }
+                    }
+                    @for row in rows { (row.markup(base)) }
+                }
+            }
+        }
+    };
+    html! {
+        p.base-choice {
+            label for="base" { "Ratios against " }
+            select #base disabled {
+                @for (index, name) in names.iter().enumerate() {
+                    option value=(index) selected[index == base] { (name) }
+                }
+            }
+            span.note {
+                "A ratio of 2 is twice the base's value. "
+                span.better { "\u{25b2}\u{a0}better" } " "
+                span.worse { "\u{25bc}\u{a0}worse" }
+            }
+        }
+        (scrolling(&table, "Ratios"))
+    }
+}
+
+impl Row {
+    fn markup(&self, base: usize) -> Markup {
+        let base_value = self.values.get(base).copied().flatten();
+        let better = match self.better {
+            Better::Higher => "higher",
+            Better::Lower => "lower",
+        };
+        html! {
+            tr data-better=(better) {
+                th scope="row" { (self.title) }
+                @for (index, value) in self.values.iter().enumerate() {
+                    @match value {
+                        None => td { "\u{2013}" },
+                        Some(value) => td data-value=(value) class=[(index == base).then_some("base")] {
+                            (self.unit.text(*value))
+                            (ratio_text(*value, base_value, self.better, index == base))
+                        },
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A value's ratio to the base, marked as better or worse by shape as well as by colour.
+pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base: bool) -> Markup {
+    let Some(ratio) = base.and_then(|base| ratio(value, base)) else {
+        return html! { span.ratio {} };
+    };
+    let text = format!("\u{d7}{}", crate::draw::digits(ratio));
+    let is_equal = (ratio - 1.0).abs() < EQUAL_WITHIN;
+    let is_better = (ratio > 1.0) == (better == Better::Higher);
+    html! {
+        @if is_base {
+            span.ratio { "base" }
+        } @else if is_equal {
+            span.ratio { (text) }
+        } @else if is_better {
+            span.ratio.better { "\u{25b2}\u{a0}" (text) }
+        } @else {
+            span.ratio.worse { "\u{25bc}\u{a0}" (text) }
+        }
+    }
+}
+
+/// All figures, in the order in which the runs first tell them, by what they belong to.
+fn groups(runs: &[&RunResult]) -> Vec<(String, Vec<Row>)> {
+    let of_runs: Vec<Vec<Figure>> = runs.iter().map(|run| figures(run)).collect();
+    let mut groups: Vec<(String, Vec<Row>)> = Vec::new();
+    for figure in of_runs.iter().flatten() {
+        let index = position(&groups, |(group, _)| *group == figure.group).unwrap_or_else(|| {
+            groups.push((figure.group.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        let Some((_, rows)) = groups.get_mut(index) else {
+            continue;
+        };
+        if rows.iter().all(|row| row.title != figure.title) {
+            rows.push(Row {
+                title: figure.title.clone(),
+                unit: figure.unit,
+                better: figure.better,
+                values: of_runs.iter().map(|run| find(run, figure)).collect(),
+            });
+        }
+    }
+    groups
+}
+
+fn position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> Option<usize> {
+    list.iter().position(is_it)
+}
+
+fn find(run: &[Figure], wanted: &Figure) -> Option<f64> {
+    run.iter()
+        .find(|figure| figure.group == wanted.group && figure.title == wanted.title)
+        .map(|figure| figure.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: f64, base: f64, better: Better) -> String {
+        ratio_text(value, Some(base), better, false).into_string()
+    }
+
+    #[test]
+    fn better_depends_on_what_is_compared() {
+        assert!(text(3.0, 2.0, Better::Higher).contains("better"));
+        assert!(text(3.0, 2.0, Better::Lower).contains("worse"));
+        assert!(text(1.0, 2.0, Better::Lower).contains("better"));
+        assert!(text(1.0, 2.0, Better::Higher).contains("worse"));
+    }
+
+    #[test]
+    fn what_is_nearly_equal_is_neither() {
+        let text = text(1.004, 1.0, Better::Lower);
+        assert!(!text.contains("better") && !text.contains("worse"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_said_against_a_base_of_zero() {
+        assert!(!text(1.0, 0.0, Better::Lower).contains('\u{d7}'));
+    }
+}
