@@ -3,7 +3,7 @@
 //! Seven engines stand behind this trait, and which of them serves a vnode is known at run time only:
 //! an operator chooses it in a file, and `multi` mixes several in one node. Hence `Box<dyn Backend>`
 //! and no generics. The trait is a small core that every engine has, plus facets that some have
-//! ([`Backend::indexes`], [`Backend::backups`]); a facet is asked for, not tried, and no method fails
+//! ([`Backend::indexes`], [`Backend::backups`], [`Backend::adopting`]); a facet is asked for, not tried, and no method fails
 //! with "unsupported".
 //!
 //! # Vocabulary
@@ -64,6 +64,7 @@ mod group_sync;
 mod maintenance;
 #[cfg(feature = "planted-defects")]
 mod planted_defect;
+mod shared_log;
 mod snapshot;
 mod status;
 mod sync_ticket;
@@ -78,6 +79,10 @@ pub use group_sync::GroupSync;
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 #[cfg(feature = "planted-defects")]
 pub use planted_defect::PlantedDefect;
+pub use shared_log::{
+    Adopting, Appended, LogBack, LogPlace, LogRecord, LoggedFront, LoggedRecord, SegmentUse,
+    SharedLog, SharedSegment,
+};
 pub use snapshot::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,
 };
@@ -151,6 +156,12 @@ pub trait Backend: Send + Sync {
 
     /// Backups while serving, if the engine can.
     fn backups(&self) -> Option<&dyn Backups> {
+        None
+    }
+
+    /// The store's side of a log that its entries stay in, if it was opened with one. Its puts are
+    /// durable with that log's sync, and need no other.
+    fn adopting(&self) -> Option<&dyn Adopting> {
         None
     }
 }

@@ -21,16 +21,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{
-    Backend, BackendError, Batch, ErrorKind, Result, Sequence, StepOutcome, StoreId, SyncPoint,
-    SyncTicket,
-};
+use kvorum_backend::{Backend, Batch, Result, Sequence, StepOutcome, StoreId, SyncTicket};
 use kvorum_disk::Disk;
 use parking_lot::Mutex;
 
 use crate::group::Group;
 use crate::log_record::LogRecord;
-use crate::queue::{Queue, Queued, Signals, stop};
+use crate::queue::{GroupFailure, GroupWriter, Shared};
 use crate::segments::{Segments, Stores};
 
 /// How the log is laid out.
@@ -61,14 +58,25 @@ pub struct CommitLogStatus {
 /// The commit log of a node. Cheap to clone.
 #[derive(Clone)]
 pub struct CommitLog {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<BatchWriter>>,
 }
 
-pub(crate) struct Shared {
-    pub(crate) queue: Mutex<Queue>,
-    pub(crate) signals: Signals,
-    pub(crate) segments: Segments,
-    pub(crate) stores: Stores,
+/// The log's files and the stores that they are kept for.
+pub(crate) struct BatchWriter {
+    segments: Segments,
+    stores: Stores,
+}
+
+impl GroupWriter for BatchWriter {
+    type Record = LogRecord;
+
+    fn queued_bytes(record: &LogRecord) -> u64 {
+        record.len()
+    }
+
+    fn write(&self, group: Vec<LogRecord>) -> std::result::Result<(), GroupFailure> {
+        self.segments.write(&group, &self.stores)
+    }
 }
 
 impl CommitLog {
@@ -86,12 +94,10 @@ impl CommitLog {
         let generation = directory.join(format!("{log_id:016x}"));
         let segments = Segments::create(disk, generation, log_id, settings)?;
         Ok(Self {
-            shared: Arc::new(Shared {
-                queue: Mutex::default(),
-                signals: Signals::default(),
+            shared: Arc::new(Shared::new(BatchWriter {
                 segments,
                 stores: Mutex::new(BTreeMap::new()),
-            }),
+            })),
         })
     }
 
@@ -100,19 +106,19 @@ impl CommitLog {
     /// kept for the next recovery.
     pub fn register(&self, store: StoreId, engine: &Arc<dyn Backend>) {
         let engine = Arc::downgrade(engine);
-        self.shared.stores.lock().insert(store, engine);
+        self.shared.writer.stores.lock().insert(store, engine);
     }
 
     /// Forgets a store whose contents are gone, or durable to the last.
     pub fn forget(&self, store: StoreId) {
-        self.shared.stores.lock().remove(&store);
+        self.shared.writer.stores.lock().remove(&store);
     }
 
     /// Queues a batch; the ticket resolves when it is durable. Batches of one store have to come in
     /// the order of their sequences.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when no segment can hold the batch.
+    /// [`kvorum_backend::ErrorKind::TooLarge`] when no segment can hold the batch.
     pub fn append(&self, store: StoreId, sequence: Sequence, batch: &Batch) -> Result<SyncTicket> {
         let record = LogRecord::encode(batch)?;
         Ok(self.push(record.placed(store, sequence)).0)
@@ -128,27 +134,16 @@ impl CommitLog {
 
     /// Queues a record. True with the ticket when callers that need not wait for it should.
     pub(crate) fn push(&self, record: LogRecord) -> (SyncTicket, bool) {
-        let mut queue = self.shared.queue.lock();
-        let log = || Arc::downgrade(&self.shared);
-        if let Some(failure) = queue.failure() {
-            let group = Group::ended(log(), Err(failure.clone()));
-            return (SyncTicket::new(Arc::new(group), 0), true);
-        }
-        let Queued {
-            group,
-            place,
-            is_crowded,
-        } = queue.push(record, || Group::new(log()));
-        if queue.is_driven() {
-            queue.call_committer(&self.shared.signals);
-        }
-        (SyncTicket::new(group, place), is_crowded)
+        self.shared.push(|| Ok(record)).unwrap_or_else(|failure| {
+            let log = Arc::downgrade(&self.shared);
+            let group = Group::<BatchWriter>::ended(log, Err(failure));
+            (SyncTicket::new(Arc::new(group), 0), true)
+        })
     }
 
     /// Waits until everything queued so far is committed, or is not going to be.
     pub(crate) fn flush(&self) -> Result<()> {
-        let last = self.shared.queue.lock().last_group();
-        last.map_or(Ok(()), |group| group.wait_synced(0))
+        self.shared.flush()
     }
 
     /// Commits groups until [`CommitLog::stop`]; for one thread of its own. While it runs, awaiting a
@@ -160,13 +155,13 @@ impl CommitLog {
     /// Ends [`CommitLog::drive`] once everything queued is committed. What is appended later is
     /// committed by those who wait for it on a thread.
     pub fn stop(&self) {
-        stop(&mut self.shared.queue.lock(), &self.shared.signals);
+        self.shared.stop();
     }
 
     /// Sizes and counts.
     pub fn status(&self) -> CommitLogStatus {
         let (groups, batches) = self.shared.queue.lock().counts();
-        let (bytes, segments) = self.shared.segments.size();
+        let (bytes, segments) = self.shared.writer.segments.size();
         CommitLogStatus {
             bytes,
             segments,
@@ -178,63 +173,34 @@ impl CommitLog {
     /// True when [`CommitLog::upkeep_step`] has something to do. To be asked now and then: what it
     /// finds idle twice is due for a mark of what is durable.
     pub fn is_upkeep_due(&self) -> bool {
-        self.shared.segments.is_upkeep_due(&self.shared.stores)
+        self.shared
+            .writer
+            .segments
+            .is_upkeep_due(&self.shared.writer.stores)
     }
 
     /// True when the log is longer than it should be and upkeep comes before everything else.
     pub fn is_upkeep_pressing(&self) -> bool {
-        self.shared.segments.is_too_long()
+        self.shared.writer.segments.is_too_long()
     }
 
     /// One step of upkeep: makes a spare segment, marks an idle one, syncs one store that keeps the
     /// oldest segment, or drops that segment.
     pub fn upkeep_step(&self) -> Result<StepOutcome> {
-        self.shared.segments.upkeep_step(&self.shared.stores)
+        self.shared
+            .writer
+            .segments
+            .upkeep_step(&self.shared.writer.stores)
     }
 
     /// Removes the log's files when every store was closed: nothing is left to replay.
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when a store needs them; they stay for the next recovery.
+    /// [`kvorum_backend::ErrorKind::Misuse`] when a store needs them; they stay for the next recovery.
     pub fn remove(&self) -> Result<()> {
-        self.shared.segments.remove_all(&self.shared.stores)
-    }
-}
-
-impl Shared {
-    pub(crate) fn is_driven(&self) -> bool {
-        self.queue.lock().is_driven()
-    }
-
-    /// An error where awaiting a ticket would take for ever.
-    pub(crate) fn check_driven(&self) -> Result<()> {
-        let queue = self.queue.lock();
-        if queue.is_driven() {
-            return Ok(());
-        }
-        Err(if queue.is_stopping() {
-            BackendError::new(ErrorKind::Closed, "the commit log was stopped")
-        } else {
-            BackendError::new(
-                ErrorKind::Misuse,
-                "a ticket of a commit log without a driver was awaited; wait for it on a thread",
-            )
-        })
-    }
-}
-
-impl Drop for Shared {
-    /// No thread waits, for it would hold the log; tasks may.
-    fn drop(&mut self) {
-        let groups = self.queue.get_mut().take_all();
-        let queue = self.queue.lock();
-        for group in &groups {
-            let detail = "the commit log was dropped before its sync";
-            group.end(Err(BackendError::new(ErrorKind::Closed, detail)), &queue);
-        }
-        drop(queue);
-        for group in groups {
-            group.wake_tasks();
-        }
+        self.shared
+            .writer
+            .segments
+            .remove_all(&self.shared.writer.stores)
     }
 }

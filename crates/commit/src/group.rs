@@ -7,13 +7,12 @@ use std::task::{Poll, Waker};
 use kvorum_backend::{BackendError, ErrorKind, Result, SyncPoint};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::commit_log::Shared;
-use crate::queue::Queue;
+use crate::queue::{GroupWriter, Queue, Shared};
 
 /// The sync point of its tickets, whose positions are places in the group. An outcome lives as long
 /// as a ticket that may ask for it, and no longer.
-pub(crate) struct Group {
-    log: Weak<Shared>,
+pub(crate) struct Group<W: GroupWriter> {
+    log: Weak<Shared<W>>,
     outcome: OnceLock<Result<()>>,
     tasks: Mutex<Tasks>,
     /// Signalled when the group is done or a leader is wanted; goes with the queue's lock.
@@ -31,8 +30,8 @@ struct Tasks {
     others: Vec<Waker>,
 }
 
-impl Group {
-    pub(crate) fn new(log: Weak<Shared>) -> Self {
+impl<W: GroupWriter> Group<W> {
+    pub(crate) fn new(log: Weak<Shared<W>>) -> Self {
         Self {
             log,
             outcome: OnceLock::new(),
@@ -43,7 +42,7 @@ impl Group {
     }
 
     /// A group whose outcome is known from the start.
-    pub(crate) fn ended(log: Weak<Shared>, outcome: Result<()>) -> Self {
+    pub(crate) fn ended(log: Weak<Shared<W>>, outcome: Result<()>) -> Self {
         let group = Self::new(log);
         let _first = group.outcome.set(outcome);
         group
@@ -51,7 +50,7 @@ impl Group {
 
     /// Says how the group ended, once, and wakes its threads. The queue's lock is held, so no thread
     /// is between looking and falling asleep.
-    pub(crate) fn end(&self, outcome: Result<()>, _queue: &MutexGuard<'_, Queue>) {
+    pub(crate) fn end(&self, outcome: Result<()>, _queue: &MutexGuard<'_, Queue<W>>) {
         let _first = self.outcome.set(outcome);
         if self.has_sleepers() {
             self.signal.notify_all();
@@ -77,7 +76,7 @@ impl Group {
     }
 
     /// Waits for the signal.
-    fn sleep(&self, queue: &mut MutexGuard<'_, Queue>) {
+    fn sleep(&self, queue: &mut MutexGuard<'_, Queue<W>>) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         self.signal.wait(queue);
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
@@ -103,7 +102,7 @@ impl Tasks {
     }
 }
 
-impl SyncPoint for Group {
+impl<W: GroupWriter> SyncPoint for Group<W> {
     fn poll_synced(&self, position: u64, waker: &Waker) -> Poll<Result<()>> {
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);
@@ -124,6 +123,17 @@ impl SyncPoint for Group {
     }
 
     fn wait_synced(&self, _position: u64) -> Result<()> {
+        self.wait()
+    }
+
+    fn is_driven(&self) -> bool {
+        self.outcome.get().is_some() || self.log.upgrade().is_some_and(|log| log.is_driven())
+    }
+}
+
+impl<W: GroupWriter> Group<W> {
+    /// Waits until the group is done, committing if nobody else does.
+    pub(crate) fn wait(&self) -> Result<()> {
         if let Some(outcome) = self.outcome() {
             return outcome;
         }
@@ -143,10 +153,6 @@ impl SyncPoint for Group {
                 self.sleep(&mut queue);
             }
         }
-    }
-
-    fn is_driven(&self) -> bool {
-        self.outcome.get().is_some() || self.log.upgrade().is_some_and(|log| log.is_driven())
     }
 }
 

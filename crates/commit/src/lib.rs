@@ -29,7 +29,9 @@ mod log_record;
 mod queue;
 mod recovery;
 mod segments;
+mod value_log;
 
 pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus};
 pub use committed::Committed;
 pub use recovery::{Recovery, recover};
+pub use value_log::{Admission, ValueLog, ValueLogOpening, ValueLogSettings, ValueLogStatus};

@@ -8,12 +8,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, Result};
-use parking_lot::Condvar;
+use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
+use parking_lot::{Condvar, Mutex};
 
-use crate::commit_log::Shared;
 use crate::group::Group;
-use crate::log_record::LogRecord;
 
 /// A group is cut here, so that one write stays bounded. Bytes.
 const GROUP_BYTES_MAX: u64 = 8 << 20;
@@ -22,13 +20,31 @@ const CROWDED_BYTES: u64 = 16 << 20;
 /// With more than this queued, the next put waits before it does anything. Bytes.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
+/// What groups are written by: the files behind the queue.
+pub(crate) trait GroupWriter: Send + Sync + 'static {
+    /// What is queued: written whole, in the queue's order.
+    type Record: Send;
+
+    /// What a record takes while it is queued, roughly. Bytes.
+    fn queued_bytes(record: &Self::Record) -> u64;
+
+    /// Writes a group and makes it durable. One group at a time.
+    fn write(&self, group: Vec<Self::Record>) -> std::result::Result<(), GroupFailure>;
+}
+
+/// A queue and the files that it goes to.
+pub(crate) struct Shared<W: GroupWriter> {
+    pub(crate) queue: Mutex<Queue<W>>,
+    pub(crate) signals: Signals,
+    pub(crate) writer: W,
+}
+
 /// Records that wait to be committed.
-#[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct Queue<W: GroupWriter> {
     /// Groups that gather, oldest first.
-    gathering: VecDeque<Gathering>,
+    gathering: VecDeque<Gathering<W>>,
     /// The group that is being committed.
-    committing: Option<Arc<Group>>,
+    committing: Option<Arc<Group<W>>>,
     /// Bytes queued, those of the group being written included.
     bytes: u64,
     has_committer: bool,
@@ -41,9 +57,9 @@ pub(crate) struct Queue {
 }
 
 /// A group that more records may join.
-pub(crate) struct Gathering {
-    pub(crate) group: Arc<Group>,
-    pub(crate) records: Vec<LogRecord>,
+struct Gathering<W: GroupWriter> {
+    group: Arc<Group<W>>,
+    records: Vec<W::Record>,
     bytes: u64,
 }
 
@@ -57,8 +73,8 @@ pub(crate) struct Signals {
 }
 
 /// A record's place in the queue.
-pub(crate) struct Queued {
-    pub(crate) group: Arc<Group>,
+pub(crate) struct Queued<W: GroupWriter> {
+    pub(crate) group: Arc<Group<W>>,
     pub(crate) place: u64,
     /// The device is slower than what comes in.
     pub(crate) is_crowded: bool,
@@ -80,11 +96,32 @@ impl GroupFailure {
     }
 }
 
-impl Queue {
+impl<W: GroupWriter> Default for Queue<W> {
+    fn default() -> Self {
+        Self {
+            gathering: VecDeque::new(),
+            committing: None,
+            bytes: 0,
+            has_committer: false,
+            is_driven: false,
+            driver_sleeps: false,
+            is_stopping: false,
+            failure: None,
+            groups: 0,
+            batches: 0,
+        }
+    }
+}
+
+impl<W: GroupWriter> Queue<W> {
     /// Adds a record to the group that gathers.
-    pub(crate) fn push(&mut self, record: LogRecord, new_group: impl FnOnce() -> Group) -> Queued {
-        let bytes = record.len();
-        let is_full = |last: &Gathering| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
+    pub(crate) fn push(
+        &mut self,
+        record: W::Record,
+        new_group: impl FnOnce() -> Group<W>,
+    ) -> Queued<W> {
+        let bytes = W::queued_bytes(&record);
+        let is_full = |last: &Gathering<W>| last.bytes > 0 && last.bytes + bytes > GROUP_BYTES_MAX;
         if self.gathering.back().is_none_or(is_full) {
             self.gathering.push_back(Gathering {
                 group: Arc::new(new_group()),
@@ -125,7 +162,7 @@ impl Queue {
     }
 
     /// The group that ends last of those there are.
-    pub(crate) fn last_group(&self) -> Option<Arc<Group>> {
+    pub(crate) fn last_group(&self) -> Option<Arc<Group<W>>> {
         let gathering = self.gathering.back().map(|it| &it.group);
         gathering.or(self.committing.as_ref()).cloned()
     }
@@ -141,7 +178,7 @@ impl Queue {
     }
 
     /// Takes everything that waits.
-    pub(crate) fn take_all(&mut self) -> Vec<Arc<Group>> {
+    pub(crate) fn take_all(&mut self) -> Vec<Arc<Group<W>>> {
         self.gathering.drain(..).map(|it| it.group).collect()
     }
 
@@ -165,7 +202,84 @@ impl Queue {
     }
 }
 
-impl Shared {
+impl<W: GroupWriter> Shared<W> {
+    pub(crate) fn new(writer: W) -> Self {
+        Self {
+            queue: Mutex::default(),
+            signals: Signals::default(),
+            writer,
+        }
+    }
+
+    /// Queues what is made under the queue's lock. True with the ticket when callers that need not
+    /// wait for it should.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        record: impl FnOnce() -> Result<W::Record>,
+    ) -> Result<(SyncTicket, bool)> {
+        let mut queue = self.queue.lock();
+        if let Some(failure) = queue.failure() {
+            return Err(failure.clone());
+        }
+        let Queued {
+            group,
+            place,
+            is_crowded,
+        } = queue.push(record()?, || Group::new(Arc::downgrade(self)));
+        if queue.is_driven() {
+            queue.call_committer(&self.signals);
+        }
+        Ok((SyncTicket::new(group, place), is_crowded))
+    }
+
+    /// Ends the log: nothing can be promised any more.
+    pub(crate) fn fail_for_good(&self, error: &BackendError) {
+        let mut queue = self.queue.lock();
+        queue.failure.get_or_insert(error.clone());
+        let ended = queue.take_all();
+        for group in &ended {
+            group.end(Err(error.clone()), &queue);
+        }
+        self.signals.room.notify_all();
+        drop(queue);
+        for group in ended {
+            group.wake_tasks();
+        }
+    }
+
+    /// Waits until everything queued so far is committed, or is not going to be.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let last = self.queue.lock().last_group();
+        last.map_or(Ok(()), |group| group.wait())
+    }
+
+    pub(crate) fn is_driven(&self) -> bool {
+        self.queue.lock().is_driven()
+    }
+
+    /// An error where awaiting a ticket would take for ever.
+    pub(crate) fn check_driven(&self) -> Result<()> {
+        let queue = self.queue.lock();
+        if queue.is_driven() {
+            return Ok(());
+        }
+        Err(if queue.is_stopping() {
+            BackendError::new(ErrorKind::Closed, "the commit log was stopped")
+        } else {
+            BackendError::new(
+                ErrorKind::Misuse,
+                "a ticket of a commit log without a driver was awaited; wait for it on a thread",
+            )
+        })
+    }
+
+    /// Ends [`Shared::drive`] once everything queued is committed.
+    pub(crate) fn stop(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_stopping = true;
+        queue.call_committer(&self.signals);
+    }
+
     /// Commits groups until the log is stopped.
     pub(crate) fn drive(&self) {
         let _role = DriverRole::take(self);
@@ -209,7 +323,7 @@ impl Shared {
             batches: gathering.records.len() as u64,
             outcome: None,
         };
-        turn.outcome = Some(self.segments.write(&gathering.records, &self.stores));
+        turn.outcome = Some(self.writer.write(gathering.records));
     }
 
     /// Waits until the queue has room, committing if nobody else does.
@@ -235,11 +349,11 @@ impl Shared {
         }
     }
 
-    fn end_group(&self, turn: &mut Turn<'_>) {
+    fn end_group(&self, turn: &mut Turn<'_, W>) {
         let outcome = turn.outcome.take().unwrap_or_else(|| {
             let detail = "the thread that committed the group panicked";
             Err(GroupFailure::ForGood(BackendError::new(
-                kvorum_backend::ErrorKind::Failed,
+                ErrorKind::Failed,
                 detail,
             )))
         });
@@ -275,31 +389,31 @@ impl Shared {
 }
 
 /// One group in the making. Whatever happens to the committer, the group ends.
-struct Turn<'a> {
-    log: &'a Shared,
-    group: Arc<Group>,
+struct Turn<'a, W: GroupWriter> {
+    log: &'a Shared<W>,
+    group: Arc<Group<W>>,
     bytes: u64,
     batches: u64,
     outcome: Option<std::result::Result<(), GroupFailure>>,
 }
 
-impl Drop for Turn<'_> {
+impl<W: GroupWriter> Drop for Turn<'_, W> {
     fn drop(&mut self) {
         self.log.end_group(self);
     }
 }
 
 /// The driver's part, given back whatever happens to the driver.
-struct DriverRole<'a>(&'a Shared);
+struct DriverRole<'a, W: GroupWriter>(&'a Shared<W>);
 
-impl<'a> DriverRole<'a> {
-    fn take(log: &'a Shared) -> Self {
+impl<'a, W: GroupWriter> DriverRole<'a, W> {
+    fn take(log: &'a Shared<W>) -> Self {
         log.queue.lock().is_driven = true;
         Self(log)
     }
 }
 
-impl Drop for DriverRole<'_> {
+impl<W: GroupWriter> Drop for DriverRole<'_, W> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.is_driven = false;
@@ -308,8 +422,18 @@ impl Drop for DriverRole<'_> {
     }
 }
 
-/// Tells the driver to stop.
-pub(crate) fn stop(queue: &mut Queue, signals: &Signals) {
-    queue.is_stopping = true;
-    queue.call_committer(signals);
+impl<W: GroupWriter> Drop for Shared<W> {
+    /// No thread waits, for it would hold the log; tasks may.
+    fn drop(&mut self) {
+        let groups = self.queue.get_mut().take_all();
+        let queue = self.queue.lock();
+        for group in &groups {
+            let detail = "the commit log was dropped before its sync";
+            group.end(Err(BackendError::new(ErrorKind::Closed, detail)), &queue);
+        }
+        drop(queue);
+        for group in groups {
+            group.wake_tasks();
+        }
+    }
 }

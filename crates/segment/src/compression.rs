@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use kvorum_encoding::checksum;
 use parking_lot::Mutex;
 
@@ -40,7 +41,8 @@ pub enum Codec {
 }
 
 impl Codec {
-    pub(crate) fn bits(self) -> u8 {
+    /// The number that stands for it in a record.
+    pub fn bits(self) -> u8 {
         match self {
             Self::Plain => 0,
             Self::Lz4 => 1,
@@ -48,7 +50,8 @@ impl Codec {
         }
     }
 
-    pub(crate) fn from_bits(bits: u8) -> Option<Self> {
+    /// The codec of a number, or `None` for one that no version has used.
+    pub fn from_bits(bits: u8) -> Option<Self> {
         match bits {
             0 => Some(Self::Plain),
             1 => Some(Self::Lz4),
@@ -93,6 +96,40 @@ impl<'a> EncodedBack<'a> {
     /// Bytes stored as they are.
     pub fn plain(bytes: &'a [u8]) -> Self {
         Self::of(Cow::Borrowed(bytes), Codec::Plain, bytes.len() as u64)
+    }
+
+    /// A back that was encoded before, from its parts. `checksum` is the CRC-32C of `bytes`.
+    pub fn from_parts(bytes: &'a [u8], codec: Codec, raw_len: u64, checksum: u32) -> Self {
+        Self {
+            bytes: Cow::Borrowed(bytes),
+            codec,
+            raw_len,
+            checksum,
+        }
+    }
+
+    /// The bytes as stored. `raw` is what was encoded: it is shared where it is stored as it is.
+    pub fn into_bytes(self, raw: &Bytes) -> Bytes {
+        match self.bytes {
+            Cow::Borrowed(bytes) if bytes.as_ptr() == raw.as_ptr() => raw.slice(..bytes.len()),
+            Cow::Borrowed(bytes) => Bytes::copy_from_slice(bytes),
+            Cow::Owned(bytes) => bytes.into(),
+        }
+    }
+
+    /// How it is stored.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// The length before compression, in bytes.
+    pub fn raw_len(&self) -> u64 {
+        self.raw_len
+    }
+
+    /// The CRC-32C of the bytes as stored.
+    pub fn checksum(&self) -> u32 {
+        self.checksum
     }
 
     /// The same back, borrowed: appending it does not use it up.

@@ -62,9 +62,35 @@ pub struct StoredBack {
     bytes: Bytes,
     codec: Codec,
     raw_len: u64,
+    checksum: u32,
 }
 
 impl StoredBack {
+    /// A back that was read and checked before, from its parts. `checksum` is the CRC-32C of `bytes`.
+    pub fn from_parts(bytes: Bytes, codec: Codec, raw_len: u64, checksum: u32) -> Self {
+        Self {
+            bytes,
+            codec,
+            raw_len,
+            checksum,
+        }
+    }
+
+    /// The bytes as stored.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The length before compression, in bytes.
+    pub fn raw_len(&self) -> u64 {
+        self.raw_len
+    }
+
+    /// The CRC-32C of the bytes as stored.
+    pub fn checksum(&self) -> u32 {
+        self.checksum
+    }
+
     /// How it is stored.
     pub fn codec(&self) -> Codec {
         self.codec
@@ -76,7 +102,7 @@ impl StoredBack {
             bytes: (&self.bytes[..]).into(),
             codec: self.codec,
             raw_len: self.raw_len,
-            checksum: checksum(&self.bytes),
+            checksum: self.checksum,
         }
     }
 
@@ -327,7 +353,8 @@ pub(crate) fn stored_record(
 ) -> Result<StoredRecord> {
     let back_start = front_end(header);
     let back = bytes.slice(back_start..back_start + header.back_len as usize);
-    let got = mask_checksum(checksum(&back));
+    let computed = checksum(&back);
+    let got = mask_checksum(computed);
     if got != header.back_checksum {
         let expected = u64::from(header.back_checksum);
         return Err(SegmentError::damaged(
@@ -344,6 +371,7 @@ pub(crate) fn stored_record(
             bytes: back,
             codec: header.codec,
             raw_len: head.raw_back_len,
+            checksum: computed,
         },
         head,
     })

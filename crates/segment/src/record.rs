@@ -2,7 +2,7 @@
 
 use kvorum_encoding::{ByteReader, checksum_append, mask_checksum};
 
-use crate::{Codec, EncodedBack, SegmentId};
+use crate::{Codec, EncodedBack, Location, SegmentId};
 
 /// The length of the fixed header.
 pub const RECORD_HEADER_BYTES: usize = 32;
@@ -39,6 +39,25 @@ pub struct Record<'a> {
     pub front: &'a [u8],
     /// The rest.
     pub back: EncodedBack<'a>,
+}
+
+impl Record<'_> {
+    /// Where it stands when its first byte stands at `offset`.
+    pub fn location_at(&self, offset: u64) -> Location {
+        let (front_end, len) = stored_lens(self);
+        Location {
+            offset,
+            front_end,
+            len,
+        }
+    }
+}
+
+impl Location {
+    /// Where the next record stands.
+    pub fn next_offset(&self) -> u64 {
+        aligned(self.offset + self.len)
+    }
 }
 
 /// Where a record stands in its batch.

@@ -1,0 +1,252 @@
+//! The node's log as a place where entries stay: what an engine asks of it, and it of the engine.
+//!
+//! An engine that keeps locations in memory need not copy what the node's log holds already. It
+//! *adopts* the log's records: its key directory points into the log's segments, which live for as
+//! long as a store needs them. What a put costs is then one write for the whole node, and an engine's
+//! own files hold only what was collected from segments that had become mostly dead.
+//!
+//! The log sees records as a front and a back, each with its own checksum, and understands neither.
+//!
+//! # Protocol
+//!
+//! Opening: the log is opened first, then the stores, each from its own files; then the log is asked to
+//! admit them, and gives each one ([`Adopting::replay`]) what lies above [`Adopting::covered`].
+//! Before that, a place in a store's files may point to a segment that is gone: the store had let go
+//! of it, and its own files say where the entry went.
+//!
+//! Putting: under the lock that orders its batches, the engine appends, gets the place at once, and
+//! points its key directory there. The record can be read from that moment on.
+//!
+//! Letting go: a segment stays for as long as [`Adopting::usage`] of any store names it. What keeps a
+//! segment with little that lives is offered to its stores by [`Adopting::relocate`], record by record,
+//! and [`Adopting::settle`] says that nothing more comes.
+//!
+//! Erasing: [`SharedLog::announce_erasure`] before the store's own files go, [`SharedLog::forget`]
+//! after it. A crash in between finds either a store that is whole, or one that nobody waits for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Lookup, Reading, Result, Sequence, StoreId, SyncTicket};
+
+/// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short a
+/// second read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPlace {
+    /// The segment's number. Never used again for another segment of the same log.
+    pub segment: u32,
+    /// Offset in the segment, in bytes; a multiple of 8.
+    pub offset: u64,
+    /// Length of the record up to the end of its front, in bytes.
+    pub front_end: u64,
+    /// Length of the whole record, in bytes.
+    pub len: u64,
+}
+
+/// The back of a record as it is stored: perhaps compressed by the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogBack {
+    /// The bytes as stored.
+    pub bytes: Bytes,
+    /// How they are compressed, in the numbering of the segment format: 0 for not at all.
+    pub codec: u8,
+    /// The length before compression, in bytes.
+    pub raw_len: u64,
+    /// The CRC-32C of `bytes`. Taken on trust when appended: a wrong one makes an unreadable record.
+    pub checksum: u32,
+}
+
+/// What an engine appends.
+#[derive(Clone, Debug)]
+pub struct LogRecord {
+    /// The engine's kind of record, below [`LogRecord::KINDS`].
+    pub kind: u8,
+    /// The record says that something is gone.
+    pub removal: bool,
+    /// [`LogRecord::PREFIX_BYTES`] bytes that the log fills in, then what the engine reads without
+    /// the back.
+    pub front: Vec<u8>,
+    /// The rest.
+    pub back: LogBack,
+}
+
+impl LogRecord {
+    /// How many kinds engines may have.
+    pub const KINDS: u8 = 0xf0;
+    /// What the log needs in front of an engine's front.
+    pub const PREFIX_BYTES: usize = 8;
+
+    /// The start of a front that will have `len` bytes of the engine's.
+    pub fn front_for(len: usize) -> Vec<u8> {
+        let mut front = Vec::with_capacity(Self::PREFIX_BYTES + len);
+        front.extend_from_slice(&[0; Self::PREFIX_BYTES]);
+        front
+    }
+}
+
+impl LogBack {
+    /// No back at all.
+    pub fn empty() -> Self {
+        Self {
+            bytes: Bytes::new(),
+            codec: 0,
+            raw_len: 0,
+            checksum: 0,
+        }
+    }
+}
+
+/// The front of a record that was read, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedFront {
+    /// The store that it belongs to.
+    pub store: StoreId,
+    /// The batch that it belongs to.
+    pub sequence: Sequence,
+    /// The engine's kind of record.
+    pub kind: u8,
+    /// The record says that something is gone.
+    pub removal: bool,
+    /// Where it stands, exactly.
+    pub place: LogPlace,
+    /// What the engine put in front.
+    pub front: Bytes,
+    /// The length of the back before compression, in bytes.
+    pub raw_back_len: u64,
+}
+
+/// A whole record that was read, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedRecord {
+    /// All but the back.
+    pub head: LoggedFront,
+    /// The back as stored.
+    pub back: LogBack,
+}
+
+/// A segment of the log. Whoever holds it may read from it, whether the log still has it or not.
+pub trait SharedSegment: Send + Sync {
+    /// Its number.
+    fn number(&self) -> u32;
+
+    /// Reads the front of a record. Never waits for a write or a sync of the log; with
+    /// [`Reading::CachedOnly`] never for a device.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Corrupt`] when no whole record stands there.
+    fn read_front(&self, place: LogPlace, reading: Reading) -> Result<Lookup<LoggedFront>>;
+
+    /// Reads a whole record, likewise.
+    fn read(&self, place: LogPlace, reading: Reading) -> Result<Lookup<LoggedRecord>>;
+}
+
+/// What [`SharedLog::append`] gives.
+pub struct Appended {
+    /// The segment of all the records.
+    pub segment: Arc<dyn SharedSegment>,
+    /// Where each of them stands.
+    pub places: Vec<LogPlace>,
+    /// Resolves when the batch is durable.
+    pub ticket: SyncTicket,
+    /// The device is slower than what comes in: callers that asked for no durability should wait as
+    /// well.
+    pub is_crowded: bool,
+}
+
+/// The node's log as engines see it.
+pub trait SharedLog: Send + Sync {
+    /// Tells this log from others. A store that refers to another log has lost what was there.
+    fn log_id(&self) -> u64;
+
+    /// Waits until there is room for what is to be appended; to be called without a lock.
+    fn wait_for_room(&self) -> Result<()>;
+
+    /// Queues a batch: its records become durable together or not at all. Their place is known when
+    /// this returns, and they can be read there. Batches of one store have to come in the order of
+    /// their sequences, each higher than the one before.
+    ///
+    /// # Errors
+    /// Nothing was queued: [`crate::ErrorKind::TooLarge`], [`crate::ErrorKind::Full`],
+    /// [`crate::ErrorKind::Failed`] after a failed sync.
+    fn append(
+        &self,
+        store: StoreId,
+        sequence: Sequence,
+        records: Vec<LogRecord>,
+    ) -> Result<Appended>;
+
+    /// The segment of this number, or `None` when the log has none.
+    fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>>;
+
+    /// The number of the segment that is appended to now. What a store keeps in older ones and does
+    /// not cover has to be read again after a crash, segment by segment: stores should cover what lies
+    /// far behind.
+    fn newest_segment(&self) -> u32;
+
+    /// The oldest segment that still has anything of a store, needed or not. A removal hides nothing
+    /// in the log when all that is older is gone.
+    fn oldest_segment_of(&self, store: StoreId) -> Option<u32>;
+
+    /// Makes everything appended so far durable.
+    fn sync(&self) -> Result<()>;
+
+    /// Says that [`Adopting::usage`] of a store has shrunk without anything having been appended.
+    fn usage_changed(&self);
+
+    /// Closes the segment that is appended to, so that [`SharedLog::link`] finds all that is there.
+    fn roll(&self) -> Result<()>;
+
+    /// Gives a closed segment a second name, for a backup. The store's usage has to name the segment
+    /// until this returns.
+    fn link(&self, number: u32, path: &std::path::Path) -> Result<()>;
+
+    /// Says that a store is about to be erased. Durable when it returns.
+    fn announce_erasure(&self, store: StoreId) -> Result<()>;
+
+    /// Says that a store's contents are gone, and whose they are from now on: segments that nobody
+    /// else needs are dropped at once.
+    fn forget(&self, erased: StoreId, now: StoreId) -> Result<()>;
+}
+
+/// What a store needs of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentUse {
+    /// The segment.
+    pub segment: u32,
+    /// What would have to be copied for the store to be able to let go of it, in bytes.
+    pub live_bytes: u64,
+}
+
+/// The facet of an engine whose entries stay in the log. All calls may block.
+pub trait Adopting: Send + Sync {
+    /// The batch up to which the store's own files say what it has and where, after a crash too. It
+    /// must not be ahead of what the log has made durable.
+    fn covered(&self) -> Sequence;
+
+    /// Takes a batch that was logged and is not covered, as if it were put now, but where it stands.
+    /// Batches come in ascending order, some perhaps missing.
+    fn replay(
+        &self,
+        segment: &Arc<dyn SharedSegment>,
+        sequence: Sequence,
+        records: &[LoggedRecord],
+    ) -> Result<()>;
+
+    /// Every segment that the store needs: because a live entry or a removal that still hides
+    /// something stands there, because a batch there is not covered, or because a snapshot without an
+    /// end or a backup reads it.
+    ///
+    /// It must wait for puts in progress: of a batch that was appended before the call, the place
+    /// counts.
+    fn usage(&self) -> Vec<SegmentUse>;
+
+    /// Copies those of the records that the store still needs to its own files, under the sequence
+    /// that they have, and points to the copies. Returns the bytes written.
+    fn relocate(&self, records: &[LoggedRecord]) -> Result<u64>;
+
+    /// All readable records of the segment were offered. Makes the copies durable, and sets aside as
+    /// lost what the store still has there. From here on it does not need the segment, except for
+    /// snapshots and backups.
+    fn settle(&self, segment: u32) -> Result<()>;
+}

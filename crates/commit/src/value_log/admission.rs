@@ -1,0 +1,155 @@
+//! Admission: a store that was just opened gets from the log what its own files do not cover, by
+//! place: nothing is written.
+//!
+//! Segments in which no admitted store has anything above what it covers are not read. The others are
+//! read from end to end; bodies are checked on the way, which costs what reading them costs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_backend::{
+    Backend, BackendError, ErrorKind, LoggedRecord, Result, Sequence, SharedLog, SharedSegment,
+    StoreId,
+};
+use kvorum_segment::{ScanOptions, Scanned};
+
+use crate::error::from_segment;
+use crate::value_log::ValueLog;
+use crate::value_log::log_segment::{LogSegment, logged};
+
+/// What admitting stores found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Segments that were read.
+    pub segments_read: u64,
+    /// Batches that stores were given.
+    pub batches_replayed: u64,
+    /// Places in those segments that are damaged, in words. What they held may be lost.
+    pub damage: Vec<String>,
+}
+
+/// A store that is being admitted.
+struct Newcomer {
+    engine: Arc<dyn Backend>,
+    /// It has everything up to here that the log can give it.
+    reached: Sequence,
+}
+
+impl ValueLog {
+    pub(super) fn admit_stores(&self, stores: &[Arc<dyn Backend>]) -> Result<Admission> {
+        let mut newcomers = BTreeMap::new();
+        for engine in stores {
+            let adopting = engine.adopting().ok_or_else(not_adopting)?;
+            let reached = adopting.covered();
+            let newcomer = Newcomer {
+                engine: engine.clone(),
+                reached,
+            };
+            newcomers.insert(engine.identity(), newcomer);
+        }
+        self.take_back_erasures(&newcomers)?;
+        // A store may have been closed and opened again while the log went on.
+        self.sync()?;
+        let mut admission = Admission::default();
+        for segment in self.files().segments() {
+            let is_lacked = |(store, newcomer): (&StoreId, &Newcomer)| {
+                let holding = segment.holding(*store);
+                holding.is_some_and(|holding| holding.last > newcomer.reached)
+            };
+            if newcomers.iter().any(is_lacked) {
+                replay_segment(&segment, &mut newcomers, &mut admission)?;
+            }
+        }
+        let mut registered = self.keeper.stores.lock();
+        for (store, newcomer) in &newcomers {
+            registered.insert(*store, Arc::downgrade(&newcomer.engine));
+        }
+        drop(registered);
+        self.usage_changed();
+        Ok(admission)
+    }
+
+    /// A store that was about to be erased and is there all the same is not erased.
+    fn take_back_erasures(&self, newcomers: &BTreeMap<StoreId, Newcomer>) -> Result<()> {
+        let mut identity = self.keeper.identity.lock();
+        let before = identity.known.erased.len();
+        identity
+            .known
+            .erased
+            .retain(|store| !newcomers.contains_key(store));
+        if identity.known.erased.len() < before {
+            self.write_identity(&mut identity)?;
+        }
+        Ok(())
+    }
+}
+
+fn replay_segment(
+    segment: &Arc<LogSegment>,
+    newcomers: &mut BTreeMap<StoreId, Newcomer>,
+    admission: &mut Admission,
+) -> Result<()> {
+    let Some(reader) = segment.reader() else {
+        return Ok(());
+    };
+    admission.segments_read += 1;
+    let end = segment.end();
+    let options = ScanOptions {
+        durable_to: end,
+        until: Some(end),
+        ..ScanOptions::default()
+    };
+    let shared: Arc<dyn SharedSegment> = segment.clone();
+    let mut batch: Vec<LoggedRecord> = Vec::new();
+    for scanned in reader.scan(options).map_err(|error| from_segment(&error))? {
+        let record = match scanned.map_err(|error| from_segment(&error))? {
+            Scanned::Record(record) => logged(segment.number, &record),
+            Scanned::Damage(damage) => {
+                segment.set_damaged();
+                let (path, len, at) = (segment.path.display(), damage.len, damage.offset);
+                let what = format!("{path}: {len} bytes at {at}: {}", damage.found);
+                admission.damage.push(what);
+                continue;
+            }
+        };
+        let Some(record) = record else {
+            continue;
+        };
+        let is_same_batch = batch.first().is_none_or(|first| {
+            let (first, next) = (&first.head, &record.head);
+            (first.store, first.sequence) == (next.store, next.sequence)
+        });
+        if !is_same_batch {
+            replay_batch(&shared, &batch, newcomers, admission)?;
+            batch.clear();
+        }
+        batch.push(record);
+    }
+    replay_batch(&shared, &batch, newcomers, admission)
+}
+
+fn replay_batch(
+    segment: &Arc<dyn SharedSegment>,
+    batch: &[LoggedRecord],
+    newcomers: &mut BTreeMap<StoreId, Newcomer>,
+    admission: &mut Admission,
+) -> Result<()> {
+    let Some(first) = batch.first() else {
+        return Ok(());
+    };
+    let sequence = first.head.sequence;
+    let newcomer = newcomers.get_mut(&first.head.store);
+    let Some(newcomer) = newcomer.filter(|it| it.reached < sequence) else {
+        return Ok(());
+    };
+    let adopting = newcomer.engine.adopting().ok_or_else(not_adopting)?;
+    adopting.replay(segment, sequence, batch)?;
+    newcomer.reached = sequence;
+    admission.batches_replayed += 1;
+    Ok(())
+}
+
+fn not_adopting() -> BackendError {
+    let detail = "a store that keeps nothing in the value log was to be admitted to it";
+    BackendError::new(ErrorKind::Misuse, detail)
+}

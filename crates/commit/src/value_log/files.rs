@@ -1,0 +1,489 @@
+//! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
+//!
+//! A place once handed out is kept: key directories point to it. So a group that cannot be written
+//! (the disk is full) fails for those who wait for it, and stays, in memory and readable, until it is
+//! written; whoever appends next tries that first, and is refused if it does not succeed.
+//!
+//! Two sentences make recovery possible. A segment gets its first record after everything in the one
+//! before it was synced. And the newest segment that a crash left is cut at its end before a new one
+//! gets its first record. So only the newest one can be torn.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::{Disk, Operation};
+use kvorum_segment::{
+    Location, RECORD_ALIGN_BYTES, Record, SegmentError, SegmentId, SegmentSync, SegmentWriter,
+    WriterOptions, file_name,
+};
+use parking_lot::{Mutex, RwLock};
+
+use crate::ValueLogSettings;
+use crate::error::{from_disk, from_segment};
+use crate::queue::{GroupFailure, GroupWriter};
+use crate::value_log::contents::{Contents, contents_path};
+use crate::value_log::item::{Batch, Item};
+use crate::value_log::log_segment::LogSegment;
+
+/// The kind that the headers of the log's segments carry.
+pub(crate) const SEGMENT_KIND: u8 = b'V';
+/// Space is reserved in pieces of this size: large enough to be rare, and small enough to be had on a
+/// disk that is nearly full. Bytes.
+const RESERVED_BYTES: u64 = 16 << 20;
+/// Records in one write: systems take some 1,000 parts, and a record has three.
+const RECORDS_AT_ONCE: usize = 300;
+
+/// The files, and who may read them.
+pub(crate) struct Files {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) log_id: u64,
+    pub(crate) settings: ValueLogSettings,
+    /// All segments, the one that is appended to included.
+    segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
+    /// Where the next batch goes. Taken within the queue's lock.
+    cursor: Mutex<Arc<LogSegment>>,
+    state: Mutex<State>,
+    /// Made ahead of need. The lock is held while a file is created, by whoever does it.
+    spare: Mutex<Option<SegmentWriter>>,
+    /// The last place that was handed out, and up to where the log is durable.
+    appended: AtomicU64,
+    synced: AtomicU64,
+    /// The highest number that a file has: older ones may go, this one keeps the count.
+    newest_file: AtomicU64,
+    is_stalled: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    has_directory: bool,
+    active: Option<Active>,
+    /// Queued batches that are not in a file yet, in order.
+    unwritten: VecDeque<Arc<Item>>,
+    /// Closed, synced, not sealed yet.
+    retired: VecDeque<Active>,
+}
+
+/// A segment that is written.
+struct Active {
+    writer: SegmentWriter,
+    segment: Arc<LogSegment>,
+}
+
+/// A position in the whole log: ascending.
+fn position(segment: u32, offset: u64) -> u64 {
+    (u64::from(segment) << 32) + offset / RECORD_ALIGN_BYTES
+}
+
+impl Files {
+    /// Files over what an earlier run left; the next segment has the number behind all of theirs.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        directory: PathBuf,
+        log_id: u64,
+        settings: ValueLogSettings,
+        found: BTreeMap<u32, Arc<LogSegment>>,
+        newest_file: u32,
+    ) -> Self {
+        let number = newest_file.saturating_add(1);
+        let next = Arc::new(LogSegment::new(
+            number,
+            directory.join(file_name(u64::from(number))),
+        ));
+        let has_directory = !found.is_empty();
+        let mut segments = found;
+        segments.insert(number, next.clone());
+        Self {
+            disk,
+            directory,
+            log_id,
+            settings,
+            segments: RwLock::new(segments),
+            cursor: Mutex::new(next),
+            state: Mutex::new(State {
+                has_directory,
+                ..State::default()
+            }),
+            spare: Mutex::new(None),
+            appended: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            newest_file: AtomicU64::new(u64::from(newest_file)),
+            is_stalled: AtomicBool::new(false),
+        }
+    }
+
+    /// Gives a batch its place. Called in the queue's order.
+    pub(crate) fn place(&self, batch: Batch) -> Result<(Arc<Item>, Arc<LogSegment>)> {
+        let mut cursor = self.cursor.lock();
+        let len = batch.stored_len();
+        if cursor.has_records() && cursor.end() + len > self.settings.segment_bytes {
+            *cursor = self.next_segment(&cursor)?;
+        }
+        let item = Arc::new(batch.placed(cursor.number, cursor.end()));
+        cursor.queue(item.clone());
+        self.appended
+            .store(position(item.segment, item.end()), Ordering::Release);
+        Ok((item, cursor.clone()))
+    }
+
+    fn next_segment(&self, last: &LogSegment) -> Result<Arc<LogSegment>> {
+        let number = last.number.checked_add(1).ok_or_else(|| {
+            BackendError::new(ErrorKind::Failed, "the value log has run out of numbers")
+        })?;
+        let path = self.directory.join(file_name(u64::from(number)));
+        let next = Arc::new(LogSegment::new(number, path));
+        self.segments.write().insert(number, next.clone());
+        Ok(next)
+    }
+
+    /// The segment that the next batch goes to.
+    pub(crate) fn newest(&self) -> Arc<LogSegment> {
+        self.cursor.lock().clone()
+    }
+
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
+        self.segments.read().get(&number).cloned()
+    }
+
+    /// All segments, oldest first.
+    pub(crate) fn segments(&self) -> Vec<Arc<LogSegment>> {
+        self.segments.read().values().cloned().collect()
+    }
+
+    /// Segments that nothing is appended to any more and whose files may go, oldest first.
+    pub(crate) fn closed(&self) -> Vec<Arc<LogSegment>> {
+        let newest_file = self.newest_file.load(Ordering::Acquire);
+        let cursor = u64::from(self.newest().number);
+        let state = self.state.lock();
+        let active = state.active.as_ref().map(|it| it.segment.number);
+        let retired: Vec<u32> = state.retired.iter().map(|it| it.segment.number).collect();
+        drop(state);
+        let is_closed = |segment: &&Arc<LogSegment>| {
+            let number = u64::from(segment.number);
+            number < cursor.min(newest_file)
+                && Some(segment.number) != active
+                && !retired.contains(&segment.number)
+        };
+        let segments = self.segments.read();
+        segments.values().filter(is_closed).cloned().collect()
+    }
+
+    /// True when the directory is there, with a segment in it or with one to come.
+    pub(crate) fn has_files(&self) -> bool {
+        self.newest_file.load(Ordering::Acquire) > 0
+    }
+
+    /// True when what was queued before could not be written.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled.load(Ordering::Acquire)
+    }
+
+    /// Tries again to write what could not be written.
+    pub(crate) fn retry(&self) -> std::result::Result<(), GroupFailure> {
+        let mut state = self.state.lock();
+        self.write_queued(&mut state)
+    }
+
+    /// True when everything that was given a place is durable.
+    pub(crate) fn is_synced_to(&self, appended: u64) -> bool {
+        self.synced.load(Ordering::Acquire) >= appended
+    }
+
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended.load(Ordering::Acquire)
+    }
+
+    /// Writes what is queued here and makes the segment being written durable.
+    pub(crate) fn sync_written(&self) -> std::result::Result<(), GroupFailure> {
+        let active = {
+            let mut state = self.state.lock();
+            self.write_queued(&mut state)?;
+            state.active.as_ref().map(Active::to_sync)
+        };
+        let Some((sync, end)) = active else {
+            return Ok(());
+        };
+        sync.sync().map_err(|error| failed_sync(&error))?;
+        self.synced.fetch_max(end, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn write_queued(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        let written = self.write_in_order(state);
+        self.is_stalled.store(written.is_err(), Ordering::Release);
+        written
+    }
+
+    fn write_in_order(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        while let Some(first) = state.unwritten.front() {
+            let number = first.segment;
+            self.make_active(state, number)?;
+            let State {
+                active: Some(active),
+                unwritten,
+                ..
+            } = state
+            else {
+                return Err(out_of_place());
+            };
+            let same = unwritten.iter().take_while(|item| item.segment == number);
+            let count = same.take(RECORDS_AT_ONCE).count();
+            active.append(unwritten, count)?;
+            unwritten.drain(..count);
+        }
+        Ok(())
+    }
+
+    /// Makes the segment of this number the one that is written; the one before it is synced first.
+    fn make_active(&self, state: &mut State, number: u32) -> std::result::Result<(), GroupFailure> {
+        match &state.active {
+            Some(active) if active.segment.number == number => return Ok(()),
+            Some(active) => {
+                let (sync, end) = active.to_sync();
+                sync.sync().map_err(|error| failed_sync(&error))?;
+                self.synced.fetch_max(end, Ordering::AcqRel);
+                let full = state.active.take();
+                state.retired.extend(full);
+            }
+            None => {}
+        }
+        if !state.has_directory {
+            self.make_directory()?;
+            state.has_directory = true;
+        }
+        let segment = self.segment(number).ok_or_else(out_of_place)?;
+        let spare = self.spare.lock().take();
+        let writer = match spare.filter(|spare| spare.id().number == u64::from(number)) {
+            Some(spare) => spare,
+            None => self.create_segment(&segment.path, number)?,
+        };
+        self.newest_file
+            .fetch_max(u64::from(number), Ordering::AcqRel);
+        segment.set_reader(writer.reader());
+        state.active = Some(Active { writer, segment });
+        Ok(())
+    }
+
+    fn make_directory(&self) -> std::result::Result<(), GroupFailure> {
+        kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
+            .map_err(|error| failed_creation(&error.into()))
+    }
+
+    fn create_segment(
+        &self,
+        path: &Path,
+        number: u32,
+    ) -> std::result::Result<SegmentWriter, GroupFailure> {
+        let id = SegmentId {
+            log_id: self.log_id,
+            number: u64::from(number),
+            kind: SEGMENT_KIND,
+        };
+        let options = WriterOptions {
+            preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
+        };
+        // What has the name is left of a creation that failed.
+        let is_left = self.disk.info(path).is_ok_and(|found| found.is_some());
+        if is_left {
+            let _created_or_refused_next = self.disk.remove_file(path);
+        }
+        SegmentWriter::create(&*self.disk, path, id, options)
+            .map_err(|error| failed_creation(&error))
+    }
+
+    /// True when the segment that comes next has no file yet, and may soon need one.
+    pub(crate) fn wants_spare(&self) -> bool {
+        self.next_number().is_some() && self.spare.lock().is_none()
+    }
+
+    fn next_number(&self) -> Option<u32> {
+        let state = self.state.lock();
+        let active = state.active.as_ref()?;
+        let is_used = active.writer.position().records > 0 && state.unwritten.is_empty();
+        is_used.then(|| active.segment.number.checked_add(1))?
+    }
+
+    /// Makes the next segment's file ahead of need; false if there is one.
+    pub(crate) fn make_spare(&self) -> Result<bool> {
+        let Some(number) = self.next_number() else {
+            return Ok(false);
+        };
+        let mut spare = self.spare.lock();
+        // Somebody may have been faster.
+        if spare.is_some() || self.newest_file.load(Ordering::Acquire) >= u64::from(number) {
+            return Ok(false);
+        }
+        let path = self.directory.join(file_name(u64::from(number)));
+        let made = self.create_segment(&path, number);
+        *spare = Some(made.map_err(GroupFailure::into_error)?);
+        Ok(true)
+    }
+
+    /// Closes the segment that is appended to, and creates the next one.
+    pub(crate) fn roll(&self) -> Result<Arc<LogSegment>> {
+        let mut cursor = self.cursor.lock();
+        if cursor.has_records() {
+            *cursor = self.next_segment(&cursor)?;
+        }
+        Ok(cursor.clone())
+    }
+
+    /// Begins a segment that [`Files::roll`] made, when nothing is queued for an older one.
+    pub(crate) fn begin(&self, number: u32) -> std::result::Result<(), GroupFailure> {
+        let mut state = self.state.lock();
+        let is_behind = state
+            .active
+            .as_ref()
+            .is_some_and(|active| active.segment.number < number);
+        if is_behind && state.unwritten.is_empty() {
+            self.make_active(&mut state, number)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wants_seal(&self) -> bool {
+        !self.state.lock().retired.is_empty()
+    }
+
+    /// Seals a closed segment and writes down what it contains; false when there is none.
+    pub(crate) fn seal_one(&self) -> Result<bool> {
+        let Some(mut retired) = self.state.lock().retired.pop_front() else {
+            return Ok(false);
+        };
+        match retired.writer.seal() {
+            Ok(_) => {}
+            Err(error) => {
+                let error = from_segment(&error);
+                if error.kind() == ErrorKind::Full {
+                    self.state.lock().retired.push_front(retired);
+                }
+                // Without a seal it is scanned at the next opening, and whole all the same.
+                return Err(error);
+            }
+        }
+        let contents = Contents {
+            log_id: self.log_id,
+            number: retired.segment.number,
+            file_len: retired
+                .segment
+                .reader()
+                .map_or(Ok(0), |reader| reader.file_len())
+                .map_err(|error| from_segment(&error))?,
+            data_end: retired.segment.end(),
+            holders: retired.segment.holders(),
+        };
+        contents.write(&*self.disk, &retired.segment.path)?;
+        Ok(true)
+    }
+
+    /// Removes segments that nobody needs, for certain before anyone can know that they are gone: a
+    /// removal in a later segment may go once nothing is left that it hides. `lost` is where damaged
+    /// ones go.
+    pub(crate) fn drop_segments(&self, unneeded: &[Arc<LogSegment>], lost: &Path) -> Result<()> {
+        if unneeded.is_empty() {
+            return Ok(());
+        }
+        for segment in unneeded {
+            self.remove_files(segment, lost)?;
+        }
+        self.disk
+            .sync_directory(&self.directory)
+            .map_err(|error| from_disk(&error))?;
+        let mut segments = self.segments.write();
+        for segment in unneeded {
+            segments.remove(&segment.number);
+        }
+        Ok(())
+    }
+
+    fn remove_files(&self, segment: &LogSegment, lost: &Path) -> Result<()> {
+        let gone = |removed: kvorum_disk::Result<()>| match removed {
+            Err(error) if error.kind() != kvorum_disk::ErrorKind::NotFound => {
+                Err(from_disk(&error))
+            }
+            _ => Ok(()),
+        };
+        if segment.is_damaged() {
+            let name = segment.path.file_name().unwrap_or_default();
+            let moved = kvorum_disk::create_directory_durably(&*self.disk, lost)
+                .and_then(|()| self.disk.rename(&segment.path, &lost.join(name)))
+                .and_then(|()| self.disk.sync_directory(lost));
+            gone(moved)?;
+        } else {
+            gone(self.disk.remove_file(&segment.path))?;
+        }
+        gone(self.disk.remove_file(&contents_path(&segment.path)))
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.read().values().map(|it| it.end()).sum()
+    }
+}
+
+impl GroupWriter for Files {
+    type Record = Arc<Item>;
+
+    fn queued_bytes(record: &Arc<Item>) -> u64 {
+        record.queued_bytes()
+    }
+
+    fn write(&self, group: Vec<Arc<Item>>) -> std::result::Result<(), GroupFailure> {
+        self.state.lock().unwritten.extend(group);
+        self.sync_written()
+    }
+}
+
+impl Active {
+    fn to_sync(&self) -> (SegmentSync, u64) {
+        let end = position(self.segment.number, self.writer.end());
+        (self.writer.sync_handle(), end)
+    }
+
+    /// Appends the first `count` items, which stand where they were told to.
+    fn append(
+        &mut self,
+        unwritten: &VecDeque<Arc<Item>>,
+        count: usize,
+    ) -> std::result::Result<(), GroupFailure> {
+        let items = unwritten.iter().take(count);
+        let records: Vec<Record<'_>> = items.clone().flat_map(|item| item.records()).collect();
+        let first = items.clone().next();
+        if first.is_some_and(|item| item.offset() != self.writer.end()) {
+            return Err(out_of_place());
+        }
+        let mut places = Vec::<Location>::with_capacity(records.len());
+        self.writer
+            .append(&records, &mut places)
+            .map_err(|error| GroupFailure::ThisGroup(from_segment(&error)))?;
+        self.segment.set_written(self.writer.end());
+        Ok(())
+    }
+}
+
+/// Places were handed out that the file does not have: nothing may be written any more.
+fn out_of_place() -> GroupFailure {
+    let detail = "a batch of the value log has no place in its segment; report this bug";
+    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
+}
+
+fn failed_sync(error: &SegmentError) -> GroupFailure {
+    // Whatever its kind (a full disk may show as late as this), it is final.
+    let detail = from_segment(error).to_string();
+    GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
+}
+
+/// A new file whose sync fails holds nothing, and yet the device has failed to keep a promise.
+fn failed_creation(error: &SegmentError) -> GroupFailure {
+    match error {
+        SegmentError::Disk(disk)
+            if matches!(disk.operation(), Operation::Sync | Operation::SyncDirectory) =>
+        {
+            failed_sync(error)
+        }
+        error => GroupFailure::ThisGroup(from_segment(error)),
+    }
+}

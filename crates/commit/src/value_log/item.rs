@@ -1,0 +1,200 @@
+//! A batch on its way into the value log: its records, and the place they were given.
+
+use bytes::Bytes;
+use kvorum_backend::{
+    BackendError, ErrorKind, LogPlace, LogRecord, LoggedFront, LoggedRecord, Result, Sequence,
+    StoreId,
+};
+use kvorum_segment::{BACK_BYTES_MAX, BatchPlace, Codec, EncodedBack, FRONT_BYTES_MAX, Record};
+
+use crate::value_log::log_segment::place_of;
+
+/// What an item takes beside its fronts and backs, roughly. Bytes.
+const OVERHEAD_BYTES: u64 = 256;
+/// What the segment may add to a front. Bytes.
+const FRONT_SLACK_BYTES: u64 = 64;
+
+/// A batch, encoded and not yet placed.
+///
+/// ```text
+/// header of the segment's record
+///   sequence         in the store's order
+///   kind, removal    the engine's
+///   batch            first, middle or last record of the batch, or alone
+/// front
+///   store identity   u64, little-endian
+///   the engine's front
+/// back               the engine's, as it compressed it
+/// ```
+pub(crate) struct Batch {
+    store: StoreId,
+    sequence: Sequence,
+    records: Vec<Encoded>,
+}
+
+/// A record whose front has its prefix.
+struct Encoded {
+    kind: u8,
+    removal: bool,
+    front: Bytes,
+    codec: Codec,
+    back: kvorum_backend::LogBack,
+}
+
+/// A batch with its place.
+pub(crate) struct Item {
+    batch: Batch,
+    /// The segment's number.
+    pub(crate) segment: u32,
+    /// Where each record stands.
+    pub(crate) places: Vec<LogPlace>,
+    end: u64,
+}
+
+impl Batch {
+    /// Fills in the prefixes.
+    pub(crate) fn encode(
+        store: StoreId,
+        sequence: Sequence,
+        records: Vec<LogRecord>,
+    ) -> Result<Self> {
+        if records.is_empty() {
+            let detail = "a batch of no records was appended to the value log";
+            return Err(BackendError::new(ErrorKind::Misuse, detail));
+        }
+        let records = records.into_iter().map(|record| encode(store, record));
+        Ok(Self {
+            store,
+            sequence,
+            records: records.collect::<Result<_>>()?,
+        })
+    }
+
+    /// What the batch takes in a segment. Bytes.
+    pub(crate) fn stored_len(&self) -> u64 {
+        self.records()
+            .map(|record| record.location_at(0).next_offset())
+            .sum()
+    }
+
+    /// Gives the batch its place.
+    pub(crate) fn placed(self, segment: u32, offset: u64) -> Item {
+        let mut places = Vec::with_capacity(self.records.len());
+        let mut end = offset;
+        for record in self.records() {
+            let at = record.location_at(end);
+            places.push(place_of(segment, at));
+            end = at.next_offset();
+        }
+        Item {
+            batch: self,
+            segment,
+            places,
+            end,
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let (sequence, count) = (self.sequence.0, self.records.len());
+        let numbered = self.records.iter().enumerate();
+        numbered.map(move |(index, record)| record_of(record, sequence, index, count))
+    }
+}
+
+impl Item {
+    /// Where its first record stands.
+    pub(crate) fn offset(&self) -> u64 {
+        self.places.first().map_or(self.end, |place| place.offset)
+    }
+
+    /// Where the next item stands.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes of memory, roughly.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.end - self.offset() + OVERHEAD_BYTES
+    }
+
+    /// Its records, to be appended.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.batch.records()
+    }
+
+    pub(crate) fn store(&self) -> StoreId {
+        self.batch.store
+    }
+
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.batch.sequence
+    }
+
+    /// A front as it will be read from the file.
+    pub(crate) fn logged_front(&self, index: usize) -> LoggedFront {
+        let record = &self.batch.records[index];
+        LoggedFront {
+            store: self.batch.store,
+            sequence: self.batch.sequence,
+            kind: record.kind,
+            removal: record.removal,
+            place: self.places[index],
+            front: record.front.slice(LogRecord::PREFIX_BYTES..),
+            raw_back_len: record.back.raw_len,
+        }
+    }
+
+    /// A record as it will be read from the file.
+    pub(crate) fn logged(&self, index: usize) -> LoggedRecord {
+        LoggedRecord {
+            head: self.logged_front(index),
+            back: self.batch.records[index].back.clone(),
+        }
+    }
+}
+
+/// The store in a front, and the engine's part of it.
+pub(crate) fn split_front(front: &Bytes) -> Option<(StoreId, Bytes)> {
+    let store = front.first_chunk::<{ LogRecord::PREFIX_BYTES }>()?;
+    let store = StoreId(u64::from_le_bytes(*store));
+    Some((store, front.slice(LogRecord::PREFIX_BYTES..)))
+}
+
+fn encode(store: StoreId, mut record: LogRecord) -> Result<Encoded> {
+    let prefix = record
+        .front
+        .first_chunk_mut::<{ LogRecord::PREFIX_BYTES }>();
+    let (Some(prefix), Some(codec)) = (prefix, Codec::from_bits(record.back.codec)) else {
+        let detail = "a record without room for its prefix or with an unknown codec";
+        return Err(BackendError::new(ErrorKind::Misuse, detail));
+    };
+    *prefix = store.0.to_le_bytes();
+    let (front, back) = (record.front.len() as u64, record.back.bytes.len() as u64);
+    let is_back_too_large = back.max(record.back.raw_len) > BACK_BYTES_MAX;
+    if front > FRONT_BYTES_MAX - FRONT_SLACK_BYTES || is_back_too_large {
+        let detail = format!(
+            "a record of {front} bytes in front and {back} behind for the value log, which takes \
+             {FRONT_BYTES_MAX} and {BACK_BYTES_MAX}"
+        );
+        return Err(BackendError::new(ErrorKind::TooLarge, detail));
+    }
+    Ok(Encoded {
+        kind: record.kind,
+        removal: record.removal,
+        front: record.front.into(),
+        codec,
+        back: record.back,
+    })
+}
+
+fn record_of(record: &Encoded, sequence: u64, index: usize, count: usize) -> Record<'_> {
+    let back = &record.back;
+    Record {
+        sequence,
+        kind: record.kind,
+        removal: record.removal,
+        batch: BatchPlace::of(index, count),
+        front: &record.front,
+        back: EncodedBack::from_parts(&back.bytes, record.codec, back.raw_len, back.checksum),
+    }
+}

@@ -1,0 +1,90 @@
+//! Which segment is collected next: a function of sizes and ages.
+//!
+//! The dead may take a set share of the log. Beyond that, the segment is collected that frees most
+//! for what it costs, older ones first: what has lived long will live on, and pays for its copy longer.
+
+/// What is known of a closed segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentFacts {
+    pub(crate) number: u32,
+    pub(crate) bytes: u64,
+    /// What would have to be copied.
+    pub(crate) live_bytes: u64,
+}
+
+impl SegmentFacts {
+    fn dead_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.live_bytes)
+    }
+
+    /// What is freed for each byte read and written, times the age.
+    fn worth(&self, newest: u32) -> u128 {
+        let age = u128::from(newest.saturating_sub(self.number)) + 1;
+        let cost = u128::from(self.bytes) + u128::from(self.live_bytes) + 1;
+        // In millionths, so that whole numbers do.
+        u128::from(self.dead_bytes()) * age * 1_000_000 / cost
+    }
+}
+
+/// Bytes of all segments and of what is dead in them.
+pub(crate) fn totals(segments: &[SegmentFacts]) -> (u64, u64) {
+    let bytes = segments.iter().map(|it| it.bytes).sum();
+    let dead = segments.iter().map(SegmentFacts::dead_bytes).sum();
+    (bytes, dead)
+}
+
+/// The segment to collect now, if the dead take more than `dead_percent_max` of all.
+pub(crate) fn choose(segments: &[SegmentFacts], dead_percent_max: u8) -> Option<u32> {
+    let (bytes, dead) = totals(segments);
+    let is_due = u128::from(dead) * 100 > u128::from(bytes) * u128::from(dead_percent_max);
+    if !is_due {
+        return None;
+    }
+    let newest = segments.iter().map(|it| it.number).max()?;
+    let best = segments
+        .iter()
+        .max_by_key(|it| (it.worth(newest), u32::MAX - it.number))?;
+    (best.dead_bytes() > 0).then_some(best.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(number: u32, live_bytes: u64) -> SegmentFacts {
+        SegmentFacts {
+            number,
+            bytes: 100,
+            live_bytes,
+        }
+    }
+
+    #[test]
+    fn nothing_is_collected_within_the_bound() {
+        assert_eq!(choose(&[facts(1, 70), facts(2, 70)], 30), None);
+        assert_eq!(choose(&[], 0), None);
+        assert_eq!(choose(&[facts(1, 100)], 0), None);
+    }
+
+    #[test]
+    fn the_emptiest_goes_first() {
+        assert_eq!(
+            choose(&[facts(1, 60), facts(2, 20), facts(3, 50)], 30),
+            Some(2)
+        );
+        assert_eq!(choose(&[facts(1, 60), facts(2, 0)], 30), Some(2));
+    }
+
+    #[test]
+    fn of_equals_the_older_goes_first() {
+        assert_eq!(
+            choose(&[facts(1, 40), facts(2, 40), facts(3, 40)], 30),
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn a_segment_that_seems_to_hold_more_than_it_has_is_left_alone() {
+        assert_eq!(choose(&[facts(1, 150), facts(2, 10)], 30), Some(2));
+    }
+}
