@@ -94,15 +94,23 @@ impl Ring {
     }
 
     pub(crate) fn from_parts(size: RingSize, owners: Vec<NodeId>, epochs: Vec<Epoch>) -> Self {
-        let mut members = owners.clone();
-        members.sort_unstable();
-        members.dedup();
         Self {
             size,
+            members: distinct(&owners),
             owners: owners.into(),
             epochs: epochs.into(),
-            members: members.into(),
         }
+    }
+
+    /// Gives a partition to an owner, who may be the present one, and raises its epoch.
+    pub(crate) fn pass_on(&mut self, partition: Partition, owner: NodeId) -> Epoch {
+        let slot = self.slot(partition);
+        if self.owners[slot] != owner {
+            self.owners[slot] = owner;
+            self.members = distinct(&self.owners);
+        }
+        self.epochs[slot] = self.epochs[slot].next();
+        self.epochs[slot]
     }
 
     /// The number of partitions.
@@ -178,6 +186,13 @@ impl Ring {
     fn slot(&self, partition: Partition) -> usize {
         self.size.wrap(partition.number()).slot()
     }
+}
+
+fn distinct(owners: &[NodeId]) -> Box<[NodeId]> {
+    let mut members = owners.to_vec();
+    members.sort_unstable();
+    members.dedup();
+    members.into()
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 mod claim;
 mod coverage;
 mod preference_list;
+mod stale_reads;
+mod transition;
 
 use kvorum_ring::{Claimant, NodeId, Ring, RingSize};
 use proptest::test_runner::Config;

@@ -1,0 +1,47 @@
+//! How far the move of one partition has come, and whose answers count meanwhile.
+//!
+//! Coordinators learn of a move late and in any order. The phases are chosen so that quorums of two
+//! neighbouring ones always meet; what lies further apart is kept from meeting by epochs and by the
+//! two gates that [`Phase`] documents. Why this suffices stands in decision 7; a search over all
+//! interleavings of a small cluster (`tests/it/stale_reads.rs`) shows that it does, and that none of
+//! its parts can be left out.
+
+/// How far a move has come.
+///
+/// Gates: a move begins to fill from a snapshot that its source takes once it knows of the move; it
+/// closes when the receiver has stored that snapshot; it settles when the source knows that it is
+/// closing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The receiver takes in what the source has. Reads ask the old list, writes both.
+    Filling,
+    /// The receiver has everything. Reads ask the new list, writes both.
+    Closing,
+}
+
+/// A preference list while one of its partitions moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum List {
+    /// The source stands in the partition's place.
+    Old,
+    /// The receiver does.
+    New,
+}
+
+impl Phase {
+    /// The lists in which a write needs its quorums, each by itself; an answer counts in every list
+    /// that its replica is in.
+    pub const fn write_lists(self) -> [List; 2] {
+        match self {
+            Self::Filling | Self::Closing => [List::Old, List::New],
+        }
+    }
+
+    /// The list in which a read needs its quorum.
+    pub const fn read_list(self) -> List {
+        match self {
+            Self::Filling => List::Old,
+            Self::Closing => List::New,
+        }
+    }
+}
