@@ -6,7 +6,9 @@
 //!   index: what the device and the system can do.
 //! - `file each`: every store syncs its own file, in groups, in parallel with the others.
 //! - `log alone`: our commit log without engines.
-//! - `bitcask`: the real engine behind the commit log, as the server runs it.
+//! - `bitcask`: the real engine behind the commit log.
+//! - `values`: our value log with the least that an adopting store needs, a hash map of places: what
+//!   entries cost that stay where they were logged.
 //!
 //! Rounds are interleaved, medians and their ratios to the straw man are printed:
 //!
@@ -23,6 +25,7 @@
     reason = "a measuring program: it starts threads, reads the clock and stops at any failure"
 )]
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -31,11 +34,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use kvorum_backend::{Backend, Batch, Durability, Fields, Sequence, StoreId, Write};
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, LogBack, LogPlace, LogRecord, Sequence, SharedLog,
+    StepBudget, StoreId, Write,
+};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::StorageKey;
+use kvorum_segment::EncodedBack;
 use parking_lot::{Condvar, Mutex};
 
 const CLIENTS: usize = 64;
@@ -65,6 +72,7 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path, only: O
         ("bitcask", |directory| {
             Arc::new(CommittedStores::open(directory))
         }),
+        ("values", |directory| Arc::new(ValueStores::open(directory))),
     ];
     contenders.retain(|(name, _)| only.is_none_or(|only| only == *name));
     let mut rates = vec![Vec::new(); contenders.len()];
@@ -335,6 +343,88 @@ impl Stores for CommittedStores {
         self.log.stop();
         for store in &self.stores {
             store.close().unwrap();
+        }
+    }
+}
+
+/// The value log, its threads, and a hash map of places for each store.
+struct ValueStores {
+    log: ValueLog,
+    stores: Vec<Mutex<ValueStore>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct ValueStore {
+    sequence: u64,
+    places: HashMap<u64, LogPlace>,
+}
+
+impl ValueStores {
+    fn open(directory: &Path) -> Self {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let settings = ValueLogSettings {
+            segment_bytes: 64 << 20,
+            dead_percent_max: 30,
+        };
+        let (log, _) = ValueLog::open(disk, directory, 1, settings).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let driver = log.clone();
+        let (upkeep, over) = (log.clone(), is_over.clone());
+        let threads = vec![
+            std::thread::spawn(move || driver.drive()),
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let budget = StepBudget { bytes: 1 << 20 };
+                    upkeep.upkeep_step(budget).unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }),
+        ];
+        Self {
+            log,
+            stores: (0..STORES).map(|_| Mutex::default()).collect(),
+            threads: Mutex::new(threads),
+            is_over,
+        }
+    }
+}
+
+impl Stores for ValueStores {
+    fn write(&self, store: usize, key: u64, value: &Bytes) {
+        let mut front = LogRecord::front_for(36);
+        front.extend_from_slice(&[0; 28]);
+        front.extend_from_slice(&key.to_be_bytes());
+        let back = EncodedBack::plain(value);
+        let record = LogRecord {
+            kind: 1,
+            removal: false,
+            front,
+            back: LogBack {
+                codec: back.codec().bits(),
+                raw_len: back.raw_len(),
+                checksum: back.checksum(),
+                bytes: back.into_bytes(value),
+            },
+        };
+        self.log.wait_for_room().unwrap();
+        let appended = {
+            let mut open = self.stores[store].lock();
+            open.sequence += 1;
+            let (id, sequence) = (StoreId(store as u64), Sequence(open.sequence));
+            let appended = self.log.append(id, sequence, vec![record]).unwrap();
+            open.places.insert(key, appended.places[0]);
+            appended
+        };
+        appended.ticket.wait().unwrap();
+    }
+
+    fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.log.stop();
+        for thread in self.threads.lock().drain(..) {
+            thread.join().unwrap();
         }
     }
 }
