@@ -1,0 +1,66 @@
+//! What an import has counted so far. Part of its state, so that a resumed import tells of the whole.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts of one import over all its runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Data files whose hint file was used.
+    pub hints_used: u64,
+    /// Hint files that were not believed; their data files were scanned.
+    pub hints_doubted: u64,
+    /// Records found, deletion marks among them.
+    pub records: u64,
+    /// Deletion marks among them.
+    pub deletion_marks: u64,
+    /// Keys with at least one copy that is neither deleted nor expired.
+    pub keys: u64,
+    /// Keys whose newest record in every partition deletes them.
+    pub keys_deleted: u64,
+    /// Keys whose newest records have expired.
+    pub keys_expired: u64,
+    /// Copies that were equal to one already taken.
+    pub equal_copies: u64,
+    /// Objects whose copies differed and were merged.
+    pub merged_objects: u64,
+    /// Objects put, or that would be put by an import that is no dry run.
+    pub objects: u64,
+    /// Siblings of these objects.
+    pub siblings: u64,
+    /// Objects with more than one sibling.
+    pub objects_with_siblings: u64,
+    /// Those of them whose bucket keeps the newest sibling alone.
+    pub objects_reduced: u64,
+    /// Objects that were tombstones.
+    pub tombstones: u64,
+    /// Tombstones left out because that was asked for.
+    pub tombstones_left_out: u64,
+    /// Bytes of the values put.
+    pub value_bytes: u64,
+    /// Values that are Erlang terms, put as their external form.
+    pub term_values: u64,
+    /// Values in an encoding of Riak's, put as their bytes.
+    pub encoded_values: u64,
+    /// Metadata entries that nothing here understands.
+    pub metadata_left_out: u64,
+    /// Links that named a bucket type, which was dropped.
+    pub link_types_left_out: u64,
+    /// Data types, which are not imported.
+    pub data_types_left_out: u64,
+    /// Objects that the server refused.
+    pub refused: u64,
+    /// Places that could not be read or understood.
+    pub unreadable: u64,
+    /// Data files that end within a record.
+    pub torn_tails: u64,
+    /// Values that look like deletion marks and are none.
+    pub look_deleted: u64,
+}
+
+impl Counts {
+    /// Whether something that was there is not imported.
+    pub fn has_losses(&self) -> bool {
+        self.refused + self.unreadable + self.data_types_left_out + self.metadata_left_out > 0
+    }
+}

@@ -1,0 +1,233 @@
+//! From groups of records to objects ready to be put: reading, checking, comparing and merging.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_disk::{DiskFile, OpenMode, Reading};
+use kvorum_encoding::Address;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::content::{self, ObjectPuts};
+use crate::counts::Counts;
+use crate::findings::Finding;
+use crate::groups::KeyGroup;
+use crate::index::IndexEntry;
+use crate::record::{Record, ValueKind};
+use crate::reconcile::reconcile;
+use crate::riak_key::decode_key;
+use crate::riak_object::RiakObject;
+use crate::system::System;
+
+/// Objects of one batch: what may have to be done again after an interruption.
+const BATCH_OBJECTS_MAX: usize = 1024;
+/// Values of one batch, in bytes; one larger object makes a batch by itself.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+/// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
+const RECORD_BYTES_MAX: u32 = 512 << 20;
+/// Data files kept open.
+const OPEN_FILES_MAX: usize = 128;
+
+/// An object to be put.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) address: Address,
+    pub(crate) puts: ObjectPuts,
+    /// Where the first copy is, for reports.
+    pub(crate) file: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) value_bytes: u64,
+}
+
+/// Objects that are put together.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) items: Vec<Item>,
+    pub(crate) findings: Vec<Finding>,
+    /// What reading has counted; what is put is counted when it is put.
+    pub(crate) counts: Counts,
+    /// Keys done with this batch.
+    pub(crate) keys: usize,
+}
+
+/// Reads records.
+pub(crate) struct ObjectReader {
+    system: System,
+    /// Data files by number.
+    paths: Vec<PathBuf>,
+    open: BTreeMap<u32, Arc<dyn DiskFile>>,
+    opened: VecDeque<u32>,
+    leave_out_tombstones: bool,
+}
+
+/// A copy as it was read.
+struct Copy {
+    address: Address,
+    value: Bytes,
+    digest: u64,
+}
+
+impl ObjectReader {
+    pub(crate) fn new(system: System, paths: Vec<PathBuf>, leave_out_tombstones: bool) -> Self {
+        Self {
+            system,
+            paths,
+            open: BTreeMap::new(),
+            opened: VecDeque::new(),
+            leave_out_tombstones,
+        }
+    }
+
+    /// Reads the next batch out of `groups`. Blocks.
+    pub(crate) fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        for group in groups {
+            if let Some(item) = self.read_group(group, &mut batch) {
+                let values = item.puts.contents.iter().map(|content| content.value.len());
+                bytes += values.sum::<usize>();
+                batch.items.push(item);
+            }
+            batch.keys += 1;
+            if batch.items.len() >= BATCH_OBJECTS_MAX || bytes >= BATCH_BYTES_MAX {
+                break;
+            }
+        }
+        batch
+    }
+
+    fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) -> Option<Item> {
+        let first = group.copies.first()?;
+        let mut read: Vec<Copy> = Vec::new();
+        let mut replicas = Vec::new();
+        for entry in &group.copies {
+            let is_known = entry.value_digest != 0;
+            if is_known && read.iter().any(|copy| copy.digest == entry.value_digest) {
+                batch.counts.equal_copies += 1;
+                continue;
+            }
+            let copy = match self.read_copy(entry) {
+                Ok(Some(copy)) => copy,
+                Ok(None) => continue,
+                Err(reason) => {
+                    batch.counts.unreadable += 1;
+                    batch.findings.push(self.finding(entry, None, reason));
+                    continue;
+                }
+            };
+            if read.iter().any(|other| other.digest == copy.digest) {
+                batch.counts.equal_copies += 1;
+                continue;
+            }
+            match RiakObject::decode(&copy.value) {
+                Ok(object) => replicas.push(object),
+                Err(error) => {
+                    batch.counts.unreadable += 1;
+                    let object = Some(copy.address.to_string());
+                    batch.findings.push(self.finding(entry, object, error.to_string()));
+                    continue;
+                }
+            }
+            read.push(copy);
+        }
+        let address = read.into_iter().next()?.address;
+        batch.counts.merged_objects += u64::from(replicas.len() > 1);
+        let object = reconcile(replicas)?;
+        self.item(address, object, first, batch)
+    }
+
+    fn item(
+        &self,
+        address: Address,
+        object: RiakObject,
+        first: &IndexEntry,
+        batch: &mut Batch,
+    ) -> Option<Item> {
+        if content::is_data_type(&object) {
+            batch.counts.data_types_left_out += 1;
+            let reason = "a data type of Riak's, which is not imported".to_owned();
+            let name = Some(address.to_string());
+            batch.findings.push(self.finding(first, name, reason));
+            return None;
+        }
+        if content::is_tombstone(&object) {
+            if self.leave_out_tombstones {
+                batch.counts.tombstones_left_out += 1;
+                return None;
+            }
+            batch.counts.tombstones += 1;
+        }
+        let before = batch.counts.metadata_left_out;
+        let puts = content::puts_of(object, &mut batch.counts);
+        if batch.counts.metadata_left_out > before {
+            let reason = "imported without metadata that is not understood".to_owned();
+            let name = Some(address.to_string());
+            batch.findings.push(self.finding(first, name, reason));
+        }
+        let value_bytes = puts.contents.iter().map(|content| content.value.len() as u64);
+        Some(Item {
+            address,
+            file: self.path(first.file),
+            offset: first.offset,
+            value_bytes: value_bytes.sum(),
+            puts,
+        })
+    }
+
+    /// Reads and checks one record; nothing if it turns out to delete its key, as old hint files do
+    /// not say.
+    fn read_copy(&mut self, entry: &IndexEntry) -> Result<Option<Copy>, String> {
+        if entry.total_len > RECORD_BYTES_MAX {
+            return Err(format!("record of {} bytes is too long", entry.total_len));
+        }
+        let file = self.file(entry.file)?;
+        let mut bytes = vec![0; entry.total_len as usize];
+        let read = file.read_at(&mut bytes, entry.offset, Reading::MayBlock);
+        bytes.truncate(read.map_err(|error| error.to_string())?);
+        let bytes = Bytes::from(bytes);
+        let record = Record::decode(&bytes).map_err(|error| error.to_string())?;
+        if record.header.total_len() != u64::from(entry.total_len) {
+            return Err("the record is shorter than its hint says".to_owned());
+        }
+        if ValueKind::of(record.value.len() as u64, record.value) == ValueKind::Tombstone {
+            return Ok(None);
+        }
+        let address = decode_key(&bytes.slice_ref(record.key));
+        Ok(Some(Copy {
+            address: address.map_err(|error| format!("key: {error}"))?,
+            digest: xxh3_64(record.value).max(1),
+            value: bytes.slice_ref(record.value),
+        }))
+    }
+
+    fn file(&mut self, number: u32) -> Result<Arc<dyn DiskFile>, String> {
+        if let Some(file) = self.open.get(&number) {
+            return Ok(file.clone());
+        }
+        let opened = self.system.disk.open(&self.path(number), OpenMode::Read);
+        let file = opened.map_err(|error| error.to_string())?;
+        if self.opened.len() >= OPEN_FILES_MAX
+            && let Some(oldest) = self.opened.pop_front()
+        {
+            self.open.remove(&oldest);
+        }
+        self.opened.push_back(number);
+        self.open.insert(number, file.clone());
+        Ok(file)
+    }
+
+    fn path(&self, number: u32) -> PathBuf {
+        self.paths.get(number as usize).cloned().unwrap_or_default()
+    }
+
+    fn finding(&self, entry: &IndexEntry, object: Option<String>, reason: String) -> Finding {
+        Finding {
+            file: self.path(entry.file),
+            offset: entry.offset,
+            len: Some(entry.total_len.into()),
+            object,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Keys as Riak's bitcask backend writes them, and the addresses that they stand for.
+
+use bytes::Bytes;
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
+
+use crate::external_term::{FORMAT_BYTE, Term, TermError};
+
+const UNTYPED: u8 = 0x02;
+const TYPED: u8 = 0x03;
+
+/// Why a key cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The first byte is none that Riak writes.
+    #[error("unknown form {first}")]
+    Form {
+        /// The first byte.
+        first: u8,
+    },
+    /// A length points beyond the key, or nothing is left for a name.
+    #[error("lengths do not fit the key")]
+    Lengths,
+    /// The old form is no Erlang term.
+    #[error("no Erlang term: {0}")]
+    Term(#[from] TermError),
+    /// The old form is a term of another shape.
+    #[error("a term that is no bucket and key")]
+    Shape,
+}
+
+/// Takes a key apart:
+///
+/// ```text
+/// version 1, untyped   0x02  u16 length of bucket  bucket  key
+/// version 1, typed     0x03  u16 length of type  type  u16 length of bucket  bucket  key
+/// version 0            external term {Bucket, Key}, where Bucket may be {Type, Bucket}
+/// ```
+///
+/// Lengths are big-endian; the key goes on to the end.
+///
+/// # Errors
+/// [`KeyError`].
+pub fn decode_key(bytes: &Bytes) -> Result<Address, KeyError> {
+    match bytes.first() {
+        Some(&UNTYPED) => {
+            let (bucket, key) = split_name(bytes.slice(1..))?;
+            address(None, bucket, key)
+        }
+        Some(&TYPED) => {
+            let (bucket_type, rest) = split_name(bytes.slice(1..))?;
+            let (bucket, key) = split_name(rest)?;
+            address(Some(bucket_type), bucket, key)
+        }
+        Some(&FORMAT_BYTE) => from_term(&Term::decode(bytes)?),
+        first => Err(KeyError::Form {
+            first: first.copied().unwrap_or(0),
+        }),
+    }
+}
+
+fn split_name(bytes: Bytes) -> Result<(Bytes, Bytes), KeyError> {
+    let len = bytes.first_chunk::<2>().ok_or(KeyError::Lengths)?;
+    let end = 2 + usize::from(u16::from_be_bytes(*len));
+    if end > bytes.len() {
+        return Err(KeyError::Lengths);
+    }
+    Ok((bytes.slice(2..end), bytes.slice(end..)))
+}
+
+fn from_term(term: &Term) -> Result<Address, KeyError> {
+    let Some([bucket, key]) = term.as_tuple() else {
+        return Err(KeyError::Shape);
+    };
+    let key = key.as_binary().ok_or(KeyError::Shape)?.clone();
+    let (bucket_type, bucket) = bucket_of_term(bucket).ok_or(KeyError::Shape)?;
+    address(bucket_type, bucket, key)
+}
+
+/// Type and bucket of a bucket as a term: a binary, or both in a tuple.
+pub(crate) fn bucket_of_term(term: &Term) -> Option<(Option<Bytes>, Bytes)> {
+    match term {
+        Term::Binary(bucket) => Some((None, bucket.clone())),
+        Term::Tuple(parts) => match &parts[..] {
+            [Term::Binary(bucket_type), Term::Binary(bucket)] => {
+                Some((Some(bucket_type.clone()), bucket.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn address(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Result<Address, KeyError> {
+    if bucket.is_empty() || key.is_empty() || bucket_type.as_ref().is_some_and(Bytes::is_empty) {
+        return Err(KeyError::Lengths);
+    }
+    Ok(Address {
+        bucket_type: bucket_type.map_or_else(BucketType::default_type, BucketType::new),
+        bucket: Bucket::new(bucket),
+        key: Key::new(key),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(bytes: &[u8]) -> Result<String, KeyError> {
+        decode_key(&Bytes::copy_from_slice(bytes)).map(|address| address.to_string())
+    }
+
+    #[test]
+    fn all_forms_of_a_key_name_the_same_object() {
+        assert_eq!(decode(b"\x02\0\x03bktk1").unwrap(), "default/bkt/k1");
+        let old = b"\x83h\x02m\0\0\0\x03bktm\0\0\0\x02k1";
+        assert_eq!(decode(old).unwrap(), "default/bkt/k1");
+        assert_eq!(decode(b"\x03\0\x01t\0\x03bktk1").unwrap(), "t/bkt/k1");
+        let old = b"\x83h\x02h\x02m\0\0\0\x01tm\0\0\0\x03bktm\0\0\0\x02k1";
+        assert_eq!(decode(old).unwrap(), "t/bkt/k1");
+    }
+
+    #[test]
+    fn truncated_keys_are_refused_or_shorter_keys() {
+        let typed = b"\x03\0\x01t\0\x03bktk1";
+        for len in 0..typed.len() {
+            let decoded = decode(&typed[..len]);
+            assert_eq!(decoded.is_ok(), len == typed.len() - 1, "{len}");
+        }
+        let old = b"\x83h\x02m\0\0\0\x03bktm\0\0\0\x02k1";
+        for len in 0..old.len() {
+            assert!(decode(&old[..len]).is_err(), "{len}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The state of an import: how far it is, kept so that an interrupted one goes on from there.
+
+use std::path::{Path, PathBuf};
+
+use kvorum_disk::Disk;
+use kvorum_encoding::{checksum, mask_checksum};
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+use crate::error::ImportError;
+use crate::source::Source;
+
+const FORMAT: u32 = 1;
+const STATE_BYTES_MAX: u64 = 256 << 20;
+
+/// Where an import is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub(crate) format: u32,
+    /// The files as they were found when the import began.
+    pub(crate) source: Source,
+    /// What of the options changes the result.
+    pub(crate) choices: Choices,
+    pub(crate) stage: Stage,
+    /// Lengths of the index files, in bytes.
+    pub(crate) index_lens: Vec<u64>,
+    /// Bucket types seen, as text; the untyped space is not among them.
+    pub(crate) bucket_types: Vec<String>,
+    pub(crate) counts: Counts,
+    /// Length of the file of findings, in bytes.
+    pub(crate) findings_len: u64,
+}
+
+/// Options that one import cannot change on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Choices {
+    /// Where to, as text; none for a dry run.
+    pub(crate) target: Option<String>,
+    /// Records written before this time are left out, seconds since the Unix epoch.
+    pub(crate) expired_before: Option<u64>,
+    /// The expiry that was asked for, in seconds.
+    pub(crate) expiry_secs: Option<u64>,
+    pub(crate) ignore_hints: bool,
+    pub(crate) leave_out_tombstones: bool,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// Every record is being found.
+    Survey {
+        /// Stores that are done.
+        stores: usize,
+    },
+    /// Objects are being put.
+    Transfer {
+        /// Index files that are done.
+        index_files: usize,
+        /// Keys of the present one that are done.
+        keys: usize,
+    },
+    /// There is nothing left to do.
+    Done,
+}
+
+/// The directory with state, index and findings.
+#[derive(Clone, Debug)]
+pub(crate) struct StateDirectory {
+    pub(crate) path: PathBuf,
+}
+
+impl StateDirectory {
+    pub(crate) fn state_file(&self) -> PathBuf {
+        self.path.join("state.json")
+    }
+
+    pub(crate) fn index(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
+    pub(crate) fn findings(&self) -> PathBuf {
+        self.path.join("findings.jsonl")
+    }
+
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.path.join("LOCK")
+    }
+}
+
+impl State {
+    /// The beginning of an import.
+    pub(crate) fn begin(source: Source, choices: Choices, index_files: usize) -> Self {
+        Self {
+            format: FORMAT,
+            source,
+            choices,
+            stage: Stage::Survey { stores: 0 },
+            index_lens: vec![0; index_files],
+            bucket_types: Vec::new(),
+            counts: Counts::default(),
+            findings_len: 0,
+        }
+    }
+
+    /// Writes the state in one step: two lines, the state in JSON and the masked CRC-32C of that line
+    /// in hexadecimal.
+    pub(crate) fn save(&self, disk: &dyn Disk, path: &Path) -> Result<(), ImportError> {
+        let damaged = |reason: String| ImportError::StateDamaged {
+            what: "state",
+            path: path.to_owned(),
+            reason,
+        };
+        let mut text = serde_json::to_string(self).map_err(|error| damaged(error.to_string()))?;
+        let sum = mask_checksum(checksum(text.as_bytes()));
+        text.push_str(&format!("\n{sum:08x}\n"));
+        Ok(kvorum_disk::replace_file(disk, path, text.as_bytes())?)
+    }
+
+    /// Reads the state, if there is one.
+    pub(crate) fn load(disk: &dyn Disk, path: &Path) -> Result<Option<Self>, ImportError> {
+        if disk.info(path)?.is_none() {
+            return Ok(None);
+        }
+        let damaged = |reason: &str| ImportError::StateDamaged {
+            what: "state",
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let bytes = kvorum_disk::read_file(disk, path, STATE_BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;
+        let mut lines = text.lines();
+        let (json, sum) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
+        if sum != format!("{:08x}", mask_checksum(checksum(json.as_bytes()))) {
+            return Err(damaged("wrong checksum"));
+        }
+        let state: Self =
+            serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
+        if state.format != FORMAT {
+            return Err(damaged("another version of this program wrote it"));
+        }
+        Ok(Some(state))
+    }
+
+    /// Says in what this import differs from one that would begin now; nothing if it goes on.
+    pub(crate) fn difference(&self, source: &Source, choices: &Choices) -> Option<String> {
+        let (mine, other) = (&self.choices, choices);
+        let flags = |choices: &Choices| {
+            (
+                choices.expiry_secs,
+                choices.ignore_hints,
+                choices.leave_out_tombstones,
+            )
+        };
+        if mine.target != other.target {
+            let name = |target: &Option<String>| {
+                let name = target.as_deref();
+                name.unwrap_or("a dry run").to_owned()
+            };
+            Some(format!(
+                "it goes to {}, not to {}",
+                name(&mine.target),
+                name(&other.target)
+            ))
+        } else if flags(mine) != flags(other) {
+            Some("it has other options".to_owned())
+        } else if self.source != *source {
+            Some("the source's files have changed since it began".to_owned())
+        } else {
+            None
+        }
+    }
+}

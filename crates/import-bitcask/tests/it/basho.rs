@@ -1,0 +1,256 @@
+//! A small writer of Basho's files: data files, hint files, keys and objects of all versions. It
+//! shares no code with the decoders that it tests.
+
+/// CRC-32 with zlib's polynomial, bit by bit.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (0u32.wrapping_sub(crc & 1)))
+        })
+    })
+}
+
+/// What the writer's records say about their time unless told otherwise.
+pub const WRITTEN_AT: u32 = 1_700_000_000;
+
+/// One data file and its hint file.
+#[derive(Clone, Default)]
+pub struct CaskFile {
+    pub data: Vec<u8>,
+    hints: Vec<u8>,
+}
+
+impl CaskFile {
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        self.record(key, value, WRITTEN_AT, false)
+    }
+
+    pub fn put_at(&mut self, key: &[u8], value: &[u8], written_at: u32) -> u64 {
+        self.record(key, value, written_at, false)
+    }
+
+    /// A deletion mark of version 0, 1 or 2.
+    pub fn delete(&mut self, key: &[u8], version: u8) -> u64 {
+        let value = match version {
+            0 => b"bitcask_tombstone".to_vec(),
+            1 => b"bitcask_tombstone1\0\0\0\x07".to_vec(),
+            _ => b"bitcask_tombstone2\0\0\0\x07".to_vec(),
+        };
+        self.record(key, &value, WRITTEN_AT, true)
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8], written_at: u32, is_tombstone: bool) -> u64 {
+        let offset = self.data.len() as u64;
+        let mut body = written_at.to_be_bytes().to_vec();
+        body.extend(u16::try_from(key.len()).unwrap().to_be_bytes());
+        body.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+        body.extend(key);
+        body.extend(value);
+        self.data.extend(crc32(&body).to_be_bytes());
+        self.data.extend(&body);
+        self.hints.extend(written_at.to_be_bytes());
+        self.hints.extend(u16::try_from(key.len()).unwrap().to_be_bytes());
+        self.hints.extend(u32::try_from(body.len() + 4).unwrap().to_be_bytes());
+        self.hints.extend((u64::from(is_tombstone) << 63 | offset).to_be_bytes());
+        self.hints.extend(key);
+        offset
+    }
+
+    /// The hint file as a clean close leaves it.
+    pub fn hint(&self) -> Vec<u8> {
+        let mut hint = self.hints.clone();
+        hint.extend([0; 6]);
+        hint.extend(crc32(&self.hints).to_be_bytes());
+        hint.extend((u64::MAX >> 1).to_be_bytes());
+        hint
+    }
+}
+
+fn sized16(bytes: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(bytes.len()).unwrap().to_be_bytes();
+    [&len[..], bytes].concat()
+}
+
+/// A key of version 1 without a type.
+pub fn key(bucket: &str, key: &str) -> Vec<u8> {
+    [&[2], &sized16(bucket.as_bytes())[..], key.as_bytes()].concat()
+}
+
+/// A key of version 1 with a type.
+pub fn typed_key(bucket_type: &str, bucket: &str, key: &str) -> Vec<u8> {
+    let (bucket_type, bucket) = (sized16(bucket_type.as_bytes()), sized16(bucket.as_bytes()));
+    [&[3], &bucket_type[..], &bucket, key.as_bytes()].concat()
+}
+
+/// A key of version 0: an external term.
+pub fn old_key(bucket: &str, key: &str) -> Vec<u8> {
+    term(&tuple(&[binary(bucket), binary(key)]))
+}
+
+/// A whole external term.
+pub fn term(inner: &[u8]) -> Vec<u8> {
+    [&[131], inner].concat()
+}
+
+pub fn binary(text: impl AsRef<[u8]>) -> Vec<u8> {
+    let text = text.as_ref();
+    let len = u32::try_from(text.len()).unwrap().to_be_bytes();
+    [&[109], &len[..], text].concat()
+}
+
+pub fn string(text: &str) -> Vec<u8> {
+    [&[107], &sized16(text.as_bytes())[..]].concat()
+}
+
+pub fn atom(name: &str) -> Vec<u8> {
+    [&[100], &sized16(name.as_bytes())[..]].concat()
+}
+
+pub fn integer(value: u32) -> Vec<u8> {
+    [&[98], &value.to_be_bytes()[..]].concat()
+}
+
+pub fn tuple(elements: &[Vec<u8>]) -> Vec<u8> {
+    let count = u8::try_from(elements.len()).unwrap();
+    [&[104, count], &elements.concat()[..]].concat()
+}
+
+pub fn list(elements: &[Vec<u8>]) -> Vec<u8> {
+    if elements.is_empty() {
+        return vec![106];
+    }
+    let count = u32::try_from(elements.len()).unwrap().to_be_bytes();
+    [&[108], &count[..], &elements.concat(), &[106]].concat()
+}
+
+/// A clock: actors with their counts.
+pub fn clock(entries: &[(&str, u32)]) -> Vec<u8> {
+    let entry = |(actor, count): &(&str, u32)| tuple(&[binary(actor), stamped(*count)]);
+    list(&entries.iter().map(entry).collect::<Vec<_>>())
+}
+
+fn stamped(count: u32) -> Vec<u8> {
+    // Seconds since the year 0, as a big integer.
+    tuple(&[integer(count), vec![110, 5, 0, 0, 0x9f, 0xbc, 0xe0, 0x0e]])
+}
+
+/// A sibling to be written.
+#[derive(Clone, Default)]
+pub struct Sibling {
+    pub value: Vec<u8>,
+    pub modified: (u32, u32, u32),
+    pub deleted: bool,
+    pub dot: Option<(&'static str, u32)>,
+    /// Names and their values as inner terms.
+    pub metadata: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// A sibling with a plain value.
+pub fn plain(value: &str) -> Sibling {
+    Sibling {
+        value: value.into(),
+        modified: (1700, 123_456, 42),
+        metadata: vec![("content-type", string("text/plain"))],
+        ..Sibling::default()
+    }
+}
+
+/// The same with a dot.
+pub fn dotted(value: &str, actor: &'static str, count: u32) -> Sibling {
+    Sibling {
+        dot: Some((actor, count)),
+        ..plain(value)
+    }
+}
+
+fn pairs(sibling: &Sibling) -> Vec<(&'static str, Vec<u8>)> {
+    let dot = sibling.dot.map(|(actor, count)| ("dot", tuple(&[binary(actor), stamped(count)])));
+    sibling.metadata.iter().cloned().chain(dot).collect()
+}
+
+fn sized32(bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+    [&len[..], bytes].concat()
+}
+
+/// An object of version 1.
+pub fn object_v1(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
+    let mut out = vec![53, 1];
+    out.extend(sized32(&term(&clock(entries))));
+    out.extend(u32::try_from(siblings.len()).unwrap().to_be_bytes());
+    for sibling in siblings {
+        out.extend(sized32(&[&[1], &sibling.value[..]].concat()));
+        let (mega, secs, micros) = sibling.modified;
+        let mut metadata = [mega, secs, micros].map(u32::to_be_bytes).concat();
+        metadata.extend([3]);
+        metadata.extend(b"abc");
+        metadata.push(u8::from(sibling.deleted));
+        for (name, value) in pairs(sibling) {
+            metadata.extend(sized32(&[&[1], name.as_bytes()].concat()));
+            metadata.extend(sized32(&[&[0], &term(&value)[..]].concat()));
+        }
+        out.extend(sized32(&metadata));
+    }
+    out
+}
+
+/// An object of version 0: an external term with dictionaries.
+pub fn object_v0(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
+    let contents: Vec<_> = siblings
+        .iter()
+        .map(|sibling| {
+            let (mega, secs, micros) = sibling.modified;
+            let mut pairs = pairs(sibling);
+            let modified = tuple(&[integer(mega), integer(secs), integer(micros)]);
+            pairs.push(("X-Riak-Last-Modified", modified));
+            pairs.push(("X-Riak-VTag", string("abc")));
+            if sibling.deleted {
+                pairs.push(("X-Riak-Deleted", string("true")));
+            }
+            tuple(&[atom("r_content"), dictionary(&pairs), binary(&sibling.value)])
+        })
+        .collect();
+    let fields = [
+        atom("r_object"),
+        binary("bucket in the value"),
+        binary("key in the value"),
+        list(&contents),
+        clock(entries),
+        dictionary(&[("clean", atom("true"))]),
+        atom("undefined"),
+    ];
+    term(&tuple(&fields))
+}
+
+/// An Erlang dict. A cell `[Name|Value]` is written as Erlang does: a value that is a string or a
+/// list makes the cell one longer list.
+fn dictionary(pairs: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut slots = vec![list(&[]); 16];
+    for (number, (name, value)) in pairs.iter().enumerate() {
+        let cell = match value[0] {
+            106 => list(&[binary(name)]),
+            107 => {
+                let characters = value[3..].iter().map(|byte| vec![97, *byte]);
+                list(&std::iter::once(binary(name)).chain(characters).collect::<Vec<_>>())
+            }
+            108 => {
+                let count = u32::from_be_bytes(value[1..5].try_into().unwrap()) + 1;
+                [&[108], &count.to_be_bytes()[..], &binary(name), &value[5..]].concat()
+            }
+            _ => [&[108, 0, 0, 0, 1], &binary(name)[..], value].concat(),
+        };
+        slots[number % 16] = list(&[cell]);
+    }
+    let number = |value: u8| vec![97, value];
+    tuple(&[
+        atom("dict"),
+        number(u8::try_from(pairs.len()).unwrap()),
+        number(16),
+        number(16),
+        number(8),
+        number(80),
+        number(48),
+        tuple(&vec![list(&[]); 16]),
+        tuple(&[tuple(&slots)]),
+    ])
+}
