@@ -18,12 +18,11 @@ use crate::BitcaskSettings;
 use crate::checkpoint::CHECKPOINT_NAME;
 use crate::entry::decode_front;
 use crate::error::IntoBackend;
+use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
-use crate::keydir::Fingerprints;
 use crate::lost::LostLog;
 use crate::meta;
 use crate::recovery::Recovery;
-use crate::segments::{Index, Segment};
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
 use crate::upkeep::{Upkeep, owed_bytes, whole_store};
@@ -76,10 +75,11 @@ impl Bitcask {
             lost,
         };
         let recovered = recovery.run()?;
-        let sequence = recovered.index.last_sequence;
+        let sequence = recovered.catalog.last_sequence;
         let counters = Counters {
             torn_bytes: AtomicU64::new(recovered.torn_bytes),
             unchecked_bytes: AtomicU64::new(recovered.tail_bytes),
+            unchecked_records: AtomicU64::new(recovered.tail_records),
             ..Counters::default()
         };
         let store = Arc::new_cyclic(|this: &Weak<Store>| Store {
@@ -91,7 +91,8 @@ impl Bitcask {
                 next_segment: recovered.next_segment,
                 last_sequence: sequence,
             }),
-            index: RwLock::new(recovered.index),
+            catalog: RwLock::new(recovered.catalog),
+            keydir: recovered.keydir,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),
             fingerprints,
@@ -162,15 +163,20 @@ impl Store {
         writer.active = None;
         writer.retiring.clear();
         writer.unsynced.clear();
-        let mut erased = Index::new();
-        erased.last_sequence = sequence;
-        let old = std::mem::replace(&mut *self.index.write(), erased);
+        let numbers = {
+            let mut catalog = self.catalog.write();
+            self.keydir.clear();
+            let numbers = catalog.clear();
+            self.keydir.show_places(&catalog.places);
+            catalog.last_sequence = sequence;
+            numbers
+        };
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         self.lost.lock().clear(&*self.disk);
         let mut paths = vec![self.directory.join(CHECKPOINT_NAME)];
-        for number in old.segments.keys() {
-            paths.push(self.directory.join(file_name(u64::from(*number))));
-            paths.push(hint_path(&self.directory, *number));
+        for number in numbers {
+            paths.push(self.directory.join(file_name(u64::from(number))));
+            paths.push(hint_path(&self.directory, number));
         }
         for path in paths {
             if self.disk.info(&path).into_backend()?.is_some() {
@@ -182,19 +188,9 @@ impl Store {
 
     /// True when one of a few entries is shown: then the store is not empty, and no fold is needed.
     fn has_unexpired_sample(&self, now: Timestamp) -> bool {
-        let sample: Vec<(crate::keydir::Slot, Arc<Segment>)> = {
-            let index = self.index.read();
-            let slots = index.keydir.iter().take(SAMPLED_KEYS);
-            let found = slots.filter_map(|slot| {
-                let entry = index.segments.get(&slot.segment)?;
-                Some((*slot, entry.segment.clone()))
-            });
-            found.collect()
-        };
-        sample.iter().any(|(slot, segment)| {
-            let front = segment
-                .reader
-                .read_front(slot.location(), Reading::MayBlock);
+        let sample = self.keydir.sample(SAMPLED_KEYS);
+        sample.iter().any(|(slot, place)| {
+            let front = place.read_front(slot, Reading::MayBlock);
             front.is_ok_and(|front| {
                 decode_front(&front.front).is_ok_and(|front| !self.is_expired(&front.fields, now))
             })
@@ -208,32 +204,30 @@ impl Store {
             .map(|info| info.len)
             .sum();
         let upkeep = self.upkeep.lock();
-        let index = self.index.read();
-        let stats = || index.segments.values().map(|entry| entry.stats);
-        let hints = index.segments.values();
+        let catalog = self.catalog.read();
+        let stats = || catalog.segments.values().map(|entry| entry.stats);
+        let hints = catalog.segments.values();
         let hint_lens = hints.filter_map(|entry| Some(entry.segment.hint.read().as_ref()?.len()));
         let (hint_files, hint_bytes) = hint_lens.fold((0, 0), |(n, sum), len| (n + 1, sum + len));
         let segment_bytes: u64 = stats().map(|it| it.data_end).sum();
-        let pinned = index.pinned.iter();
-        let still_read = pinned.filter(|(segment, _)| segment.strong_count() > 0);
         let counters = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Status {
             engine: "bitcask",
-            keys: index.keydir.len(),
+            keys: self.keydir.len(),
             live_bytes: stats().map(|it| it.live_bytes).sum(),
-            dead_bytes: whole_store(&index).dead_bytes,
+            dead_bytes: whole_store(&catalog).dead_bytes,
             disk_bytes: segment_bytes + hint_bytes + side_bytes,
-            files: index.segments.len() as u64 + hint_files,
-            memory_bytes: index.keydir.memory_bytes(),
-            pinned_bytes: still_read.map(|(_, bytes)| bytes).sum(),
-            debt_bytes: owed_bytes(&upkeep, &index),
+            files: catalog.segments.len() as u64 + hint_files,
+            memory_bytes: self.keydir.memory_bytes(),
+            pinned_bytes: catalog.pinned_bytes(),
+            debt_bytes: owed_bytes(&upkeep, &catalog),
             put_bytes: read(&counters.put_bytes),
             written_bytes: read(&counters.written_bytes),
             corrupt_reads: read(&counters.corrupt_reads),
             lost: self.lost.lock().ranges().to_vec(),
             details: vec![
-                ("segments", index.segments.len().to_string()),
+                ("segments", catalog.segments.len().to_string()),
                 (
                     "removals",
                     stats().map(|it| it.removals).sum::<u64>().to_string(),
@@ -288,7 +282,7 @@ impl Backend for Bitcask {
     }
 
     fn is_empty(&self, now: Timestamp) -> Result<bool> {
-        if self.store.index.read().keydir.len() == 0 {
+        if self.store.keydir.len() == 0 {
             return Ok(true);
         }
         if self.store.has_unexpired_sample(now) {

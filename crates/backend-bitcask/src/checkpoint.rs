@@ -1,8 +1,9 @@
-//! The checkpoint: the key directory on disk, so that opening reads 22 bytes a key and the tail.
+//! The checkpoint: the key directory on disk, so that opening reads 16 bytes a key and the tail.
 //!
 //! It is taken while puts go on. What it covers is noted first, then shard after shard is copied;
 //! records behind what is covered are replayed over it when it is loaded. Before it gets its name,
-//! everything that its slots may point to is synced.
+//! everything that its slots may point to is synced. Slots are written as they stand in memory, in
+//! their order, so that loading one is a copy: nothing is hashed again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,27 @@ use std::sync::Arc;
 use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 
-use crate::keydir::{Keydir, Slot};
+use crate::keydir::{Keydir, SHARDS};
+use crate::places::Places;
 use crate::segments::SegmentStats;
+use crate::slot::Packed;
 
 pub(crate) const CHECKPOINT_NAME: &str = "checkpoint";
 
 const MAGIC: [u8; 8] = *b"KVbcchkp";
-const VERSION: u8 = 1;
-const FIXED_BYTES: usize = 56;
+/// The version before held slots of another form. It is read as if it were missing.
+const VERSION: u8 = 2;
+const HEADER_BYTES: usize = 72;
 const SEGMENT_BYTES: usize = 72;
-const SLOT_BYTES: usize = 22;
-const CHUNK_HEADER_BYTES: u64 = 8;
+const PLACE_BYTES: usize = 16;
+const PLACE_OWN: u8 = 1;
+const SLOT_BYTES: usize = size_of::<Packed>();
+const CHUNK_HEADER_BYTES: usize = 16;
 /// Slots in a chunk at most: a megabyte.
-const CHUNK_SLOTS_MAX: usize = 48_000;
-const CHUNK_BYTES_MAX: u64 = (CHUNK_SLOTS_MAX * SLOT_BYTES) as u64;
-const SEGMENTS_MAX: usize = 1 << 20;
+const CHUNK_SLOTS_MAX: usize = 64 << 10;
+/// Written, and read, in pieces of about this size.
+const BUFFER_BYTES: usize = 256 << 10;
+const TABLES_BYTES_MAX: u64 = 1 << 30;
 
 /// What a checkpoint says apart from the slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,29 +52,37 @@ pub(crate) struct Covered {
 /// ```text
 /// offset  size  field
 ///      0     8  magic "KVbcchkp"
-///      8     1  format version, 1
+///      8     1  format version, 2
 ///      9     1  flags: 0 clean
 ///     10     2  zero
-///     12     4  masked CRC-32C of bytes 0..12 and 16 to the end of the segments
+///     12     4  masked CRC-32C of bytes 0..12, 16..72 and both tables
 ///     16     8  log id
 ///     24     8  last sequence before
 ///     32     8  number of slots
-///     40     8  length of the file
-///     48     4  next segment
-///     52     4  number of segments (s)
-///     56  72*s  segments
-///               chunks, to the end of the file
+///     40     8  offset of the tables (t)
+///     48     8  length of the file
+///     56     4  next segment
+///     60     4  number of segments (s)
+///     64     4  number of places (p)
+///     68     4  number of shards
+///     72        chunks, to t
+///      t  72*s  segments
+///         16*p  places
 ///
+/// chunk:   4 shard, 4 number of slots (n), 4 zero, 4 masked CRC-32C of: offset of the chunk (64 bits,
+///          not stored), the 12 bytes before, the slots; 16*n slots, sorted by fingerprint. Shards in
+///          ascending order; a large one has several chunks.
+/// slot:    16, as in memory (slot)
 /// segment: 4 number, 4 zero, 8 covered to, 8 records, 8 removals, 8 bytes of removals,
 ///          8 lowest sequence, 8 highest sequence, 8 expires by, 8 modified by
-/// chunk:   4 length of the slots, 4 masked CRC-32C of: offset of the chunk (64 bits, not stored),
-///          the slots
-/// slot:    8 fingerprint, 4 segment, 4 offset in units of 8, 4 length, 2 front in units of 16
+/// place:   4 what slots call it, 1 kind (1: a segment of the store), 3 zero, 8 number
 /// ```
 pub(crate) struct CheckpointWriter {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
     covered: Covered,
+    /// Not written yet; the end of it will be at `offset`.
+    buffer: Vec<u8>,
     offset: u64,
     slots: u64,
 }
@@ -83,58 +98,95 @@ impl CheckpointWriter {
         if disk.info(&temporary)?.is_some() {
             disk.remove_file(&temporary)?;
         }
-        let header = FIXED_BYTES + covered.segments.len() * SEGMENT_BYTES;
         Ok(Self {
             file: disk.open(&temporary, OpenMode::CreateNew)?,
             path,
             covered,
-            offset: header as u64,
+            buffer: Vec::new(),
+            offset: HEADER_BYTES as u64,
             slots: 0,
         })
     }
 
-    /// Writes slots and returns how many bytes that took.
-    pub(crate) fn write(&mut self, slots: &[Slot]) -> kvorum_disk::Result<u64> {
+    /// Writes the slots of a shard, which are sorted, and returns how many bytes they take.
+    pub(crate) fn write(&mut self, shard: usize, slots: &[Packed]) -> kvorum_disk::Result<u64> {
         let start = self.offset;
         for chunk in slots.chunks(CHUNK_SLOTS_MAX) {
-            let mut payload = Vec::with_capacity(chunk.len() * SLOT_BYTES);
-            chunk.iter().for_each(|slot| put_slot(&mut payload, *slot));
-            let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-            let mut framed = Vec::with_capacity(payload.len() + 8);
-            framed.extend_from_slice(&len.to_le_bytes());
-            framed.extend_from_slice(&chunk_checksum(self.offset, &payload).to_le_bytes());
-            framed.extend_from_slice(&payload);
-            self.file.write_at(&framed, self.offset)?;
-            self.offset += framed.len() as u64;
+            let at = self.buffer.len();
+            for number in [shard, chunk.len(), 0] {
+                let number = u32::try_from(number).unwrap_or(u32::MAX);
+                self.buffer.extend_from_slice(&number.to_le_bytes());
+            }
+            self.buffer.extend_from_slice(&[0; 4]);
+            for slot in chunk {
+                self.buffer.extend_from_slice(&slot.0.to_le_bytes());
+            }
+            let (frame, slots) = self.buffer[at..].split_at_mut(CHUNK_HEADER_BYTES);
+            let check = chunk_checksum(self.offset, &frame[..12], slots);
+            frame[12..].copy_from_slice(&check.to_le_bytes());
+            self.offset += (self.buffer.len() - at) as u64;
             self.slots += chunk.len() as u64;
+            if self.buffer.len() >= BUFFER_BYTES {
+                self.flush()?;
+            }
         }
         Ok(self.offset - start)
     }
 
-    /// Writes the header, syncs, and gives the file its name.
-    pub(crate) fn finish(self, disk: &dyn Disk) -> kvorum_disk::Result<u64> {
-        let header = self.header();
+    /// Writes the tables and the header, syncs, and gives the file its name. `places` are those that
+    /// slots may mean, as they are now.
+    pub(crate) fn finish(mut self, disk: &dyn Disk, places: &Places) -> kvorum_disk::Result<u64> {
+        let tables_at = self.offset;
+        let mut tables = Vec::new();
+        for (number, stats) in &self.covered.segments {
+            put_segment(&mut tables, *number, stats);
+        }
+        let mut places_written = 0;
+        for (index, place) in places.iter() {
+            if let Some(number) = place.own_number() {
+                tables.extend_from_slice(&index.to_le_bytes());
+                tables.extend_from_slice(&[PLACE_OWN, 0, 0, 0]);
+                tables.extend_from_slice(&u64::from(number).to_le_bytes());
+                places_written += 1;
+            }
+        }
+        self.buffer.extend_from_slice(&tables);
+        self.offset += tables.len() as u64;
+        self.flush()?;
+        let header = self.header(tables_at, places_written, &tables);
         self.file.write_at(&header, 0)?;
         self.file.sync()?;
         disk.rename(&temporary_name(&self.path), &self.path)?;
         disk.sync_directory(self.path.parent().unwrap_or(Path::new(".")))?;
-        Ok(header.len() as u64)
+        Ok((header.len() + tables.len()) as u64)
     }
 
-    fn header(&self) -> Vec<u8> {
+    fn flush(&mut self) -> kvorum_disk::Result<()> {
+        let at = self.offset - self.buffer.len() as u64;
+        self.file.write_at(&self.buffer, at)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn header(&self, tables_at: u64, places: u32, tables: &[u8]) -> Vec<u8> {
         let covered = &self.covered;
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&[VERSION, u8::from(covered.is_clean), 0, 0, 0, 0, 0, 0]);
-        for number in [covered.log_id, covered.sequence, self.slots, self.offset] {
+        for number in [
+            covered.log_id,
+            covered.sequence,
+            self.slots,
+            tables_at,
+            self.offset,
+        ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        out.extend_from_slice(&covered.next_segment.to_le_bytes());
-        let segments = u32::try_from(covered.segments.len()).unwrap_or(u32::MAX);
-        out.extend_from_slice(&segments.to_le_bytes());
-        for (number, stats) in &covered.segments {
-            put_segment(&mut out, *number, stats);
+        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let segments = narrow(covered.segments.len());
+        for number in [covered.next_segment, segments, places, narrow(SHARDS)] {
+            out.extend_from_slice(&number.to_le_bytes());
         }
-        let check = header_checksum(&out);
+        let check = header_checksum(&out, tables);
         out[12..16].copy_from_slice(&check.to_le_bytes());
         out
     }
@@ -143,7 +195,7 @@ impl CheckpointWriter {
 /// Why a checkpoint is not used.
 #[derive(Debug)]
 pub(crate) enum CheckpointError {
-    /// There is none.
+    /// There is none, or one of an older version.
     Missing,
     /// The disk failed.
     Disk(kvorum_disk::DiskError),
@@ -165,56 +217,139 @@ impl From<Truncated> for CheckpointError {
     }
 }
 
-/// Loads a checkpoint; `keep` says which slots are taken over.
-pub(crate) fn load(
-    disk: &dyn Disk,
-    directory: &Path,
-    log_id: u64,
-    keep: impl Fn(&Slot) -> bool,
-) -> Result<(Covered, Keydir), CheckpointError> {
-    let path = directory.join(CHECKPOINT_NAME);
-    if disk.info(&path)?.is_none() {
-        return Err(CheckpointError::Missing);
-    }
-    let file = disk.open(&path, OpenMode::Read)?;
-    let file_len = file.len()?;
-    let (covered, slots, header_len) = load_header(&*file, file_len)?;
-    if covered.log_id != log_id {
-        return Err(CheckpointError::Unusable("of another log"));
-    }
-    let keydir = load_slots(&*file, header_len, file_len, slots, keep)?;
-    Ok((covered, keydir))
+/// A checkpoint that is being loaded: its header and tables are checked, its slots are still to come.
+pub(crate) struct Checkpoint {
+    pub(crate) covered: Covered,
+    /// The number of the store's own segment for each place that slots may mean.
+    pub(crate) places: BTreeMap<u32, u32>,
+    file: Arc<dyn DiskFile>,
+    slots: u64,
+    tables_at: u64,
 }
 
-/// What a checkpoint covers, how many slots it has, and where they start.
-fn load_header(file: &dyn DiskFile, file_len: u64) -> Result<(Covered, u64, u64), CheckpointError> {
-    let start = read_exact(file, 0, FIXED_BYTES as u64, file_len)?;
-    let mut reader = ByteReader::new(&start);
+struct Header {
+    covered: Covered,
+    slots: u64,
+    tables_at: u64,
+    segments: u64,
+    places: u64,
+    check: u32,
+    bytes: Vec<u8>,
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint of a log.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        log_id: u64,
+    ) -> Result<Self, CheckpointError> {
+        let path = directory.join(CHECKPOINT_NAME);
+        if disk.info(&path)?.is_none() {
+            return Err(CheckpointError::Missing);
+        }
+        let file = disk.open(&path, OpenMode::Read)?;
+        let file_len = file.len()?;
+        let mut header = read_header(&*file, file_len)?;
+        let segments_len = header.segments * SEGMENT_BYTES as u64;
+        let len = segments_len + header.places * PLACE_BYTES as u64;
+        if header.tables_at.checked_add(len) != Some(file_len) || len > TABLES_BYTES_MAX {
+            return Err(CheckpointError::Unusable("of another length"));
+        }
+        let tables = read_exact(&*file, header.tables_at, len)?;
+        if header_checksum(&header.bytes, &tables) != header.check {
+            return Err(CheckpointError::Unusable("damaged header"));
+        }
+        if header.bytes[8] > VERSION {
+            return Err(CheckpointError::Newer(header.bytes[8]));
+        }
+        if header.covered.log_id != log_id {
+            return Err(CheckpointError::Unusable("of another log"));
+        }
+        let (segments, places) = tables.split_at(usize::try_from(segments_len).unwrap_or(0));
+        header.covered.segments = take_segments(segments)?;
+        Ok(Self {
+            covered: header.covered,
+            places: take_places(places)?,
+            file,
+            slots: header.slots,
+            tables_at: header.tables_at,
+        })
+    }
+
+    /// Loads the slots whose place `keep` admits into an empty directory. When that fails, what is in
+    /// the directory is of no use.
+    pub(crate) fn load(
+        &self,
+        keydir: &Keydir,
+        keep: impl Fn(u32) -> bool,
+    ) -> Result<(), CheckpointError> {
+        let mut window = Window {
+            file: &*self.file,
+            at: HEADER_BYTES as u64,
+            end: self.tables_at,
+            bytes: Vec::new(),
+            used: 0,
+        };
+        let mut slots = Vec::new();
+        let (mut shard, mut found) = (0, 0);
+        while !window.is_at_end() {
+            let chunk_at = window.at;
+            let frame: [u8; CHUNK_HEADER_BYTES] = window
+                .take(CHUNK_HEADER_BYTES)?
+                .try_into()
+                .map_err(|_| CheckpointError::Unusable("cut short"))?;
+            let mut reader = ByteReader::new(&frame);
+            let (next_shard, count) = (reader.u32()? as usize, reader.u32()? as usize);
+            let (_zero, stored) = (reader.u32()?, reader.u32()?);
+            if count > CHUNK_SLOTS_MAX || next_shard >= SHARDS || next_shard < shard {
+                return Err(CheckpointError::Unusable("damaged chunk"));
+            }
+            let payload = window.take(count * SLOT_BYTES)?;
+            if chunk_checksum(chunk_at, &frame[..12], payload) != stored {
+                return Err(CheckpointError::Unusable("damaged chunk"));
+            }
+            if next_shard != shard {
+                keydir.load_shard(shard, &slots);
+                slots.clear();
+                shard = next_shard;
+            }
+            found += count as u64;
+            slots.extend(packed_of(payload).filter(|slot| keep(slot.place())));
+        }
+        keydir.load_shard(shard, &slots);
+        if found != self.slots {
+            return Err(CheckpointError::Unusable("slots are missing"));
+        }
+        Ok(())
+    }
+}
+
+fn packed_of(payload: &[u8]) -> impl Iterator<Item = Packed> + '_ {
+    let (slots, _rest) = payload.as_chunks::<SLOT_BYTES>();
+    slots.iter().map(|slot| Packed(u128::from_le_bytes(*slot)))
+}
+
+/// Reads the part of the header that has a fixed length; it is checked together with the tables.
+fn read_header(file: &dyn DiskFile, file_len: u64) -> Result<Header, CheckpointError> {
+    if file_len < HEADER_BYTES as u64 {
+        return Err(CheckpointError::Unusable("cut short"));
+    }
+    let bytes = read_exact(file, 0, HEADER_BYTES as u64)?;
+    let mut reader = ByteReader::new(&bytes);
     if reader.array::<8>()? != MAGIC {
         return Err(CheckpointError::Unusable("no checkpoint"));
     }
-    let _version_to_next_segment = reader.take(FIXED_BYTES - 12)?;
-    let segments = reader.u32()? as usize;
-    if segments > SEGMENTS_MAX {
-        return Err(CheckpointError::Unusable("damaged header"));
-    }
-    // Everything is taken from this one read, which is the one that is checked.
-    let header_len = (FIXED_BYTES + segments * SEGMENT_BYTES) as u64;
-    let header = read_exact(file, 0, header_len, file_len)?;
-    let mut reader = ByteReader::new(&header);
-    let _magic = reader.array::<8>()?;
     let (version, flags) = (reader.u8()?, reader.u8()?);
-    let (_zero, stored) = (reader.u16()?, reader.u32()?);
-    if header_checksum(&header) != stored {
-        return Err(CheckpointError::Unusable("damaged header"));
+    if version < VERSION {
+        return Err(CheckpointError::Missing);
     }
-    if version > VERSION {
-        return Err(CheckpointError::Newer(version));
-    }
-    let log_id = reader.u64()?;
-    let (sequence, slots, len) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let (next_segment, _segments) = (reader.u32()?, reader.u32()?);
-    if len != file_len {
+    let (_zero, check) = (reader.u16()?, reader.u32()?);
+    let (log_id, sequence) = (reader.u64()?, reader.u64()?);
+    let (slots, tables_at, len) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (next_segment, segments) = (reader.u32()?, reader.u32()?);
+    let (places, shards) = (reader.u32()?, reader.u32()? as usize);
+    if len != file_len || shards != SHARDS {
         return Err(CheckpointError::Unusable("of another length"));
     }
     let covered = Covered {
@@ -222,46 +357,55 @@ fn load_header(file: &dyn DiskFile, file_len: u64) -> Result<(Covered, u64, u64)
         sequence,
         next_segment,
         is_clean: flags & 1 != 0,
-        segments: take_segments(&header[FIXED_BYTES..])?,
+        segments: BTreeMap::new(),
     };
-    Ok((covered, slots, header_len))
+    Ok(Header {
+        covered,
+        slots,
+        tables_at,
+        segments: u64::from(segments),
+        places: u64::from(places),
+        check,
+        bytes,
+    })
 }
 
-fn load_slots(
-    file: &dyn DiskFile,
-    from: u64,
-    file_len: u64,
-    expected: u64,
-    keep: impl Fn(&Slot) -> bool,
-) -> Result<Keydir, CheckpointError> {
-    // The header was checked, and yet memory is reserved for no more than the file can hold.
-    let mut keydir = Keydir::new();
-    keydir.reserve(expected.min(file_len / SLOT_BYTES as u64));
-    let (mut at, mut found) = (from, 0);
-    while at < file_len {
-        let frame = read_exact(file, at, CHUNK_HEADER_BYTES, file_len)?;
-        let mut reader = ByteReader::new(&frame);
-        let (len, stored) = (u64::from(reader.u32()?), reader.u32()?);
-        if len > CHUNK_BYTES_MAX || len % SLOT_BYTES as u64 != 0 {
-            return Err(CheckpointError::Unusable("damaged chunk"));
-        }
-        let payload = read_exact(file, at + CHUNK_HEADER_BYTES, len, file_len)?;
-        if chunk_checksum(at, &payload) != stored {
-            return Err(CheckpointError::Unusable("damaged chunk"));
-        }
-        for bytes in payload.chunks_exact(SLOT_BYTES) {
-            let slot = take_slot(bytes)?;
-            found += 1;
-            if keep(&slot) {
-                keydir.insert(slot);
+/// Reads a file from front to end through a buffer.
+struct Window<'f> {
+    file: &'f dyn DiskFile,
+    /// Where the next byte stands in the file.
+    at: u64,
+    end: u64,
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Window<'_> {
+    fn is_at_end(&self) -> bool {
+        self.at >= self.end
+    }
+
+    fn take(&mut self, len: usize) -> Result<&[u8], CheckpointError> {
+        let unused = self.bytes.len() - self.used;
+        if unused < len {
+            let rest = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+            if len > rest {
+                return Err(CheckpointError::Unusable("cut short"));
+            }
+            self.bytes.drain(..self.used);
+            self.used = 0;
+            self.bytes.resize(len.max(BUFFER_BYTES).min(rest), 0);
+            let from = self.at + unused as u64;
+            let fresh = &mut self.bytes[unused..];
+            if self.file.read_at(fresh, from, Reading::MayBlock)? < fresh.len() {
+                return Err(CheckpointError::Unusable("cut short"));
             }
         }
-        at += CHUNK_HEADER_BYTES + len;
+        let start = self.used;
+        self.used += len;
+        self.at += len as u64;
+        Ok(&self.bytes[start..self.used])
     }
-    if found != expected {
-        return Err(CheckpointError::Unusable("slots are missing"));
-    }
-    Ok(keydir)
 }
 
 fn put_segment(out: &mut Vec<u8>, number: u32, stats: &SegmentStats) {
@@ -304,35 +448,24 @@ fn take_segments(bytes: &[u8]) -> Result<BTreeMap<u32, SegmentStats>, Truncated>
     Ok(segments)
 }
 
-fn put_slot(out: &mut Vec<u8>, slot: Slot) {
-    let (fingerprint, segment, offset, len, front_end) = slot.to_parts();
-    out.extend_from_slice(&fingerprint.to_le_bytes());
-    out.extend_from_slice(&segment.to_le_bytes());
-    out.extend_from_slice(&offset.to_le_bytes());
-    out.extend_from_slice(&len.to_le_bytes());
-    out.extend_from_slice(&front_end.to_le_bytes());
-}
-
-fn take_slot(bytes: &[u8]) -> Result<Slot, Truncated> {
+/// Places of a kind that is not known are left out, and with them their slots.
+fn take_places(bytes: &[u8]) -> Result<BTreeMap<u32, u32>, Truncated> {
     let mut reader = ByteReader::new(bytes);
-    Ok(Slot::from_parts((
-        reader.u64()?,
-        reader.u32()?,
-        reader.u32()?,
-        reader.u32()?,
-        reader.u16()?,
-    )))
+    let mut places = BTreeMap::new();
+    while !reader.is_empty() {
+        let index = reader.u32()?;
+        let kind = reader.u8()?;
+        let _zero = reader.take(3)?;
+        let number = u32::try_from(reader.u64()?);
+        if let (PLACE_OWN, Ok(number)) = (kind, number) {
+            places.insert(index, number);
+        }
+    }
+    Ok(places)
 }
 
-fn read_exact(
-    file: &dyn DiskFile,
-    at: u64,
-    len: u64,
-    file_len: u64,
-) -> Result<Vec<u8>, CheckpointError> {
-    if at.saturating_add(len) > file_len {
-        return Err(CheckpointError::Unusable("cut short"));
-    }
+/// `len` is known to lie within the file.
+fn read_exact(file: &dyn DiskFile, at: u64, len: u64) -> Result<Vec<u8>, CheckpointError> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let read = file.read_at(&mut bytes, at, Reading::MayBlock)?;
     if read < bytes.len() {
@@ -341,20 +474,26 @@ fn read_exact(
     Ok(bytes)
 }
 
-fn header_checksum(header: &[u8]) -> u32 {
-    mask_checksum(checksum_append(checksum(&header[..12]), &header[16..]))
+fn header_checksum(header: &[u8], tables: &[u8]) -> u32 {
+    let start = checksum_append(checksum(&header[..12]), &header[16..]);
+    mask_checksum(checksum_append(start, tables))
 }
 
-fn chunk_checksum(offset: u64, payload: &[u8]) -> u32 {
-    mask_checksum(checksum_append(checksum(&offset.to_le_bytes()), payload))
+fn chunk_checksum(offset: u64, frame: &[u8], slots: &[u8]) -> u32 {
+    let start = checksum_append(checksum(&offset.to_le_bytes()), frame);
+    mask_checksum(checksum_append(start, slots))
 }
 
 #[cfg(test)]
 mod tests {
     use kvorum_disk::MemoryDisk;
-    use kvorum_segment::Location;
+    use kvorum_segment::{Location, SegmentReader};
 
     use super::*;
+    use crate::fingerprint::Fingerprints;
+    use crate::places::Place;
+    use crate::segments::{Segment, segment_id};
+    use crate::slot::Slot;
 
     fn covered() -> Covered {
         let stats = SegmentStats {
@@ -371,26 +510,40 @@ mod tests {
         }
     }
 
-    fn slots() -> Vec<Slot> {
-        let at = |number: u64| Location {
-            offset: number * 8,
-            front_end: 100,
-            len: 500,
-        };
-        (0..50u64)
-            .map(|number| Slot::new(number << 50, 1, at(number)))
-            .collect()
+    fn empty() -> Keydir {
+        Keydir::new(&Fingerprints::new((1, 2), None))
+    }
+
+    fn full() -> Keydir {
+        let keydir = empty();
+        for number in 0..50u64 {
+            let at = Location {
+                offset: number * 8,
+                front_end: 100,
+                len: 500,
+            };
+            keydir.insert(Slot::new(number << 60 | number << 20, 6, at));
+        }
+        keydir
     }
 
     fn write(disk: &MemoryDisk) {
         let mut writer = CheckpointWriter::create(disk, Path::new(""), covered()).unwrap();
-        writer.write(&slots()[..20]).unwrap();
-        writer.write(&slots()[20..]).unwrap();
-        writer.finish(disk).unwrap();
+        for shard in 0..SHARDS {
+            writer.write(shard, &full().shard(shard)).unwrap();
+        }
+        disk.open(Path::new("s"), OpenMode::Create).unwrap();
+        let reader = SegmentReader::open(disk, Path::new("s"), segment_id(5, 3, false)).unwrap();
+        let segment = Segment::new(reader, 3, 6, false);
+        let places = Places::default().with(6, Some(Place::Own(segment)));
+        writer.finish(disk, &places).unwrap();
     }
 
     fn load_all(disk: &MemoryDisk, log_id: u64) -> Result<(Covered, Keydir), CheckpointError> {
-        load(disk, Path::new(""), log_id, |_| true)
+        let checkpoint = Checkpoint::open(disk, Path::new(""), log_id)?;
+        let keydir = empty();
+        checkpoint.load(&keydir, |place| checkpoint.places.get(&place) == Some(&3))?;
+        Ok((checkpoint.covered, keydir))
     }
 
     #[test]
@@ -400,8 +553,18 @@ mod tests {
         let (found, keydir) = load_all(&disk, 5).unwrap();
         assert_eq!(found, covered());
         assert_eq!(keydir.len(), 50);
-        assert!(slots().iter().all(|slot| keydir.contains(slot)));
+        full().for_each(|slot| assert!(keydir.contains(&slot)));
         assert!(load_all(&disk, 6).is_err());
+    }
+
+    #[test]
+    fn slots_of_a_place_that_is_gone_are_left_out() {
+        let disk = MemoryDisk::new();
+        write(&disk);
+        let checkpoint = Checkpoint::open(&disk, Path::new(""), 5).unwrap();
+        let keydir = empty();
+        checkpoint.load(&keydir, |_| false).unwrap();
+        assert_eq!(keydir.len(), 0);
     }
 
     #[test]
@@ -420,5 +583,15 @@ mod tests {
             file.truncate(cut).unwrap();
             assert!(load_all(&disk, 5).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn the_version_before_is_taken_for_missing() {
+        let disk = MemoryDisk::new();
+        write(&disk);
+        let path = Path::new(CHECKPOINT_NAME);
+        let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+        file.write_at(&[1], 8).unwrap();
+        assert!(matches!(load_all(&disk, 5), Err(CheckpointError::Missing)));
     }
 }

@@ -43,7 +43,7 @@ impl Found {
         };
         self.stats.count_entry(&entry);
         if self.is_sealed {
-            tail.add(&entry, self.segment.number);
+            tail.add(&entry, &self.segment);
         } else {
             // Detached from the window it was read from, which is far larger.
             let key = bytes::Bytes::copy_from_slice(&entry.key);

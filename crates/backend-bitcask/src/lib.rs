@@ -2,7 +2,7 @@
 //!
 //! A put is one append; a get is one lookup in memory and one read of the disk. What Basho's original
 //! taught is kept (one writer, immutable finished files, hints, merging), and what hurt is not: keys
-//! take 24 bytes of memory whatever their length, order comes from sequence numbers instead of wall
+//! take about 20 bytes of memory whatever their length, order comes from sequence numbers instead of wall
 //! clocks, heads are read without bodies, a merge takes one file at a time in small steps, removals
 //! go when nothing is left for them to hide, and a durable put is durable.
 //!
@@ -24,6 +24,7 @@ mod bitcask;
 mod checkpoint;
 mod entry;
 mod error;
+mod fingerprint;
 mod found_segment;
 mod hint;
 mod key_table;
@@ -32,12 +33,15 @@ mod keydir;
 mod lost;
 mod merge;
 mod meta;
+mod places;
 #[cfg(feature = "planted-defects")]
 mod planted;
 mod read;
 mod recovery;
 mod segments;
 mod settings;
+mod slot;
+mod slot_table;
 mod snapshot;
 mod store;
 mod tail;

@@ -18,8 +18,8 @@ use crate::entry::{KIND_ENTRY, encode_removal};
 use crate::error::{IntoBackend, from_disk};
 use crate::hint::{HintError, HintFile, hint_path};
 use crate::key_table::KeyEntry;
-use crate::keydir::Slot;
-use crate::segments::Segment;
+use crate::segments::{Catalog, Segment};
+use crate::slot::Slot;
 use crate::store::{Counters, Store};
 use crate::upkeep::Upkeep;
 use crate::write::segment_number;
@@ -121,15 +121,19 @@ impl Store {
         is_expiry: bool,
         now: Timestamp,
     ) -> Result<Option<MergeJob>> {
-        let index = self.index.read();
-        let Some(entry) = index.segments.get(&number).filter(|entry| entry.is_sealed) else {
+        let catalog = self.catalog.read();
+        let Some(entry) = catalog
+            .segments
+            .get(&number)
+            .filter(|entry| entry.is_sealed)
+        else {
             return Ok(None);
         };
         let victim = entry.segment.clone();
         let hint = victim.hint.read().clone();
         let is_dropped_whole = is_expiry
             && self.is_all_collectable(&entry.stats, now)
-            && self.is_droppable(&index, entry.stats.sequence_max, number);
+            && self.is_droppable(&catalog, entry.stats.sequence_max, number);
         let source = match hint {
             Some(hint) if is_dropped_whole => Source::Keys { hint, block: 0 },
             _ => {
@@ -168,10 +172,10 @@ impl Store {
                 break false;
             }
             *cost_bytes += len;
-            match self.fate(&record, job.victim.number, now) {
+            match self.fate(&record, &job.victim, now) {
                 Fate::Gone => {}
                 Fate::Expired(slot) => {
-                    self.index.write().forget(&slot);
+                    self.catalog.write().forget(&self.keydir, &slot);
                 }
                 fate => {
                     gathered.bytes += len;
@@ -214,39 +218,39 @@ impl Store {
         Ok(None)
     }
 
-    fn fate(&self, record: &StoredRecord, victim: u32, now: Timestamp) -> Fate {
+    fn fate(&self, record: &StoredRecord, victim: &Segment, now: Timestamp) -> Fate {
         let Some(entry) = KeyEntry::of(&record.head) else {
             return Fate::Gone;
         };
-        let index = self.index.read();
+        let catalog = self.catalog.read();
         if entry.removal {
-            return if self.is_droppable(&index, entry.sequence, victim) {
+            return if self.is_droppable(&catalog, entry.sequence, victim.number) {
                 Fate::Gone
             } else {
                 Fate::Copied(None)
             };
         }
         let fingerprint = self.fingerprints.of(&entry.key);
-        let slot = Slot::new(fingerprint, victim, entry.at);
-        if !index.keydir.contains(&slot) {
+        let slot = Slot::new(fingerprint, victim.place, entry.at);
+        if !self.keydir.contains(&slot) {
             return Fate::Gone;
         }
         if !self.is_collectable(&entry.fields, now) {
             return Fate::Copied(Some(slot));
         }
-        if self.is_droppable(&index, entry.sequence, victim) {
+        if self.is_droppable(&catalog, entry.sequence, victim.number) {
             Fate::Expired(slot)
         } else {
             Fate::BecomesRemoval(slot)
         }
     }
 
-    fn is_droppable(&self, index: &crate::segments::Index, sequence: u64, within: u32) -> bool {
+    fn is_droppable(&self, catalog: &Catalog, sequence: u64, within: u32) -> bool {
         #[cfg(feature = "planted-defects")]
         if self.has_defect(kvorum_backend::PlantedDefect::TombstoneDroppedTooEarly) {
             return true;
         }
-        index.is_removal_droppable(sequence, within)
+        catalog.is_removal_droppable(sequence, within)
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.
@@ -275,10 +279,12 @@ impl Store {
     fn show_copies(&self, gathered: &Gathered, locations: &[Location], number: u32, end: u64) {
         // A put relies on its old slots staying where it found them.
         let _puts_wait = self.writer.lock();
-        let mut index = self.index.write();
-        if let Some(stats) = index.stats_mut(number) {
-            stats.data_end = end;
-        }
+        let mut catalog = self.catalog.write();
+        let Some(output) = catalog.segments.get_mut(&number) else {
+            return;
+        };
+        output.stats.data_end = end;
+        let place = output.segment.place;
         for ((stored, fate), at) in gathered.records.iter().zip(locations) {
             let stored_bytes = at.len.next_multiple_of(8);
             let entry = KeyEntry::of(&stored.head);
@@ -286,16 +292,16 @@ impl Store {
                 Fate::Copied(Some(_)) => entry.map(|entry| entry.fields),
                 _ => None,
             };
-            if let Some(stats) = index.stats_mut(number) {
+            if let Some(stats) = catalog.stats_mut(number) {
                 stats.count(stored.head.sequence, stored_bytes, fields.as_ref());
             }
             match fate {
                 Fate::Copied(Some(old)) => {
-                    let new = Slot::new(old.fingerprint, number, *at);
-                    index.relocate(old, new);
+                    let new = Slot::new(old.fingerprint(), place, *at);
+                    catalog.relocate(&self.keydir, old, new);
                 }
                 Fate::BecomesRemoval(old) => {
-                    index.forget(old);
+                    catalog.forget(&self.keydir, old);
                 }
                 Fate::Copied(None) | Fate::Gone | Fate::Expired(_) => {}
             }
@@ -304,9 +310,10 @@ impl Store {
 
     /// The segment that copies go to: the present one, or a new one when it is full.
     fn output_for<'u>(&self, upkeep: &'u mut Upkeep, len: u64) -> Result<&'u mut SegmentWriter> {
-        let is_full = upkeep.output.as_ref().is_some_and(|output| {
-            output.position().records > 0 && output.end() + len > self.settings.file_bytes_max
-        });
+        let is_full = upkeep
+            .output
+            .as_ref()
+            .is_some_and(|output| self.is_full_for(output, len));
         if is_full && let Some(full) = upkeep.output.take() {
             self.seal(full)?;
         }
@@ -357,10 +364,11 @@ impl Store {
             };
             *block += 1;
             *cost_bytes += block_bytes.max(1);
-            let mut index = self.index.write();
+            let mut catalog = self.catalog.write();
             for entry in entries.iter().filter(|entry| !entry.removal) {
                 let fingerprint = self.fingerprints.of(&entry.key);
-                index.forget(&Slot::new(fingerprint, job.victim.number, entry.at));
+                let slot = Slot::new(fingerprint, job.victim.place, entry.at);
+                catalog.forget(&self.keydir, &slot);
             }
         }
         Ok(true)
@@ -372,11 +380,13 @@ impl Store {
         // The copies, and with them whatever superseded the records that were not copied: those were
         // dead for readers, and yet all that a crash would have left.
         self.sync_all()?;
+        // Records that damage kept from being copied leave slots that would soon mean another segment.
+        // Nobody points a key to a finished segment any more, so this needs no lock over all shards.
+        let place = job.victim.place;
+        self.keydir.retain(|it| it != place);
         let sequence_max = {
-            let _puts_wait = self.writer.lock();
-            let mut index = self.index.write();
-            self.forget_unreadable(&mut index, number);
-            let entry = index.segments.get(&number);
+            let catalog = self.catalog.read();
+            let entry = catalog.segments.get(&number);
             entry.map_or(0, |entry| entry.stats.sequence_max)
         };
         self.change_meta(|meta| {
@@ -388,7 +398,10 @@ impl Store {
             // It is noted as retired: reclaiming it can wait, for the next opening if need be.
             upkeep.unremoved.push(number);
         }
-        self.index.write().remove_segment(number);
+        let mut catalog = self.catalog.write();
+        catalog.remove_segment(number);
+        self.keydir.show_places(&catalog.places);
+        drop(catalog);
         let is_large = upkeep
             .output
             .as_ref()
@@ -397,17 +410,6 @@ impl Store {
             self.seal(large)?;
         }
         Ok(())
-    }
-
-    /// Records that damage kept from being copied leave slots that point to nothing.
-    fn forget_unreadable(&self, index: &mut crate::segments::Index, number: u32) {
-        let left = index
-            .segments
-            .get(&number)
-            .map_or(0, |entry| entry.stats.live_records);
-        if left > 0 {
-            index.keydir.retain(|slot| slot.segment != number);
-        }
     }
 
     /// Removes the files of a segment for good.

@@ -1,6 +1,4 @@
-//! Reading an entry: one lookup under the index, then one read of the disk without any lock.
-
-use std::sync::Arc;
+//! Reading an entry: one lookup under the lock of a shard, then one read of the disk without any.
 
 use bytes::Bytes;
 use kvorum_backend::{
@@ -11,15 +9,9 @@ use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
 
 use crate::entry::{Front, decode_front, key_of};
 use crate::error::from_segment;
-use crate::keydir::Slot;
-use crate::segments::{Index, Segment};
+use crate::places::Place;
+use crate::slot::Slot;
 use crate::store::{Counters, Store};
-
-/// The places where a key may be: one, unless fingerprints collide.
-struct Candidates {
-    first: Option<(Slot, Arc<Segment>)>,
-    others: Vec<(Slot, Arc<Segment>)>,
-}
 
 /// What was read of a record, the front at least.
 trait HasFront {
@@ -41,10 +33,8 @@ impl HasFront for StoredRecord {
 impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
         let reading = disk_reading(at.reading);
-        let found = self.find(key, |segment, slot| {
-            segment.reader.read(slot.location(), reading)
-        })?;
-        let (segment, front, record) = match found {
+        let found = self.find(key, |place, slot| place.read(slot, reading))?;
+        let (place, front, record) = match found {
             Lookup::Found(found) => found,
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
             Lookup::Absent => return Ok(Lookup::Absent),
@@ -52,8 +42,7 @@ impl Store {
         if self.is_expired(&front.fields, at.now) {
             return Ok(Lookup::Absent);
         }
-        let body = segment
-            .reader
+        let body = place
             .restore(&record)
             .map_err(|error| self.count_corrupt(&error))?;
         Ok(Lookup::Found(StoredEntry {
@@ -66,9 +55,7 @@ impl Store {
 
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
         let reading = disk_reading(at.reading);
-        let found = self.find(key, |segment, slot| {
-            segment.reader.read_front(slot.location(), reading)
-        })?;
+        let found = self.find(key, |place, slot| place.read_front(slot, reading))?;
         Ok(match found {
             Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
                 Lookup::Absent
@@ -88,23 +75,23 @@ impl Store {
     fn find<T: HasFront>(
         &self,
         key: &StorageKey,
-        read: impl Fn(&Segment, &Slot) -> kvorum_segment::Result<T>,
-    ) -> Result<Lookup<(Arc<Segment>, Front, T)>> {
+        read: impl Fn(&Place, &Slot) -> kvorum_segment::Result<T>,
+    ) -> Result<Lookup<(Place, Front, T)>> {
         let fingerprint = self.fingerprints.of(key.as_bytes());
-        let candidates = candidates(&self.index.read(), fingerprint);
+        let candidates = self.keydir.candidates(fingerprint);
         let mut damage = None;
-        for (slot, segment) in candidates.first.into_iter().chain(candidates.others) {
-            match read(&segment, &slot) {
+        for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
+            match read(&place, &slot) {
                 Ok(read) => match key_of(read.front()) {
                     Some(found) if found == key.as_bytes() => {
                         let front = decode_front(read.front())
-                            .map_err(|error| self.count_undecodable(&segment, &slot, error))?;
-                        return Ok(Lookup::Found((segment, front, read)));
+                            .map_err(|error| self.count_undecodable(&place, &slot, error))?;
+                        return Ok(Lookup::Found((place, front, read)));
                     }
                     Some(_) => {}
                     None => {
                         let error = Truncated { offset: 0 };
-                        return Err(self.count_undecodable(&segment, &slot, error));
+                        return Err(self.count_undecodable(&place, &slot, error));
                     }
                 },
                 Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
@@ -117,11 +104,11 @@ impl Store {
 
     /// The slot of a key, which is found by reading the front of what has its fingerprint.
     pub(crate) fn slot_of(&self, key: &[u8], fingerprint: u64) -> Result<Option<Slot>> {
-        let candidates = candidates(&self.index.read(), fingerprint);
+        let candidates = self.keydir.candidates(fingerprint);
         let reading = kvorum_disk::Reading::MayBlock;
         let mut damaged = None;
-        for (slot, segment) in candidates.first.into_iter().chain(candidates.others) {
-            match segment.reader.read_front(slot.location(), reading) {
+        for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
+            match place.read_front(&slot, reading) {
                 Ok(front) if key_of(&front.front) == Some(key) => return Ok(Some(slot)),
                 Ok(_) => {}
                 // Its key cannot be read any more; that it is another one is next to impossible.
@@ -137,23 +124,12 @@ impl Store {
         from_segment(error)
     }
 
-    fn count_undecodable(&self, segment: &Segment, slot: &Slot, error: Truncated) -> BackendError {
+    fn count_undecodable(&self, place: &Place, slot: &Slot, error: Truncated) -> BackendError {
         Counters::add(&self.counters.corrupt_reads, 1);
-        let path = segment.reader.path().display();
+        let path = place.path().display();
         let offset = slot.offset();
         let detail = format!("front in {path} at byte {offset} with a good checksum: {error}");
         BackendError::new(ErrorKind::Corrupt, detail)
-    }
-}
-
-fn candidates(index: &Index, fingerprint: u64) -> Candidates {
-    let mut found = index.keydir.candidates(fingerprint).filter_map(|slot| {
-        let entry = index.segments.get(&slot.segment)?;
-        Some((slot, entry.segment.clone()))
-    });
-    Candidates {
-        first: found.next(),
-        others: found.collect(),
     }
 }
 

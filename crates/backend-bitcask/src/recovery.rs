@@ -1,7 +1,7 @@
 //! Opening a store: the checkpoint and the tail behind it; without one the hints; without them the
 //! data. What cannot be believed is set aside and read from the next source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,20 +13,22 @@ use kvorum_segment::{
 };
 
 use crate::BitcaskSettings;
-use crate::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Covered};
+use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered};
 use crate::error::{IntoBackend, from_disk, from_segment};
+use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
 use crate::hint::{HintError, HintFile, hint_path};
-use crate::keydir::{Fingerprints, Keydir};
+use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
-use crate::segments::{Index, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
+use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::store::SUSPECT_NAME;
 use crate::tail::Tail;
 
 /// What opening found.
 pub(crate) struct Recovered {
-    pub(crate) index: Index,
+    pub(crate) catalog: Catalog,
+    pub(crate) keydir: Keydir,
     pub(crate) active: Option<SegmentWriter>,
     pub(crate) retiring: Vec<SegmentWriter>,
     pub(crate) unsynced: Vec<(u32, SegmentSync)>,
@@ -35,6 +37,15 @@ pub(crate) struct Recovered {
     pub(crate) torn_bytes: u64,
     /// Bytes of records that the checkpoint does not cover.
     pub(crate) tail_bytes: u64,
+    /// Those records.
+    pub(crate) tail_records: u64,
+}
+
+/// A segment that belongs to this log, before slots can mean it.
+struct Opened {
+    reader: SegmentReader,
+    is_merged: bool,
+    has_header: bool,
 }
 
 /// What opening works with.
@@ -50,20 +61,32 @@ pub(crate) struct Recovery<'a> {
 impl Recovery<'_> {
     pub(crate) fn run(mut self) -> Result<Recovered> {
         self.remove_leftovers()?;
-        let mut readers = self.open_segments()?;
-        let (covered, mut keydir) = self.load_checkpoint(&readers)?;
-        self.report_missing(&covered, &readers);
+        let opened = self.open_segments()?;
+        let (covered, keydir, places) = self.load_checkpoint(&opened)?;
+        self.report_missing(&covered, &opened);
         let mut tail = Tail::new(self.fingerprints);
-        let mut found = self.read_segments(&mut readers, &covered, &mut tail)?;
+        let mut found = self.read_segments(opened, &places, &covered, &mut tail)?;
         self.cut_behind_gap(&mut found, &covered)?;
         for it in found.values() {
             let entries = it.entries.iter();
-            entries.for_each(|entry| tail.add(entry, it.segment.number));
+            entries.for_each(|entry| tail.add(entry, &it.segment));
         }
-        let segment_of = |number| found.get(&number).map(|it: &Found| &*it.segment);
-        tail.replay(&mut keydir, segment_of).into_backend()?;
-        keydir.retain(|slot| found.contains_key(&slot.segment));
-        self.assemble(found, keydir, &covered)
+        let tail_records = tail.len();
+        let numbers: Vec<u32> = places
+            .keys()
+            .copied()
+            .filter(|it| found.contains_key(it))
+            .collect();
+        let by_place: BTreeMap<u32, &Segment> = found
+            .values()
+            .map(|it| (it.segment.place, &*it.segment))
+            .collect();
+        let segment_of = |place| by_place.get(&place).copied();
+        tail.replay(&keydir, segment_of).into_backend()?;
+        if numbers.len() < places.len() {
+            keydir.retain(|place| by_place.contains_key(&place));
+        }
+        self.assemble(found, keydir, &covered, tail_records)
     }
 
     fn path(&self, number: u32) -> std::path::PathBuf {
@@ -93,9 +116,9 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Opens what belongs to this log. The value says whether the header could be read.
-    fn open_segments(&mut self) -> Result<BTreeMap<u32, (Arc<Segment>, bool)>> {
-        let mut readers = BTreeMap::new();
+    /// Opens what belongs to this log.
+    fn open_segments(&mut self) -> Result<BTreeMap<u32, Opened>> {
+        let mut opened = BTreeMap::new();
         for number in list_segments(self.disk, self.directory).into_backend()? {
             let Ok(number) = u32::try_from(number) else {
                 continue;
@@ -112,10 +135,14 @@ impl Recovery<'_> {
                 }
                 Err(error) => return Err(from_segment(&error)),
             };
-            let segment = Segment::new(reader, number, kind == KIND_MERGED);
-            readers.insert(number, (segment, has_header));
+            let it = Opened {
+                reader,
+                is_merged: kind == KIND_MERGED,
+                has_header,
+            };
+            opened.insert(number, it);
         }
-        Ok(readers)
+        Ok(opened)
     }
 
     /// A file of the log before an erasure is a leftover; one of any other log is not ours to touch.
@@ -141,14 +168,28 @@ impl Recovery<'_> {
         Ok(())
     }
 
+    /// What the checkpoint covers, its slots, and what slots call each segment.
     fn load_checkpoint(
         &mut self,
-        readers: &BTreeMap<u32, (Arc<Segment>, bool)>,
-    ) -> Result<(Covered, Keydir)> {
-        let keep = |slot: &crate::keydir::Slot| readers.contains_key(&slot.segment);
-        let loaded = checkpoint::load(self.disk, self.directory, self.meta.identity, keep);
+        opened: &BTreeMap<u32, Opened>,
+    ) -> Result<(Covered, Keydir, BTreeMap<u32, u32>)> {
+        let loaded = Checkpoint::open(self.disk, self.directory, self.meta.identity);
+        let loaded = loaded.and_then(|checkpoint| {
+            let keydir = Keydir::new(&self.fingerprints);
+            let places = &checkpoint.places;
+            let is_there: Vec<bool> = (0..=places.keys().max().copied().unwrap_or(0))
+                .map(|place| places.get(&place).is_some_and(|it| opened.contains_key(it)))
+                .collect();
+            let keep = |place: u32| is_there.get(place as usize).copied().unwrap_or(false);
+            checkpoint.load(&keydir, keep)?;
+            let kept = places.iter().filter(|(place, _)| keep(**place));
+            let taken = kept.map(|(place, number)| (*number, *place)).collect();
+            Ok((checkpoint.covered, keydir, taken))
+        });
         match loaded {
-            Ok(loaded) => return Ok(loaded),
+            Ok((covered, keydir, taken)) => {
+                return Ok((covered, keydir, with_all(taken, opened)));
+            }
             Err(CheckpointError::Missing) => {}
             Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
             Err(CheckpointError::Newer(version)) => {
@@ -162,12 +203,14 @@ impl Recovery<'_> {
                 self.report(CHECKPOINT_NAME, 0, len, &held);
             }
         }
-        Ok((Covered::default(), Keydir::new()))
+        let keydir = Keydir::new(&self.fingerprints);
+        let places = with_all(BTreeMap::new(), opened);
+        Ok((Covered::default(), keydir, places))
     }
 
-    fn report_missing(&mut self, covered: &Covered, readers: &BTreeMap<u32, (Arc<Segment>, bool)>) {
+    fn report_missing(&mut self, covered: &Covered, opened: &BTreeMap<u32, Opened>) {
         for (number, stats) in &covered.segments {
-            if !readers.contains_key(number) && !self.meta.retired.contains(number) {
+            if !opened.contains_key(number) && !self.meta.retired.contains(number) {
                 let held = format!("a missing segment of {} records", stats.records);
                 let name = file_name(u64::from(*number));
                 self.report(&name, 0, stats.data_end, &held);
@@ -179,13 +222,18 @@ impl Recovery<'_> {
     /// the older ones.
     fn read_segments(
         &mut self,
-        readers: &mut BTreeMap<u32, (Arc<Segment>, bool)>,
+        opened: BTreeMap<u32, Opened>,
+        places: &BTreeMap<u32, u32>,
         covered: &Covered,
         tail: &mut Tail,
     ) -> Result<BTreeMap<u32, Found>> {
         let mut found = BTreeMap::new();
         let mut is_proven = false;
-        while let Some((number, (segment, has_header))) = readers.pop_last() {
+        for (number, opened) in opened.into_iter().rev() {
+            let has_header = opened.has_header;
+            // Every segment has its place by now.
+            let place = places.get(&number).copied().unwrap_or(u32::MAX);
+            let segment = Segment::new(opened.reader, number, place, opened.is_merged);
             let base = covered.segments.get(&number).copied();
             let is_later_proven = is_proven && !segment.is_merged;
             let it = self.read_segment(segment, base, is_later_proven, tail)?;
@@ -318,7 +366,7 @@ impl Recovery<'_> {
             };
             for entry in &entries {
                 stats.count_entry(entry);
-                tail.add(entry, it.segment.number);
+                tail.add(entry, &it.segment);
             }
         }
         it.stats = SegmentStats {
@@ -367,17 +415,20 @@ impl Recovery<'_> {
         found: BTreeMap<u32, Found>,
         keydir: Keydir,
         covered: &Covered,
+        tail_records: u64,
     ) -> Result<Recovered> {
         let suspect = self.directory.join(SUSPECT_NAME);
         let is_suspect = self.disk.info(&suspect).into_backend()?.is_some();
         let mut recovered = Recovered {
-            index: Index::new(),
+            catalog: Catalog::new(),
+            keydir,
             active: None,
             retiring: Vec::new(),
             unsynced: Vec::new(),
             next_segment: covered.next_segment.max(self.meta.next_segment).max(1),
             torn_bytes: 0,
             tail_bytes: 0,
+            tail_records,
             lost: self.lost,
         };
         let mut sequence = covered.sequence.max(self.meta.sequence);
@@ -405,18 +456,14 @@ impl Recovery<'_> {
                 stats: it.stats,
                 is_sealed: it.is_sealed,
             };
-            recovered.index.segments.insert(number, entry);
+            recovered.catalog.add_segment(entry);
         }
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
         }
-        for slot in keydir.iter() {
-            if let Some(stats) = recovered.index.stats_mut(slot.segment) {
-                stats.add_live(slot);
-            }
-        }
-        recovered.index.keydir = keydir;
-        recovered.index.last_sequence = sequence;
+        recovered.catalog.count_all_live(&recovered.keydir);
+        recovered.keydir.show_places(&recovered.catalog.places);
+        recovered.catalog.last_sequence = sequence;
         Ok(recovered)
     }
 
@@ -453,6 +500,18 @@ impl Recovery<'_> {
             from
         }
     }
+}
+
+/// Gives a place to every segment that has none yet.
+fn with_all(mut places: BTreeMap<u32, u32>, opened: &BTreeMap<u32, Opened>) -> BTreeMap<u32, u32> {
+    let taken: BTreeSet<u32> = places.values().copied().collect();
+    let mut free = (0..).filter(|place| !taken.contains(place));
+    for number in opened.keys() {
+        if let (false, Some(place)) = (places.contains_key(number), free.next()) {
+            places.insert(*number, place);
+        }
+    }
+    places
 }
 
 fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::HintedSegment {

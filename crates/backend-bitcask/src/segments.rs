@@ -10,7 +10,9 @@ use parking_lot::RwLock;
 
 use crate::hint::{HintFile, HintedSegment};
 use crate::key_table::KeyEntry;
-use crate::keydir::{Keydir, Slot};
+use crate::keydir::{Change, Keydir};
+use crate::places::{Place, Places};
+use crate::slot::{PLACES_MAX, Slot};
 
 /// The kind in the header of a segment that puts are appended to.
 pub(crate) const KIND_APPENDED: u8 = 1;
@@ -20,6 +22,8 @@ pub(crate) const KIND_MERGED: u8 = 2;
 /// An open segment. Whoever holds one can read it, also after its file lost its name.
 pub(crate) struct Segment {
     pub(crate) number: u32,
+    /// What slots call it: its index in the store's places.
+    pub(crate) place: u32,
     pub(crate) reader: SegmentReader,
     pub(crate) is_merged: bool,
     pub(crate) hint: RwLock<Option<Arc<HintFile>>>,
@@ -28,9 +32,15 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn new(reader: SegmentReader, number: u32, is_merged: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        reader: SegmentReader,
+        number: u32,
+        place: u32,
+        is_merged: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             number,
+            place,
             reader,
             is_merged,
             hint: RwLock::new(None),
@@ -175,23 +185,59 @@ pub(crate) struct SegmentEntry {
     pub(crate) is_sealed: bool,
 }
 
-/// What readers need: where each key is, and the files.
-pub(crate) struct Index {
-    pub(crate) keydir: Keydir,
-    pub(crate) segments: BTreeMap<u32, SegmentEntry>,
-    /// Removed segments that somebody may still read, with the space they take.
-    pub(crate) pinned: Vec<(Weak<Segment>, u64)>,
-    /// The last batch that readers see.
-    pub(crate) last_sequence: u64,
+/// A segment that was taken out, and may still be read.
+pub(crate) struct Removed {
+    segment: Weak<Segment>,
+    place: u32,
+    bytes: u64,
 }
 
-impl Index {
+/// The segments of a store, and what slots call them.
+pub(crate) struct Catalog {
+    pub(crate) segments: BTreeMap<u32, SegmentEntry>,
+    /// What every shard of the key directory has, too.
+    pub(crate) places: Arc<Places>,
+    /// The last batch that readers see.
+    pub(crate) last_sequence: u64,
+    /// Segments whose place is not free yet.
+    removed: Vec<Removed>,
+    free_places: Vec<u32>,
+    /// No place below this was never given out.
+    next_place: u32,
+    /// Alive while a checkpoint is written, which may hold slots of any place given out so far.
+    place_hold: Weak<PlaceHold>,
+}
+
+/// Keeps places from being given out a second time.
+pub(crate) struct PlaceHold;
+
+impl Catalog {
     pub(crate) fn new() -> Self {
         Self {
-            keydir: Keydir::new(),
             segments: BTreeMap::new(),
-            pinned: Vec::new(),
+            places: Arc::default(),
             last_sequence: 0,
+            removed: Vec::new(),
+            free_places: Vec::new(),
+            next_place: 0,
+            place_hold: Weak::new(),
+        }
+    }
+
+    /// Counts every slot of a directory that was just recovered.
+    pub(crate) fn count_all_live(&mut self, keydir: &Keydir) {
+        let mut live: Vec<(u64, u64)> = vec![(0, 0); self.next_place as usize];
+        keydir.for_each(|slot| {
+            if let Some((records, bytes)) = live.get_mut(slot.place() as usize) {
+                *records += 1;
+                *bytes += slot.stored_bytes();
+            }
+        });
+        for entry in self.segments.values_mut() {
+            let counted = live.get(entry.segment.place as usize);
+            let (records, bytes) = counted.copied().unwrap_or_default();
+            entry.stats.live_records = records;
+            entry.stats.live_bytes = bytes;
         }
     }
 
@@ -199,20 +245,59 @@ impl Index {
         self.segments.get_mut(&number).map(|entry| &mut entry.stats)
     }
 
-    /// Points a key to a new record, in place of `old` where there was one.
-    pub(crate) fn point(&mut self, old: Option<&Slot>, new: Slot) {
-        match old {
-            Some(old) if self.keydir.replace(old, new) => self.count_dead(old),
-            _ => self.keydir.insert(new),
+    /// Adds a segment that slots may point to as soon as `show_places` of the directory was called.
+    pub(crate) fn add_segment(&mut self, entry: SegmentEntry) {
+        let segment = &entry.segment;
+        self.next_place = self.next_place.max(segment.place.saturating_add(1));
+        let place = Place::Own(segment.clone());
+        self.places = Arc::new(self.places.with(segment.place, Some(place)));
+        self.segments.insert(segment.number, entry);
+    }
+
+    /// A place that no slot means; `None` when all are taken.
+    pub(crate) fn take_place(&mut self) -> Option<u32> {
+        if self.place_hold.strong_count() == 0 {
+            let free = &mut self.free_places;
+            self.removed.retain(|removed| {
+                let is_read = removed.segment.strong_count() > 0;
+                if !is_read {
+                    free.push(removed.place);
+                }
+                is_read
+            });
         }
-        if let Some(stats) = self.stats_mut(new.segment) {
-            stats.add_live(&new);
+        if let Some(place) = self.free_places.pop() {
+            return Some(place);
         }
+        let place = self.next_place;
+        self.next_place += 1;
+        (place < PLACES_MAX).then_some(place)
+    }
+
+    /// Keeps places as they are for as long as the result lives.
+    pub(crate) fn hold_places(&mut self) -> Arc<PlaceHold> {
+        self.place_hold.upgrade().unwrap_or_else(|| {
+            let hold = Arc::new(PlaceHold);
+            self.place_hold = Arc::downgrade(&hold);
+            hold
+        })
+    }
+
+    /// Points keys to their new records, or forgets them: the changes of one batch.
+    pub(crate) fn change(&mut self, keydir: &Keydir, changes: &[Change]) {
+        keydir.change(changes, |change, was_there| {
+            if let (Some(old), true) = (&change.old, was_there) {
+                self.count_dead(old);
+            }
+            if let Some(new) = &change.new {
+                self.count_live(new);
+            }
+        });
     }
 
     /// Forgets a key. False when its record was moved or superseded meanwhile.
-    pub(crate) fn forget(&mut self, old: &Slot) -> bool {
-        let was_there = self.keydir.remove(old);
+    pub(crate) fn forget(&mut self, keydir: &Keydir, old: &Slot) -> bool {
+        let was_there = keydir.remove(old);
         if was_there {
             self.count_dead(old);
         }
@@ -220,14 +305,12 @@ impl Index {
     }
 
     /// Points a key to a copy of its record; false when the record is not current any more.
-    pub(crate) fn relocate(&mut self, old: &Slot, new: Slot) -> bool {
-        if !self.keydir.replace(old, new) {
+    pub(crate) fn relocate(&mut self, keydir: &Keydir, old: &Slot, new: Slot) -> bool {
+        if !keydir.replace(old, new) {
             return false;
         }
         self.count_dead(old);
-        if let Some(stats) = self.stats_mut(new.segment) {
-            stats.add_live(&new);
-        }
+        self.count_live(&new);
         true
     }
 
@@ -242,19 +325,52 @@ impl Index {
         })
     }
 
-    /// Takes a segment out. Readers that hold it go on.
+    /// Takes out a segment that no slot points to. Readers that hold it go on.
     pub(crate) fn remove_segment(&mut self, number: u32) {
-        if let Some(removed) = self.segments.remove(&number) {
-            let bytes = removed.stats.data_end;
-            self.pinned.push((Arc::downgrade(&removed.segment), bytes));
+        if let Some(entry) = self.segments.remove(&number) {
+            let place = entry.segment.place;
+            self.places = Arc::new(self.places.with(place, None));
+            self.removed.push(Removed {
+                segment: Arc::downgrade(&entry.segment),
+                place,
+                bytes: entry.stats.data_end,
+            });
         }
-        self.pinned
-            .retain(|(segment, _)| segment.strong_count() > 0);
+    }
+
+    /// Takes out all segments and returns their numbers. Nothing counts as held any more.
+    pub(crate) fn clear(&mut self) -> Vec<u32> {
+        let numbers: Vec<u32> = self.segments.keys().copied().collect();
+        for number in &numbers {
+            self.remove_segment(*number);
+        }
+        self.removed
+            .iter_mut()
+            .for_each(|removed| removed.bytes = 0);
+        numbers
+    }
+
+    /// Bytes of removed segments that somebody still reads.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        let removed = self.removed.iter();
+        let read = removed.filter(|removed| removed.segment.strong_count() > 0);
+        read.map(|removed| removed.bytes).sum()
     }
 
     fn count_dead(&mut self, old: &Slot) {
-        if let Some(stats) = self.stats_mut(old.segment) {
+        if let Some(stats) = self.stats_of(old) {
             stats.remove_live(old);
         }
+    }
+
+    fn count_live(&mut self, new: &Slot) {
+        if let Some(stats) = self.stats_of(new) {
+            stats.add_live(new);
+        }
+    }
+
+    fn stats_of(&mut self, slot: &Slot) -> Option<&mut SegmentStats> {
+        let number = self.places.get(slot.place())?.own_number()?;
+        self.stats_mut(number)
     }
 }

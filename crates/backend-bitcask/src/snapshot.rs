@@ -75,16 +75,12 @@ impl BitcaskSnapshot {
         let Some(slot) = self.store.slot_of(&entry.key, fingerprint)? else {
             return Ok(false);
         };
-        if slot.segment == key.segment.number && slot.offset() == entry.at.offset {
+        // A place means what it meant for as long as somebody holds its segment.
+        if slot.place() == key.segment.place && slot.offset() == entry.at.offset {
             return Ok(true);
         }
-        let segment = {
-            let index = self.store.index.read();
-            let entry = index.segments.get(&slot.segment);
-            entry.map(|it| it.segment.clone())
-        };
-        let front = segment.map(|it| it.reader.read_front(slot.location(), Reading::MayBlock));
-        match front {
+        let place = self.store.catalog.read().places.get(slot.place()).cloned();
+        match place.map(|it| it.read_front(&slot, Reading::MayBlock)) {
             Some(Ok(front)) => {
                 Ok(front.sequence == entry.sequence || front.sequence > self.sequence)
             }
@@ -191,13 +187,13 @@ impl Snapshot for BitcaskSnapshot {
 }
 
 fn seen_now(store: &Store) -> (u64, Vec<SeenSegment>) {
-    let index = store.index.read();
-    let segments = index.segments.values().map(|entry| SeenSegment {
+    let catalog = store.catalog.read();
+    let segments = catalog.segments.values().map(|entry| SeenSegment {
         segment: entry.segment.clone(),
         until: entry.stats.data_end,
         was_sealed: entry.is_sealed,
     });
-    (index.last_sequence, segments.collect())
+    (catalog.last_sequence, segments.collect())
 }
 
 /// The first key that can follow a key's bucket; `None` when there is none.

@@ -1,8 +1,9 @@
 //! The store: what its parts share, and the order of its locks.
 //!
 //! Locks are taken in this order and released before any wait for a device, except where a comment
-//! says otherwise: upkeep, writer, index. A put holds the writer's lock over one append; readers take
-//! the index for reading, for as long as a lookup takes.
+//! says otherwise: upkeep, writer, catalog, shards of the key directory in ascending order. A put
+//! holds the writer's lock over one append. A reader of one key takes the lock of one shard, for as
+//! long as a lookup takes, and no other.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,10 +16,11 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::BitcaskSettings;
 use crate::error::{IntoBackend, from_segment};
-use crate::keydir::Fingerprints;
+use crate::fingerprint::Fingerprints;
+use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
-use crate::segments::{Index, Segment, SegmentEntry, SegmentStats, segment_id};
+use crate::segments::{Catalog, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::upkeep::Upkeep;
 use crate::write::segment_number;
 
@@ -37,7 +39,9 @@ pub(crate) struct Store {
     pub(crate) draw: DrawNumber,
     pub(crate) upkeep: Mutex<Upkeep>,
     pub(crate) writer: Mutex<WriteSide>,
-    pub(crate) index: RwLock<Index>,
+    pub(crate) catalog: RwLock<Catalog>,
+    /// Changed by whoever holds the catalog for writing.
+    pub(crate) keydir: Keydir,
     pub(crate) meta: Mutex<Meta>,
     pub(crate) lost: Mutex<LostLog>,
     pub(crate) fingerprints: Fingerprints,
@@ -73,6 +77,8 @@ pub(crate) struct Counters {
     pub(crate) torn_bytes: AtomicU64,
     /// Bytes appended since the last checkpoint began.
     pub(crate) unchecked_bytes: AtomicU64,
+    /// Records appended since then.
+    pub(crate) unchecked_records: AtomicU64,
 }
 
 impl Counters {
@@ -149,12 +155,17 @@ impl Store {
             preallocate_bytes: self.settings.preallocate_bytes,
         };
         let writer = SegmentWriter::create(&*self.disk, &path, id, options).into_backend()?;
-        let entry = SegmentEntry {
-            segment: Segment::new(writer.reader(), number, is_merged),
+        let mut catalog = self.catalog.write();
+        let Some(place) = catalog.take_place() else {
+            let detail = "the store has as many segments as it can tell apart";
+            return Err(BackendError::new(ErrorKind::Full, detail));
+        };
+        catalog.add_segment(SegmentEntry {
+            segment: Segment::new(writer.reader(), number, place, is_merged),
             stats: SegmentStats::default(),
             is_sealed: false,
-        };
-        self.index.write().segments.insert(number, entry);
+        });
+        self.keydir.show_places(&catalog.places);
         Ok(writer)
     }
 
@@ -177,8 +188,8 @@ impl Store {
         write_side
             .unsynced
             .retain(|(unsynced, _)| *unsynced != number);
-        let mut index = self.index.write();
-        if let Some(entry) = index.segments.get_mut(&number) {
+        let mut catalog = self.catalog.write();
+        if let Some(entry) = catalog.segments.get_mut(&number) {
             entry.is_sealed = true;
             // A mark may stand behind the last record.
             entry.stats.data_end = seal.data_end;

@@ -6,15 +6,18 @@
 use hashbrown::HashTable;
 
 use crate::entry::key_of;
+use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
-use crate::keydir::{Fingerprints, Keydir, Slot};
+use crate::keydir::Keydir;
 use crate::segments::Segment;
+use crate::slot::Slot;
 
 /// The newest record of one key, so far.
 struct Newest {
     check: u64,
     sequence: u64,
     removal: bool,
+    segment: u32,
     slot: Slot,
 }
 
@@ -32,31 +35,37 @@ impl Tail {
         }
     }
 
-    pub(crate) fn add(&mut self, entry: &KeyEntry, segment: u32) {
+    /// The number of keys.
+    pub(crate) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    pub(crate) fn add(&mut self, entry: &KeyEntry, segment: &Segment) {
         let fingerprint = self.fingerprints.of(&entry.key);
         let newest = Newest {
             check: self.fingerprints.check_of(&entry.key),
             sequence: entry.sequence,
             removal: entry.removal,
-            slot: Slot::new(fingerprint, segment, entry.at),
+            segment: segment.number,
+            slot: Slot::new(fingerprint, segment.place, entry.at),
         };
-        let same = |it: &Newest| it.slot.fingerprint == fingerprint && it.check == newest.check;
+        let fingerprint = newest.slot.fingerprint();
+        let same = |it: &Newest| it.slot.fingerprint() == fingerprint && it.check == newest.check;
         match self.entries.find_mut(fingerprint, same) {
             // An expired entry that was merged away leaves a removal of its own sequence.
             Some(known) if rank(&newest) > rank(known) => *known = newest,
             Some(_) => {}
             None => {
-                let hash = |it: &Newest| it.slot.fingerprint;
+                let hash = |it: &Newest| it.slot.fingerprint();
                 self.entries.insert_unique(fingerprint, newest, hash);
             }
         }
     }
 
-    /// Replays what was gathered over a key directory. `segment_of` finds the segment that a slot of
-    /// the directory points to.
+    /// Replays what was gathered over a key directory. `segment_of` finds the segment of a place.
     pub(crate) fn replay<'s>(
         self,
-        keydir: &mut Keydir,
+        keydir: &Keydir,
         segment_of: impl Fn(u32) -> Option<&'s Segment>,
     ) -> kvorum_segment::Result<()> {
         let is_fresh = keydir.len() == 0;
@@ -87,7 +96,7 @@ impl Tail {
 }
 
 fn rank(it: &Newest) -> (u64, bool, u32) {
-    (it.sequence, it.removal, it.slot.segment)
+    (it.sequence, it.removal, it.segment)
 }
 
 /// The slot of the same key and its sequence; a slot whose record cannot be read is taken for it.
@@ -98,8 +107,8 @@ fn find_old<'s>(
     segment_of: &impl Fn(u32) -> Option<&'s Segment>,
 ) -> kvorum_segment::Result<Option<(Slot, u64)>> {
     let mut unreadable = None;
-    for slot in keydir.candidates(newest.slot.fingerprint) {
-        let Some(segment) = segment_of(slot.segment) else {
+    for slot in keydir.slots_of(newest.slot.fingerprint()) {
+        let Some(segment) = segment_of(slot.place()) else {
             unreadable = Some((slot, 0));
             continue;
         };

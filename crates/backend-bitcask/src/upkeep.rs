@@ -1,6 +1,7 @@
 //! Upkeep: what is owed, and its steps. The order and the pace are somebody else's.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_segment::{Scan, ScanOptions, Scanned, SegmentWriter};
@@ -9,10 +10,11 @@ use crate::checkpoint::{CheckpointWriter, Covered};
 use crate::error::{IntoBackend, from_disk};
 use crate::hint::{HintError, HintFile, HintWriter, HintedSegment, hint_path};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
-use crate::keydir::{SHARDS, Slot};
+use crate::keydir::SHARDS;
 use crate::merge::MergeJob;
-use crate::segments::{Index, SegmentEntry, SegmentStats};
+use crate::segments::{Catalog, PlaceHold, SegmentEntry, SegmentStats};
 use crate::settings::SyncStrategy;
+use crate::slot::Packed;
 use crate::store::{Counters, Store};
 use crate::victim::{Candidate, WholeStore, choose_round};
 use crate::write::segment_number;
@@ -20,6 +22,12 @@ use crate::write::segment_number;
 /// Without a strategy that says otherwise, what was put is synced after this long, so that a commit
 /// log can be trimmed.
 const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
+
+/// A checkpoint waits for this many records, or a quarter of the keys if those are more: replaying
+/// so many takes some tens of milliseconds.
+const CHECKPOINT_RECORDS_MIN: u64 = 32 << 10;
+/// A checkpoint waits until this many times its size was put, unless the records are many.
+const CHECKPOINT_SHARE: u64 = 16;
 
 /// Work in progress.
 #[derive(Default)]
@@ -52,6 +60,7 @@ struct CheckpointJob {
     writer: CheckpointWriter,
     covered: Vec<u32>,
     next_shard: usize,
+    _places: Arc<PlaceHold>,
 }
 
 impl Store {
@@ -59,10 +68,10 @@ impl Store {
         let mut upkeep = self.upkeep.lock();
         let mut tasks = Vec::new();
         tasks.extend(self.sync_due(&mut upkeep, now));
-        let index = self.index.read();
-        tasks.extend(self.merge_due(&mut upkeep, &index, now));
-        tasks.extend(hints_due(&upkeep, &index));
-        tasks.extend(self.checkpoint_due(&upkeep, &index));
+        let catalog = self.catalog.read();
+        tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
+        tasks.extend(hints_due(&upkeep, &catalog));
+        tasks.extend(self.checkpoint_due(&upkeep));
         tasks.extend(upkeep.unremoved.iter().map(|number| Task {
             kind: TaskKind::Reclaim,
             subject: u64::from(*number),
@@ -133,8 +142,8 @@ impl Store {
     }
 
     /// The merge under way, or what is to be merged or dropped next.
-    fn merge_due(&self, upkeep: &mut Upkeep, index: &Index, now: Timestamp) -> Option<Task> {
-        let expired = index.segments.values().find(|entry| {
+    fn merge_due(&self, upkeep: &mut Upkeep, catalog: &Catalog, now: Timestamp) -> Option<Task> {
+        let expired = catalog.segments.values().find(|entry| {
             entry.is_sealed && entry.stats.records > 0 && self.is_all_collectable(&entry.stats, now)
         });
         if let Some(entry) = expired {
@@ -144,30 +153,30 @@ impl Store {
             return None;
         }
         if let Some(job) = &upkeep.merge
-            && let Some(entry) = index.segments.get(&job.victim.number)
+            && let Some(entry) = catalog.segments.get(&job.victim.number)
         {
             return Some(merge_task(entry, TaskKind::Merge, job.position()));
         }
         upkeep
             .round
-            .retain(|number| index.segments.contains_key(number));
+            .retain(|number| catalog.segments.contains_key(number));
         if upkeep.round.is_empty() {
-            let candidates = self.candidates(index);
-            let whole = whole_store(index);
+            let candidates = self.candidates(catalog);
+            let whole = whole_store(catalog);
             upkeep.round = choose_round(&candidates, whole, &self.settings.merge).into();
         }
         let number = upkeep.round.front()?;
-        let entry = index.segments.get(number)?;
+        let entry = catalog.segments.get(number)?;
         Some(merge_task(entry, TaskKind::Merge, 0))
     }
 
     /// Removals count as dead where a merge could drop them all.
-    fn candidates(&self, index: &Index) -> Vec<Candidate> {
-        let sealed = index.segments.iter().filter(|(_, entry)| entry.is_sealed);
+    fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
+        let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
         let candidate = |(number, entry): (&u32, &SegmentEntry)| {
             let stats = &entry.stats;
             let are_removals_dead =
-                stats.removals > 0 && index.is_removal_droppable(stats.sequence_max, *number);
+                stats.removals > 0 && catalog.is_removal_droppable(stats.sequence_max, *number);
             let (removals, removal_bytes) = if are_removals_dead {
                 (stats.removals, stats.removal_bytes)
             } else {
@@ -195,15 +204,23 @@ impl Store {
         has_entries && expired_by.saturating_add(self.grace_micros()) <= now.0
     }
 
-    fn checkpoint_due(&self, upkeep: &Upkeep, index: &Index) -> Option<Task> {
+    /// A checkpoint is due when replaying what came since the last one would take long, and when it
+    /// is small against that.
+    fn checkpoint_due(&self, upkeep: &Upkeep) -> Option<Task> {
         let order = std::sync::atomic::Ordering::Relaxed;
-        let behind = self.counters.unchecked_bytes.load(order);
-        let is_due = upkeep.checkpoint.is_some() || behind >= self.settings.checkpoint_after_bytes;
+        let keys = self.keydir.len();
+        let cost_bytes = keys * size_of::<Packed>() as u64;
+        let bytes_max = self.settings.checkpoint_after_bytes;
+        let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
+        let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
+        let is_due = upkeep.checkpoint.is_some()
+            || self.counters.unchecked_bytes.load(order) >= bytes_max
+            || self.counters.unchecked_records.load(order) >= records_max;
         is_due.then_some(Task {
             kind: TaskKind::Checkpoint,
             subject: 0,
             urgency: Urgency::Normal,
-            cost_bytes: index.keydir.len() * size_of::<Slot>() as u64,
+            cost_bytes,
         })
     }
 
@@ -284,8 +301,8 @@ impl Store {
     }
 
     fn begin_hint(&self, number: u32) -> Result<Option<HintJob>> {
-        let index = self.index.read();
-        let Some(entry) = index.segments.get(&number) else {
+        let catalog = self.catalog.read();
+        let Some(entry) = catalog.segments.get(&number) else {
             return Ok(None);
         };
         if !wants_hint(entry) {
@@ -317,7 +334,7 @@ impl Store {
             Err(HintError::Disk(error)) => return Err(from_disk(&error)),
             Err(HintError::Unusable(_) | HintError::Newer) => None,
         };
-        if let Some(entry) = self.index.read().segments.get(&job.number) {
+        if let Some(entry) = self.catalog.read().segments.get(&job.number) {
             *entry.segment.hint.write() = hint;
         }
         Ok(StepOutcome {
@@ -327,7 +344,7 @@ impl Store {
     }
 
     fn mark_damaged(&self, number: u32) {
-        if let Some(entry) = self.index.read().segments.get(&number) {
+        if let Some(entry) = self.catalog.read().segments.get(&number) {
             let order = std::sync::atomic::Ordering::Relaxed;
             entry.segment.is_damaged.store(true, order);
         }
@@ -353,16 +370,16 @@ impl Store {
                     is_done: false,
                 });
             }
-            let slots: Vec<Slot> = {
-                let index = self.index.read();
-                index.keydir.shard(job.next_shard).copied().collect()
-            };
-            cost_bytes += job.writer.write(&slots).into_backend()?;
+            let slots = self.keydir.shard(job.next_shard);
+            let written = job.writer.write(job.next_shard, &slots);
+            cost_bytes += written.into_backend()?;
             job.next_shard += 1;
         }
         // Slots may point to what came after the beginning.
         self.sync_all()?;
-        cost_bytes += job.writer.finish(&*self.disk).into_backend()?;
+        let places = self.catalog.read().places.clone();
+        let finished = job.writer.finish(&*self.disk, &places);
+        cost_bytes += finished.into_backend()?;
         Counters::add(&self.counters.written_bytes, cost_bytes);
         let unremoved = &upkeep.unremoved;
         let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
@@ -377,19 +394,22 @@ impl Store {
 
     fn begin_checkpoint(&self, is_clean: bool) -> Result<CheckpointJob> {
         let log_id = self.log_id();
-        let covered = {
+        let (covered, places) = {
             let writer = self.writer.lock();
-            let index = self.index.read();
+            let mut catalog = self.catalog.write();
             let order = std::sync::atomic::Ordering::Relaxed;
             self.counters.unchecked_bytes.store(0, order);
-            let segments = index.segments.iter();
-            Covered {
+            self.counters.unchecked_records.store(0, order);
+            let places = catalog.hold_places();
+            let segments = catalog.segments.iter();
+            let covered = Covered {
                 log_id,
                 sequence: writer.last_sequence,
                 next_segment: writer.next_segment,
                 is_clean,
                 segments: segments.map(|(number, it)| (*number, it.stats)).collect(),
-            }
+            };
+            (covered, places)
         };
         let numbers = covered.segments.keys().copied().collect();
         let writer = CheckpointWriter::create(&*self.disk, &self.directory, covered);
@@ -397,6 +417,7 @@ impl Store {
             writer: writer.into_backend()?,
             covered: numbers,
             next_shard: 0,
+            _places: places,
         })
     }
 
@@ -443,14 +464,14 @@ fn read_keys(
     }
 }
 
-fn hints_due(upkeep: &Upkeep, index: &Index) -> Vec<Task> {
+fn hints_due(upkeep: &Upkeep, catalog: &Catalog) -> Vec<Task> {
     let output = upkeep.output.as_ref().map(segment_number);
-    let newest = index.segments.iter().rev();
+    let newest = catalog.segments.iter().rev();
     let active = newest
         .filter(|(_, entry)| !entry.segment.is_merged)
         .map(|(number, _)| *number)
         .next();
-    let wanting = index.segments.iter().filter(|(number, entry)| {
+    let wanting = catalog.segments.iter().filter(|(number, entry)| {
         let is_written_to =
             Some(**number) == output || (!entry.is_sealed && Some(**number) == active);
         !is_written_to && (!entry.is_sealed || wants_hint(entry))
@@ -484,8 +505,8 @@ fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64) -> Task {
     }
 }
 
-pub(crate) fn whole_store(index: &Index) -> WholeStore {
-    let stats = || index.segments.values().map(|entry| &entry.stats);
+pub(crate) fn whole_store(catalog: &Catalog) -> WholeStore {
+    let stats = || catalog.segments.values().map(|entry| &entry.stats);
     WholeStore {
         bytes: stats().map(SegmentStats::data_bytes).sum(),
         dead_bytes: stats().map(SegmentStats::dead_bytes).sum(),
@@ -493,13 +514,13 @@ pub(crate) fn whole_store(index: &Index) -> WholeStore {
 }
 
 /// Maintenance that is due, in bytes read and written.
-pub(crate) fn owed_bytes(upkeep: &Upkeep, index: &Index) -> u64 {
-    let hints: u64 = hints_due(upkeep, index)
+pub(crate) fn owed_bytes(upkeep: &Upkeep, catalog: &Catalog) -> u64 {
+    let hints: u64 = hints_due(upkeep, catalog)
         .iter()
         .map(|task| task.cost_bytes)
         .sum();
     let round = upkeep.round.iter();
-    let merged = round.filter_map(|number| index.segments.get(number));
+    let merged = round.filter_map(|number| catalog.segments.get(number));
     hints
         + merged
             .map(|entry| entry.stats.data_end + entry.stats.live_bytes)

@@ -8,12 +8,16 @@ use kvorum_backend::{
     Batch, Durability, Durable, Fields, Receipt, Result, Sequence, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
-use kvorum_segment::{BatchPlace, EncodedBack, Location, Record, SegmentWriter};
+use kvorum_segment::{
+    BatchPlace, EncodedBack, Location, RECORD_ALIGN_BYTES, Record, SegmentWriter,
+};
+use smallvec::SmallVec;
 
 use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal};
 use crate::error::IntoBackend;
-use crate::keydir::Slot;
+use crate::keydir::Change;
 use crate::settings::SyncStrategy;
+use crate::slot::{OFFSET_BYTES_MAX, Slot};
 use crate::store::{Counters, Store, WriteSide};
 
 /// A write, encoded as far as that goes without its place.
@@ -120,9 +124,13 @@ impl Store {
 
     /// The segment to append to: the present one, or a new one when it is full.
     fn active_for<'w>(&self, writer: &'w mut WriteSide, len: u64) -> Result<&'w mut SegmentWriter> {
-        let is_full = writer.active.as_ref().is_some_and(|active| {
-            active.position().records > 0 && active.end() + len > self.settings.file_bytes_max
-        });
+        let is_full = writer
+            .active
+            .as_ref()
+            .is_some_and(|active| self.is_full_for(active, len));
+        if len > OFFSET_BYTES_MAX {
+            return Err(batch_too_large(len));
+        }
         if is_full || writer.active.is_none() {
             let number = writer.next_segment;
             let created = self.create_segment(number, false)?;
@@ -139,6 +147,12 @@ impl Store {
         }
     }
 
+    /// True when records of this length belong to another segment.
+    pub(crate) fn is_full_for(&self, segment: &SegmentWriter, len: u64) -> bool {
+        let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
+        segment.position().records > 0 && segment.end() + len > bytes_max
+    }
+
     /// Makes an appended batch visible, whole.
     fn show(
         &self,
@@ -149,31 +163,32 @@ impl Store {
         number: u32,
         end: u64,
     ) {
-        let mut index = self.index.write();
-        let mut stored_bytes = 0;
-        if let Some(stats) = index.stats_mut(number) {
-            stored_bytes = end - stats.data_end;
-            stats.data_end = end;
-            if prepared.is_empty() {
-                stats.count_sequence(sequence);
-            }
+        let mut catalog = self.catalog.write();
+        let Some(entry) = catalog.segments.get_mut(&number) else {
+            return;
+        };
+        let place = entry.segment.place;
+        let stored_bytes = end - entry.stats.data_end;
+        entry.stats.data_end = end;
+        if prepared.is_empty() {
+            entry.stats.count_sequence(sequence);
         }
+        let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
         for ((write, old), at) in prepared.iter().zip(olds).zip(locations) {
-            let slot = Slot::new(write.fingerprint, number, *at);
-            if let Some(stats) = index.stats_mut(number) {
-                stats.count(sequence, slot.stored_bytes(), write.fields.as_ref());
-            }
-            match (&write.fields, old) {
-                (Some(_), old) => index.point(old.as_ref(), slot),
-                (None, Some(old)) => {
-                    index.forget(old);
-                }
-                (None, None) => {}
+            let aligned = at.len.next_multiple_of(RECORD_ALIGN_BYTES);
+            entry.stats.count(sequence, aligned, write.fields.as_ref());
+            let new = write
+                .fields
+                .map(|_| Slot::new(write.fingerprint, place, *at));
+            if old.is_some() || new.is_some() {
+                changes.push(Change { old: *old, new });
             }
         }
-        index.last_sequence = sequence;
+        catalog.change(&self.keydir, &changes);
+        catalog.last_sequence = sequence;
         Counters::add(&self.counters.written_bytes, stored_bytes);
         Counters::add(&self.counters.unchecked_bytes, stored_bytes);
+        Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
     }
 }
 
@@ -221,4 +236,9 @@ pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
 fn no_active() -> kvorum_backend::BackendError {
     let detail = "no segment to append to";
     kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::Misuse, detail)
+}
+
+fn batch_too_large(len: u64) -> kvorum_backend::BackendError {
+    let detail = format!("a batch of {len} bytes, expected at most {OFFSET_BYTES_MAX}");
+    kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::TooLarge, detail)
 }
