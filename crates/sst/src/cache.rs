@@ -1,0 +1,35 @@
+//! The block cache, as tables see it: somebody else's, shared by all stores of a node.
+
+use std::sync::Arc;
+
+use crate::Block;
+
+/// Names a block in a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CacheKey {
+    /// The table, by a number that no other table in the same cache has.
+    pub table: u64,
+    /// Where the block starts, in bytes.
+    pub offset: u64,
+}
+
+/// Keeps blocks in memory. Never waits for a device.
+pub trait BlockCache: Send + Sync {
+    /// A block, if it is there.
+    fn get(&self, key: &CacheKey) -> Option<Arc<Block>>;
+
+    /// Offers a block; the cache may decline.
+    fn insert(&self, key: CacheKey, block: &Arc<Block>);
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCache;
+
+impl BlockCache for NoCache {
+    fn get(&self, _key: &CacheKey) -> Option<Arc<Block>> {
+        None
+    }
+
+    fn insert(&self, _key: CacheKey, _block: &Arc<Block>) {}
+}

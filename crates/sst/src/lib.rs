@@ -1,0 +1,60 @@
+//! Immutable sorted tables: what LSM trees, ledgers and blob collections are made of.
+//!
+//! A *table* is a file of blocks, written once in key order. Each block stands under its own checksum
+//! and says by itself what it is and how long, so that a table whose index is damaged is still read:
+//! the index is made again by walking the blocks. What a value means is not known here; the few facts
+//! by which folds skip ([`Facts`]) are given beside it.
+//!
+//! # How a table is laid out
+//!
+//! ```text
+//! file header
+//! partition 0:  data blocks, segment sets, filter, index
+//! partition 1:  ...
+//! properties
+//! top index: one entry for each partition
+//! footer
+//! ```
+//!
+//! A point read looks at the top index (in memory), one filter block, one index block and one data
+//! block, each through the caller's [`BlockCache`]. Index and filters are cut into partitions so that
+//! what a cache has to hold of them follows what is read, and not how large the table is.
+//!
+//! # What is promised
+//!
+//! 1. Every byte that is handed out was checked. Checksums are bound to the store, the table and the
+//!    offset: a block in the wrong place does not pass.
+//! 2. A damaged data block is an error that names path and offset, and costs the keys of that block
+//!    only; a scan reports it as a [`Gap`] and goes on behind it.
+//! 3. A damaged index, filter, segment set, property block or footer costs time and no key.
+//! 4. With [`kvorum_disk::Reading::CachedOnly`] nothing waits for a device.
+
+mod block;
+mod block_builder;
+mod cache;
+mod codec;
+mod error;
+mod filter;
+mod footer;
+mod frame;
+mod mark;
+mod partition;
+mod properties;
+mod salvage;
+mod scan;
+mod segment_sets;
+mod table;
+mod window;
+mod writer;
+
+pub use block::{Block, BlockCursor};
+pub use cache::{BlockCache, CacheKey, NoCache};
+pub use codec::{Codec, Compression};
+pub use error::{Part, Result, SstError};
+pub use filter::{FilterKind, hash_key};
+pub use frame::{BlockHandle, TableId};
+pub use mark::{Mark, MarkKind, Marks};
+pub use properties::{BlobUse, Facts, Properties};
+pub use scan::{Gap, ScanFilter, ScanItem, ScanOptions, TableScan};
+pub use table::{DamageSink, Found, IgnoreDamage, KnownTable, ReadContext, Table, TableDamage};
+pub use writer::{KEY_BYTES_MAX, TableOptions, TableWriter, VALUE_BYTES_MAX, WrittenTable};

@@ -1,0 +1,290 @@
+//! Reading a table whose index is damaged: blocks say by themselves what they are and how long.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use kvorum_disk::Reading;
+
+use crate::block_builder::BlockBuilder;
+use crate::footer::FILE_HEADER_BYTES;
+use crate::frame::{FRAME_HEADER_BYTES, FrameReader, decode_frame_header};
+use crate::partition::{DataEntry, Modified, Partition, separator};
+use crate::window::Window;
+use crate::{Block, BlockCursor, BlockHandle, Part, Result};
+
+/// What a walk over the frames of a table meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// `None` for bytes in which no frame starts.
+    pub(crate) part: Option<Part>,
+    pub(crate) handle: BlockHandle,
+}
+
+/// All frames from `from` to `to`. Only their headers are checked.
+pub(crate) fn walk(
+    reader: &FrameReader,
+    from: u64,
+    to: u64,
+    reading: Reading,
+) -> Result<Vec<Walked>> {
+    let mut walked = Vec::new();
+    let mut window = Window::default();
+    let (mut at, mut bad_from) = (from, None);
+    while at < to {
+        let bytes = window.bytes(reader, at, FRAME_HEADER_BYTES, reading)?;
+        if bytes.len() < FRAME_HEADER_BYTES {
+            break;
+        }
+        let header = decode_frame_header(bytes, reader.seed, at)
+            .filter(|header| at + u64::from(header.frame_len()) <= to);
+        match header {
+            Some(header) => {
+                if let Some(start) = bad_from.take() {
+                    walked.push(bad(start, at));
+                }
+                let handle = BlockHandle {
+                    offset: at,
+                    len: header.frame_len(),
+                };
+                walked.push(Walked {
+                    part: Some(header.part),
+                    handle,
+                });
+                at = handle.end();
+            }
+            None => {
+                bad_from.get_or_insert(at);
+                at += 1;
+            }
+        }
+    }
+    let end = to.min(reader.file_len);
+    let rest = bad_from.unwrap_or(at);
+    if rest < end {
+        walked.push(bad(rest, end));
+    }
+    Ok(walked)
+}
+
+fn bad(from: u64, to: u64) -> Walked {
+    let len = u32::try_from(to - from).unwrap_or(u32::MAX);
+    Walked {
+        part: None,
+        handle: BlockHandle { offset: from, len },
+    }
+}
+
+/// Makes the index of a run of data blocks again. `upper` is at or behind its last key where that is
+/// known. `None` when there is no block in it at all.
+pub(crate) fn rebuild_index(
+    reader: &FrameReader,
+    from: u64,
+    to: u64,
+    upper: Option<&[u8]>,
+    reading: Reading,
+) -> Result<Option<(Block, Bytes)>> {
+    let mut rows = Rows::default();
+    for walked in walk(reader, from, to, reading)? {
+        match walked.part {
+            Some(Part::Data) => match first_and_last(reader, walked.handle, reading)? {
+                Some((first, last)) => rows.push_block(walked.handle, &first, last),
+                None => rows.push_bad(walked.handle),
+            },
+            Some(_) => {}
+            None => rows.push_bad(walked.handle),
+        }
+    }
+    Ok(rows.finish(upper))
+}
+
+/// The first and the last key of a data block, or `None` when it is damaged.
+fn first_and_last(
+    reader: &FrameReader,
+    handle: BlockHandle,
+    reading: Reading,
+) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let payload = match reader.read_block(handle, Part::Data, reading) {
+        Err(error) if error.is_damage() => return Ok(None),
+        payload => payload?,
+    };
+    let Ok(block) = Block::of_entries(payload) else {
+        return Ok(None);
+    };
+    let mut cursor = BlockCursor::new(block);
+    let mut first = None;
+    loop {
+        match cursor.advance() {
+            Ok(true) => {
+                first.get_or_insert_with(|| cursor.key().to_vec());
+            }
+            Ok(false) => return Ok(first.map(|first| (first, cursor.key().to_vec()))),
+            Err(_) => return Ok(None),
+        }
+    }
+}
+
+/// Rows of an index in the making.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<(Vec<u8>, BlockHandle)>,
+    /// A damaged range whose keys end somewhere before the next block.
+    open: Option<BlockHandle>,
+}
+
+impl Rows {
+    fn push_block(&mut self, handle: BlockHandle, first: &[u8], last: Vec<u8>) {
+        if let Some(bad) = self.open.take() {
+            self.rows.push((just_before(first), bad));
+        }
+        if let Some((before, _)) = self.rows.last_mut()
+            && &before[..] < first
+        {
+            *before = separator(before, first);
+        }
+        self.rows.push((last, handle));
+    }
+
+    fn push_bad(&mut self, handle: BlockHandle) {
+        match &mut self.open {
+            Some(open) => {
+                let len = u32::try_from(handle.end() - open.offset).unwrap_or(u32::MAX);
+                open.len = len;
+            }
+            None => self.open = Some(handle),
+        }
+    }
+
+    fn finish(mut self, upper: Option<&[u8]>) -> Option<(Block, Bytes)> {
+        if let Some(bad) = self.open.take() {
+            let behind = match (upper, self.rows.last()) {
+                (Some(upper), _) => upper.to_vec(),
+                (None, Some((last, _))) => [last, &[0xff; 16][..]].concat(),
+                (None, None) => vec![0xff; 16],
+            };
+            self.rows.push((behind, bad));
+        } else if let (Some(upper), Some((last, _))) = (upper, self.rows.last_mut())
+            && &last[..] < upper
+        {
+            *last = upper.to_vec();
+        }
+        let mut builder = BlockBuilder::new(4, false);
+        for (separator, handle) in &self.rows {
+            if !builder.is_empty() && &separator[..] <= builder.last_key() {
+                continue;
+            }
+            let modified = Modified::ANY;
+            let entry = DataEntry {
+                handle: *handle,
+                modified,
+            };
+            builder.add(separator, &entry.encode());
+        }
+        if builder.is_empty() {
+            return None;
+        }
+        let upper = Bytes::copy_from_slice(builder.last_key());
+        let block = Block::of_entries(builder.finish().into()).ok()?;
+        Some((block, upper))
+    }
+}
+
+/// A key before `first` with next to nothing between them.
+fn just_before(first: &[u8]) -> Vec<u8> {
+    let mut key = first.to_vec();
+    match key.last_mut() {
+        None | Some(0) => {
+            key.pop();
+        }
+        Some(last) => {
+            *last -= 1;
+            key.extend_from_slice(&[0xff; 32]);
+        }
+    }
+    key
+}
+
+/// Makes the top index of a table again. The file's end may be missing.
+pub(crate) fn rebuild_partitions(
+    reader: &FrameReader,
+    largest: Option<&[u8]>,
+    reading: Reading,
+) -> Result<Vec<Partition>> {
+    let mut drafts: Vec<Draft> = Vec::new();
+    let mut draft = Draft::at(FILE_HEADER_BYTES);
+    for walked in walk(reader, FILE_HEADER_BYTES, reader.file_len, reading)? {
+        match walked.part {
+            Some(Part::SegmentSets) => draft.segment_sets = Some(walked.handle),
+            Some(Part::Filter) => draft.filter = Some(walked.handle),
+            Some(Part::Index) => {
+                draft.index = walked.handle;
+                let next = Draft::at(walked.handle.end());
+                drafts.push(std::mem::replace(&mut draft, next));
+            }
+            Some(Part::Data) if draft.is_closed() => {
+                // The index between them is damaged.
+                let next = Draft::at(walked.handle.offset);
+                drafts.push(std::mem::replace(&mut draft, next));
+                draft.data_to = walked.handle.end();
+            }
+            Some(Part::Properties | Part::TopIndex) => break,
+            _ => draft.data_to = walked.handle.end(),
+        }
+    }
+    drafts.push(draft);
+    let mut partitions = Vec::new();
+    let count = drafts.len();
+    for (number, draft) in drafts.into_iter().enumerate() {
+        let upper = largest.filter(|_| number + 1 >= count);
+        partitions.extend(draft.finish(reader, upper, reading)?);
+    }
+    Ok(partitions)
+}
+
+/// A partition while its parts are being found.
+struct Draft {
+    data_from: u64,
+    data_to: u64,
+    segment_sets: Option<BlockHandle>,
+    filter: Option<BlockHandle>,
+    index: BlockHandle,
+}
+
+impl Draft {
+    fn at(data_from: u64) -> Self {
+        Self {
+            data_from,
+            data_to: data_from,
+            segment_sets: None,
+            filter: None,
+            index: BlockHandle::default(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.segment_sets.is_some() || self.filter.is_some()
+    }
+
+    /// A filter is kept only where the index next to it proves that both are of these blocks.
+    fn finish(
+        self,
+        reader: &FrameReader,
+        upper: Option<&[u8]>,
+        reading: Reading,
+    ) -> Result<Option<Partition>> {
+        let rebuilt = rebuild_index(reader, self.data_from, self.data_to, upper, reading)?;
+        let Some((block, separator)) = rebuilt else {
+            return Ok(None);
+        };
+        let has_index = self.index.len > 0;
+        Ok(Some(Partition {
+            separator,
+            data_from: self.data_from,
+            data_to: self.data_to,
+            index: self.index,
+            filter: self.filter.filter(|_| has_index),
+            segment_sets: None,
+            modified: Modified::ANY,
+            rebuilt: OnceLock::from(block),
+        }))
+    }
+}

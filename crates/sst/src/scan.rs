@@ -1,0 +1,323 @@
+//! Walking a table in key order, skipping blocks that a filter rules out and blocks that are damaged.
+
+use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::partition::{DataEntry, successor};
+use crate::segment_sets::{SegmentSets, folded};
+use crate::window::Window;
+use crate::{Block, BlockCursor, BlockHandle, Part, ReadContext, Result, Table};
+
+/// Which blocks of a table are worth reading. Only for a table under which no older one has keys in
+/// common with it: a block that is skipped no longer hides anything.
+#[derive(Clone, Debug, Default)]
+pub struct ScanFilter {
+    /// Only entries last modified in this range, in microseconds.
+    pub last_modified: Option<RangeInclusive<u64>>,
+    /// Only entries in these anti-entropy segments.
+    pub segments: Option<Vec<u32>>,
+}
+
+/// How a scan reads.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// The first key.
+    pub from: Bound<Bytes>,
+    /// Blocks to leave out; entries have to be filtered all the same.
+    pub filter: ScanFilter,
+    /// Bytes read at once when blocks are not in the cache.
+    pub read_ahead_bytes: usize,
+}
+
+impl Default for ScanOptions {
+    fn default() -> Self {
+        Self {
+            from: Bound::Unbounded,
+            filter: ScanFilter::default(),
+            read_ahead_bytes: 64 << 10,
+        }
+    }
+}
+
+/// Keys that cannot be read, from the first one up to but without the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first key that may be missing.
+    pub from: Bytes,
+    /// The first key behind.
+    pub to: Bytes,
+    /// The damaged block.
+    pub block: BlockHandle,
+}
+
+/// What a scan meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanItem {
+    /// The scan stands on an entry.
+    Entry,
+    /// A damaged block was passed.
+    Gap(Gap),
+    /// There is nothing more.
+    End,
+}
+
+/// A walk over a table.
+pub struct TableScan {
+    table: Arc<Table>,
+    options: ScanOptions,
+    wanted: Option<Vec<u16>>,
+    partition: usize,
+    index: Option<BlockCursor>,
+    segment_sets: Option<SegmentSets>,
+    data: Option<BlockCursor>,
+    window: Window,
+    /// The first key that the next block may hold.
+    behind: Bytes,
+    /// The index cursor stands on a block that is to be read.
+    is_sought: bool,
+    bytes_read: u64,
+}
+
+impl TableScan {
+    /// Stands before the first entry of the range.
+    pub fn new(table: Arc<Table>, options: ScanOptions) -> Self {
+        let from = match &options.from {
+            Bound::Included(from) | Bound::Excluded(from) => from.clone(),
+            Bound::Unbounded => Bytes::new(),
+        };
+        let partition = table
+            .partitions
+            .partition_point(|partition| partition.separator < from);
+        let wanted = options.filter.segments.as_ref().map(|segments| {
+            let mut wanted: Vec<u16> = segments.iter().map(|it| folded(*it)).collect();
+            wanted.sort_unstable();
+            wanted
+        });
+        Self {
+            behind: from.max(table.properties().smallest.clone()),
+            table,
+            options,
+            wanted,
+            partition,
+            index: None,
+            segment_sets: None,
+            data: None,
+            window: Window::default(),
+            is_sought: false,
+            bytes_read: 0,
+        }
+    }
+
+    /// The table that is walked.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Bytes of blocks that were visited so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The key that the scan stands on.
+    pub fn key(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], BlockCursor::key)
+    }
+
+    /// The value that the scan stands on.
+    pub fn value(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], BlockCursor::value)
+    }
+
+    /// The value as a shared slice.
+    pub fn value_bytes(&self) -> Bytes {
+        self.data
+            .as_ref()
+            .map_or_else(Bytes::new, BlockCursor::value_bytes)
+    }
+
+    /// Goes on to the next entry or gap.
+    pub fn advance(&mut self, context: &ReadContext<'_>) -> Result<ScanItem> {
+        loop {
+            if let Some(data) = &mut self.data {
+                match data.advance() {
+                    Ok(true) => return Ok(ScanItem::Entry),
+                    Ok(false) => self.data = None,
+                    Err(_) => {
+                        // A good checksum over entries that do not decode: only a bug writes that.
+                        self.data = None;
+                    }
+                }
+            }
+            let Some((separator, entry)) = self.next_block(context)? else {
+                return Ok(ScanItem::End);
+            };
+            let behind = std::mem::replace(&mut self.behind, successor(&separator));
+            match self.read_data(entry.handle, context) {
+                Ok(block) => {
+                    self.bytes_read += u64::from(entry.handle.len);
+                    if let Some(item) = self.enter(block)? {
+                        return Ok(item);
+                    }
+                }
+                Err(error) if error.is_damage() => {
+                    let gap = Gap {
+                        from: behind,
+                        to: self.behind.clone(),
+                        block: entry.handle,
+                    };
+                    let keys = Some((gap.from.clone(), gap.to.clone()));
+                    self.table.report(context.sink, &error, keys);
+                    return Ok(ScanItem::Gap(gap));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Stands in a block: before its first entry, or on the first one of the range.
+    fn enter(&mut self, block: Block) -> Result<Option<ScanItem>> {
+        let mut cursor = BlockCursor::new(block);
+        let from = std::mem::replace(&mut self.options.from, Bound::Unbounded);
+        let is_on_entry = match &from {
+            Bound::Unbounded => {
+                self.data = Some(cursor);
+                return Ok(None);
+            }
+            Bound::Included(from) => cursor.seek(from),
+            Bound::Excluded(from) => cursor.seek(from).and_then(|found| {
+                let is_it = found && cursor.key() == &from[..];
+                if is_it { cursor.advance() } else { Ok(found) }
+            }),
+        };
+        if matches!(is_on_entry, Ok(true)) {
+            self.data = Some(cursor);
+            return Ok(Some(ScanItem::Entry));
+        }
+        // The range begins behind this block's last key; its bound is met by all that follows.
+        Ok(None)
+    }
+
+    /// The next block that the filter lets through, with its separator.
+    fn next_block(&mut self, context: &ReadContext<'_>) -> Result<Option<(Bytes, DataEntry)>> {
+        loop {
+            if self.index.is_none() && !self.open_partition(context)? {
+                return Ok(None);
+            }
+            let Some(index) = &mut self.index else {
+                return Ok(None);
+            };
+            let partition = &self.table.partitions[self.partition];
+            let broken = |error| self.table.undecodable(partition.index, Part::Index, error);
+            let is_there = if std::mem::take(&mut self.is_sought) {
+                true
+            } else {
+                index.advance().map_err(broken)?
+            };
+            if !is_there {
+                self.behind = successor(&partition.separator);
+                self.index = None;
+                self.partition += 1;
+                continue;
+            }
+            let entry = DataEntry::decode(index.value()).map_err(broken)?;
+            let separator = Bytes::copy_from_slice(index.key());
+            if self.is_wanted(&entry) {
+                return Ok(Some((separator, entry)));
+            }
+            self.behind = successor(&separator);
+        }
+    }
+
+    fn is_wanted(&mut self, entry: &DataEntry) -> bool {
+        let times = self.options.filter.last_modified.as_ref();
+        let is_in_time = times.is_none_or(|range| entry.modified.meets(range));
+        let is_in_segments = match (&mut self.segment_sets, &self.wanted) {
+            (Some(sets), Some(wanted)) => match sets.next_meets(wanted) {
+                Ok(meets) => meets,
+                Err(_) => {
+                    self.segment_sets = None;
+                    true
+                }
+            },
+            _ => true,
+        };
+        is_in_time && is_in_segments
+    }
+
+    /// Opens the next partition that may hold something; false when there is none.
+    fn open_partition(&mut self, context: &ReadContext<'_>) -> Result<bool> {
+        let times = self.options.filter.last_modified.clone();
+        while let Some(partition) = self.table.partitions.get(self.partition) {
+            if times
+                .as_ref()
+                .is_some_and(|it| !partition.modified.meets(it))
+            {
+                self.behind = successor(&partition.separator);
+                self.partition += 1;
+                continue;
+            }
+            let index = self.table.index(partition, context)?;
+            let mut cursor = BlockCursor::new(index);
+            let mut is_from_start = true;
+            if let Bound::Included(from) | Bound::Excluded(from) = &self.options.from {
+                let sought = cursor.seek(from);
+                self.is_sought = sought
+                    .map_err(|error| self.table.undecodable(partition.index, Part::Index, error))?;
+                is_from_start = false;
+                if !self.is_sought {
+                    self.partition += 1;
+                    continue;
+                }
+            }
+            self.segment_sets = None;
+            if let (Some(handle), Some(_), true) =
+                (partition.segment_sets, &self.wanted, is_from_start)
+            {
+                match self.table.opaque(handle, Part::SegmentSets, context) {
+                    Ok(block) => {
+                        self.segment_sets = Some(SegmentSets::new(block.payload().clone()));
+                    }
+                    Err(error) if error.is_damage() => {
+                        self.table.report(context.sink, &error, None);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.index = Some(cursor);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn read_data(&mut self, handle: BlockHandle, context: &ReadContext<'_>) -> Result<Block> {
+        if let Some(block) = self.table.cached(handle.offset, context) {
+            return Ok(Block::clone(&block));
+        }
+        let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
+        if context.fills_cache || self.options.read_ahead_bytes <= len {
+            let block = self.table.data(handle, context)?;
+            return Ok(Block::clone(&block));
+        }
+        let reader = &self.table.reader;
+        if self.window.held(handle.offset, len).is_none() {
+            let end = self.table.partitions[self.partition].data_to;
+            let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
+            let ahead = self.options.read_ahead_bytes.min(rest).max(len);
+            self.window
+                .fill(reader, handle.offset, ahead, context.reading)?;
+        }
+        let opened = self
+            .window
+            .held(handle.offset, len)
+            .and_then(|bytes| reader.open_frame(&bytes, handle, Part::Data).ok());
+        let payload = match opened {
+            Some(payload) => payload,
+            // A device may err once: what looks damaged is read again before it is called so.
+            None => reader.read_block(handle, Part::Data, context.reading)?,
+        };
+        Block::of_entries(payload)
+            .map_err(|error| self.table.undecodable(handle, Part::Data, error))
+    }
+}

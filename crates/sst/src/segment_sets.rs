@@ -1,0 +1,72 @@
+//! Which anti-entropy segments the keys of each block fall into, so that a fold over a few segments
+//! reads a few blocks.
+//!
+//! Segments are cut to 16 bits: among the 40 keys of a block, 32 wanted segments are then met by
+//! chance in one block of fifty. A bitmap or Bloom filter of the same size would let nearly all
+//! blocks through, for it has to answer for all wanted segments at once.
+
+use bytes::Bytes;
+use kvorum_encoding::{ByteReader, Truncated, put_varint};
+
+/// A segment as it stands in a set.
+pub(crate) fn folded(segment: u32) -> u16 {
+    u16::try_from((segment ^ segment >> 16) & 0xffff).unwrap_or(0)
+}
+
+/// Appends the set of one block: varint count, then the segments ascending, two bytes each.
+pub(crate) fn put_set(out: &mut Vec<u8>, segments: &mut Vec<u16>) {
+    segments.sort_unstable();
+    segments.dedup();
+    put_varint(out, segments.len() as u64);
+    for segment in segments.drain(..) {
+        out.extend_from_slice(&segment.to_le_bytes());
+    }
+}
+
+/// The sets of a partition's blocks, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SegmentSets {
+    payload: Bytes,
+    next: usize,
+}
+
+impl SegmentSets {
+    pub(crate) fn new(payload: Bytes) -> Self {
+        Self { payload, next: 0 }
+    }
+
+    /// True when the next block may hold one of the wanted segments.
+    pub(crate) fn next_meets(&mut self, wanted: &[u16]) -> Result<bool, Truncated> {
+        let mut reader = ByteReader::new(&self.payload[self.next..]);
+        let count = reader.varint_len()?;
+        let set = reader.take(count * 2)?;
+        self.next += reader.offset();
+        let mut segments = set
+            .chunks_exact(2)
+            .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+        Ok(segments.any(|segment| wanted.binary_search(&segment).is_ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_set_answers_for_its_own_block() {
+        let mut out = Vec::new();
+        put_set(&mut out, &mut vec![7, 3, 7]);
+        put_set(&mut out, &mut Vec::new());
+        put_set(&mut out, &mut vec![folded(0x0012_0034)]);
+        let mut sets = SegmentSets::new(out.clone().into());
+        assert_eq!(sets.next_meets(&[3]), Ok(true));
+        assert_eq!(sets.next_meets(&[3]), Ok(false));
+        assert_eq!(sets.next_meets(&[0x26]), Ok(true));
+        assert!(sets.next_meets(&[3]).is_err());
+        assert!(
+            SegmentSets::new(out[..3].to_vec().into())
+                .next_meets(&[1])
+                .is_err()
+        );
+    }
+}

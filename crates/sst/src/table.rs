@@ -1,0 +1,479 @@
+//! An open table: point reads through a cache, and what is done when a part of it is damaged.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_disk::{Disk, OpenMode, Reading};
+use kvorum_encoding::{ByteReader, Truncated};
+
+use crate::filter::may_contain;
+use crate::footer::{FILE_HEADER_BYTES, FOOTER_BYTES, Footer, check_file_header};
+use crate::frame::{ChecksumSeed, FrameReader};
+use crate::partition::{DataEntry, Partition, decode_top_index, successor};
+use crate::salvage::{rebuild_index, rebuild_partitions};
+use crate::{
+    Block, BlockCache, BlockCursor, BlockHandle, CacheKey, NoCache, Part, Properties, Result,
+    SstError, TableId,
+};
+
+/// What its owner knows of a table before it is opened.
+#[derive(Clone, Debug)]
+pub struct KnownTable {
+    /// Which table it is.
+    pub id: TableId,
+    /// How long its file is, in bytes. Bytes behind are not looked at.
+    pub file_len: u64,
+    /// Its properties, kept where they are safer than in the table itself.
+    pub properties: Properties,
+}
+
+/// A damaged part of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDamage {
+    /// The table.
+    pub number: u64,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length, in bytes.
+    pub len: u64,
+    /// What it was.
+    pub part: Part,
+    /// What was found, in words.
+    pub found: String,
+    /// The range of keys that cannot be read: the first one, and the first one behind. `None` where
+    /// no key is lost.
+    pub keys: Option<(Bytes, Bytes)>,
+}
+
+/// Is told of damage as it is met; the same damage may be told again.
+pub trait DamageSink: Send + Sync {
+    /// Takes note.
+    fn met(&self, damage: TableDamage);
+}
+
+/// Takes no note.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IgnoreDamage;
+
+impl DamageSink for IgnoreDamage {
+    fn met(&self, _damage: TableDamage) {}
+}
+
+/// How a read is done.
+#[derive(Clone, Copy)]
+pub struct ReadContext<'a> {
+    /// Where blocks are looked for first.
+    pub cache: &'a dyn BlockCache,
+    /// Who is told of damage.
+    pub sink: &'a dyn DamageSink,
+    /// Whether it may wait for a device.
+    pub reading: Reading,
+    /// Whether blocks that were read are offered to the cache.
+    pub fills_cache: bool,
+}
+
+impl Default for ReadContext<'_> {
+    fn default() -> Self {
+        Self {
+            cache: &NoCache,
+            sink: &IgnoreDamage,
+            reading: Reading::MayBlock,
+            fills_cache: true,
+        }
+    }
+}
+
+/// A value, where it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The value as it was added: a slice of its block.
+    pub value: Bytes,
+}
+
+/// An open table. Reads go on after its name is gone.
+pub struct Table {
+    pub(crate) reader: FrameReader,
+    id: TableId,
+    cache_id: u64,
+    pub(crate) partitions: Vec<Partition>,
+    properties: Properties,
+    file_len: u64,
+}
+
+impl Table {
+    /// Opens a table. `cache_id` names its blocks in caches; no other table may have it.
+    ///
+    /// # Errors
+    /// Damage is told to `sink` and is no error, except for [`SstError::Foreign`]. What can still be
+    /// read then is read.
+    pub fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        known: KnownTable,
+        cache_id: u64,
+        sink: &dyn DamageSink,
+    ) -> Result<Self> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let file_len = known.file_len.min(file.len()?);
+        let reader = FrameReader {
+            file,
+            seed: ChecksumSeed::of(&known.id),
+            file_len,
+        };
+        let mut table = Self {
+            reader,
+            id: known.id,
+            cache_id,
+            partitions: Vec::new(),
+            properties: known.properties,
+            file_len: known.file_len,
+        };
+        table.check_header(sink)?;
+        table.report_cut(sink);
+        table.partitions = table.find_partitions(sink)?;
+        Ok(table)
+    }
+
+    /// The properties that stand in a table's file, for whoever has no other copy.
+    pub fn read_properties(disk: &dyn Disk, path: &Path, id: TableId) -> Result<Properties> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let file_len = file.len()?;
+        let reader = FrameReader {
+            file,
+            seed: ChecksumSeed::of(&id),
+            file_len,
+        };
+        let footer = read_footer(&reader, &id)?;
+        let payload = reader.read_block(footer.properties, Part::Properties, Reading::MayBlock)?;
+        Properties::decode(&mut ByteReader::new(&payload))
+            .map_err(|error| undecodable(&reader, footer.properties, Part::Properties, error))
+    }
+
+    /// Which table this is.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// The file's path when it was opened.
+    pub fn path(&self) -> &Path {
+        self.reader.path()
+    }
+
+    /// The length of the file as it was written, in bytes.
+    pub fn file_len(&self) -> u64 {
+        self.file_len
+    }
+
+    /// Sums over the entries.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// The value of a key whose [`crate::hash_key`] is `hash`.
+    ///
+    /// # Errors
+    /// [`SstError::Damaged`] when the block that would hold the key cannot be read.
+    pub fn get(&self, key: &[u8], hash: u64, context: &ReadContext<'_>) -> Result<Option<Found>> {
+        let at = self
+            .partitions
+            .partition_point(|partition| &partition.separator[..] < key);
+        let Some(partition) = self.partitions.get(at) else {
+            return Ok(None);
+        };
+        if !self.may_contain(partition, hash, context)? {
+            return Ok(None);
+        }
+        let index = self.index(partition, context)?;
+        let entry = index.lower_bound(key).and_then(|value| {
+            let decoded = value.map(DataEntry::decode);
+            decoded.transpose()
+        });
+        let entry = entry.map_err(|error| self.undecodable(partition.index, Part::Index, error))?;
+        let Some(entry) = entry else {
+            return Ok(None);
+        };
+        let found = self.data(entry.handle, context).and_then(|block| {
+            let value = block.get(key, hash);
+            value.map_err(|error| self.undecodable(entry.handle, Part::Data, error))
+        });
+        match found {
+            Err(error) if error.is_damage() => {
+                self.report_data(at, entry.handle, &error, context);
+                Err(error)
+            }
+            found => Ok(found?.map(|value| Found { value })),
+        }
+    }
+
+    /// Reads the block at a place that was noted when it was written, and the value of `key` in it.
+    pub fn get_at(
+        &self,
+        handle: BlockHandle,
+        key: &[u8],
+        hash: u64,
+        context: &ReadContext<'_>,
+    ) -> Result<Option<Found>> {
+        let value = self
+            .data(handle, context)?
+            .get(key, hash)
+            .map_err(|error| self.undecodable(handle, Part::Data, error))?;
+        Ok(value.map(|value| Found { value }))
+    }
+
+    fn check_header(&self, sink: &dyn DamageSink) -> Result<()> {
+        let header_len = usize::try_from(FILE_HEADER_BYTES).unwrap_or(usize::MAX);
+        let check = || {
+            let bytes = self.reader.read(0, header_len, Reading::MayBlock)?;
+            check_file_header(&bytes, &self.id, self.path())
+        };
+        let checked = match check() {
+            Err(SstError::Damaged { .. }) => check(),
+            checked => checked,
+        };
+        match checked {
+            Err(error @ SstError::Damaged { .. }) => {
+                self.report(sink, &error, None);
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// The file is shorter than it was: the keys at its end are gone.
+    fn report_cut(&self, sink: &dyn DamageSink) {
+        if self.reader.file_len < self.file_len {
+            let (at, missing) = (self.reader.file_len, self.file_len - self.reader.file_len);
+            sink.met(TableDamage {
+                number: self.id.number,
+                offset: at,
+                len: missing,
+                part: Part::Footer,
+                found: format!("the file ends at byte {at} of {}", self.file_len),
+                keys: None,
+            });
+        }
+    }
+
+    fn find_partitions(&self, sink: &dyn DamageSink) -> Result<Vec<Partition>> {
+        let read = || {
+            let footer = read_footer(&self.reader, &self.id)?;
+            let handle = footer.top_index;
+            let part = Part::TopIndex;
+            let payload = self.reader.read_block(handle, part, Reading::MayBlock)?;
+            decode_top_index(payload).map_err(|error| self.undecodable(handle, part, error))
+        };
+        match read() {
+            Err(error) if error.is_damage() => {
+                self.report(sink, &error, None);
+                let largest = Some(&self.properties.largest[..]);
+                rebuild_partitions(&self.reader, largest, Reading::MayBlock)
+            }
+            partitions => partitions,
+        }
+    }
+
+    /// A damaged filter denies nothing.
+    fn may_contain(
+        &self,
+        partition: &Partition,
+        hash: u64,
+        context: &ReadContext<'_>,
+    ) -> Result<bool> {
+        let Some(handle) = partition.filter else {
+            return Ok(true);
+        };
+        let answer = self
+            .opaque(handle, Part::Filter, context)
+            .and_then(|block| {
+                may_contain(block.payload(), hash)
+                    .map_err(|error| self.undecodable(handle, Part::Filter, error))
+            });
+        match answer {
+            Err(error) if error.is_damage() => {
+                self.report(context.sink, &error, None);
+                Ok(true)
+            }
+            answer => answer,
+        }
+    }
+
+    /// The index of a partition, made again where it is damaged.
+    pub(crate) fn index(&self, partition: &Partition, context: &ReadContext<'_>) -> Result<Block> {
+        if let Some(rebuilt) = partition.rebuilt.get() {
+            return Ok(rebuilt.clone());
+        }
+        let read = self.entries(partition.index, Part::Index, context);
+        let error = match read {
+            Err(error) if error.is_damage() => error,
+            read => return read.map(|block| Block::clone(&block)),
+        };
+        self.report(context.sink, &error, None);
+        let upper = Some(&partition.separator[..]);
+        let (from, to) = (partition.data_from, partition.data_to);
+        match rebuild_index(&self.reader, from, to, upper, context.reading)? {
+            Some((block, _)) => Ok(partition.rebuilt.get_or_init(|| block).clone()),
+            None => Err(error),
+        }
+    }
+
+    pub(crate) fn data(
+        &self,
+        handle: BlockHandle,
+        context: &ReadContext<'_>,
+    ) -> Result<Arc<Block>> {
+        self.entries(handle, Part::Data, context)
+    }
+
+    fn entries(
+        &self,
+        handle: BlockHandle,
+        part: Part,
+        context: &ReadContext<'_>,
+    ) -> Result<Arc<Block>> {
+        self.block(handle, part, context, |payload| {
+            Block::of_entries(payload).map_err(|error| self.undecodable(handle, part, error))
+        })
+    }
+
+    pub(crate) fn opaque(
+        &self,
+        handle: BlockHandle,
+        part: Part,
+        context: &ReadContext<'_>,
+    ) -> Result<Arc<Block>> {
+        self.block(handle, part, context, |payload| Ok(Block::opaque(payload)))
+    }
+
+    fn block(
+        &self,
+        handle: BlockHandle,
+        part: Part,
+        context: &ReadContext<'_>,
+        parse: impl Fn(Bytes) -> Result<Block>,
+    ) -> Result<Arc<Block>> {
+        let key = CacheKey {
+            table: self.cache_id,
+            offset: handle.offset,
+        };
+        if let Some(block) = context.cache.get(&key) {
+            return Ok(block);
+        }
+        let payload = self.reader.read_block(handle, part, context.reading)?;
+        let block = Arc::new(parse(payload)?);
+        // What every read of the partition needs is kept even when a fold asked for it.
+        if context.fills_cache || part != Part::Data {
+            context.cache.insert(key, &block);
+        }
+        Ok(block)
+    }
+
+    pub(crate) fn cached(&self, offset: u64, context: &ReadContext<'_>) -> Option<Arc<Block>> {
+        context.cache.get(&CacheKey {
+            table: self.cache_id,
+            offset,
+        })
+    }
+
+    pub(crate) fn undecodable(
+        &self,
+        handle: BlockHandle,
+        part: Part,
+        error: Truncated,
+    ) -> SstError {
+        undecodable(&self.reader, handle, part, error)
+    }
+
+    pub(crate) fn report(
+        &self,
+        sink: &dyn DamageSink,
+        error: &SstError,
+        keys: Option<(Bytes, Bytes)>,
+    ) {
+        if let SstError::Damaged {
+            offset,
+            len,
+            part,
+            found,
+            ..
+        } = error
+        {
+            sink.met(TableDamage {
+                number: self.id.number,
+                offset: *offset,
+                len: *len,
+                part: *part,
+                found: found.clone(),
+                keys,
+            });
+        }
+    }
+
+    /// Tells of a damaged data block, with the range of its keys.
+    fn report_data(
+        &self,
+        partition: usize,
+        handle: BlockHandle,
+        error: &SstError,
+        context: &ReadContext<'_>,
+    ) {
+        let keys = self.keys_of(partition, handle, context).unwrap_or_default();
+        self.report(context.sink, error, keys);
+    }
+
+    fn keys_of(
+        &self,
+        partition: usize,
+        handle: BlockHandle,
+        context: &ReadContext<'_>,
+    ) -> Result<Option<(Bytes, Bytes)>> {
+        let mut before = match partition.checked_sub(1) {
+            Some(before) => successor(&self.partitions[before].separator),
+            None => self.properties.smallest.clone(),
+        };
+        let index = self.index(&self.partitions[partition], context)?;
+        let mut cursor = BlockCursor::new(index);
+        while let Ok(true) = cursor.advance() {
+            let behind = successor(cursor.key());
+            if DataEntry::decode(cursor.value()).is_ok_and(|it| it.handle == handle) {
+                return Ok(Some((before, behind)));
+            }
+            before = behind;
+        }
+        Ok(None)
+    }
+}
+
+fn read_footer(reader: &FrameReader, id: &TableId) -> Result<Footer> {
+    let read = || -> Result<Option<Footer>> {
+        let at = reader.file_len.saturating_sub(FOOTER_BYTES);
+        let len = usize::try_from(FOOTER_BYTES).unwrap_or(usize::MAX);
+        let bytes = reader.read(at, len, Reading::MayBlock)?;
+        Ok(Footer::decode(&bytes, id))
+    };
+    let footer = match read()? {
+        Some(footer) => Some(footer),
+        None => read()?,
+    };
+    footer.ok_or_else(|| {
+        let offset = reader.file_len.saturating_sub(FOOTER_BYTES);
+        let found = "does not match its checksum";
+        SstError::damaged(reader.path(), offset, FOOTER_BYTES, Part::Footer, found)
+    })
+}
+
+fn undecodable(
+    reader: &FrameReader,
+    handle: BlockHandle,
+    part: Part,
+    error: Truncated,
+) -> SstError {
+    let found = format!("good checksum and yet {error}");
+    SstError::damaged(
+        reader.path(),
+        handle.offset,
+        u64::from(handle.len),
+        part,
+        found,
+    )
+}

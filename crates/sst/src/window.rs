@@ -1,0 +1,56 @@
+//! Reading ahead: one read of the file for many blocks in a row.
+
+use bytes::Bytes;
+use kvorum_disk::Reading;
+
+use crate::Result;
+use crate::frame::FrameReader;
+
+/// What a walk over frames reads at once.
+const WALK_BYTES: usize = 128 << 10;
+
+/// A piece of a file in memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Window {
+    /// `len` bytes from `offset`, fewer at the end of the file, with what a walk will want next.
+    pub(crate) fn bytes(
+        &mut self,
+        reader: &FrameReader,
+        offset: u64,
+        len: usize,
+        reading: Reading,
+    ) -> Result<&[u8]> {
+        if self.held(offset, len).is_none() {
+            self.fill(reader, offset, len.max(WALK_BYTES), reading)?;
+        }
+        let start = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
+        let held = self.bytes.get(start..).unwrap_or_default();
+        Ok(&held[..len.min(held.len())])
+    }
+
+    /// `len` bytes from `offset` as a shared slice, if all of them are there.
+    pub(crate) fn held(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let start = usize::try_from(offset.checked_sub(self.at)?).ok()?;
+        let end = start.checked_add(len)?;
+        (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
+    }
+
+    /// Reads a new piece.
+    pub(crate) fn fill(
+        &mut self,
+        reader: &FrameReader,
+        offset: u64,
+        len: usize,
+        reading: Reading,
+    ) -> Result<()> {
+        self.bytes = Bytes::new();
+        self.bytes = reader.read(offset, len, reading)?.into();
+        self.at = offset;
+        Ok(())
+    }
+}

@@ -1,0 +1,10 @@
+//! Tables as a whole: written, read, scanned, damaged.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot make its table has failed"
+)]
+
+mod damage;
+mod model;
+mod support;
