@@ -1,5 +1,6 @@
 //! The commit log with engines that lose what was not synced, under power cuts, faults and threads.
 
+mod adopting_engine;
 mod bitcask;
 mod engine;
 mod failures;
@@ -9,4 +10,5 @@ mod power_cuts;
 mod recovery;
 mod restarts;
 mod suite;
+mod values;
 mod writers;
