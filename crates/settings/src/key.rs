@@ -76,13 +76,15 @@ pub enum Category {
     Bitcask,
     /// The memory backend.
     Memory,
+    /// Background work.
+    Maintenance,
     /// Logs.
     Log,
 }
 
 impl Category {
     /// All headings in their order.
-    pub const ALL: [Category; 9] = [
+    pub const ALL: [Category; 10] = [
         Category::Node,
         Category::Listeners,
         Category::Requests,
@@ -91,6 +93,7 @@ impl Category {
         Category::Durability,
         Category::Bitcask,
         Category::Memory,
+        Category::Maintenance,
         Category::Log,
     ];
 
@@ -105,6 +108,7 @@ impl Category {
             Category::Durability => "Durability",
             Category::Bitcask => "Bitcask backend",
             Category::Memory => "Memory backend",
+            Category::Maintenance => "Background work",
             Category::Log => "Logs",
         }
     }

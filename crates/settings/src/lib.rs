@@ -51,6 +51,6 @@ pub use sample::sample_file;
 pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
     DurabilityMode, HttpSettings, JobSettings, ListenerSettings, LogLevel, LogOutput, LogSettings,
-    MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue,
-    RequestSettings, Settings, StorageBackend, SyncStrategy,
+    MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings,
+    QuorumValue, RequestSettings, Settings, StorageBackend, SyncStrategy,
 };

@@ -33,6 +33,8 @@ pub struct Settings {
     pub bitcask: BitcaskSettings,
     /// The memory backend.
     pub memory: MemorySettings,
+    /// Background work.
+    pub maintenance: MaintenanceSettings,
     /// Logs.
     pub log: LogSettings,
 }
@@ -306,6 +308,21 @@ pub struct MemorySettings {
     pub bytes_max: Option<u64>,
 }
 
+/// Background work: `maintenance.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MaintenanceSettings {
+    /// `io_bytes_per_second_max`; `None` is no ceiling.
+    pub io_bytes_per_second_max: Option<u64>,
+    /// `cpu_share_max`: per cent of all cores.
+    pub cpu_share_max_percent: u8,
+    /// `step_time`.
+    pub step_time: Duration,
+    /// `memory_bytes_max`; `None` follows the machine.
+    pub memory_bytes_max: Option<u64>,
+    /// `open_files_max`; `None` follows the process's limit.
+    pub open_files_max: Option<u64>,
+}
+
 /// Logs: `logger.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -408,6 +425,13 @@ impl Settings {
                 ttl: None,
                 per_vnode_bytes_max: None,
                 bytes_max: None,
+            },
+            maintenance: MaintenanceSettings {
+                io_bytes_per_second_max: None,
+                cpu_share_max_percent: 0,
+                step_time: Duration::ZERO,
+                memory_bytes_max: None,
+                open_files_max: None,
             },
             log: LogSettings {
                 level: LogLevel::Info,

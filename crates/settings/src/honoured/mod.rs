@@ -5,6 +5,7 @@ mod buckets;
 mod durability;
 mod listeners;
 mod log;
+mod maintenance;
 mod memory;
 mod node;
 mod objects;
@@ -13,7 +14,7 @@ mod requests;
 use crate::key::Key;
 
 /// All tables, in the order of the reference page.
-pub(crate) const TABLES: [&[Key]; 9] = [
+pub(crate) const TABLES: [&[Key]; 10] = [
     node::KEYS,
     listeners::KEYS,
     requests::KEYS,
@@ -22,5 +23,6 @@ pub(crate) const TABLES: [&[Key]; 9] = [
     durability::KEYS,
     bitcask::KEYS,
     memory::KEYS,
+    maintenance::KEYS,
     log::KEYS,
 ];

@@ -1,0 +1,260 @@
+//! What one owner owes, what it was served, and when it is asked next.
+
+use std::time::Duration;
+
+use kvorum_backend::{Task, TaskKind};
+use kvorum_runtime::Moment;
+
+use crate::average::Rate;
+use crate::backoff::{Backoff, TaskId};
+use crate::event::Told;
+use crate::rank::{Rank, Scarcity};
+
+/// Who was not written to and owes nothing is asked this often: for what only time makes due.
+const ASK_IDLE: Duration = Duration::from_secs(10);
+/// Who owes something and is not written to.
+const ASK_OWING: Duration = Duration::from_secs(5);
+/// Who has finished a task may owe the next one at once; but nobody is asked more often than this.
+const ASK_MIN: Duration = Duration::from_millis(10);
+/// Background bytes that one byte put may cause. More than that is work of another origin (a merge
+/// window that opens, an expiry date that comes), which is debt and says nothing of the next puts.
+const FACTOR_MAX: f64 = 32.0;
+/// How long bytes put are taken to explain work that comes up: e times less after this time.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(600);
+/// How far back the rate of puts looks.
+const INGEST_WINDOW: Duration = Duration::from_secs(10);
+
+/// A task with its place in the order.
+#[derive(Clone, Debug)]
+pub(crate) struct Owed {
+    pub(crate) task: Task,
+    pub(crate) rank: Rank,
+    /// When it was first heard of, or last worked on.
+    pub(crate) since: Moment,
+}
+
+/// One owner.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    /// In the order of their ranks; syncs apart.
+    pub(crate) tasks: Vec<Owed>,
+    pub(crate) sync: Option<Owed>,
+    /// A step or a question is under way.
+    pub(crate) is_busy: bool,
+    pub(crate) ask_at: Moment,
+    pub(crate) backoff: Backoff,
+    /// Bytes of steps by rank; comparable between owners.
+    pub(crate) served: [u64; Rank::COUNT],
+    pub(crate) memory_bytes: u64,
+    pub(crate) ingest: Rate,
+    told_at: Option<Moment>,
+    /// What it owes beyond its tasks, in bytes.
+    unlisted_bytes: u64,
+    put_bytes: Option<u64>,
+    /// Bytes put since work came up last, the older ones counting less.
+    put_since: f64,
+    written: u64,
+    written_when_told: u64,
+    written_when_synced: u64,
+}
+
+/// What an answer has changed.
+pub(crate) struct Change {
+    /// Payload bytes put since the last answer.
+    pub(crate) put_bytes: u64,
+    /// Work that has come up, beyond what was known and not yet done. Negative when it was less than
+    /// had been said.
+    pub(crate) arisen_bytes: f64,
+}
+
+impl Account {
+    /// An owner that is to be asked at once.
+    pub(crate) fn new(now: Moment, written: u64) -> Self {
+        Self {
+            tasks: Vec::new(),
+            sync: None,
+            is_busy: false,
+            ask_at: now,
+            backoff: Backoff::default(),
+            served: [0; Rank::COUNT],
+            memory_bytes: 0,
+            ingest: Rate::over(INGEST_WINDOW),
+            told_at: None,
+            unlisted_bytes: 0,
+            put_bytes: None,
+            put_since: 0.0,
+            written,
+            written_when_told: written,
+            // What was written before is taken to be behind.
+            written_when_synced: u64::MAX,
+        }
+    }
+
+    /// Notes how much was written; who is written to is asked again before long.
+    pub(crate) fn looked(&mut self, written: u64, ask_period: Duration) {
+        self.written = written;
+        if let Some(told_at) = self.told_at
+            && written != self.written_when_told
+        {
+            self.ask_at = self.ask_at.min(told_at.plus(ask_period));
+        }
+    }
+
+    pub(crate) fn told(
+        &mut self,
+        told: &Told,
+        scarcity: Scarcity,
+        floors: &[u64; Rank::COUNT],
+        now: Moment,
+    ) -> Change {
+        let known_bytes = self.debt_bytes() as f64;
+        self.take_tasks(&told.tasks, scarcity, now);
+        self.join_queues(floors);
+        let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
+        self.unlisted_bytes = told.debt_bytes.saturating_sub(listed);
+        self.backoff.keep(&told.tasks, now);
+        self.memory_bytes = told.memory_bytes;
+        let put_bytes = match self.put_bytes.replace(told.put_bytes) {
+            Some(before) => told.put_bytes.saturating_sub(before),
+            None => 0,
+        };
+        self.ingest.add(put_bytes as f64, now);
+        let arisen_bytes = match self.told_at.replace(now) {
+            // It comes from an earlier life.
+            None => 0.0,
+            Some(before) => {
+                let arisen = self.debt_bytes() as f64 - known_bytes;
+                self.explained(arisen, put_bytes, now.since(before))
+            }
+        };
+        self.written_when_told = self.written;
+        let has_tasks = self.sync.is_some() || !self.tasks.is_empty();
+        self.ask_at = now.plus(if has_tasks { ASK_OWING } else { ASK_IDLE });
+        Change {
+            put_bytes,
+            arisen_bytes,
+        }
+    }
+
+    /// The part of the work that has come up which puts explain.
+    fn explained(&mut self, arisen_bytes: f64, put_bytes: u64, elapsed: Duration) -> f64 {
+        let faded = (-elapsed.as_secs_f64() / EXPLAINED_WITHIN.as_secs_f64()).exp();
+        self.put_since = self.put_since * faded + put_bytes as f64;
+        if arisen_bytes <= 0.0 {
+            return arisen_bytes;
+        }
+        let explained = arisen_bytes.min(self.put_since * FACTOR_MAX);
+        self.put_since = 0.0;
+        explained
+    }
+
+    fn take_tasks(&mut self, tasks: &[Task], scarcity: Scarcity, now: Moment) {
+        let known: Vec<Owed> = self.tasks.drain(..).chain(self.sync.take()).collect();
+        for task in tasks {
+            let id = TaskId::of(task);
+            let before = known.iter().find(|it| TaskId::of(&it.task) == id);
+            let owed = Owed {
+                rank: Rank::of(task, scarcity),
+                since: before.map_or(now, |it| it.since),
+                task: task.clone(),
+            };
+            if task.kind == TaskKind::Sync {
+                self.sync = Some(owed);
+            } else {
+                self.tasks.push(owed);
+            }
+        }
+        self.tasks.sort_by_key(|owed| owed.rank);
+    }
+
+    /// Who comes back to a queue stands behind those who waited: it has no claim for the time when
+    /// it owed nothing.
+    fn join_queues(&mut self, floors: &[u64; Rank::COUNT]) {
+        for (served, floor) in self.served.iter_mut().zip(floors) {
+            *served = (*served).max(*floor);
+        }
+    }
+
+    /// The first task that is not left alone.
+    pub(crate) fn next(&self, now: Moment) -> Option<&Owed> {
+        self.tasks.iter().find(|owed| self.is_free(owed, now))
+    }
+
+    /// True when a task is not left alone.
+    pub(crate) fn is_free(&self, owed: &Owed, now: Moment) -> bool {
+        let id = TaskId::of(&owed.task);
+        self.backoff.held_until(id, now).is_none()
+    }
+
+    /// The sync that is due, if it is not left alone.
+    pub(crate) fn next_sync(&self, now: Moment) -> Option<&Owed> {
+        self.sync.as_ref().filter(|owed| self.is_free(owed, now))
+    }
+
+    /// True when it was written to since it told what it owes: tasks may have grown.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.written != self.written_when_told
+    }
+
+    /// True when its syncs are not left alone after failures.
+    pub(crate) fn may_sync(&self, now: Moment) -> bool {
+        let id = TaskId {
+            kind: TaskKind::Sync,
+            subject: 0,
+        };
+        self.backoff.held_until(id, now).is_none()
+    }
+
+    /// True when something may have been written that no sync since has covered.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.written != self.written_when_synced
+    }
+
+    pub(crate) fn sync_begins(&mut self) {
+        self.written_when_synced = self.written;
+    }
+
+    pub(crate) fn sync_failed(&mut self) {
+        self.written_when_synced = u64::MAX;
+    }
+
+    /// Notes what a step did to a task.
+    pub(crate) fn worked(&mut self, id: TaskId, cost_bytes: u64, is_done: bool, now: Moment) {
+        if id.kind == TaskKind::Sync {
+            self.sync = None;
+        }
+        let found = self.tasks.iter().position(|it| TaskId::of(&it.task) == id);
+        if let Some(at) = found {
+            let owed = &mut self.tasks[at];
+            owed.since = now;
+            let rank = owed.rank.place();
+            // What is not done owes something, whatever was said before.
+            owed.task.cost_bytes = owed.task.cost_bytes.saturating_sub(cost_bytes).max(1);
+            self.served[rank] = self.served[rank].saturating_add(cost_bytes);
+            if is_done {
+                self.tasks.remove(at);
+            }
+        }
+        let told_at = self.told_at.unwrap_or_default();
+        if is_done {
+            self.ask_at = self.ask_at.min(told_at.plus(ASK_MIN).max(now));
+        }
+    }
+
+    /// Has it asked again once a period has passed since it was asked last.
+    pub(crate) fn ask_within(&mut self, period: Duration) {
+        let told_at = self.told_at.unwrap_or_default();
+        self.ask_at = self.ask_at.min(told_at.plus(period));
+    }
+
+    /// Everything that it owes, syncs apart.
+    pub(crate) fn debt_bytes(&self) -> u64 {
+        let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
+        listed.saturating_add(self.unlisted_bytes)
+    }
+
+    /// What it owes beyond its tasks.
+    pub(crate) fn unlisted_bytes(&self) -> u64 {
+        self.unlisted_bytes
+    }
+}

@@ -1,0 +1,540 @@
+//! The state machine: events in, decisions out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_backend::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
+use kvorum_runtime::Moment;
+
+use crate::account::Account;
+use crate::average::whole;
+use crate::backoff::TaskId;
+use crate::budgets::Budgets;
+use crate::event::{Ended, Event, Looked, StepResult, Told};
+use crate::foreground::Foreground;
+use crate::order::{Decision, Order, Owner};
+use crate::pace::{Debts, Pace};
+use crate::rank::Scarcity;
+use crate::report::{OwedTask, Report, Steps};
+use crate::selection::{Chosen, Selection};
+use crate::slowdown::put_delay;
+use crate::speed::Speeds;
+
+/// How often the driver looks around while something is owed, and while nothing is.
+const LOOK_BUSY: Duration = Duration::from_millis(250);
+const LOOK_IDLE: Duration = Duration::from_millis(500);
+/// How often the commit log is asked while it is written to: a segment of it may fill in no time.
+const ASK_LOG: Duration = Duration::from_millis(100);
+/// Whoever was worked on is asked again after this.
+const ASK_WORKED: Duration = Duration::from_secs(1);
+/// Stores synced in one round. More of them fill the device's queue, in which the commit log's own
+/// syncs wait.
+const SYNCS_MAX: usize = 16;
+/// The longest rest between rounds of syncs.
+const SYNC_REST_MAX: Duration = Duration::from_millis(50);
+/// Nobody can rest for less. The credit that is saved up meanwhile makes up for it.
+const REST_MIN: Duration = Duration::from_micros(200);
+/// A step that costs less is never one that costs too much: below this, what a step does beside the
+/// bytes decides.
+const DECLARED_MIN: u64 = 4 << 10;
+/// A step may cost this many times what it declared.
+const OVERRUN_TIMES: u64 = 2;
+/// Pressing work for so long fills the spring,
+const PRESSING_TIME_MAX: f64 = 10.0;
+/// unless it is less than this, in bytes.
+const PRESSING_BYTES_MIN: f64 = 64e6;
+/// The spring follows the debt with this delay, in seconds: writers feel no jumps.
+const SPRING_SECONDS: f64 = 2.0;
+/// With so much of a budget used, in percent, the thing is scarce.
+const SCARCE_PERCENT: u64 = 90;
+
+/// The arbiter of one node. Give it events, ask it for decisions, and carry them out.
+#[derive(Clone, Debug)]
+pub struct Arbiter {
+    budgets: Budgets,
+    accounts: BTreeMap<Owner, Account>,
+    selection: Selection,
+    speeds: Speeds,
+    pace: Pace,
+    foreground: Foreground,
+    running: BTreeMap<Owner, (Order, Moment)>,
+    look_at: Moment,
+    looked_at: Moment,
+    is_looking: bool,
+    /// Steps have ended since the last look.
+    has_worked: bool,
+    sync_after: Moment,
+    /// The commit log is being cut short, for which stores are synced.
+    is_log_trimming: bool,
+    scarcity: Scarcity,
+    open_files: Option<u64>,
+    fullness: f64,
+    steps: BTreeMap<TaskKind, Steps>,
+    longest_step: Duration,
+}
+
+impl Arbiter {
+    /// An arbiter that knows nobody yet; it begins with a look.
+    pub fn new(budgets: Budgets) -> Self {
+        Self {
+            speeds: Speeds::new(budgets.step_time),
+            pace: Pace::new(&budgets),
+            budgets,
+            accounts: BTreeMap::new(),
+            selection: Selection::new(),
+            foreground: Foreground::new(),
+            running: BTreeMap::new(),
+            look_at: Moment::default(),
+            looked_at: Moment::default(),
+            is_looking: false,
+            has_worked: false,
+            sync_after: Moment::default(),
+            is_log_trimming: false,
+            scarcity: Scarcity::default(),
+            open_files: None,
+            fullness: 0.0,
+            steps: BTreeMap::new(),
+            longest_step: Duration::ZERO,
+        }
+    }
+
+    /// What this arbiter was given.
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
+    }
+
+    /// Takes in what the driver has seen or done.
+    pub fn step(&mut self, event: Event, now: Moment) {
+        self.pace.refill(now);
+        match event {
+            Event::Looked(looked) => self.looked(&looked, now),
+            Event::Told { owner, told } => self.told(owner, &told, now),
+            Event::Ended { order, ended } => self.ended(&order, ended, now),
+        }
+    }
+
+    /// What a free worker does next. Everything but a rest is taken as begun.
+    pub fn decide(&mut self, now: Moment) -> Decision {
+        self.pace.refill(now);
+        if !self.is_looking && self.look_at <= now {
+            self.is_looking = true;
+            return Decision::Look;
+        }
+        if let Some(owner) = self.next_to_ask(now) {
+            return Decision::Ask(owner);
+        }
+        if let Some(decision) = self.next_sync(now) {
+            return decision;
+        }
+        let chosen = self.choose(now);
+        let wait = match chosen {
+            None => Duration::MAX,
+            Some(chosen) => {
+                let wait = self.pace.wait(chosen.rank.is_pressing());
+                if wait.is_zero() {
+                    return Decision::Step(self.begin(&chosen, now));
+                }
+                wait
+            }
+        };
+        Decision::Rest(self.rest(wait, now))
+    }
+
+    /// What a put should be delayed by, at this moment. Callers wait where waiting holds up nobody
+    /// else.
+    pub fn put_delay(&self) -> Duration {
+        put_delay(self.fullness, self.budgets.put_delay_max)
+    }
+
+    /// Whether memory and open files are scarce, as of the last look.
+    pub fn is_scarce(&self) -> (bool, bool) {
+        (self.scarcity.memory, self.scarcity.open_files)
+    }
+
+    fn looked(&mut self, looked: &Looked, now: Moment) {
+        self.is_looking = false;
+        self.open_files = looked.open_files;
+        let written: BTreeMap<Owner, u64> = looked.written.iter().copied().collect();
+        self.accounts.retain(|owner, _| written.contains_key(owner));
+        for (owner, written) in written {
+            let period = match owner {
+                Owner::CommitLog => ASK_LOG,
+                Owner::Store(_) => self.budgets.ask_period,
+            };
+            let account = self.accounts.entry(owner);
+            account
+                .or_insert_with(|| Account::new(now, written))
+                .looked(written, period);
+        }
+        self.scarcity = Scarcity {
+            memory: is_scarce(Some(self.memory_bytes()), self.budgets.memory_bytes_max),
+            open_files: is_scarce(looked.open_files, self.budgets.open_files_max),
+        };
+        self.foreground
+            .look(looked.reads, looked.writes, !self.has_worked);
+        self.has_worked = false;
+        let debts = self.debts();
+        self.set_pace(debts, now);
+        self.stretch_spring(debts, now);
+        self.looked_at = now;
+        let is_idle = debts.sum() == 0;
+        self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
+        if let Some(log) = self.accounts.get_mut(&Owner::CommitLog) {
+            // What it finds idle twice is due for a mark.
+            log.ask_within(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
+        }
+    }
+
+    fn told(&mut self, owner: Owner, told: &Told, now: Moment) {
+        let Some(account) = self.accounts.get_mut(&owner) else {
+            return;
+        };
+        account.is_busy = false;
+        let change = account.told(told, self.scarcity, self.selection.floors(), now);
+        match owner {
+            Owner::CommitLog if told.tasks.is_empty() => self.is_log_trimming = false,
+            Owner::CommitLog => {}
+            Owner::Store(_) => {
+                self.pace
+                    .ingested(change.put_bytes, change.arisen_bytes, now);
+            }
+        }
+    }
+
+    fn ended(&mut self, order: &Order, ended: Ended, now: Moment) {
+        self.running.remove(&order.owner);
+        self.pace.used_cpu(ended.cpu, now);
+        self.longest_step = self.longest_step.max(ended.took);
+        let kind = order.task.kind;
+        let is_sync = kind == TaskKind::Sync;
+        let outcome = match ended.result {
+            StepResult::Done(outcome) => Some(outcome),
+            StepResult::Failed => None,
+        };
+        let cost_bytes = outcome.map_or(0, |outcome| outcome.cost_bytes);
+        let steps = self.steps.entry(kind).or_default();
+        steps.count += 1;
+        steps.bytes += cost_bytes;
+        steps.failures += u64::from(outcome.is_none());
+        if is_sync {
+            self.sync_ended(order, outcome, ended.took, now);
+        } else {
+            let is_overrun = cost_bytes > order.declared_bytes.saturating_mul(OVERRUN_TIMES);
+            steps.overruns += u64::from(is_overrun);
+            self.has_worked = true;
+            self.pace.ended(order.declared_bytes, cost_bytes, now);
+            let is_done = outcome.is_some_and(|outcome| outcome.is_done);
+            self.speeds.learn(kind, cost_bytes, is_done, ended.took);
+        }
+        let Some(account) = self.accounts.get_mut(&order.owner) else {
+            return;
+        };
+        account.is_busy = false;
+        let id = TaskId::of(&order.task);
+        match outcome {
+            None => {
+                account.backoff.failed(id, now);
+                account.ask_within(ASK_WORKED);
+            }
+            Some(outcome) => {
+                account.worked(id, cost_bytes, outcome.is_done, now);
+                if cost_bytes == 0 && !is_sync {
+                    account.backoff.got_nowhere(id, now);
+                } else {
+                    account.backoff.went_well(id);
+                }
+                account.ask_within(ASK_WORKED);
+            }
+        }
+    }
+
+    fn sync_ended(
+        &mut self,
+        order: &Order,
+        outcome: Option<StepOutcome>,
+        took: Duration,
+        now: Moment,
+    ) {
+        let is_log = order.owner == Owner::CommitLog;
+        if is_log {
+            // A step that costs something cuts the log; others prepare it for more.
+            self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
+        } else if outcome.is_none()
+            && let Some(account) = self.accounts.get_mut(&order.owner)
+        {
+            account.sync_failed();
+        }
+        if order.task.urgency != Urgency::Pressing && (!is_log || self.is_log_trimming) {
+            let rest = now.plus(took.min(SYNC_REST_MAX));
+            self.sync_after = self.sync_after.max(rest);
+        }
+    }
+
+    fn next_to_ask(&mut self, now: Moment) -> Option<Owner> {
+        let due = self.accounts.iter_mut();
+        let mut due = due.filter(|(_, account)| !account.is_busy && account.ask_at <= now);
+        let (owner, account) = due.next()?;
+        account.is_busy = true;
+        Some(*owner)
+    }
+
+    /// The commit log's next step, or a round of syncs; nothing while the device has its rest.
+    fn next_sync(&mut self, now: Moment) -> Option<Decision> {
+        let is_rest_over = self.sync_after <= now;
+        let log = self.accounts.get(&Owner::CommitLog);
+        let log = log.filter(|log| !log.is_busy);
+        let log_task = log
+            .and_then(|log| log.next_sync(now))
+            .map(|it| it.task.clone());
+        let is_log_pressing = log_task
+            .as_ref()
+            .is_some_and(|task| task.urgency == Urgency::Pressing);
+        if !is_rest_over && !is_log_pressing {
+            return None;
+        }
+        let round = self.round(log_task.is_some() && self.is_log_trimming, now);
+        if !round.is_empty() {
+            return Some(Decision::Syncs(round));
+        }
+        // The stores are synced: nothing keeps the log's oldest segment.
+        let order = self.sync_order(Owner::CommitLog, log_task?, now);
+        Some(Decision::Step(order))
+    }
+
+    /// Stores that are synced together: those that ask for it, or all that the log waits for.
+    fn round(&mut self, is_log_waiting: bool, now: Moment) -> Vec<Order> {
+        let wanting = self
+            .accounts
+            .iter()
+            .filter(|(owner, account)| **owner != Owner::CommitLog && !account.is_busy);
+        let chosen: Vec<(Owner, Task)> = wanting
+            .filter_map(|(owner, account)| {
+                if let Some(owed) = account.next_sync(now) {
+                    return Some((*owner, owed.task.clone()));
+                }
+                let is_wanted = is_log_waiting && account.is_unsynced() && account.may_sync(now);
+                is_wanted.then(|| (*owner, sync_task()))
+            })
+            .take(SYNCS_MAX)
+            .collect();
+        chosen
+            .into_iter()
+            .map(|(owner, task)| self.sync_order(owner, task, now))
+            .collect()
+    }
+
+    fn sync_order(&mut self, owner: Owner, task: Task, now: Moment) -> Order {
+        if let Some(account) = self.accounts.get_mut(&owner) {
+            account.is_busy = true;
+            account.sync_begins();
+        }
+        let order = Order {
+            owner,
+            declared_bytes: task.cost_bytes,
+            budget: StepBudget { bytes: u64::MAX },
+            task,
+        };
+        self.running.insert(owner, (order.clone(), now));
+        order
+    }
+
+    fn choose(&self, now: Moment) -> Option<Chosen> {
+        let budget_of = |task: &Task| self.declared_bytes(task);
+        self.selection.choose(&self.accounts, budget_of, now)
+    }
+
+    fn begin(&mut self, chosen: &Chosen, now: Moment) -> Order {
+        let account = self.accounts.get(&chosen.owner);
+        let bytes = self.budget_bytes(chosen.task.kind);
+        let order = Order {
+            owner: chosen.owner,
+            task: chosen.task.clone(),
+            budget: StepBudget { bytes },
+            declared_bytes: if account.is_some_and(Account::has_changed) {
+                bytes
+            } else {
+                self.declared_bytes(&chosen.task)
+            },
+        };
+        if let Some(account) = self.accounts.get_mut(&chosen.owner) {
+            account.is_busy = true;
+            self.selection.begins(chosen, account, order.declared_bytes);
+        }
+        self.pace.begins(order.declared_bytes);
+        self.running.insert(chosen.owner, (order.clone(), now));
+        order
+    }
+
+    fn budget_bytes(&self, kind: TaskKind) -> u64 {
+        let budget = self.speeds.budget(kind);
+        match self.budgets.io_bytes_per_second_max {
+            // Under a low ceiling small steps make a stream of what would be lumps.
+            Some(ceiling) => budget.min((ceiling / 50).max(DECLARED_MIN)),
+            None => budget,
+        }
+    }
+
+    fn declared_bytes(&self, task: &Task) -> u64 {
+        let budget = self.budget_bytes(task.kind);
+        budget.min(task.cost_bytes).max(DECLARED_MIN)
+    }
+
+    fn set_pace(&mut self, debts: Debts, now: Moment) {
+        let share = self.foreground.share();
+        self.pace
+            .set(debts, self.speeds.bytes_per_second(), share, now);
+    }
+
+    fn stretch_spring(&mut self, debts: Debts, now: Moment) {
+        let bound = self.speeds.bytes_per_second() * PRESSING_TIME_MAX;
+        let pressing = debts.pressing as f64 / bound.max(PRESSING_BYTES_MIN);
+        let whole = self
+            .budgets
+            .debt_bytes_max
+            .map_or(0.0, |bound| debts.sum() as f64 / bound.max(1) as f64);
+        let elapsed = now.since(self.looked_at).as_secs_f64();
+        let followed = 1.0 - (-elapsed / SPRING_SECONDS).exp();
+        self.fullness += (pressing.max(whole) - self.fullness) * followed;
+    }
+
+    fn debts(&self) -> Debts {
+        let mut debts = Debts::default();
+        for account in self.accounts.values() {
+            for owed in &account.tasks {
+                let debt = if owed.rank.is_pressing() {
+                    &mut debts.pressing
+                } else if owed.rank.is_idle() {
+                    &mut debts.idle
+                } else {
+                    &mut debts.normal
+                };
+                *debt = debt.saturating_add(owed.task.cost_bytes);
+            }
+            debts.normal = debts.normal.saturating_add(account.unlisted_bytes());
+        }
+        debts
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.accounts.values().map(|it| it.memory_bytes).sum()
+    }
+
+    /// How long to rest when the next step has to wait for `wait`.
+    fn rest(&self, wait: Duration, now: Moment) -> Duration {
+        let mut until = now.plus(wait.max(REST_MIN));
+        if !self.is_looking {
+            until = until.min(self.look_at);
+        }
+        for account in self.accounts.values().filter(|it| !it.is_busy) {
+            until = until.min(account.ask_at);
+            if account.next_sync(now).is_some() {
+                until = until.min(self.sync_after.max(now.plus(REST_MIN)));
+            }
+        }
+        // Holds end by the next look, or are found by it.
+        until.since(now).clamp(REST_MIN, LOOK_IDLE)
+    }
+}
+
+/// A sync that a store was not heard to ask for.
+fn sync_task() -> Task {
+    Task {
+        kind: TaskKind::Sync,
+        subject: 0,
+        urgency: Urgency::Normal,
+        cost_bytes: 0,
+    }
+}
+
+fn is_scarce(used: Option<u64>, most: Option<u64>) -> bool {
+    match (used, most) {
+        (Some(used), Some(most)) => used.saturating_mul(100) >= most.saturating_mul(SCARCE_PERCENT),
+        _ => false,
+    }
+}
+
+// What operators see.
+impl Arbiter {
+    /// Everything about this moment.
+    pub fn report(&self, now: Moment) -> Report {
+        let debts = self.debts();
+        let allowed = self.pace.allowed();
+        let running = self.running.values();
+        let stores = || self.accounts.iter();
+        let rates = stores().map(|(owner, it)| (*owner, whole(it.ingest.per_second(now))));
+        let owing = stores().map(|(owner, it)| (*owner, it.debt_bytes()));
+        Report {
+            running: running
+                .map(|(order, since)| (order.clone(), now.since(*since)))
+                .collect(),
+            owed: self.owed(now),
+            owed_by_owner: owing.filter(|(_, bytes)| *bytes > 0).collect(),
+            owed_by_kind: self.owed_by_kind(),
+            debt_bytes: debts.sum(),
+            pressing_bytes: debts.pressing,
+            paid_in: self.paid_in(debts.sum(), now),
+            done_rate: whole(self.pace.done(now)),
+            needed_rate: whole(self.pace.needed()),
+            allowed_rate: allowed.is_finite().then(|| whole(allowed)),
+            speed: whole(self.speeds.bytes_per_second()),
+            ingest_rate: whole(self.pace.ingest(now)),
+            ingest_by_owner: rates.filter(|(_, rate)| *rate > 0).collect(),
+            amplification: self.pace.factor(now),
+            free_share: self.foreground.share(),
+            foreground_p99: self.foreground.p99(),
+            fullness: self.fullness,
+            put_delay: self.put_delay(),
+            steps: self.steps.clone(),
+            longest_step: self.longest_step,
+            cpu_cores: self.pace.cpu(now),
+            memory_bytes: self.memory_bytes(),
+            open_files: self.open_files,
+        }
+    }
+
+    fn owed(&self, now: Moment) -> Vec<OwedTask> {
+        let mut all = Vec::new();
+        for (owner, account) in &self.accounts {
+            for owed in account.sync.iter().chain(&account.tasks) {
+                let held = account.backoff.held_until(TaskId::of(&owed.task), now);
+                all.push(OwedTask {
+                    owner: *owner,
+                    task: owed.task.clone(),
+                    held_for: held.map(|until| until.since(now)),
+                });
+            }
+        }
+        all
+    }
+
+    fn owed_by_kind(&self) -> BTreeMap<TaskKind, u64> {
+        let mut by_kind = BTreeMap::new();
+        for account in self.accounts.values() {
+            for owed in &account.tasks {
+                *by_kind.entry(owed.task.kind).or_default() += owed.task.cost_bytes;
+            }
+            let first = account
+                .tasks
+                .first()
+                .map_or(TaskKind::Merge, |it| it.task.kind);
+            if account.unlisted_bytes() > 0 {
+                *by_kind.entry(first).or_default() += account.unlisted_bytes();
+            }
+        }
+        by_kind
+    }
+
+    fn paid_in(&self, debt_bytes: u64, now: Moment) -> Option<Duration> {
+        if debt_bytes == 0 {
+            return Some(Duration::ZERO);
+        }
+        // What steps have done of late; before the first, what they may do.
+        let done = self.pace.done(now);
+        let paying = if done > 1.0 { done } else { self.pace.needed() };
+        let shrinking = paying - self.pace.arising(now);
+        let needed = debt_bytes as f64 / shrinking;
+        (shrinking > 0.0)
+            .then(|| Duration::try_from_secs_f64(needed).ok())
+            .flatten()
+    }
+}

@@ -1,0 +1,124 @@
+//! Tasks that fail, or that get nowhere, are left alone for longer and longer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_backend::{Task, TaskKind};
+use kvorum_runtime::Moment;
+
+/// After a first failure.
+const FAILURE_DELAY: Duration = Duration::from_secs(1);
+const FAILURE_DELAY_MAX: Duration = Duration::from_secs(300);
+/// Acknowledged writes wait behind syncs, and the commit log grows without them.
+const SYNC_DELAY_MAX: Duration = Duration::from_secs(10);
+/// After a step that did nothing.
+const FRUITLESS_DELAY: Duration = Duration::from_millis(100);
+const FRUITLESS_DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// A task of one owner, apart from how much is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TaskId {
+    pub(crate) kind: TaskKind,
+    pub(crate) subject: u64,
+}
+
+impl TaskId {
+    pub(crate) fn of(task: &Task) -> Self {
+        Self {
+            kind: task.kind,
+            subject: task.subject,
+        }
+    }
+}
+
+/// The tasks of one owner that are left alone for now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Backoff {
+    holds: BTreeMap<TaskId, Hold>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    times: u32,
+    until: Moment,
+}
+
+impl Backoff {
+    /// Until when a task is left alone, if it is.
+    pub(crate) fn held_until(&self, id: TaskId, now: Moment) -> Option<Moment> {
+        let until = self.holds.get(&id)?.until;
+        (until > now).then_some(until)
+    }
+
+    pub(crate) fn failed(&mut self, id: TaskId, now: Moment) {
+        let most = match id.kind {
+            TaskKind::Sync => SYNC_DELAY_MAX,
+            _ => FAILURE_DELAY_MAX,
+        };
+        self.hold(id, now, FAILURE_DELAY, most);
+    }
+
+    pub(crate) fn got_nowhere(&mut self, id: TaskId, now: Moment) {
+        self.hold(id, now, FRUITLESS_DELAY, FRUITLESS_DELAY_MAX);
+    }
+
+    pub(crate) fn went_well(&mut self, id: TaskId) {
+        self.holds.remove(&id);
+    }
+
+    /// Forgets tasks that are not owed any more.
+    pub(crate) fn keep(&mut self, tasks: &[Task], now: Moment) {
+        let is_owed = |id: &TaskId| tasks.iter().any(|task| TaskId::of(task) == *id);
+        // A task that comes and goes is not forgiven by going: only time forgives.
+        self.holds
+            .retain(|id, hold| is_owed(id) || hold.until.plus(FAILURE_DELAY_MAX) > now);
+    }
+
+    fn hold(&mut self, id: TaskId, now: Moment, first: Duration, most: Duration) {
+        let hold = self.holds.entry(id).or_insert(Hold {
+            times: 0,
+            until: now,
+        });
+        let delay = first.saturating_mul(1 << hold.times.min(20)).min(most);
+        hold.times += 1;
+        hold.until = now.plus(delay);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: TaskId = TaskId {
+        kind: TaskKind::Merge,
+        subject: 7,
+    };
+
+    #[test]
+    fn each_failure_doubles_the_delay_up_to_a_bound() {
+        let mut backoff = Backoff::default();
+        let mut now = Moment::default();
+        let mut delays = Vec::new();
+        for _ in 0..12 {
+            backoff.failed(ID, now);
+            let until = backoff.held_until(ID, now).unwrap();
+            delays.push(until.since(now).as_secs());
+            now = until;
+            assert!(backoff.held_until(ID, now).is_none());
+        }
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        backoff.went_well(ID);
+        backoff.failed(ID, now);
+        assert_eq!(backoff.held_until(ID, now), Some(now.plus(FAILURE_DELAY)));
+    }
+
+    #[test]
+    fn a_task_that_comes_and_goes_is_forgiven_by_time_alone() {
+        let mut backoff = Backoff::default();
+        backoff.failed(ID, Moment::default());
+        backoff.keep(&[], Moment::default());
+        assert!(backoff.held_until(ID, Moment::default()).is_some());
+        backoff.keep(&[], Moment::from_start(Duration::from_secs(400)));
+        assert!(backoff.held_until(ID, Moment::default()).is_none());
+    }
+}

@@ -1,0 +1,52 @@
+//! What background work may use: plain values, set once.
+
+use std::time::Duration;
+
+/// The most that background work may use, and how finely it is cut.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budgets {
+    /// How long one step should last. Longer steps do the same work with less overhead, and a
+    /// request that meets one waits longer.
+    pub step_time: Duration,
+    /// Bytes read and written per second, of everything but syncs; `None` is no ceiling of its own.
+    /// Even what presses keeps to it.
+    pub io_bytes_per_second_max: Option<u64>,
+    /// Processor time, as a share of all cores, in percent. What presses may take more.
+    pub cpu_share_max_percent: u8,
+    /// The cores that the process may use.
+    pub cores: u32,
+    /// Memory of the stores: memtables, caches, key directories. Near it, upkeep that frees memory
+    /// comes first.
+    pub memory_bytes_max: Option<u64>,
+    /// Open files of the process. Near it, upkeep that makes files fewer comes first.
+    pub open_files_max: Option<u64>,
+    /// The debt at which puts are delayed the most; `None` delays them for pressing work alone.
+    pub debt_bytes_max: Option<u64>,
+    /// The most that a put is delayed.
+    pub put_delay_max: Duration,
+    /// How often a store that is written to is asked what it owes.
+    pub ask_period: Duration,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            step_time: Duration::from_millis(2),
+            io_bytes_per_second_max: None,
+            cpu_share_max_percent: 50,
+            cores: 1,
+            memory_bytes_max: None,
+            open_files_max: None,
+            debt_bytes_max: None,
+            put_delay_max: Duration::from_millis(20),
+            ask_period: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Budgets {
+    /// Processor seconds per second.
+    pub(crate) fn cpu_per_second(&self) -> f64 {
+        f64::from(self.cpu_share_max_percent) / 100.0 * f64::from(self.cores.max(1))
+    }
+}

@@ -1,0 +1,61 @@
+//! The node-wide arbiter of background work: which step next, of whom, how large, and when.
+//!
+//! Engines cut their upkeep into small steps and decide neither when nor how fast. This crate
+//! decides it, for all stores of a node at once, as a pure state machine: events and the time come
+//! in, decisions come out. No clock, lock, thread or random number is inside, so that whole days on
+//! modelled devices pass in a test within seconds.
+//!
+//! # What is done first
+//!
+//! Urgency comes before kind: what presses, then what is normal, then what can wait. Among equally
+//! urgent work, what keeps writers going comes first (flushes, the youngest level, reclaimed space),
+//! then merges and compactions, then expiry, then checkpoints and hints, then scrubs. Among stores
+//! that owe work of the same rank, the one served least goes next, by bytes. And of every sixteen
+//! bytes one is for whoever has waited longest, whatever the rank: nobody starves.
+//!
+//! # How large
+//!
+//! A step is to last about [`Budgets::step_time`]. Its budget in bytes follows from what steps of the
+//! same kind have shown they do in that time.
+//!
+//! # How fast
+//!
+//! What the debt *needs* always runs: the bytes that come in times the background work that such
+//! bytes have been seen to cause, plus a share of the debt there is, so that an error in the measured
+//! factor ends in a bounded debt and not in a growing one. A fixed floor cannot do that. What is
+//! done beyond the need depends on foreground requests: while they are as fast as they are without
+//! it, or while there are none, upkeep goes up to its ceilings, and it falls back to the need
+//! within a second or two when they suffer. What presses is held back by the I/O ceiling alone.
+//!
+//! # Syncs
+//!
+//! Stores that are to be synced are synced together in rounds, which the driver may spread over two
+//! threads; the device then has as long to itself as a round took.
+//!
+//! # When it is not enough
+//!
+//! [`put_delay`] turns the distance to the bound of the debt into a small delay of each put: nothing
+//! up to half of the bound, then more and more. Writers are slowed like by a spring, never stopped.
+
+mod account;
+mod arbiter;
+mod average;
+mod backoff;
+mod budgets;
+mod event;
+mod foreground;
+mod order;
+mod pace;
+mod rank;
+mod report;
+mod selection;
+mod slowdown;
+mod speed;
+
+pub use arbiter::Arbiter;
+pub use budgets::Budgets;
+pub use event::{Ended, Event, Looked, StepResult, Told};
+pub use foreground::{Latency, latency_between};
+pub use order::{Decision, Order, Owner};
+pub use report::{OwedTask, Report, Steps};
+pub use slowdown::put_delay;

@@ -1,0 +1,326 @@
+//! How fast: the rate that the debt needs, what is free beyond it, and the ceilings.
+//!
+//! Steps draw on three accounts of credit that fill with time: the pace in bytes, the I/O ceiling in
+//! bytes and the processor share in seconds. A step may begin while there is credit and is charged
+//! what it did cost, so that an expensive one is followed by a longer rest.
+
+use std::time::Duration;
+
+use kvorum_runtime::Moment;
+
+use crate::average::{Rate, seconds};
+use crate::budgets::Budgets;
+
+/// Normal debt is paid within about this time even when it stays at that: the term that bounds what
+/// an error in the measured factor adds up to.
+const PAID_WITHIN: Duration = Duration::from_secs(15 * 60);
+/// The same for what can wait.
+const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
+/// How far back the present ingest looks; it is short, for a burst needs its work soon.
+const PRESENT: Duration = Duration::from_secs(10);
+/// How far back the measured factor looks; it is long, for merges come in lumps.
+const LONG: Duration = Duration::from_secs(10 * 60);
+/// Before this much was put the factor says little: it counts as if one byte for each had come up.
+/// Bytes per second over the long window.
+const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
+/// Credit that may be saved up: it makes up for rests that last longer than asked for.
+const SAVED: Duration = Duration::from_millis(50);
+/// The most that a single large step is made up for, except in bytes under a ceiling.
+const OVERDRAWN_MAX: Duration = Duration::from_secs(1);
+
+/// What is owed in all, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debts {
+    pub(crate) pressing: u64,
+    pub(crate) normal: u64,
+    pub(crate) idle: u64,
+}
+
+impl Debts {
+    pub(crate) fn sum(self) -> u64 {
+        self.pressing
+            .saturating_add(self.normal)
+            .saturating_add(self.idle)
+    }
+}
+
+/// The rates and credits.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    ingest: Rate,
+    ingest_long: Rate,
+    arisen_long: Rate,
+    done: Rate,
+    cpu: Rate,
+    /// Background bytes per second that the debt needs.
+    needed: f64,
+    /// What is allowed; infinite when nothing but the ceilings holds it back.
+    allowed: f64,
+    steps_credit: Credit,
+    io_credit: Credit,
+    cpu_credit: Credit,
+    refilled_at: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    level: f64,
+    per_second: f64,
+}
+
+impl Credit {
+    fn new(per_second: f64) -> Self {
+        Self {
+            level: 0.0,
+            per_second,
+        }
+    }
+
+    fn refill(&mut self, elapsed_seconds: f64) {
+        let most = self.per_second * SAVED.as_secs_f64();
+        if most.is_infinite() {
+            self.level = f64::INFINITY;
+            return;
+        }
+        self.level = (self.level + self.per_second * elapsed_seconds).min(most);
+    }
+
+    fn draw(&mut self, amount: f64) {
+        if self.level.is_finite() {
+            self.level -= amount;
+        }
+    }
+
+    fn forgive_beyond(&mut self, longest: Duration) {
+        let least = -self.per_second * longest.as_secs_f64();
+        if least.is_finite() {
+            self.level = self.level.max(least);
+        }
+    }
+
+    /// Until there is credit.
+    fn wait_seconds(&self) -> f64 {
+        if self.level > 0.0 {
+            0.0
+        } else {
+            // Exactly nothing left is nothing to spend: the least bit more.
+            (-self.level / self.per_second).max(1e-6)
+        }
+    }
+}
+
+impl Pace {
+    pub(crate) fn new(budgets: &Budgets) -> Self {
+        let io_max = budgets.io_bytes_per_second_max;
+        let io_max = io_max.map_or(f64::INFINITY, |bytes| bytes as f64);
+        Self {
+            ingest: Rate::over(PRESENT),
+            ingest_long: Rate::over(LONG),
+            arisen_long: Rate::over(LONG),
+            done: Rate::over(PRESENT),
+            cpu: Rate::over(PRESENT),
+            needed: 0.0,
+            allowed: f64::INFINITY,
+            steps_credit: Credit::new(f64::INFINITY),
+            io_credit: Credit::new(io_max),
+            cpu_credit: Credit::new(budgets.cpu_per_second()),
+            refilled_at: Moment::default(),
+        }
+    }
+
+    /// Notes bytes that clients put, and background work that came up with them.
+    pub(crate) fn ingested(&mut self, put_bytes: u64, arisen_bytes: f64, now: Moment) {
+        self.ingest.add(put_bytes as f64, now);
+        self.ingest_long.add(put_bytes as f64, now);
+        self.arisen_long.add(arisen_bytes, now);
+    }
+
+    /// Sets the pace. `free` is the most that all workers can do, `share` how much of what lies
+    /// between the need and that is free for upkeep.
+    pub(crate) fn set(&mut self, debts: Debts, free: f64, share: f64, now: Moment) {
+        let normal = debts.normal.saturating_add(debts.pressing) as f64;
+        self.needed = self.arising(now)
+            + normal / PAID_WITHIN.as_secs_f64()
+            + debts.idle as f64 / IDLE_PAID_WITHIN.as_secs_f64();
+        self.allowed = if share >= 1.0 {
+            f64::INFINITY
+        } else {
+            self.needed + share * (free - self.needed).max(0.0)
+        };
+        self.steps_credit.per_second = self.allowed;
+        if self.allowed.is_finite() && self.steps_credit.level.is_infinite() {
+            self.steps_credit.level = 0.0;
+        }
+    }
+
+    /// Fills the credits up to now.
+    pub(crate) fn refill(&mut self, now: Moment) {
+        let elapsed = now.since(self.refilled_at).as_secs_f64();
+        self.refilled_at = self.refilled_at.max(now);
+        self.steps_credit.refill(elapsed);
+        self.io_credit.refill(elapsed);
+        self.cpu_credit.refill(elapsed);
+    }
+
+    /// How long the next step has to wait, as of the last refill.
+    pub(crate) fn wait(&self, is_pressing: bool) -> Duration {
+        let wait = if is_pressing {
+            self.io_credit.wait_seconds()
+        } else {
+            self.io_credit
+                .wait_seconds()
+                .max(self.steps_credit.wait_seconds())
+                .max(self.cpu_credit.wait_seconds())
+        };
+        seconds(wait, Duration::MAX)
+    }
+
+    /// A step begins: nobody else spends what it is expected to cost.
+    pub(crate) fn begins(&mut self, declared_bytes: u64) {
+        self.steps_credit.draw(declared_bytes as f64);
+        self.io_credit.draw(declared_bytes as f64);
+    }
+
+    /// It has ended, and its true cost is known.
+    pub(crate) fn ended(&mut self, declared_bytes: u64, cost_bytes: u64, now: Moment) {
+        let more = cost_bytes as f64 - declared_bytes as f64;
+        self.steps_credit.draw(more);
+        self.steps_credit.forgive_beyond(OVERDRAWN_MAX);
+        self.io_credit.draw(more);
+        self.done.add(cost_bytes as f64, now);
+    }
+
+    /// Processor time of steps and syncs.
+    pub(crate) fn used_cpu(&mut self, cpu: Duration, now: Moment) {
+        self.cpu_credit.draw(cpu.as_secs_f64());
+        self.cpu_credit.forgive_beyond(OVERDRAWN_MAX);
+        self.cpu.add(cpu.as_secs_f64(), now);
+    }
+
+    /// Background bytes that the present ingest causes, per second.
+    pub(crate) fn arising(&self, now: Moment) -> f64 {
+        self.ingest.per_second(now) * self.factor(now)
+    }
+
+    /// Background bytes for each byte put, as measured.
+    pub(crate) fn factor(&self, now: Moment) -> f64 {
+        let arisen = self.arisen_long.per_second(now) + FACTOR_PRIOR;
+        let ingested = self.ingest_long.per_second(now) + FACTOR_PRIOR;
+        (arisen / ingested).max(0.0)
+    }
+
+    pub(crate) fn ingest(&self, now: Moment) -> f64 {
+        self.ingest.per_second(now)
+    }
+
+    pub(crate) fn done(&self, now: Moment) -> f64 {
+        self.done.per_second(now)
+    }
+
+    /// Processor seconds per second.
+    pub(crate) fn cpu(&self, now: Moment) -> f64 {
+        self.cpu.per_second(now)
+    }
+
+    pub(crate) fn needed(&self) -> f64 {
+        self.needed
+    }
+
+    /// Bytes per second that steps may do; infinite when only the ceilings bound them.
+    pub(crate) fn allowed(&self) -> f64 {
+        self.allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_start(Duration::from_millis(millis))
+    }
+
+    fn debts(normal: u64) -> Debts {
+        Debts {
+            normal,
+            ..Debts::default()
+        }
+    }
+
+    /// Bytes that steps of 64 KiB do in ten seconds of work without end.
+    fn done_in_ten_seconds(pace: &mut Pace, is_pressing: bool) -> u64 {
+        let (mut now, mut done) = (at(1000), 0);
+        pace.refill(now);
+        while now < at(11_000) {
+            let wait = pace.wait(is_pressing);
+            if wait.is_zero() {
+                pace.begins(64 << 10);
+                pace.ended(64 << 10, 64 << 10, now);
+                pace.used_cpu(Duration::from_micros(100), now);
+                done += 64 << 10;
+                now = now.plus(Duration::from_micros(100));
+            } else {
+                now = now.plus(wait);
+            }
+            pace.refill(now);
+        }
+        done
+    }
+
+    #[test]
+    fn a_share_of_nothing_leaves_what_the_debt_needs() {
+        let mut pace = Pace::new(&Budgets::default());
+        // 900 MB within 900 s.
+        pace.set(debts(900_000_000), 500e6, 0.0, at(1000));
+        let done = done_in_ten_seconds(&mut pace, false);
+        assert!((9_900_000..10_300_000).contains(&done), "{done}");
+    }
+
+    #[test]
+    fn ingest_times_the_measured_factor_is_needed() {
+        let mut pace = Pace::new(&Budgets::default());
+        for second in 0..2000 {
+            pace.ingested(10_000_000, 30_000_000.0, at(second * 1000));
+        }
+        let now = at(2_000_000);
+        assert!(
+            (2.9..3.05).contains(&pace.factor(now)),
+            "{}",
+            pace.factor(now)
+        );
+        pace.set(debts(0), 500e6, 0.0, now);
+        assert!((25e6..31e6).contains(&pace.needed()), "{}", pace.needed());
+    }
+
+    #[test]
+    fn ceilings_hold_whatever_the_share() {
+        let budgets = Budgets {
+            io_bytes_per_second_max: Some(5_000_000),
+            ..Budgets::default()
+        };
+        let done = done_in_ten_seconds(&mut Pace::new(&budgets), false);
+        assert!((4_900_000 * 10..5_100_000 * 10).contains(&done), "{done}");
+        // Pressing or not: a ceiling is a ceiling.
+        let done = done_in_ten_seconds(&mut Pace::new(&budgets), true);
+        assert!((4_900_000 * 10..5_100_000 * 10).contains(&done), "{done}");
+        let budgets = Budgets {
+            cpu_share_max_percent: 10,
+            ..Budgets::default()
+        };
+        // A tenth of the ten seconds, 100 us a step.
+        let done = done_in_ten_seconds(&mut Pace::new(&budgets), false) >> 16;
+        assert!((9_900..10_600).contains(&done), "{done}");
+        let pressed = done_in_ten_seconds(&mut Pace::new(&budgets), true) >> 16;
+        assert!(pressed > 95_000, "{pressed}");
+    }
+
+    #[test]
+    fn one_large_step_is_made_up_for_within_a_second() {
+        let mut pace = Pace::new(&Budgets::default());
+        pace.set(debts(900_000_000), 500e6, 0.0, at(0));
+        pace.refill(at(1000));
+        pace.begins(1 << 20);
+        pace.ended(1 << 20, 1 << 30, at(1000));
+        assert!(pace.wait(false) <= Duration::from_millis(1100));
+    }
+}

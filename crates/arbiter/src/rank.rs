@@ -1,0 +1,115 @@
+//! The order of work: urgency first, then what it is good for.
+
+use kvorum_backend::{Task, TaskKind, Urgency};
+
+/// What there is too little of: upkeep that frees it comes before everything else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scarcity {
+    pub(crate) memory: bool,
+    pub(crate) open_files: bool,
+}
+
+/// A place in the order; lower is sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank(u8);
+
+const KIND_RANKS: u8 = 5;
+
+impl Rank {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3 * KIND_RANKS as usize;
+
+    pub(crate) fn of(task: &Task, scarcity: Scarcity) -> Self {
+        let urgency = match urgency_of(task, scarcity) {
+            Urgency::Pressing => 0,
+            Urgency::Normal => 1,
+            Urgency::Idle => 2,
+        };
+        let kind = match task.kind {
+            TaskKind::Flush | TaskKind::Sync | TaskKind::Reclaim => 0,
+            // Level 0 is what flushes are waiting for.
+            TaskKind::Compact if task.subject == 0 => 0,
+            TaskKind::Merge | TaskKind::Compact => 1,
+            TaskKind::Expire => 2,
+            TaskKind::Checkpoint | TaskKind::Hint => 3,
+            TaskKind::Scrub => 4,
+        };
+        Self(urgency * KIND_RANKS + kind)
+    }
+
+    /// True when neither foreground requests nor the processor's budget hold it back.
+    pub(crate) fn is_pressing(self) -> bool {
+        self.0 < KIND_RANKS
+    }
+
+    /// True when it is only for times that have nothing better.
+    pub(crate) fn is_idle(self) -> bool {
+        self.0 >= 2 * KIND_RANKS
+    }
+
+    pub(crate) fn place(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+fn urgency_of(task: &Task, scarcity: Scarcity) -> Urgency {
+    let frees_memory = matches!(task.kind, TaskKind::Flush | TaskKind::Expire);
+    let frees_files = matches!(
+        task.kind,
+        TaskKind::Merge | TaskKind::Compact | TaskKind::Reclaim
+    );
+    if (scarcity.memory && frees_memory) || (scarcity.open_files && frees_files) {
+        return Urgency::Pressing;
+    }
+    task.urgency
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(kind: TaskKind, subject: u64, urgency: Urgency) -> Task {
+        Task {
+            kind,
+            subject,
+            urgency,
+            cost_bytes: 1,
+        }
+    }
+
+    #[test]
+    fn urgency_comes_before_kind_and_writers_come_before_scrubs() {
+        let order = [
+            task(TaskKind::Flush, 3, Urgency::Pressing),
+            task(TaskKind::Scrub, 0, Urgency::Pressing),
+            task(TaskKind::Compact, 0, Urgency::Normal),
+            task(TaskKind::Compact, 2, Urgency::Normal),
+            task(TaskKind::Expire, 0, Urgency::Normal),
+            task(TaskKind::Checkpoint, 0, Urgency::Normal),
+            task(TaskKind::Scrub, 0, Urgency::Normal),
+            task(TaskKind::Merge, 9, Urgency::Idle),
+        ];
+        let ranks: Vec<Rank> = order
+            .iter()
+            .map(|task| Rank::of(task, Scarcity::default()))
+            .collect();
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+        assert!(ranks.iter().all(|rank| rank.place() < Rank::COUNT));
+    }
+
+    #[test]
+    fn what_frees_a_scarce_thing_presses() {
+        let scarcity = Scarcity {
+            memory: true,
+            open_files: false,
+        };
+        assert!(Rank::of(&task(TaskKind::Flush, 0, Urgency::Idle), scarcity).is_pressing());
+        assert!(!Rank::of(&task(TaskKind::Merge, 0, Urgency::Idle), scarcity).is_pressing());
+        let scarcity = Scarcity {
+            memory: false,
+            open_files: true,
+        };
+        assert!(Rank::of(&task(TaskKind::Merge, 0, Urgency::Idle), scarcity).is_pressing());
+        assert!(!Rank::of(&task(TaskKind::Hint, 0, Urgency::Normal), scarcity).is_pressing());
+    }
+}

@@ -1,0 +1,109 @@
+//! Who is served next: by rank, within a rank the one served least, and now and then the one that has
+//! waited longest.
+//!
+//! This is deficit round robin without the rounds: whoever was served fewer bytes than the others of
+//! its rank goes next, so that a step which costs more than expected is made up for by later turns.
+
+use std::collections::BTreeMap;
+
+use kvorum_backend::Task;
+use kvorum_runtime::Moment;
+
+use crate::account::{Account, Owed};
+use crate::order::Owner;
+use crate::rank::Rank;
+
+/// Of so many bytes one is for those who wait, whatever their rank.
+const WAITERS_PART: u64 = 16;
+/// What those who wait may save up, in bytes.
+const WAITERS_MAX: u64 = 16 << 20;
+
+/// The queues, one for each rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    /// How much the one that was served last had been served before, by rank.
+    floors: [u64; Rank::COUNT],
+    /// Bytes that are due to those who wait.
+    waiters_bytes: u64,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) owner: Owner,
+    pub(crate) task: Task,
+    pub(crate) rank: Rank,
+    /// It is its turn because it has waited longest.
+    pub(crate) is_waiter: bool,
+}
+
+impl Selection {
+    pub(crate) fn new() -> Self {
+        Self {
+            floors: [0; Rank::COUNT],
+            waiters_bytes: 0,
+        }
+    }
+
+    pub(crate) fn floors(&self) -> &[u64; Rank::COUNT] {
+        &self.floors
+    }
+
+    /// Whose turn it is; `budget_of` tells what a step of a task would take.
+    pub(crate) fn choose(
+        &self,
+        accounts: &BTreeMap<Owner, Account>,
+        budget_of: impl Fn(&Task) -> u64,
+        now: Moment,
+    ) -> Option<Chosen> {
+        let (owner, first) = accounts
+            .iter()
+            .filter(|(_, account)| !account.is_busy)
+            .filter_map(|(owner, account)| Some((*owner, account, account.next(now)?)))
+            .min_by_key(|(owner, account, owed)| {
+                (owed.rank, account.served[owed.rank.place()], *owner)
+            })
+            .map(|(owner, _, owed)| (owner, owed))?;
+        let waiter = longest_waiting(accounts, first.rank, now)
+            .filter(|_| self.waiters_bytes > 0)
+            .filter(|(_, owed)| self.waiters_bytes >= budget_of(&owed.task));
+        let (owner, owed, is_waiter) = match waiter {
+            Some((owner, owed)) => (owner, owed, true),
+            None => (owner, first, false),
+        };
+        Some(Chosen {
+            owner,
+            task: owed.task.clone(),
+            rank: owed.rank,
+            is_waiter,
+        })
+    }
+
+    /// Notes that a step of the chosen task begins.
+    pub(crate) fn begins(&mut self, chosen: &Chosen, account: &Account, declared_bytes: u64) {
+        if chosen.is_waiter {
+            self.waiters_bytes = self.waiters_bytes.saturating_sub(declared_bytes);
+            return;
+        }
+        let place = chosen.rank.place();
+        self.floors[place] = self.floors[place].max(account.served[place]);
+        let due = self.waiters_bytes + (declared_bytes / WAITERS_PART).max(1);
+        self.waiters_bytes = due.min(WAITERS_MAX);
+    }
+}
+
+/// Of what stands behind the first rank, what has waited longest.
+fn longest_waiting(
+    accounts: &BTreeMap<Owner, Account>,
+    first: Rank,
+    now: Moment,
+) -> Option<(Owner, &Owed)> {
+    let free = accounts.iter().filter(|(_, account)| !account.is_busy);
+    let behind = free.flat_map(|(owner, account)| {
+        let tasks = account.tasks.iter().filter(move |it| it.rank > first);
+        tasks
+            .filter(move |it| account.is_free(it, now))
+            .map(|it| (*owner, it))
+    });
+    behind.min_by_key(|(owner, owed)| (owed.since, *owner))
+}

@@ -1,0 +1,150 @@
+//! Stores are served alike, what is urgent comes first, and nobody starves.
+
+use std::time::Duration;
+
+use kvorum_arbiter::Budgets;
+use kvorum_backend::{TaskKind, Urgency};
+use proptest::prelude::*;
+
+use crate::world::{Settings, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn stores_that_owe_without_end_are_served_the_same_bytes() {
+    let mut world = World::new(Settings {
+        overshoot: 3.0,
+        pressing_bytes: u64::MAX,
+        ..Settings::default()
+    });
+    for store in 0..64 {
+        world.owe(store, TaskKind::Merge, Urgency::Normal, 1 << 40);
+    }
+    world.run(SECOND * 20);
+    let served = world.stores.iter().map(|it| it.served);
+    let (least, most) = (served.clone().min().unwrap(), served.max().unwrap());
+    assert!(most < least + least / 5, "{least} to {most}");
+}
+
+#[test]
+fn a_store_that_owes_little_does_not_wait_behind_one_that_owes_much() {
+    let mut world = World::new(Settings {
+        pressing_bytes: u64::MAX,
+        ..Settings::default()
+    });
+    world.owe(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
+    world.run(SECOND * 20);
+    world.owe(1, TaskKind::Merge, Urgency::Normal, 4 << 20);
+    // Asked within ten seconds, and then at every other turn.
+    world.run(SECOND * 11);
+    assert_eq!(world.stores[1].debt(), 0);
+    assert!(world.stores[0].debt() > 0);
+}
+
+#[test]
+fn what_presses_goes_before_what_does_not() {
+    let mut world = World::new(Settings::default());
+    world.owe(0, TaskKind::Scrub, Urgency::Normal, 4_000_000_000);
+    world.owe(1, TaskKind::Merge, Urgency::Normal, 4_000_000_000);
+    world.owe(2, TaskKind::Merge, Urgency::Pressing, 1_000_000_000);
+    world.owe(3, TaskKind::Flush, Urgency::Pressing, 100_000_000);
+    let finished = |world: &mut World, store: usize| {
+        while world.stores[store].debt() > 0 {
+            world.run(SECOND / 20);
+        }
+        world.now
+    };
+    let flush = finished(&mut world, 3);
+    let pressing = finished(&mut world, 2);
+    let merge = finished(&mut world, 1);
+    let scrub = finished(&mut world, 0);
+    assert!(flush < pressing && pressing < merge && merge < scrub);
+}
+
+#[test]
+fn a_scrub_goes_on_below_merges_without_end() {
+    let mut world = World::new(Settings {
+        pressing_bytes: u64::MAX,
+        ..Settings::default()
+    });
+    for store in 0..63 {
+        world.owe(store, TaskKind::Merge, Urgency::Normal, 1 << 40);
+    }
+    world.owe(63, TaskKind::Scrub, Urgency::Idle, 1 << 40);
+    world.run(SECOND * 30);
+    let all: u64 = world.stores.iter().map(|it| it.served).sum();
+    let scrubbed = world.stores[63].served;
+    assert!(
+        scrubbed > all / 20 && scrubbed < all / 14,
+        "{scrubbed} of {all}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever everybody owes, and however much more comes up: each store is served again and again.
+    #[test]
+    fn nobody_starves(
+        seed in any::<u64>(),
+        debts in prop::collection::vec((0..7usize, 0..3usize), 64),
+        is_slow in any::<bool>(),
+    ) {
+        const KINDS: [TaskKind; 7] = [
+            TaskKind::Merge, TaskKind::Compact, TaskKind::Flush, TaskKind::Hint,
+            TaskKind::Checkpoint, TaskKind::Expire, TaskKind::Scrub,
+        ];
+        const URGENCIES: [Urgency; 3] = [Urgency::Idle, Urgency::Normal, Urgency::Pressing];
+        let mut world = World::new(Settings {
+            bytes_per_second: if is_slow { 40e6 } else { 400e6 },
+            pressing_bytes: u64::MAX,
+            seed,
+            budgets: Budgets {
+                step_time: Duration::from_millis(10),
+                ..Budgets::default()
+            },
+            ..Settings::default()
+        });
+        for (store, (kind, urgency)) in debts.iter().enumerate() {
+            world.owe(store, KINDS[*kind], URGENCIES[*urgency], 1 << 40);
+        }
+        world.run(SECOND * 10);
+        for _ in 0..2 {
+            let before: Vec<u64> = world.stores.iter().map(|it| it.served).collect();
+            world.run(SECOND * 20);
+            for (store, before) in world.stores.iter().zip(before) {
+                prop_assert!(store.served > before, "{store:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_last_as_long_as_they_should() {
+    for bytes_per_second in [60e6, 400e6, 2e9] {
+        let mut world = World::new(Settings {
+            bytes_per_second,
+            overshoot: 0.0,
+            pressing_bytes: u64::MAX,
+            budgets: Budgets {
+                step_time: Duration::from_millis(3),
+                ..Budgets::default()
+            },
+            ..Settings::default()
+        });
+        world.owe(0, TaskKind::Merge, Urgency::Normal, 1 << 40);
+        world.run(SECOND * 5);
+        let late = &world.steps[world.steps.len() - 100..];
+        for (_, _, took) in late {
+            let millis = took.as_secs_f64() * 1e3;
+            assert!(
+                (2.7..3.3).contains(&millis),
+                "{millis} ms at {bytes_per_second}"
+            );
+        }
+    }
+}

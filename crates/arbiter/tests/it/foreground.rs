@@ -1,0 +1,92 @@
+//! Requests that suffer take away what lies above the need, and no more.
+
+use std::time::Duration;
+
+use kvorum_arbiter::Budgets;
+use kvorum_backend::{TaskKind, Urgency};
+
+use crate::world::{Settings, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A large old debt, and requests that suffer from it.
+fn world_with_old_debt() -> World {
+    let mut world = World::new(Settings {
+        pressing_bytes: u64::MAX,
+        latency: Duration::from_millis(1),
+        budgets: Budgets {
+            step_time: Duration::from_millis(10),
+            ..Budgets::default()
+        },
+        ..Settings::default()
+    });
+    world.put_evenly(30e6);
+    world.run(SECOND * 60);
+    for store in 0..64 {
+        world.owe(store, TaskKind::Merge, Urgency::Normal, 1_000_000_000);
+    }
+    world.run(SECOND * 15);
+    world
+}
+
+#[test]
+fn what_the_debt_needs_runs_however_slow_requests_are() {
+    let mut world = world_with_old_debt();
+    let before = world.background_total;
+    world.run(SECOND * 60);
+    let rate = (world.background_total - before) / 60.0;
+    let needed = world.arbiter.report(world.now).needed_rate;
+    // 90 MB/s come up, and 64 GB are to be paid within a quarter of an hour.
+    assert!(rate > 130e6, "{rate}");
+    assert!(rate > needed as f64 * 0.95, "{rate} of {needed}");
+}
+
+#[test]
+fn above_the_need_upkeep_gives_way_to_requests() {
+    let mut world = world_with_old_debt();
+    world.latencies.clear();
+    world.run(SECOND * 60);
+    world.latencies.sort();
+    let slow = world.latencies[world.latencies.len() * 9 / 10];
+    // Left alone, upkeep would take all of the device and requests a hundred times as long.
+    assert!(slow < Duration::from_millis(10), "{slow:?}");
+    let median = world.latencies[world.latencies.len() / 2];
+    assert!(median < Duration::from_millis(5), "{median:?}");
+}
+
+#[test]
+fn without_requests_upkeep_takes_the_whole_device() {
+    let mut world = world_with_old_debt();
+    world.put_evenly(0.0);
+    world.run(SECOND * 5);
+    let before = world.background_total;
+    world.run(SECOND * 10);
+    let rate = (world.background_total - before) / 10.0;
+    assert!(rate > 350e6, "{rate}");
+}
+
+#[test]
+fn an_idle_node_is_left_alone() {
+    let mut world = World::new(Settings {
+        stores: 256,
+        ..Settings::default()
+    });
+    world.run(SECOND * 5);
+    let (decisions, asks, looks) = (world.decisions, world.asks, world.looks);
+    world.run(SECOND * 100);
+    // Two looks a second, and each store asked every ten seconds.
+    assert!(world.looks - looks <= 201, "{}", world.looks - looks);
+    assert!(world.asks - asks <= 256 * 11, "{}", world.asks - asks);
+    assert!(world.decisions - decisions <= 256 * 11 + 201 * 3 + 100);
+}
+
+#[test]
+fn a_store_that_is_written_to_is_asked_once_a_second_and_others_are_not() {
+    let mut world = World::new(Settings::default());
+    world.run(SECOND);
+    world.ingest[5] = 1e6;
+    let before: Vec<u64> = world.stores.iter().map(|it| it.asked).collect();
+    world.run(SECOND * 60);
+    assert!((45..=75).contains(&(world.stores[5].asked - before[5])));
+    assert!(world.stores[6].asked - before[6] <= 7);
+}
