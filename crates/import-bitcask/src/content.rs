@@ -36,17 +36,24 @@ pub(crate) fn is_data_type(object: &RiakObject) -> bool {
 
 /// True when every sibling is deleted.
 pub(crate) fn is_tombstone(object: &RiakObject) -> bool {
-    object.siblings.iter().all(|sibling| sibling.metadata.deleted)
+    object
+        .siblings
+        .iter()
+        .all(|sibling| sibling.metadata.deleted)
 }
 
 /// Turns an object into puts, and counts what they cannot carry.
 pub(crate) fn puts_of(object: RiakObject, counts: &mut Counts) -> ObjectPuts {
     let newest = object.siblings.iter();
-    let newest = newest.map(|sibling| sibling.metadata.last_modified_micros).max();
+    let newest = newest
+        .map(|sibling| sibling.metadata.last_modified_micros)
+        .max();
     let newest = Timestamp::from_micros(newest.unwrap_or(0));
     let vclock = object.clock.translate(newest).encode();
     let contents = object.siblings.into_iter();
-    let contents = contents.map(|sibling| content_of(sibling, counts)).collect();
+    let contents = contents
+        .map(|sibling| content_of(sibling, counts))
+        .collect();
     ObjectPuts { vclock, contents }
 }
 

@@ -184,7 +184,9 @@ fn search(window: &mut FileWindow, bad: u64, budget: &mut u64) -> Result<Search,
     // Most often the lengths are right and the payload is not.
     if let Some(header) = header_at(window, bad)? {
         let next = bad + header.total_len();
-        if next < window.len() && spend(budget, header.total_len()) && check(window, next)?.is_some()
+        if next < window.len()
+            && spend(budget, header.total_len())
+            && check(window, next)?.is_some()
         {
             return Ok(Search::Found(next));
         }

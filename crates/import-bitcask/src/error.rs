@@ -25,7 +25,9 @@ pub enum ImportError {
     },
     /// Every data file is marked for deletion, more likely by a copy that changed permissions than
     /// by Riak.
-    #[error("all data files of {path} are executable, which is Riak's mark for files to be deleted")]
+    #[error(
+        "all data files of {path} are executable, which is Riak's mark for files to be deleted"
+    )]
     AllMarkedForDeletion {
         /// The directory.
         path: PathBuf,

@@ -145,7 +145,8 @@ impl Term {
                     _ => None,
                 });
                 let characters: Vec<u32> = characters.collect::<Option<_>>()?;
-                let bytes: Result<Vec<u8>, _> = characters.iter().map(|c| u8::try_from(*c)).collect();
+                let bytes: Result<Vec<u8>, _> =
+                    characters.iter().map(|c| u8::try_from(*c)).collect();
                 bytes.map(Bytes::from).ok().or_else(|| {
                     let text = characters.into_iter().map(char::from_u32);
                     text.collect::<Option<String>>().map(Bytes::from)
@@ -200,7 +201,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take(&mut self, count: usize) -> Result<Bytes, TermError> {
         let offset = self.offset;
-        let end = offset.checked_add(count).filter(|end| *end <= self.bytes.len());
+        let end = offset
+            .checked_add(count)
+            .filter(|end| *end <= self.bytes.len());
         let end = end.ok_or(TermError::Cut { offset })?;
         self.offset = end;
         Ok(self.bytes.slice(offset..end))
@@ -244,8 +247,14 @@ impl Reader<'_> {
             115 | 119 => self.u8().and_then(|len| self.take(len)).map(Term::Atom),
             107 => self.u16().and_then(|len| self.take(len)).map(Term::Text),
             109 => self.u32().and_then(|len| self.take(len)).map(Term::Binary),
-            104 => self.u8().and_then(|count| self.terms(count, depth)).map(Term::Tuple),
-            105 => self.u32().and_then(|count| self.terms(count, depth)).map(Term::Tuple),
+            104 => self
+                .u8()
+                .and_then(|count| self.terms(count, depth))
+                .map(Term::Tuple),
+            105 => self
+                .u32()
+                .and_then(|count| self.terms(count, depth))
+                .map(Term::Tuple),
             106 => Ok(Term::List(Vec::new(), None)),
             108 => self.list(depth),
             116 => self.map(depth),
@@ -289,7 +298,11 @@ impl Reader<'_> {
             .iter()
             .rev()
             .fold(0i128, |value, digit| value << 8 | i128::from(*digit));
-        Ok(Term::Integer(if sign == 0 { magnitude } else { -magnitude }))
+        Ok(Term::Integer(if sign == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }))
     }
 
     /// A float as 31 characters, the way of old releases.

@@ -68,7 +68,10 @@ fn lengths_and_nesting_cost_nothing_before_their_bytes_are_there() {
 #[test]
 fn text_is_taken_from_binaries_strings_atoms_and_lists_of_characters() {
     let list = |characters: &[i128]| {
-        Term::List(characters.iter().copied().map(Term::Integer).collect(), None)
+        Term::List(
+            characters.iter().copied().map(Term::Integer).collect(),
+            None,
+        )
     };
     assert_eq!(list(&[104, 105]).to_text().unwrap(), "hi");
     assert_eq!(list(&[255]).to_text().unwrap(), &[255][..]);

@@ -16,7 +16,7 @@ use crate::groups::{self, KeyGroup};
 use crate::index::{self, ENTRY_BYTES};
 use crate::progress::{Progress, WorkStage};
 use crate::reading::{Batch, ObjectReader};
-use crate::source::Source;
+use crate::source::{FilePlace, Source};
 use crate::state::{Choices, Stage, State, StateDirectory};
 use crate::survey::Survey;
 use crate::system::System;
@@ -172,9 +172,18 @@ impl Run {
         };
         let runtime = self.system.runtime.clone();
         let source = &self.state.source;
-        let behind = source.stores.iter().take(done).flat_map(|store| &store.files);
+        let behind = source
+            .stores
+            .iter()
+            .take(done)
+            .flat_map(|store| &store.files);
         let behind: u64 = behind.map(|file| file.data_len).sum();
-        progress.begin(WorkStage::Survey, runtime.now(), behind, source.data_bytes());
+        progress.begin(
+            WorkStage::Survey,
+            runtime.now(),
+            behind,
+            source.data_bytes(),
+        );
         let progress = progress.clone();
         let work = runtime.blocking(move || {
             Survey {
@@ -203,7 +212,12 @@ impl Run {
         let runtime = self.system.runtime.clone();
         let mut target = options.target.as_ref().map(|target| {
             let connections = options.connections;
-            Target::new(runtime.clone(), target.address, connections, options.patience)
+            Target::new(
+                runtime.clone(),
+                target.address,
+                connections,
+                options.patience,
+            )
         });
         if let Some(target) = &target {
             let names = target.missing_types(&self.state.bucket_types).await?;
@@ -345,7 +359,7 @@ impl Run {
 
     fn reader(&self) -> ObjectReader {
         let files = self.state.source.files();
-        let paths = files.iter().map(|place| place.data_path()).collect();
+        let paths = files.iter().map(FilePlace::data_path).collect();
         let leave_out_tombstones = self.state.choices.leave_out_tombstones;
         ObjectReader::new(self.system.clone(), paths, leave_out_tombstones)
     }

@@ -115,7 +115,9 @@ impl IndexWriter {
 
     pub(crate) fn add(&mut self, entry: &IndexEntry) -> Result<(), ImportError> {
         let number = file_of(entry.key_hash, self.files.len());
-        self.files[number].pending.extend_from_slice(&entry.encode());
+        self.files[number]
+            .pending
+            .extend_from_slice(&entry.encode());
         if self.files[number].pending.len() >= WRITE_BYTES {
             self.write(number)?;
         }
@@ -147,7 +149,9 @@ impl IndexWriter {
             Some(file) => file,
             None => {
                 let path = path_of(&self.directory, number);
-                index_file.file.insert(self.disk.open(&path, OpenMode::Create)?)
+                index_file
+                    .file
+                    .insert(self.disk.open(&path, OpenMode::Create)?)
             }
         };
         file.write_at(&index_file.pending, index_file.written)?;
@@ -186,13 +190,16 @@ pub(crate) fn read(
     let mut chunk = vec![0; ENTRY_BYTES * 4096];
     let mut at = 0;
     while at < len {
-        let wanted = chunk.len().min(usize::try_from(len - at).unwrap_or(usize::MAX));
+        let wanted = chunk
+            .len()
+            .min(usize::try_from(len - at).unwrap_or(usize::MAX));
         let read = file.read_at(&mut chunk[..wanted], at, Reading::MayBlock)?;
         let (whole, rest) = chunk[..read].as_chunks::<ENTRY_BYTES>();
         for bytes in whole {
             let place = at;
             let entry = IndexEntry::decode(bytes);
-            entries.push(entry.ok_or_else(|| damaged(format!("wrong checksum near byte {place}")))?);
+            entries
+                .push(entry.ok_or_else(|| damaged(format!("wrong checksum near byte {place}")))?);
         }
         if read == 0 || !rest.is_empty() {
             return Err(damaged(format!("it ends at byte {at}")));
@@ -247,7 +254,11 @@ mod tests {
         let mut found = 0;
         for (number, len) in lens.iter().enumerate() {
             let entries = read(&*disk, Path::new("i"), number, *len).unwrap();
-            assert!(entries.iter().all(|entry| file_of(entry.key_hash, 4) == number));
+            assert!(
+                entries
+                    .iter()
+                    .all(|entry| file_of(entry.key_hash, 4) == number)
+            );
             found += entries.len();
         }
         assert_eq!(found, 4096);
@@ -265,7 +276,10 @@ mod tests {
             file.read_at(&mut byte, at, Reading::MayBlock).unwrap();
             file.write_at(&[byte[0] ^ 1], at).unwrap();
             let read = read(&*disk, Path::new("i"), 0, lens[0]);
-            assert!(matches!(read, Err(ImportError::StateDamaged { .. })), "{at}");
+            assert!(
+                matches!(read, Err(ImportError::StateDamaged { .. })),
+                "{at}"
+            );
             file.write_at(&byte, at).unwrap();
         }
     }

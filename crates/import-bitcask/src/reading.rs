@@ -14,8 +14,8 @@ use crate::counts::Counts;
 use crate::findings::Finding;
 use crate::groups::KeyGroup;
 use crate::index::IndexEntry;
-use crate::record::{Record, ValueKind};
 use crate::reconcile::reconcile;
+use crate::record::{Record, ValueKind};
 use crate::riak_key::decode_key;
 use crate::riak_object::RiakObject;
 use crate::system::System;
@@ -125,7 +125,9 @@ impl ObjectReader {
                 Err(error) => {
                     batch.counts.unreadable += 1;
                     let object = Some(copy.address.to_string());
-                    batch.findings.push(self.finding(entry, object, error.to_string()));
+                    batch
+                        .findings
+                        .push(self.finding(entry, object, error.to_string()));
                     continue;
                 }
             }
@@ -165,7 +167,10 @@ impl ObjectReader {
             let name = Some(address.to_string());
             batch.findings.push(self.finding(first, name, reason));
         }
-        let value_bytes = puts.contents.iter().map(|content| content.value.len() as u64);
+        let value_bytes = puts
+            .contents
+            .iter()
+            .map(|content| content.value.len() as u64);
         Some(Item {
             address,
             file: self.path(first.file),

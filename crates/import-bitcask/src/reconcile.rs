@@ -105,8 +105,9 @@ mod tests {
 
     fn values(object: &RiakObject) -> Vec<&str> {
         let values = object.siblings.iter();
-        let mut values: Vec<&str> =
-            values.map(|sibling| std::str::from_utf8(&sibling.value).unwrap()).collect();
+        let mut values: Vec<&str> = values
+            .map(|sibling| std::str::from_utf8(&sibling.value).unwrap())
+            .collect();
         values.sort_unstable();
         values
     }
@@ -123,24 +124,36 @@ mod tests {
     #[test]
     fn a_replica_that_missed_a_write_is_the_past() {
         let old = object(&[("a", 1)], vec![sibling("old", Some(dot("a", 1)))]);
-        let new = object(&[("a", 1), ("b", 1)], vec![sibling("new", Some(dot("b", 1)))]);
+        let new = object(
+            &[("a", 1), ("b", 1)],
+            vec![sibling("new", Some(dot("b", 1)))],
+        );
         assert_eq!(merged(&[old.clone(), new, old]), ["new"]);
     }
 
     #[test]
     fn concurrent_versions_stay_and_what_both_have_stays_once() {
         let x = sibling("x", Some(dot("a", 1)));
-        let left = object(&[("a", 1), ("b", 1)], vec![x.clone(), sibling("y", Some(dot("b", 1)))]);
-        let right = object(&[("a", 1), ("c", 1)], vec![x, sibling("z", Some(dot("c", 1)))]);
+        let left = object(
+            &[("a", 1), ("b", 1)],
+            vec![x.clone(), sibling("y", Some(dot("b", 1)))],
+        );
+        let right = object(
+            &[("a", 1), ("c", 1)],
+            vec![x, sibling("z", Some(dot("c", 1)))],
+        );
         assert_eq!(merged(&[left, right]), ["x", "y", "z"]);
     }
 
     #[test]
     fn a_version_that_the_other_side_has_superseded_goes() {
-        let left = object(&[("a", 1), ("b", 1)], vec![
-            sibling("x", Some(dot("a", 1))),
-            sibling("y", Some(dot("b", 1))),
-        ]);
+        let left = object(
+            &[("a", 1), ("b", 1)],
+            vec![
+                sibling("x", Some(dot("a", 1))),
+                sibling("y", Some(dot("b", 1))),
+            ],
+        );
         let right = object(&[("a", 2)], vec![sibling("w", Some(dot("a", 2)))]);
         assert_eq!(merged(&[left, right]), ["w", "y"]);
     }

@@ -43,12 +43,12 @@ pub enum KeyError {
 pub fn decode_key(bytes: &Bytes) -> Result<Address, KeyError> {
     match bytes.first() {
         Some(&UNTYPED) => {
-            let (bucket, key) = split_name(bytes.slice(1..))?;
+            let (bucket, key) = split_name(&bytes.slice(1..))?;
             address(None, bucket, key)
         }
         Some(&TYPED) => {
-            let (bucket_type, rest) = split_name(bytes.slice(1..))?;
-            let (bucket, key) = split_name(rest)?;
+            let (bucket_type, rest) = split_name(&bytes.slice(1..))?;
+            let (bucket, key) = split_name(&rest)?;
             address(Some(bucket_type), bucket, key)
         }
         Some(&FORMAT_BYTE) => from_term(&Term::decode(bytes)?),
@@ -58,7 +58,7 @@ pub fn decode_key(bytes: &Bytes) -> Result<Address, KeyError> {
     }
 }
 
-fn split_name(bytes: Bytes) -> Result<(Bytes, Bytes), KeyError> {
+fn split_name(bytes: &Bytes) -> Result<(Bytes, Bytes), KeyError> {
     let len = bytes.first_chunk::<2>().ok_or(KeyError::Lengths)?;
     let end = 2 + usize::from(u16::from_be_bytes(*len));
     if end > bytes.len() {

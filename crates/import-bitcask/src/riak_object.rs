@@ -238,7 +238,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take(&mut self, count: usize) -> Result<Bytes, ObjectError> {
         let offset = self.offset;
-        let end = offset.checked_add(count).filter(|end| *end <= self.bytes.len());
+        let end = offset
+            .checked_add(count)
+            .filter(|end| *end <= self.bytes.len());
         let end = end.ok_or(ObjectError::Cut { offset })?;
         self.offset = end;
         Ok(self.bytes.slice(offset..end))

@@ -37,7 +37,10 @@ fn an_object_written_by_riak_is_understood() {
 fn every_truncation_is_refused() {
     let whole = recorded();
     for len in 0..whole.len() {
-        assert!(RiakObject::decode(&whole[..len].to_vec().into()).is_err(), "{len}");
+        assert!(
+            RiakObject::decode(&whole[..len].to_vec().into()).is_err(),
+            "{len}"
+        );
     }
     let mut longer = whole;
     longer.push(0);

@@ -171,7 +171,10 @@ fn check_locks(system: &System, store: &Path) -> Result<(), ImportError> {
         }
         let text = kvorum_disk::read_file(&*system.disk, &lock, LOCK_BYTES_MAX)?;
         let text = String::from_utf8_lossy(&text);
-        let process = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        let process = text
+            .split_whitespace()
+            .next()
+            .and_then(|pid| pid.parse().ok());
         if let Some(process) = process.filter(|process| (system.is_running)(*process)) {
             return Err(ImportError::InUse { lock, process });
         }

@@ -16,34 +16,74 @@ impl fmt::Display for Summary {
         let counts = &self.counts;
         let (partitions, files) = (self.partitions, self.files);
         let megabytes = self.data_bytes >> 20;
-        writeln!(f, "read      {megabytes} MB in {files} files of {partitions} partitions")?;
+        writeln!(
+            f,
+            "read      {megabytes} MB in {files} files of {partitions} partitions"
+        )?;
         let (records, marks) = (counts.records, counts.deletion_marks);
         writeln!(f, "records   {records}, {marks} of them deletion marks")?;
         let (keys, deleted, expired) = (counts.keys, counts.keys_deleted, counts.keys_expired);
-        writeln!(f, "keys      {keys}; {deleted} deleted and {expired} expired ones left out")?;
+        writeln!(
+            f,
+            "keys      {keys}; {deleted} deleted and {expired} expired ones left out"
+        )?;
         let (equal, merged) = (counts.equal_copies, counts.merged_objects);
-        writeln!(f, "replicas  {equal} equal copies, {merged} objects merged from different ones")?;
-        let verb = if self.is_dry_run { "to import " } else { "imported  " };
+        writeln!(
+            f,
+            "replicas  {equal} equal copies, {merged} objects merged from different ones"
+        )?;
+        let verb = if self.is_dry_run {
+            "to import "
+        } else {
+            "imported  "
+        };
         let (objects, siblings) = (counts.objects, counts.siblings);
         let megabytes = counts.value_bytes >> 20;
-        writeln!(f, "{verb}{objects} objects with {siblings} siblings, {megabytes} MB of values")?;
+        writeln!(
+            f,
+            "{verb}{objects} objects with {siblings} siblings, {megabytes} MB of values"
+        )?;
         for (count, text) in [
-            (counts.objects_with_siblings, "objects have more than one sibling"),
+            (
+                counts.objects_with_siblings,
+                "objects have more than one sibling",
+            ),
             (
                 counts.objects_reduced,
                 "of them are in buckets that keep the newest sibling alone (allow_mult is false)",
             ),
             (counts.tombstones, "objects are tombstones"),
             (counts.tombstones_left_out, "tombstones left out"),
-            (counts.term_values, "values are Erlang terms, kept in their external form"),
-            (counts.encoded_values, "values are in an encoding of Riak's, kept as bytes"),
-            (counts.link_types_left_out, "links have lost the bucket type they named"),
-            (counts.look_deleted, "values look like deletion marks; bitcask hides them"),
-            (counts.torn_tails, "data files end within a record, as after a crash"),
-            (counts.hints_doubted, "hint files were not believed; their data files were scanned"),
+            (
+                counts.term_values,
+                "values are Erlang terms, kept in their external form",
+            ),
+            (
+                counts.encoded_values,
+                "values are in an encoding of Riak's, kept as bytes",
+            ),
+            (
+                counts.link_types_left_out,
+                "links have lost the bucket type they named",
+            ),
+            (
+                counts.look_deleted,
+                "values look like deletion marks; bitcask hides them",
+            ),
+            (
+                counts.torn_tails,
+                "data files end within a record, as after a crash",
+            ),
+            (
+                counts.hints_doubted,
+                "hint files were not believed; their data files were scanned",
+            ),
             (counts.unreadable, "places could NOT be read"),
             (counts.data_types_left_out, "data types were NOT imported"),
-            (counts.metadata_left_out, "metadata entries were NOT imported"),
+            (
+                counts.metadata_left_out,
+                "metadata entries were NOT imported",
+            ),
             (counts.refused, "objects were REFUSED by the server"),
         ] {
             if count > 0 {
@@ -54,7 +94,11 @@ impl fmt::Display for Summary {
             writeln!(f, "types     {}", self.bucket_types.join(", "))?;
         }
         for path in &self.marked_for_deletion {
-            writeln!(f, "left out  {}: Riak had marked it for deletion", path.display())?;
+            writeln!(
+                f,
+                "left out  {}: Riak had marked it for deletion",
+                path.display()
+            )?;
         }
         if !self.first_findings.is_empty() {
             writeln!(f, "findings  all in {}", self.findings_file.display())?;
@@ -63,7 +107,11 @@ impl fmt::Display for Summary {
             let (file, offset) = (finding.file.display(), finding.offset);
             let object = finding.object.as_deref().unwrap_or("");
             let gap = if object.is_empty() { "" } else { ": " };
-            writeln!(f, "          {file} at {offset}: {object}{gap}{}", finding.reason)?;
+            writeln!(
+                f,
+                "          {file} at {offset}: {object}{gap}{}",
+                finding.reason
+            )?;
         }
         Ok(())
     }

@@ -148,7 +148,11 @@ impl Intake<'_> {
         let record = match scanned {
             Scanned::Record(record) => record,
             Scanned::Damage { offset, len } => {
-                return self.unreadable(offset, Some(len), "damaged; what was here is lost".to_owned());
+                return self.unreadable(
+                    offset,
+                    Some(len),
+                    "damaged; what was here is lost".to_owned(),
+                );
             }
             Scanned::GivenUp { offset, len } => {
                 let reason = "damaged, and too much like records to be searched for the next one";
@@ -162,7 +166,8 @@ impl Intake<'_> {
         };
         if record.kind == ValueKind::LooksDeleted {
             self.state.counts.look_deleted += 1;
-            let reason = "a value that begins as a deletion mark does; bitcask hides it, it is imported";
+            let reason =
+                "a value that begins as a deletion mark does; bitcask hides it, it is imported";
             self.note(record.offset, None, reason.to_owned());
         }
         let indexed = IndexEntry {

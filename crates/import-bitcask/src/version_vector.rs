@@ -58,7 +58,9 @@ impl VersionVector {
 
     /// True when the write has been seen.
     pub fn contains(&self, dot: &RiakDot) -> bool {
-        self.entries.get(&dot.actor).is_some_and(|seen| dot.counter <= *seen)
+        self.entries
+            .get(&dot.actor)
+            .is_some_and(|seen| dot.counter <= *seen)
     }
 
     /// True when everything that `other` has seen has been seen here too.

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::admin_request::AdminRequest;
 use crate::configuration_file::{self, Source};
-use crate::{admin_client, server};
+use crate::{admin_client, import, server};
 
 /// A distributed key-value database for Riak's clients.
 #[derive(Parser)]
@@ -37,12 +37,17 @@ enum Verb {
         #[command(subcommand)]
         verb: AdminVerb,
     },
+    /// Bring data over from Riak
+    Import {
+        #[command(subcommand)]
+        verb: import::ImportVerb,
+    },
     /// Run load tests in basho_bench's configuration format
     Bench(kvorum_bench::BenchArguments),
 }
 
 #[derive(Args, Clone)]
-struct ConfigurationArguments {
+pub(crate) struct ConfigurationArguments {
     /// Configuration file in riak.conf's form [default: kvorum.conf if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -122,6 +127,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Admin { verb } => administer(verb),
+        Verb::Import { verb } => import::main(&verb),
         Verb::Bench(arguments) => kvorum_bench::main(&arguments),
     };
     match outcome {
@@ -217,7 +223,7 @@ impl BucketTypeVerb {
 }
 
 impl ConfigurationArguments {
-    fn source(&self) -> Source {
+    pub(crate) fn source(&self) -> Source {
         Source {
             file: self.config.clone(),
             overrides: self.set.clone(),

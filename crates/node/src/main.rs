@@ -8,6 +8,7 @@ mod configuration_file;
 mod data_directory;
 mod engines;
 mod figures;
+mod import;
 mod logging;
 mod maintenance;
 mod node;

@@ -131,7 +131,7 @@ async fn serve(
     Ok(())
 }
 
-fn protobuf_settings(settings: &Settings) -> kvorum_server_pb::ServerSettings {
+pub(crate) fn protobuf_settings(settings: &Settings) -> kvorum_server_pb::ServerSettings {
     let jobs = &settings.requests.jobs;
     let frame_bytes_max = u32::try_from(settings.protobuf.frame_bytes_max).unwrap_or(u32::MAX);
     kvorum_server_pb::ServerSettings {

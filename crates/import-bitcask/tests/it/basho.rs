@@ -2,7 +2,7 @@
 //! shares no code with the decoders that it tests.
 
 /// CRC-32 with zlib's polynomial, bit by bit.
-pub fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
             (crc >> 1) ^ (0xedb8_8320 & (0u32.wrapping_sub(crc & 1)))
@@ -11,26 +11,26 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 }
 
 /// What the writer's records say about their time unless told otherwise.
-pub const WRITTEN_AT: u32 = 1_700_000_000;
+pub(crate) const WRITTEN_AT: u32 = 1_700_000_000;
 
 /// One data file and its hint file.
 #[derive(Clone, Default)]
-pub struct CaskFile {
-    pub data: Vec<u8>,
+pub(crate) struct CaskFile {
+    pub(crate) data: Vec<u8>,
     hints: Vec<u8>,
 }
 
 impl CaskFile {
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> u64 {
         self.record(key, value, WRITTEN_AT, false)
     }
 
-    pub fn put_at(&mut self, key: &[u8], value: &[u8], written_at: u32) -> u64 {
+    pub(crate) fn put_at(&mut self, key: &[u8], value: &[u8], written_at: u32) -> u64 {
         self.record(key, value, written_at, false)
     }
 
     /// A deletion mark of version 0, 1 or 2.
-    pub fn delete(&mut self, key: &[u8], version: u8) -> u64 {
+    pub(crate) fn delete(&mut self, key: &[u8], version: u8) -> u64 {
         let value = match version {
             0 => b"bitcask_tombstone".to_vec(),
             1 => b"bitcask_tombstone1\0\0\0\x07".to_vec(),
@@ -49,15 +49,18 @@ impl CaskFile {
         self.data.extend(crc32(&body).to_be_bytes());
         self.data.extend(&body);
         self.hints.extend(written_at.to_be_bytes());
-        self.hints.extend(u16::try_from(key.len()).unwrap().to_be_bytes());
-        self.hints.extend(u32::try_from(body.len() + 4).unwrap().to_be_bytes());
-        self.hints.extend((u64::from(is_tombstone) << 63 | offset).to_be_bytes());
+        self.hints
+            .extend(u16::try_from(key.len()).unwrap().to_be_bytes());
+        self.hints
+            .extend(u32::try_from(body.len() + 4).unwrap().to_be_bytes());
+        self.hints
+            .extend((u64::from(is_tombstone) << 63 | offset).to_be_bytes());
         self.hints.extend(key);
         offset
     }
 
     /// The hint file as a clean close leaves it.
-    pub fn hint(&self) -> Vec<u8> {
+    pub(crate) fn hint(&self) -> Vec<u8> {
         let mut hint = self.hints.clone();
         hint.extend([0; 6]);
         hint.extend(crc32(&self.hints).to_be_bytes());
@@ -72,50 +75,50 @@ fn sized16(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A key of version 1 without a type.
-pub fn key(bucket: &str, key: &str) -> Vec<u8> {
+pub(crate) fn key(bucket: &str, key: &str) -> Vec<u8> {
     [&[2], &sized16(bucket.as_bytes())[..], key.as_bytes()].concat()
 }
 
 /// A key of version 1 with a type.
-pub fn typed_key(bucket_type: &str, bucket: &str, key: &str) -> Vec<u8> {
+pub(crate) fn typed_key(bucket_type: &str, bucket: &str, key: &str) -> Vec<u8> {
     let (bucket_type, bucket) = (sized16(bucket_type.as_bytes()), sized16(bucket.as_bytes()));
     [&[3], &bucket_type[..], &bucket, key.as_bytes()].concat()
 }
 
 /// A key of version 0: an external term.
-pub fn old_key(bucket: &str, key: &str) -> Vec<u8> {
+pub(crate) fn old_key(bucket: &str, key: &str) -> Vec<u8> {
     term(&tuple(&[binary(bucket), binary(key)]))
 }
 
 /// A whole external term.
-pub fn term(inner: &[u8]) -> Vec<u8> {
+pub(crate) fn term(inner: &[u8]) -> Vec<u8> {
     [&[131], inner].concat()
 }
 
-pub fn binary(text: impl AsRef<[u8]>) -> Vec<u8> {
+pub(crate) fn binary(text: impl AsRef<[u8]>) -> Vec<u8> {
     let text = text.as_ref();
     let len = u32::try_from(text.len()).unwrap().to_be_bytes();
     [&[109], &len[..], text].concat()
 }
 
-pub fn string(text: &str) -> Vec<u8> {
+pub(crate) fn string(text: &str) -> Vec<u8> {
     [&[107], &sized16(text.as_bytes())[..]].concat()
 }
 
-pub fn atom(name: &str) -> Vec<u8> {
+pub(crate) fn atom(name: &str) -> Vec<u8> {
     [&[100], &sized16(name.as_bytes())[..]].concat()
 }
 
-pub fn integer(value: u32) -> Vec<u8> {
+pub(crate) fn integer(value: u32) -> Vec<u8> {
     [&[98], &value.to_be_bytes()[..]].concat()
 }
 
-pub fn tuple(elements: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn tuple(elements: &[Vec<u8>]) -> Vec<u8> {
     let count = u8::try_from(elements.len()).unwrap();
     [&[104, count], &elements.concat()[..]].concat()
 }
 
-pub fn list(elements: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn list(elements: &[Vec<u8>]) -> Vec<u8> {
     if elements.is_empty() {
         return vec![106];
     }
@@ -124,7 +127,7 @@ pub fn list(elements: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// A clock: actors with their counts.
-pub fn clock(entries: &[(&str, u32)]) -> Vec<u8> {
+pub(crate) fn clock(entries: &[(&str, u32)]) -> Vec<u8> {
     let entry = |(actor, count): &(&str, u32)| tuple(&[binary(actor), stamped(*count)]);
     list(&entries.iter().map(entry).collect::<Vec<_>>())
 }
@@ -136,17 +139,17 @@ fn stamped(count: u32) -> Vec<u8> {
 
 /// A sibling to be written.
 #[derive(Clone, Default)]
-pub struct Sibling {
-    pub value: Vec<u8>,
-    pub modified: (u32, u32, u32),
-    pub deleted: bool,
-    pub dot: Option<(&'static str, u32)>,
+pub(crate) struct Sibling {
+    pub(crate) value: Vec<u8>,
+    pub(crate) modified: (u32, u32, u32),
+    pub(crate) deleted: bool,
+    pub(crate) dot: Option<(&'static str, u32)>,
     /// Names and their values as inner terms.
-    pub metadata: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) metadata: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// A sibling with a plain value.
-pub fn plain(value: &str) -> Sibling {
+pub(crate) fn plain(value: &str) -> Sibling {
     Sibling {
         value: value.into(),
         modified: (1700, 123_456, 42),
@@ -156,7 +159,7 @@ pub fn plain(value: &str) -> Sibling {
 }
 
 /// The same with a dot.
-pub fn dotted(value: &str, actor: &'static str, count: u32) -> Sibling {
+pub(crate) fn dotted(value: &str, actor: &'static str, count: u32) -> Sibling {
     Sibling {
         dot: Some((actor, count)),
         ..plain(value)
@@ -164,7 +167,9 @@ pub fn dotted(value: &str, actor: &'static str, count: u32) -> Sibling {
 }
 
 fn pairs(sibling: &Sibling) -> Vec<(&'static str, Vec<u8>)> {
-    let dot = sibling.dot.map(|(actor, count)| ("dot", tuple(&[binary(actor), stamped(count)])));
+    let dot = sibling
+        .dot
+        .map(|(actor, count)| ("dot", tuple(&[binary(actor), stamped(count)])));
     sibling.metadata.iter().cloned().chain(dot).collect()
 }
 
@@ -174,7 +179,7 @@ fn sized32(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// An object of version 1.
-pub fn object_v1(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
+pub(crate) fn object_v1(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
     let mut out = vec![53, 1];
     out.extend(sized32(&term(&clock(entries))));
     out.extend(u32::try_from(siblings.len()).unwrap().to_be_bytes());
@@ -195,7 +200,7 @@ pub fn object_v1(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
 }
 
 /// An object of version 0: an external term with dictionaries.
-pub fn object_v0(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
+pub(crate) fn object_v0(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
     let contents: Vec<_> = siblings
         .iter()
         .map(|sibling| {
@@ -207,7 +212,11 @@ pub fn object_v0(entries: &[(&str, u32)], siblings: &[Sibling]) -> Vec<u8> {
             if sibling.deleted {
                 pairs.push(("X-Riak-Deleted", string("true")));
             }
-            tuple(&[atom("r_content"), dictionary(&pairs), binary(&sibling.value)])
+            tuple(&[
+                atom("r_content"),
+                dictionary(&pairs),
+                binary(&sibling.value),
+            ])
         })
         .collect();
     let fields = [
@@ -231,7 +240,11 @@ fn dictionary(pairs: &[(&str, Vec<u8>)]) -> Vec<u8> {
             106 => list(&[binary(name)]),
             107 => {
                 let characters = value[3..].iter().map(|byte| vec![97, *byte]);
-                list(&std::iter::once(binary(name)).chain(characters).collect::<Vec<_>>())
+                list(
+                    &std::iter::once(binary(name))
+                        .chain(characters)
+                        .collect::<Vec<_>>(),
+                )
             }
             108 => {
                 let count = u32::from_be_bytes(value[1..5].try_into().unwrap()) + 1;

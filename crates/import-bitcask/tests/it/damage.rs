@@ -58,7 +58,10 @@ fn a_torn_tail_costs_the_last_record_and_counts_as_no_loss() {
         world.data(0, 1, &torn);
         let summary = world.import().unwrap();
         assert_eq!(arrived(&world), KEYS - 1);
-        assert_eq!((summary.counts.torn_tails, summary.counts.unreadable), (1, 0));
+        assert_eq!(
+            (summary.counts.torn_tails, summary.counts.unreadable),
+            (1, 0)
+        );
         assert!(summary.is_whole());
     }
 }
@@ -66,7 +69,12 @@ fn a_torn_tail_costs_the_last_record_and_counts_as_no_loss() {
 #[test]
 fn junk_between_records_and_a_run_of_zeros_are_passed_over() {
     let (whole, starts) = file();
-    for junk in [vec![0; 5000], vec![2; 300], vec![0xff; 40], b"\x02\0\x01b".repeat(50)] {
+    for junk in [
+        vec![0; 5000],
+        vec![2; 300],
+        vec![0xff; 40],
+        b"\x02\0\x01b".repeat(50),
+    ] {
         let world = World::new();
         let mut damaged = whole.clone();
         damaged.data.splice(starts[6]..starts[6], junk);
@@ -110,7 +118,10 @@ fn wrong_hint_files_are_not_believed_and_cost_nothing() {
         world.write("riak/0/1.bitcask.hint", &hint);
         let summary = world.import().unwrap();
         assert_eq!(arrived(&world), KEYS);
-        assert_eq!((summary.counts.hints_used, summary.counts.hints_doubted), (0, 1));
+        assert_eq!(
+            (summary.counts.hints_used, summary.counts.hints_doubted),
+            (0, 1)
+        );
         assert!(summary.is_whole());
     }
 }
@@ -120,7 +131,13 @@ fn keys_that_nobody_writes_are_named() {
     let world = World::new();
     let mut file = CaskFile::default();
     let object = object_v1(&[("a", 1)], &[plain("v")]);
-    for bad in [&b"\x02\xff\xffb"[..], b"\x03\0\x01", b"\x83\x68", b"x", b"\x02\0\x01b"] {
+    for bad in [
+        &b"\x02\xff\xffb"[..],
+        b"\x03\0\x01",
+        b"\x83\x68",
+        b"x",
+        b"\x02\0\x01b",
+    ] {
         file.put(bad, &object);
     }
     file.put(&key("b", "good"), &object);

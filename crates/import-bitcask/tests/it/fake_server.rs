@@ -100,7 +100,10 @@ async fn serve(mut stream: Stream, store: Arc<Mutex<Store>>) {
 
 fn answer(request: &Frame, store: &mut Store, output: &mut BytesMut) -> bool {
     store.requests += 1;
-    if store.close_every.is_some_and(|every| store.requests.is_multiple_of(every)) {
+    if store
+        .close_every
+        .is_some_and(|every| store.requests.is_multiple_of(every))
+    {
         return false;
     }
     match request.code {
@@ -132,7 +135,10 @@ fn put(request: &Frame, store: &mut Store, output: &mut BytesMut) {
     assert!(put.asis());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let key = text(put.key.as_deref().unwrap());
-    if store.overload_after.is_some_and(|after| store.puts >= after) {
+    if store
+        .overload_after
+        .is_some_and(|after| store.puts >= after)
+    {
         return frame::encode_error(b"overload", output);
     }
     if store.refused_key.is_some_and(|refused| key == refused) {

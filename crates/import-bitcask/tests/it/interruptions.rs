@@ -65,7 +65,10 @@ fn a_refused_object_is_named_and_the_others_arrive() {
     fill(&world);
     world.server.store.lock().refused_key = Some("77");
     let summary = world.import().unwrap();
-    assert_eq!((summary.counts.refused, summary.counts.objects), (1, KEYS as u64 - 1));
+    assert_eq!(
+        (summary.counts.refused, summary.counts.objects),
+        (1, KEYS as u64 - 1)
+    );
     let finding = &summary.first_findings[0];
     assert_eq!(finding.object.as_deref(), Some("default/b/77"));
     assert!(finding.reason.contains("too_large"), "{finding:?}");
@@ -101,14 +104,21 @@ fn a_damaged_state_or_index_is_refused_and_a_new_start_helps() {
     fill(&world);
     world.server.store.lock().overload_after = Some(10);
     world.import().unwrap_err();
-    let state = kvorum_disk::read_file(&*world.disk, Path::new("state/state.json"), 1 << 20).unwrap();
+    let state =
+        kvorum_disk::read_file(&*world.disk, Path::new("state/state.json"), 1 << 20).unwrap();
     let mut flipped = state.clone();
     flipped[40] ^= 1;
     world.write("state/state.json", &flipped);
-    assert!(matches!(world.import(), Err(ImportError::StateDamaged { what: "state", .. })));
+    assert!(matches!(
+        world.import(),
+        Err(ImportError::StateDamaged { what: "state", .. })
+    ));
     world.write("state/state.json", &state);
     world.write("state/index/0000.index", b"short");
-    assert!(matches!(world.import(), Err(ImportError::StateDamaged { what: "index", .. })));
+    assert!(matches!(
+        world.import(),
+        Err(ImportError::StateDamaged { what: "index", .. })
+    ));
     world.server.store.lock().overload_after = None;
     world.options.restart = true;
     world.import().unwrap();
@@ -121,10 +131,16 @@ fn another_source_or_target_is_not_mistaken_for_the_interrupted_import() {
     fill(&world);
     world.import().unwrap();
     let target = world.options.target.take();
-    assert!(matches!(world.import(), Err(ImportError::OtherImport { .. })));
+    assert!(matches!(
+        world.import(),
+        Err(ImportError::OtherImport { .. })
+    ));
     world.options.target = target;
     let mut more = CaskFile::default();
     more.put(&key("b", "more"), &object_v1(&[("a", 1)], &[plain("more")]));
     world.data(0, 2, &more);
-    assert!(matches!(world.import(), Err(ImportError::OtherImport { .. })));
+    assert!(matches!(
+        world.import(),
+        Err(ImportError::OtherImport { .. })
+    ));
 }

@@ -56,11 +56,21 @@ fn metadata_of_both_object_versions_is_kept() {
         assert_eq!(metadata.links[0].key, "anna");
         assert_eq!(metadata.links[0].tag, "friend");
         let pairs = metadata.user_metadata.iter();
-        let pairs: Vec<_> = pairs.map(|pair| (&pair.name[..], &pair.value.as_ref().unwrap()[..])).collect();
-        assert_eq!(pairs, [(&b"X-Riak-Meta-Color"[..], &b"red"[..]), (b"size", b"7")]);
+        let pairs: Vec<_> = pairs
+            .map(|pair| (&pair.name[..], &pair.value.as_ref().unwrap()[..]))
+            .collect();
+        assert_eq!(
+            pairs,
+            [(&b"X-Riak-Meta-Color"[..], &b"red"[..]), (b"size", b"7")]
+        );
         let entries = metadata.indexes.iter();
-        let entries: Vec<_> = entries.map(|entry| (&entry.field[..], &entry.value[..])).collect();
-        assert_eq!(entries, [(&b"age_int"[..], &b"42"[..]), (b"name_bin", b"anna")]);
+        let entries: Vec<_> = entries
+            .map(|entry| (&entry.field[..], &entry.value[..]))
+            .collect();
+        assert_eq!(
+            entries,
+            [(&b"age_int"[..], &b"42"[..]), (b"name_bin", b"anna")]
+        );
     }
 }
 
@@ -69,8 +79,14 @@ fn siblings_are_all_kept_and_an_import_done_twice_changes_nothing() {
     let mut world = World::new();
     let siblings = [dotted("x", "a", 1), dotted("y", "b", 1), plain("z")];
     let mut file = CaskFile::default();
-    file.put(&key("b", "v0"), &object_v0(&[("a", 1), ("b", 1)], &siblings));
-    file.put(&key("b", "v1"), &object_v1(&[("a", 1), ("b", 1)], &siblings));
+    file.put(
+        &key("b", "v0"),
+        &object_v0(&[("a", 1), ("b", 1)], &siblings),
+    );
+    file.put(
+        &key("b", "v1"),
+        &object_v1(&[("a", 1), ("b", 1)], &siblings),
+    );
     world.data(0, 1, &file);
     let summary = world.import().unwrap();
     assert_eq!((summary.counts.objects, summary.counts.siblings), (2, 6));
@@ -107,8 +123,14 @@ fn tombstones_are_kept_unless_they_are_to_be_left_out() {
         ..dotted("", "a", 2)
     };
     let mut file = CaskFile::default();
-    file.put(&key("b", "gone"), &object_v1(&[("a", 2)], std::slice::from_ref(&deleted)));
-    file.put(&key("b", "half"), &object_v0(&[("a", 2), ("b", 1)], &[deleted, dotted("y", "b", 1)]));
+    file.put(
+        &key("b", "gone"),
+        &object_v1(&[("a", 2)], std::slice::from_ref(&deleted)),
+    );
+    file.put(
+        &key("b", "half"),
+        &object_v0(&[("a", 2), ("b", 1)], &[deleted, dotted("y", "b", 1)]),
+    );
     world.data(0, 1, &file);
     assert_eq!(world.import().unwrap().counts.tombstones, 1);
     assert_eq!(world.values("b", "gone"), ["(deleted)"]);
@@ -136,7 +158,10 @@ fn what_cannot_be_carried_is_counted_and_named() {
     let mut file = CaskFile::default();
     file.put(&key("b", "strange"), &object_v1(&[("a", 1)], &[strange]));
     file.put(&key("b", "counter"), &object_v1(&[("a", 1)], &[counter]));
-    file.put(&key("b", "lookalike"), &object_v1(&[("a", 1)], &[lookalike]));
+    file.put(
+        &key("b", "lookalike"),
+        &object_v1(&[("a", 1)], &[lookalike]),
+    );
     let looks_deleted = b"bitcask_tombstones are fun";
     file.put(&key("b", "not an object"), looks_deleted);
     world.data(0, 1, &file);
@@ -146,11 +171,16 @@ fn what_cannot_be_carried_is_counted_and_named() {
     assert!(world.values("b", "counter").is_empty());
     assert_eq!(world.values("b", "lookalike"), ["E\u{1}..."]);
     let counts = summary.counts;
-    assert_eq!((counts.metadata_left_out, counts.data_types_left_out), (1, 1));
+    assert_eq!(
+        (counts.metadata_left_out, counts.data_types_left_out),
+        (1, 1)
+    );
     assert_eq!((counts.look_deleted, counts.unreadable), (1, 1));
     let named = |name: &str| {
         let findings = summary.first_findings.iter();
-        findings.filter(|finding| finding.object.as_deref() == Some(name)).count()
+        findings
+            .filter(|finding| finding.object.as_deref() == Some(name))
+            .count()
     };
     assert_eq!(named("default/b/strange"), 1);
     assert_eq!(named("default/b/counter"), 1);

@@ -8,7 +8,11 @@ fn spread(world: &World, has_hints: bool, objects: &[Vec<u8>]) {
     for (partition, object) in (0..).zip(objects) {
         let mut file = CaskFile::default();
         file.put(&key("b", "k"), object);
-        let write = if has_hints { World::closed } else { World::data };
+        let write = if has_hints {
+            World::closed
+        } else {
+            World::data
+        };
         write(world, partition, 1, &file);
     }
 }
@@ -43,7 +47,11 @@ fn a_copy_that_missed_a_write_is_superseded() {
 #[test]
 fn concurrent_copies_become_siblings_and_what_both_have_stays_once() {
     let world = World::new();
-    let (x, y, z) = (dotted("x", "a", 1), dotted("y", "b", 1), dotted("z", "c", 1));
+    let (x, y, z) = (
+        dotted("x", "a", 1),
+        dotted("y", "b", 1),
+        dotted("z", "c", 1),
+    );
     let left = object_v1(&[("a", 1), ("b", 1)], &[x.clone(), y]);
     let right = object_v1(&[("a", 1), ("c", 1)], &[x, z]);
     spread(&world, true, &[left, right]);

@@ -84,7 +84,8 @@ impl World {
             is_running: self.is_running,
         };
         let progress = Arc::new(Progress::default());
-        self.executor.block_on(import(system, self.options.clone(), progress))
+        self.executor
+            .block_on(import(system, self.options.clone(), progress))
     }
 
     pub(crate) fn wall_seconds(&self) -> u64 {

@@ -1,0 +1,306 @@
+//! `kvorum import`: bringing data over from Riak, into a node that runs or one that does not.
+//!
+//! A stopped node is started for the import within this process, on a loopback port of its own that
+//! nobody knows. What is imported takes the same way as any client's write, so there is one way in.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use kvorum_disk::RealDisk;
+use kvorum_import_bitcask::{
+    ImportError, ImportOptions, ImportTarget, Progress, Summary, System, import,
+};
+use kvorum_runtime::{Executor, ListenOptions, ProductionOptions, Runtime, TaskGuard};
+use kvorum_settings::Settings;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use crate::admin_client;
+use crate::admin_request::AdminRequest;
+use crate::command_line::ConfigurationArguments;
+use crate::configuration_file;
+use crate::node::Node;
+use crate::server::protobuf_settings;
+
+/// The exit code of an import that ended and could not take over everything.
+const EXIT_WITH_LOSSES: u8 = 3;
+/// How often progress is shown on a terminal, and elsewhere.
+const TICK: Duration = Duration::from_millis(500);
+const LINE: Duration = Duration::from_secs(10);
+
+/// What to import from.
+#[derive(Subcommand)]
+pub(crate) enum ImportVerb {
+    /// Import the bitcask directories of Riak nodes.
+    ///
+    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// stopped before its end.
+    RiakBitcask(RiakBitcaskArguments),
+}
+
+/// Arguments of `kvorum import riak-bitcask`.
+#[derive(Args)]
+pub(crate) struct RiakBitcaskArguments {
+    /// Directories with *.bitcask.data files, or directories of such directories
+    #[arg(required = true, value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Import into the node at this protocol-buffer address [default: the node of the
+    /// configuration, started for the import if it is not running]
+    #[arg(long, value_name = "HOST:PORT")]
+    to: Option<String>,
+    /// Directory for the import's index and progress
+    #[arg(long, value_name = "DIR", default_value = "riak-bitcask-import")]
+    state: PathBuf,
+    /// Forget the progress of an earlier import and begin anew
+    #[arg(long)]
+    restart: bool,
+    /// Read and check everything, count it, and import nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave out what was written longer ago than this, as bitcask.expiry would
+    #[arg(long, value_name = "SECONDS")]
+    expiry_secs: Option<u64>,
+    /// Leave out tombstones; sound when the directories hold all replicas
+    #[arg(long)]
+    leave_out_tombstones: bool,
+    /// Scan data files even where a hint file could be believed
+    #[arg(long)]
+    ignore_hints: bool,
+    /// Import although a lock file names a running process
+    #[arg(long)]
+    ignore_locks: bool,
+    /// Connections to the node
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    connections: usize,
+    /// How long the node may be away or refuse before the import stops
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience_secs: u64,
+    /// Print the summary as JSON, for programs
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+}
+
+/// Imports as the command line says.
+pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
+    let ImportVerb::RiakBitcask(arguments) = verb;
+    let executor: Executor = Runtime::production(&ProductionOptions::default())?;
+    let summary = if arguments.dry_run {
+        run(&executor, arguments, None)
+    } else if let Some(name) = &arguments.to {
+        let address = resolve(name)?;
+        let name = name.clone();
+        run(&executor, arguments, Some(ImportTarget { address, name }))
+    } else {
+        import_into_configured(&executor, arguments)
+    }?;
+    say(arguments, &summary)?;
+    Ok(match summary.is_whole() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(EXIT_WITH_LOSSES),
+    })
+}
+
+fn import_into_configured(
+    executor: &Executor,
+    arguments: &RiakBitcaskArguments,
+) -> anyhow::Result<Summary> {
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
+    let settings = &loaded.configuration.settings;
+    let data = std::path::absolute(&settings.node.data_dir)?;
+    let name = format!("the node of {}", data.display());
+    if admin_client::ask(settings, &AdminRequest::Ping).is_ok() {
+        let listeners = &settings.listeners.protobuf;
+        let Some((_, address)) = listeners.iter().next() else {
+            bail!("the running node's configuration has no listener.protobuf; name one with --to");
+        };
+        let address = reachable(*address);
+        return run(executor, arguments, Some(ImportTarget { address, name }));
+    }
+    let temporary = TemporaryServer::start(executor, settings)?;
+    let address = temporary.address;
+    let outcome = run(executor, arguments, Some(ImportTarget { address, name }));
+    let stopped = temporary.stop(executor);
+    let summary = outcome?;
+    stopped.map(|()| summary)
+}
+
+fn run(
+    executor: &Executor,
+    arguments: &RiakBitcaskArguments,
+    target: Option<ImportTarget>,
+) -> anyhow::Result<Summary> {
+    let runtime = executor.runtime();
+    let system = System {
+        disk: Arc::new(RealDisk),
+        runtime: runtime.clone(),
+        file_mode,
+        is_running,
+    };
+    let options = ImportOptions {
+        directories: arguments.directories.clone(),
+        state_directory: arguments.state.clone(),
+        target,
+        expiry: arguments.expiry_secs.map(Duration::from_secs),
+        ignore_hints: arguments.ignore_hints,
+        ignore_locks: arguments.ignore_locks,
+        leave_out_tombstones: arguments.leave_out_tombstones,
+        connections: arguments.connections,
+        patience: Duration::from_secs(arguments.patience_secs),
+        restart: arguments.restart,
+    };
+    let progress = Arc::new(Progress::default());
+    let shown = show(&runtime, progress.clone());
+    let outcome = executor.block_on(import(system, options, progress));
+    drop(shown);
+    if std::io::stderr().is_terminal() {
+        // Leaves the line of progress behind; one that cannot be shown is no reason to fail.
+        let _unseen = writeln!(std::io::stderr());
+    }
+    outcome.map_err(advise)
+}
+
+/// Says what to do about an import that stopped.
+fn advise(error: ImportError) -> anyhow::Error {
+    let advice = match &error {
+        ImportError::MissingTypes { names } => {
+            let commands = names.iter().map(|name| {
+                format!(
+                    "\n  kvorum admin bucket-type create {name} '{{\"props\":{{}}}}' && \
+                     kvorum admin bucket-type activate {name}"
+                )
+            });
+            let commands: String = commands.collect();
+            format!("nothing was imported; give the types their properties first:{commands}")
+        }
+        ImportError::InUse { .. } => "stop Riak, or import a copy of the directory; --ignore-locks \
+             if the lock was left behind and the process is another one"
+            .to_owned(),
+        ImportError::OtherImport { .. } => "name another directory with --state, or begin anew \
+             with --restart"
+            .to_owned(),
+        ImportError::StateDamaged { .. } => "begin anew with --restart; nothing is imported \
+             twice"
+            .to_owned(),
+        ImportError::NothingFound { .. } => "name the bitcask directory of a Riak node, or one \
+             partition in it"
+            .to_owned(),
+        ImportError::AllMarkedForDeletion { .. } => {
+            "take the mark away from the copy with chmod o-x".to_owned()
+        }
+        ImportError::Unavailable { .. } | ImportError::Disk(_) | ImportError::Runtime(_) => {
+            "the same command goes on from here".to_owned()
+        }
+    };
+    anyhow::Error::new(error).context(advice)
+}
+
+#[expect(clippy::print_stdout, reason = "this is what the user asked for")]
+fn say(arguments: &RiakBitcaskArguments, summary: &Summary) -> anyhow::Result<()> {
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(summary)?),
+        false => println!("{}", summary.to_string().trim_end()),
+    }
+    Ok(())
+}
+
+/// Shows progress until the guard is dropped.
+fn show(runtime: &Runtime, progress: Arc<Progress>) -> TaskGuard<()> {
+    let runtime_of_task = runtime.clone();
+    let is_terminal = std::io::stderr().is_terminal();
+    let task = async move {
+        loop {
+            let pause = if is_terminal { TICK } else { LINE };
+            runtime_of_task.sleep(pause).await;
+            if let Some(view) = progress.view(runtime_of_task.now()) {
+                let _unseen = match is_terminal {
+                    true => write!(std::io::stderr(), "\r{view}\x1b[K"),
+                    false => writeln!(std::io::stderr(), "{view}"),
+                };
+            }
+        }
+    };
+    runtime.spawn("import progress", task).abort_on_drop()
+}
+
+/// A node that serves this process alone.
+struct TemporaryServer {
+    node: Node,
+    server: Arc<kvorum_server_pb::Server>,
+    address: SocketAddr,
+}
+
+impl TemporaryServer {
+    fn start(executor: &Executor, settings: &Settings) -> anyhow::Result<Self> {
+        let runtime = executor.runtime();
+        let node = Node::open(settings, &runtime).context("start the node for the import")?;
+        let listening = executor.block_on(async {
+            let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            runtime.listen(loopback, ListenOptions::default())
+        });
+        let listener = match listening {
+            Ok(listener) => listener,
+            Err(error) => {
+                let _first_error_counts = node.close();
+                return Err(error).context("listen on a loopback port");
+            }
+        };
+        let address = listener.local_address();
+        let server = Arc::new(kvorum_server_pb::Server::new(
+            node.coordinator.clone(),
+            protobuf_settings(settings),
+            node.figures.clone(),
+        ));
+        let serving = server.clone();
+        runtime.spawn("protobuf listener", async move {
+            serving.serve(listener).await;
+        });
+        Ok(Self {
+            node,
+            server,
+            address,
+        })
+    }
+
+    fn stop(self, executor: &Executor) -> anyhow::Result<()> {
+        executor.block_on(self.server.stop());
+        self.node.close()
+    }
+}
+
+fn resolve(name: &str) -> anyhow::Result<SocketAddr> {
+    let mut found = name
+        .to_socket_addrs()
+        .with_context(|| format!("{name} is no HOST:PORT"))?;
+    found.next().with_context(|| format!("{name} has no address"))
+}
+
+/// An address to connect to, for one to listen on.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
+}
+
+fn file_mode(path: &Path) -> Option<u32> {
+    Some(std::fs::metadata(path).ok()?.permissions().mode())
+}
+
+fn is_running(process: u32) -> bool {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    // A process of another user may not be signalled, and runs.
+    pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)))
+}
