@@ -1,27 +1,10 @@
-//! The command line of `kvorum bench`, and a run from its arguments to its exit code.
+//! The command line of `kvorum bench`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail};
-
-use crate::calendar::civil_date;
-use crate::configuration::{Configuration, Settings};
-use crate::driver::nhs::NhsPlan;
-use crate::driver::null::NullPlan;
-use crate::driver::riakc_pb::RiakcPbPlan;
-use crate::driver::{Draws, Plan};
-use crate::key_generator::KeySources;
-use crate::output::{ResultFiles, Totals, write_summary};
-use crate::random::{Seed, WorkerRandom};
-use crate::runner::{RunOptions, run};
-use crate::value_generator::{BlockSettings, SourceBlocks, ValueGenerator};
-use crate::verification::Verifier;
-
-/// Default of `value_generator_source_size`.
-const SOURCE_BYTES: usize = 96 << 20;
+use crate::execution;
 
 /// Load a server and measure it.
 #[derive(Debug, clap::Args)]
@@ -30,39 +13,108 @@ pub struct BenchArguments {
     command: BenchCommand,
 }
 
+/// What `kvorum bench` can do by itself.
 #[derive(Debug, clap::Subcommand)]
-enum BenchCommand {
+pub enum BenchCommand {
     /// Run a basho_bench configuration.
     Run(RunArguments),
 }
 
 /// Arguments of `kvorum bench run`.
 #[derive(Debug, clap::Args)]
-struct RunArguments {
+pub struct RunArguments {
     /// Configuration files in Erlang terms; later ones win over earlier ones.
     #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Directory that gets a directory per run, and `current`, a link to the newest.
     #[arg(long, short = 'd', value_name = "DIR", default_value = "tests")]
-    out: PathBuf,
+    pub(crate) out: PathBuf,
     /// Name of the run's directory; the time in UTC if not given.
     #[arg(long, short = 'n')]
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// Run for this many seconds instead of the configured minutes.
     #[arg(long, value_name = "SECONDS")]
-    duration: Option<u64>,
+    pub(crate) duration: Option<f64>,
+    /// Multiply duration and key space by this, to run a published test in a fraction of its time.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Let operations run for this many seconds before measuring begins.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub(crate) warm_up: f64,
+    /// Open loop: this many operations a second of all workers together, due at fixed times, with
+    /// latencies that count from when an operation was due.
+    #[arg(long, value_name = "OPERATIONS")]
+    pub(crate) rate: Option<f64>,
     /// Set a key to an Erlang term, over what files say; may be repeated.
     #[arg(long, value_name = "KEY=TERM")]
-    set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Threads that share the workers; half of the cores if not given.
     #[arg(long)]
-    threads: Option<usize>,
-    /// Process id of a server on this machine, to report its CPU time, memory and disk bytes.
-    #[arg(long, value_name = "PID")]
-    server_pid: Option<u32>,
+    pub(crate) threads: Option<usize>,
     /// Mark every value written, and check every value read.
     #[arg(long)]
-    verify: bool,
+    pub(crate) verify: bool,
+    /// This process is the I-th of N that make one load, here or on other machines: its workers
+    /// get the ids, seeds and keys of their own. `kvorum bench merge` joins the results.
+    #[arg(long, value_name = "I/N")]
+    pub(crate) part: Option<Part>,
+    /// Begin at this time, in seconds since 1970, so that several processes begin together.
+    #[arg(long, value_name = "UNIX_SECONDS")]
+    pub(crate) start_at: Option<f64>,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+}
+
+/// What is known of the server, and where its figures come from.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ServerArguments {
+    /// Process id of a server on this machine, to sample its CPU time, memory and disk bytes; may
+    /// be repeated.
+    #[arg(long, value_name = "PID")]
+    pub(crate) server_pid: Vec<u32>,
+    /// HTTP address of a server, to sample its /metrics and /stats; may be repeated.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server_http: Vec<String>,
+    /// Data directory of a server on this machine, to sample its disk space; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) server_data: Vec<PathBuf>,
+    /// A setting of the server, to be kept with the results; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) server_setting: Vec<String>,
+    /// The server's version, to be kept with the results; asked of --server-http if not given.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) server_version: Option<String>,
+    /// The engine, to be kept with the results; asked of --server-http if not given.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Option<String>,
+    /// What an acknowledged write promises, to be kept with the results.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) durability: Option<String>,
+}
+
+/// One of several processes that make one load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Which, from 1.
+    pub(crate) index: u32,
+    /// Of how many.
+    pub(crate) count: u32,
+}
+
+impl std::str::FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once('/').and_then(|(index, count)| {
+            Some(Self {
+                index: index.parse().ok()?,
+                count: count.parse().ok()?,
+            })
+        });
+        parsed
+            .filter(|part| (1..=part.count).contains(&part.index) && part.count <= 10_000)
+            .ok_or_else(|| "expected I/N, such as 1/4, with I from 1 to N".to_owned())
+    }
 }
 
 /// Runs the command and says whether it succeeded.
@@ -83,169 +135,15 @@ pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// As [`main`].
 pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let BenchCommand::Run(arguments) = &arguments.command;
-    let configuration = Configuration::load(&arguments.files, &arguments.set)?;
-    let mut settings = Settings::read(&configuration)?;
-    if let Some(seconds) = arguments.duration {
-        settings.duration = Some(Duration::from_secs(seconds));
+    execute_command(&arguments.command, out)
+}
+
+/// Like [`execute`], for a program that offers commands of its own beside these.
+///
+/// # Errors
+/// As [`main`].
+pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    match command {
+        BenchCommand::Run(arguments) => execution::run(arguments, out),
     }
-    let operations = &settings.operations;
-    match settings.driver.as_str() {
-        "null" => {
-            let plan = NullPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
-        }
-        "riakc_pb" => {
-            let plan = RiakcPbPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
-        }
-        "nhs" => {
-            let plan = NhsPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
-        }
-        other => bail!("driver {other} is not offered; choose riakc_pb, nhs or null"),
-    }
-}
-
-fn run_with<P: Plan>(
-    plan: &P,
-    configuration: &Configuration,
-    settings: &Settings,
-    arguments: &RunArguments,
-    out: &mut dyn Write,
-) -> anyhow::Result<ExitCode> {
-    let draws = draws(configuration, settings, arguments.verify)?;
-    tell_unread::<P>(configuration)?;
-    let name = match arguments.name.as_deref() {
-        Some("current") => bail!("a run cannot be named current, which is the link to the newest"),
-        Some(name) if name.is_empty() || name.contains('/') => bail!("{name:?} names no directory"),
-        Some(name) => name.to_owned(),
-        None => utc_name(),
-    };
-    let mut files = ResultFiles::create(
-        &arguments.out,
-        &name,
-        &arguments.files,
-        &settings.operations,
-    )
-    .with_context(|| format!("cannot write results in {}", arguments.out.display()))?;
-    let options = RunOptions {
-        threads: arguments.threads.unwrap_or_else(default_threads),
-        server_pid: arguments.server_pid,
-    };
-    let totals = run(plan, settings, draws, options, &mut files)?;
-    files.write_errors(&settings.operations, &totals.records)?;
-    write_summary(out, &settings.operations, &totals)?;
-    writeln!(out, "results  {}", files.directory().display())?;
-    Ok(exit_code(&totals, settings))
-}
-
-/// What each worker draws from.
-fn draws(
-    configuration: &Configuration,
-    settings: &Settings,
-    verify: bool,
-) -> anyhow::Result<Vec<Draws>> {
-    let seed = match settings.seed {
-        Some(seed) => seed,
-        None => seed_of_now()?,
-    };
-    let blocks = SourceBlocks::new(BlockSettings {
-        random_bytes: configuration.integer(
-            "value_generator_source_size",
-            1..=1 << 36,
-            SOURCE_BYTES,
-        )?,
-        blob_file: configuration.convert("value_generator_blob_file", |term| {
-            term.as_text()
-                .map(PathBuf::from)
-                .ok_or_else(|| "expected a path".to_owned())
-        })?,
-        seed,
-    });
-    let mut keys = KeySources::new(&blocks, settings.concurrent);
-    (1..=settings.concurrent)
-        .map(|worker| {
-            Ok(Draws {
-                random: WorkerRandom::new(seed.of_worker(worker)),
-                keys: keys
-                    .build(&settings.key_generator, worker)
-                    .map_err(|reason| {
-                        configuration.refusal("key_generator", &settings.key_generator, reason)
-                    })?,
-                values: ValueGenerator::build(&settings.value_generator, &blocks).map_err(
-                    |reason| {
-                        let value = &settings.value_generator;
-                        configuration.refusal("value_generator", value, reason)
-                    },
-                )?,
-                verifier: verify.then(|| Verifier::new(worker)),
-            })
-        })
-        .collect()
-}
-
-/// Says which keys have no effect, and why as far as that is known.
-fn tell_unread<P: Plan>(configuration: &Configuration) -> io::Result<()> {
-    let mut out = io::stderr().lock();
-    for (key, origin) in configuration.unread() {
-        let reason = P::why_without_effect(key)
-            .or_else(|| Settings::why_without_effect(key))
-            .unwrap_or("nothing reads this key with this driver");
-        writeln!(out, "{origin}: {key} has no effect: {reason}")?;
-    }
-    Ok(())
-}
-
-fn exit_code(totals: &Totals, settings: &Settings) -> ExitCode {
-    let errors = totals.errors();
-    let verification_failed = totals.records.iter().any(|record| {
-        record
-            .reasons
-            .keys()
-            .any(|reason| reason.starts_with("{verification,"))
-    });
-    let nothing_but_errors = errors > 0 && errors == totals.operations();
-    if verification_failed || nothing_but_errors || (settings.shutdown_on_error && errors > 0) {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
-}
-
-/// Half of the cores: the other half is for a server on the same machine.
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
-}
-
-fn since_1970() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO)
-}
-
-/// A seed that no other run has; it is told, so that this run can be repeated.
-fn seed_of_now() -> io::Result<Seed> {
-    let now = since_1970();
-    let seconds = i64::try_from(now.as_secs()).unwrap_or(0);
-    let parts = [
-        seconds / 1_000_000,
-        seconds % 1_000_000,
-        i64::from(now.subsec_micros()),
-    ];
-    let [a, b, c] = parts;
-    writeln!(
-        io::stderr(),
-        "to repeat this run: --set 'rng_seed={{{a},{b},{c}}}'"
-    )?;
-    Ok(Seed(parts))
-}
-
-/// The present time as `YYYYMMDD_HHMMSS`, in UTC.
-fn utc_name() -> String {
-    let seconds = since_1970().as_secs();
-    let days = i64::try_from(seconds / 86_400).unwrap_or(0);
-    let (year, month, day) = civil_date(days);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}{month:02}{day:02}_{hour:02}{minute:02}{second:02}")
 }

@@ -4,6 +4,7 @@
 //! nobody read. For this the configuration remembers what it was asked for, which needs no list
 //! of keys that could fall behind the code that reads them.
 
+mod scale;
 mod settings;
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::eterm::{Position, SyntaxError, Term, parse_term, parse_terms};
 
+pub use scale::scaled_count;
 pub use settings::{Mode, Operation, Settings};
 
 /// A configuration that cannot be used; each variant tells what to change.
@@ -219,6 +221,12 @@ impl Configuration {
                 .ok_or(expected)
         })?;
         Ok(value.unwrap_or(default))
+    }
+
+    /// Every key that is set, with its value as an Erlang term.
+    pub fn printed(&self) -> BTreeMap<String, String> {
+        let printed = |(key, entry): (&String, &Entry)| (key.clone(), entry.value.to_string());
+        self.entries.iter().map(printed).collect()
     }
 
     /// The keys that are set and that nobody has read so far, with where they stand.

@@ -4,10 +4,15 @@
 //! mistake before the first connection. From the plan each worker gets its own driver, which owns
 //! its connection and its counters.
 
+pub mod http_raw;
+mod http_session;
+mod index_query;
 pub mod nhs;
 mod nhs_keys;
+mod nhs_plan;
 mod nhs_records;
 pub mod null;
+mod object_access;
 mod pb_session;
 pub mod riakc_pb;
 mod targets;
@@ -47,6 +52,11 @@ impl From<Exhausted> for Outcome {
 }
 
 impl Outcome {
+    /// Whether the operation counts as done.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Done | Self::Missed | Self::Timed(_))
+    }
+
     /// An error whose reason is an atom.
     pub fn failed(reason: &str) -> Self {
         Self::Failed(Term::atom(reason))
@@ -64,6 +74,8 @@ pub struct Draws {
     pub values: ValueGenerator,
     /// Marks values and checks what comes back, if the run verifies.
     pub verifier: Option<Verifier>,
+    /// Bytes of keys and values that the present operation writes.
+    pub payload_bytes: u64,
 }
 
 impl Draws {
@@ -78,25 +90,69 @@ impl Draws {
         self.marked(key, value)
     }
 
-    /// A value made elsewhere, marked if the run verifies.
+    /// The next value for a key that the server chooses; it is not marked.
+    pub fn value_without_key(&mut self) -> Bytes {
+        let value = self.values.next(&mut self.random).into_bytes();
+        self.payload_bytes += value.len() as u64;
+        value
+    }
+
+    /// A value made elsewhere, marked if the run verifies. A write of it begins.
     pub fn marked(&mut self, key: &[u8], value: Bytes) -> Bytes {
+        self.payload_bytes += (key.len() + value.len()) as u64;
         match &mut self.verifier {
-            Some(verifier) => verifier.mark(key, &value),
+            Some(verifier) => verifier.write(key, &value),
             None => value,
         }
     }
 
-    /// The outcome of a read that found this value.
-    pub fn judge(&self, key: &[u8], value: &[u8]) -> Outcome {
-        let Some(verifier) = &self.verifier else {
-            return Outcome::Done;
-        };
-        match verifier.check(key, value) {
-            Verification::Genuine => Outcome::Done,
-            Verification::Wrong(what) => Outcome::Failed(Term::Tuple(vec![
+    /// A removal of a key begins.
+    pub fn removes(&mut self, key: &[u8]) {
+        if let Some(verifier) = &mut self.verifier {
+            verifier.remove(key);
+        }
+    }
+
+    /// A read of a key begins.
+    pub fn reads(&mut self, key: &[u8]) {
+        if let Some(verifier) = &mut self.verifier {
+            verifier.read(key);
+        }
+    }
+
+    /// The outcome of a read that found these siblings.
+    pub fn judge<'value>(
+        &self,
+        key: &[u8],
+        siblings: impl IntoIterator<Item = &'value [u8]>,
+    ) -> Outcome {
+        self.verified(key, siblings).unwrap_or(Outcome::Done)
+    }
+
+    /// The outcome of a read that found nothing.
+    pub fn judge_absent(&self, key: &[u8]) -> Outcome {
+        self.verified(key, []).unwrap_or(Outcome::Missed)
+    }
+
+    /// What is wrong with what was read, if the run verifies.
+    fn verified<'value>(
+        &self,
+        key: &[u8],
+        siblings: impl IntoIterator<Item = &'value [u8]>,
+    ) -> Option<Outcome> {
+        match self.verifier.as_ref()?.check(key, siblings) {
+            Verification::Genuine => None,
+            Verification::Wrong(what) => Some(Outcome::Failed(Term::Tuple(vec![
                 Term::atom("verification"),
                 Term::atom(what),
-            ])),
+            ]))),
+        }
+    }
+
+    /// The operation has ended.
+    pub fn settle(&mut self, is_success: bool) {
+        if let Some(verifier) = &mut self.verifier {
+            verifier.settle(is_success);
         }
     }
 }

@@ -5,23 +5,30 @@
 //! - [`eterm`]: Erlang terms; [`configuration`]: files merged into settings.
 //! - [`key_generator`], [`value_generator`]: what is touched and what is written.
 //! - [`driver`]: what an operation does; [`worker`]: one closed loop of operations.
-//! - [`runner`]: a whole run; [`recorder`], [`output`]: what it measured.
+//! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: what it measures.
+//! - [`output`], [`run_record`]: the result directory.
 
+mod activity;
 pub mod arguments;
 mod calendar;
 pub mod configuration;
 pub mod driver;
 pub mod erlang_hash;
 pub mod eterm;
+mod execution;
 pub mod key_generator;
+pub mod machine;
 pub mod output;
 pub mod process;
 mod progress;
 pub mod random;
 pub mod recorder;
+pub mod run_record;
 pub mod runner;
+mod schedule;
+pub mod server_probe;
 pub mod value_generator;
 pub mod verification;
 pub mod worker;
 
-pub use arguments::{BenchArguments, execute, main};
+pub use arguments::{BenchArguments, BenchCommand, execute, execute_command, main};

@@ -1,17 +1,20 @@
 //! Result files in basho_bench's format, so that existing tools plot them.
 
+mod interval_log;
 mod summary_table;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use crate::activity::Records;
 use crate::configuration::Operation;
 use crate::eterm::Term;
 use crate::recorder::{Latencies, Record};
 
+use interval_log::IntervalLog;
 pub(crate) use summary_table::per_second;
 pub use summary_table::{Totals, write_summary};
 
@@ -21,22 +24,29 @@ const SAMPLES_MIN: u64 = 5;
 const LATENCY_HEADER: &str =
     "elapsed, window, n, min, mean, median, 95th, 99th, 99_9th, max, errors";
 
+/// Header of `volume.csv`; both counts grow with the run.
+const VOLUME_HEADER: &str = "elapsed, operations, payload_bytes";
+
 /// The files of one run.
 #[derive(Debug)]
 pub struct ResultFiles {
     directory: PathBuf,
     summary: File,
+    volume: File,
     latencies: Vec<File>,
+    histograms: IntervalLog,
+    /// Operations and payload bytes so far.
+    volume_so_far: (u64, u64),
 }
 
 impl ResultFiles {
     /// Makes the run directory `results/name`, copies the configuration into it, and lets
-    /// `results/current` point to it.
+    /// `results/current` point to it. One label per operation, see [`file_labels`].
     pub fn create(
         results: &Path,
         name: &str,
         configurations: &[PathBuf],
-        operations: &[Operation],
+        labels: &[String],
     ) -> io::Result<Self> {
         let directory = results.join(name);
         std::fs::create_dir_all(&directory)?;
@@ -46,29 +56,30 @@ impl ResultFiles {
             }
         }
         point_current_at(results, name)?;
-        let create = |file_name: String, header: &str| {
+        Self::in_directory(directory, labels)
+    }
+
+    /// The files of a run in a directory that exists.
+    pub fn in_directory(directory: PathBuf, labels: &[String]) -> io::Result<Self> {
+        let create = |file_name: &str, header: &str| {
             let mut file = File::create(directory.join(file_name))?;
             writeln!(file, "{header}")?;
             io::Result::Ok(file)
         };
-        let latencies = operations
+        let latencies = labels
             .iter()
-            .map(|operation| {
-                create(
-                    format!("{}_latencies.csv", file_label(&operation.label)),
-                    LATENCY_HEADER,
-                )
-            })
+            .map(|label| create(&format!("{label}_latencies.csv"), LATENCY_HEADER))
             .collect::<io::Result<_>>()?;
-        let summary = create(
-            "summary.csv".to_owned(),
-            "elapsed, window, total, successful, failed",
-        )?;
-        create("errors.csv".to_owned(), "\"error\",\"count\"")?;
+        let summary = create("summary.csv", "elapsed, window, total, successful, failed")?;
+        let volume = create("volume.csv", VOLUME_HEADER)?;
+        create("errors.csv", "\"error\",\"count\"")?;
         Ok(Self {
+            histograms: IntervalLog::create(&directory, labels)?,
             directory,
             summary,
+            volume,
             latencies,
+            volume_so_far: (0, 0),
         })
     }
 
@@ -77,32 +88,37 @@ impl ResultFiles {
         &self.directory
     }
 
+    /// Begins: the first row of the volume, and the time in the histogram log.
+    pub fn begin(&mut self, started: SystemTime) -> io::Result<()> {
+        writeln!(self.volume, "0.0, 0, 0")?;
+        self.histograms.begin(started)
+    }
+
     /// Writes the rows of one interval: `elapsed` since the run's start, `window` since the
-    /// previous rows; one record per operation.
+    /// previous rows.
     pub fn write_rows(
         &mut self,
         elapsed: Duration,
         window: Duration,
-        records: &[Record],
+        records: &Records,
     ) -> io::Result<()> {
         let times = format!("{}, {}", seconds(elapsed), seconds(window));
-        let successful: u64 = records.iter().map(|record| record.units).sum();
-        let failed: u64 = records.iter().map(|record| record.errors).sum();
-        writeln!(
-            self.summary,
-            "{times}, {}, {successful}, {failed}",
-            successful + failed
-        )?;
-        for (file, record) in self.latencies.iter_mut().zip(records) {
+        let (successful, failed) = records.counts();
+        let total = successful + failed;
+        writeln!(self.summary, "{times}, {total}, {successful}, {failed}")?;
+        for (file, record) in self.latencies.iter_mut().zip(&records.operations) {
             writeln!(file, "{times}, {}", latency_columns(record))?;
         }
-        Ok(())
+        let payload: u64 = records.operations.iter().map(|it| it.payload_bytes).sum();
+        let (operations, bytes) = &mut self.volume_so_far;
+        *operations += total;
+        *bytes += payload;
+        writeln!(self.volume, "{}, {operations}, {bytes}", seconds(elapsed))?;
+        self.histograms.write(elapsed, window, records)
     }
 
     /// Writes how often each operation failed for each reason.
     pub fn write_errors(&self, operations: &[Operation], totals: &[Record]) -> io::Result<()> {
-        let mut file = File::create(self.directory.join("errors.csv"))?;
-        writeln!(file, "\"error\",\"count\"")?;
         let mut rows = BTreeMap::new();
         for (operation, record) in operations.iter().zip(totals) {
             let pair = Term::Tuple(vec![operation.label.clone(), operation.operation.clone()]);
@@ -111,6 +127,13 @@ impl ResultFiles {
                 *rows.entry(key).or_insert(0) += count;
             }
         }
+        self.write_error_rows(&rows)
+    }
+
+    /// Writes how often what went wrong.
+    pub fn write_error_rows(&self, rows: &BTreeMap<String, u64>) -> io::Result<()> {
+        let mut file = File::create(self.directory.join("errors.csv"))?;
+        writeln!(file, "\"error\",\"count\"")?;
         for (key, count) in rows {
             writeln!(file, "\"{key}\",\"{count}\"")?;
         }
@@ -153,9 +176,23 @@ fn latency_columns(record: &Record) -> String {
 }
 
 /// Seconds as Erlang prints a float: shortest digits, at least one after the point.
-fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     let microseconds = Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(0));
     Term::Float(microseconds.as_secs_f64()).to_string()
+}
+
+/// The label of each operation in file names; one that is there already gets a number.
+pub fn file_labels(operations: &[Operation]) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    for operation in operations {
+        let plain = file_label(&operation.label);
+        let numbered = (2..).map(|number: u32| format!("{plain}-{number}"));
+        let free = std::iter::once(plain.clone())
+            .chain(numbered)
+            .find(|label| !labels.contains(label));
+        labels.push(free.unwrap_or(plain));
+    }
+    labels
 }
 
 /// A label as part of a file name: letters and digits stay, all else becomes a dash.
@@ -221,27 +258,36 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_listed_twice_gets_files_of_its_own() {
+        let twice = [operation("get"), operation("get"), operation("get_2")];
+        assert_eq!(file_labels(&twice), ["get", "get-2", "get-2-2"]);
+    }
+
+    #[test]
     fn files_are_byte_for_byte_in_the_format() {
         let results = tempfile::tempdir().unwrap();
         let configuration = results.path().join("my.config");
         std::fs::write(&configuration, "{mode, max}.").unwrap();
         let operations = [operation("get_unique"), operation("{put_pb, 5}")];
+        let labels = file_labels(&operations);
         let mut files =
-            ResultFiles::create(results.path(), "run", &[configuration], &operations).unwrap();
+            ResultFiles::create(results.path(), "run", &[configuration], &labels).unwrap();
         let window = Duration::from_micros(10_000_123);
-        let records = [
+        let mut records = Records::new(2).unwrap();
+        records.operations = vec![
             record(100, &["timeout"]),
             record(4, &["timeout", "timeout"]),
         ];
+        records.operations[1].payload_bytes = 4000;
+        files.begin(SystemTime::UNIX_EPOCH).unwrap();
         files.write_rows(window, window, &records).unwrap();
+        let nothing = Records::new(2).unwrap();
         files
-            .write_rows(
-                Duration::from_secs(20),
-                window,
-                &[record(0, &[]), record(0, &[])],
-            )
+            .write_rows(Duration::from_secs(20), window, &nothing)
             .unwrap();
-        files.write_errors(&operations, &records).unwrap();
+        files
+            .write_errors(&operations, &records.operations)
+            .unwrap();
 
         let read = |name: &str| {
             std::fs::read_to_string(results.path().join("current").join(name)).unwrap()
@@ -261,6 +307,11 @@ mod tests {
         assert_eq!(
             read("put-pb-5_latencies.csv").lines().nth(1),
             Some("10.000123, 10.000123, 0, 0, 0, 0, 0, 0, 0, 0, 2")
+        );
+        assert_eq!(
+            read("volume.csv"),
+            "elapsed, operations, payload_bytes\n0.0, 0, 0\n10.000123, 107, 4000\n\
+             20.0, 107, 4000\n"
         );
         assert_eq!(
             read("errors.csv"),

@@ -31,6 +31,18 @@ impl ProcessUsage {
             read_bytes: field(&io, "read_bytes:"),
         })
     }
+
+    /// What was used since an earlier look; memory is that of this one.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let minus = |late: Option<u64>, early: Option<u64>| Some(late?.saturating_sub(early?));
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            resident_bytes: self.resident_bytes,
+            written_bytes: minus(self.written_bytes, before.written_bytes),
+            read_bytes: minus(self.read_bytes, before.read_bytes),
+        }
+    }
 }
 
 /// Fields 14 and 15, counted after the name, which may itself hold blanks and parentheses.

@@ -5,7 +5,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use crate::output::per_second;
-use crate::recorder::Record;
 
 /// Writes progress to standard error.
 #[derive(Debug)]
@@ -24,6 +23,18 @@ impl Progress {
             duration,
             is_terminal: io::stderr().is_terminal(),
             before: (Duration::ZERO, 0),
+        }
+    }
+
+    /// Whether [`Progress::tick`] shows anything.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Says for how long the run will not be measured yet.
+    pub(crate) fn warming_up(&self, left: Duration) {
+        if self.is_terminal {
+            let _ = write!(io::stderr(), "\rwarming up, {} left\x1b[K", clock(left));
         }
     }
 
@@ -79,13 +90,6 @@ fn clock(duration: Duration) -> String {
         seconds / 60 % 60,
         seconds % 60
     )
-}
-
-/// Successes and failures of all records together.
-pub(crate) fn counts(records: &[Record]) -> (u64, u64) {
-    records.iter().fold((0, 0), |(units, errors), record| {
-        (units + record.units, errors + record.errors)
-    })
 }
 
 #[cfg(test)]

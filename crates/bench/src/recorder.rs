@@ -31,6 +31,8 @@ pub struct Record {
     pub misses: u64,
     /// Failed operations.
     pub errors: u64,
+    /// Bytes of keys and values that successful operations wrote.
+    pub payload_bytes: u64,
     /// Failed operations by reason, printed as Erlang's `~w` does.
     pub reasons: BTreeMap<String, u64>,
 }
@@ -66,6 +68,7 @@ impl Record {
             units: 0,
             misses: 0,
             errors: 0,
+            payload_bytes: 0,
             reasons: BTreeMap::new(),
         })
     }
@@ -107,17 +110,46 @@ impl Record {
         // Both have the same bounds, so that adding cannot fail.
         let _ = self.histogram.add(&other.histogram);
         self.sum_nanoseconds += other.sum_nanoseconds;
-        self.extremes = match (self.extremes, other.extremes) {
+        self.widen(other.extremes);
+        self.units += other.units;
+        self.misses += other.misses;
+        self.errors += other.errors;
+        self.payload_bytes += other.payload_bytes;
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    /// The histogram of latencies, in microseconds.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
+    /// What a percentile does not tell: the exact sum of latencies in nanoseconds, and the exact
+    /// smallest and largest in microseconds.
+    pub fn exact(&self) -> (u128, Option<(u64, u64)>) {
+        (self.sum_nanoseconds, self.extremes)
+    }
+
+    /// Adds samples that were written to files; false if the histogram has other bounds.
+    pub fn add_recorded(
+        &mut self,
+        histogram: &Histogram<u64>,
+        sum_nanoseconds: u128,
+        extremes: Option<(u64, u64)>,
+    ) -> bool {
+        let added = self.histogram.add(histogram).is_ok();
+        self.sum_nanoseconds += sum_nanoseconds;
+        self.widen(extremes);
+        added
+    }
+
+    fn widen(&mut self, extremes: Option<(u64, u64)>) {
+        self.extremes = match (self.extremes, extremes) {
             (Some((min, max)), Some((low, high))) => Some((min.min(low), max.max(high))),
             (one, None) => one,
             (None, one) => one,
         };
-        self.units += other.units;
-        self.misses += other.misses;
-        self.errors += other.errors;
-        for (reason, count) in &other.reasons {
-            *self.reasons.entry(reason.clone()).or_default() += count;
-        }
     }
 
     /// Forgets everything, and keeps the memory.
@@ -128,6 +160,7 @@ impl Record {
         self.units = 0;
         self.misses = 0;
         self.errors = 0;
+        self.payload_bytes = 0;
         self.reasons.clear();
     }
 

@@ -3,23 +3,24 @@
 //! Workers are dealt out to threads once, and each thread runs its share on a runtime of its own.
 //! A work-stealing runtime would move connections between cores and lock where nothing is shared.
 
+mod report;
+
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, SystemTime};
 
 use tokio::task::LocalSet;
 
-use crate::configuration::Settings;
+use crate::activity::Activity;
+use crate::configuration::{Mode, Settings};
 use crate::driver::{Draws, Driver, Plan};
 use crate::output::{ResultFiles, Totals};
-use crate::process::ProcessUsage;
-use crate::progress::{Progress, counts};
-use crate::recorder::Record;
-use crate::worker::{Control, Mix, SharedRecords, Worker};
+use crate::schedule::Schedule;
+use crate::server_probe::ProbeTargets;
+use crate::worker::{Control, Mix, Pace, Worker};
 
-/// How often the progress line is renewed and the end of a run is looked for.
-const TICK: Duration = Duration::from_millis(500);
+use report::Report;
 
 /// How long operations under way may take once the run has ended.
 const GRACE: Duration = Duration::from_secs(5);
@@ -42,12 +43,21 @@ pub enum RunError {
 }
 
 /// How a run is to be made, beyond its configuration.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Threads that share the workers.
     pub threads: usize,
-    /// A process on this machine whose usage is reported.
-    pub server_pid: Option<u32>,
+    /// Where to look for what the server uses.
+    pub probe: ProbeTargets,
+    /// For how long operations run before measuring begins.
+    pub warm_up: Duration,
+    /// Operations per second of all workers of this process together, in an open loop; `None` paces
+    /// as the configuration says.
+    pub open_rate: Option<f64>,
+    /// Id of the first worker.
+    pub first_worker: u32,
+    /// When workers begin, for several processes that shall begin together.
+    pub start_at: Option<SystemTime>,
 }
 
 /// Tells the thread that reports about the workers' threads.
@@ -63,98 +73,113 @@ pub fn run<P: Plan>(
     plan: &P,
     settings: &Settings,
     draws: Vec<Draws>,
-    options: RunOptions,
+    options: &RunOptions,
     files: &mut ResultFiles,
 ) -> Result<Totals, RunError> {
     let control = Arc::new(Control::new(settings.shutdown_on_error));
     let (events, received) = channel();
-    let (threads, barrier) = start(plan, settings, draws, options.threads, &control, &events)?;
+    let schedule = options.open_rate.map(|rate| Arc::new(Schedule::new(rate)));
+    let pace = match (&schedule, settings.mode) {
+        (Some(schedule), _) => Pace::Open(Arc::clone(schedule)),
+        (None, Mode::Max) => Pace::Closed,
+        (None, Mode::Rate(rate)) => Pace::Sleeping(rate),
+    };
+    let workers = Workers {
+        plan,
+        settings,
+        options,
+        control: &control,
+        pace,
+    };
+    let (threads, barrier) = workers.start(draws, &events)?;
     stop_on_signal(&events);
     drop(events);
-    let report = Report {
-        settings,
-        control: &control,
-        records: threads
-            .iter()
-            .map(|thread| Arc::clone(&thread.records))
-            .collect(),
-        scratch: empty_records(settings.operations.len())?,
-        totals: empty_records(settings.operations.len())?,
-        progress: Progress::new(settings.duration),
-        threads_left: threads.len(),
-        abandoned: 0,
-    };
-    let before = usages(options);
-    let start = Instant::now();
+    let activities = threads
+        .iter()
+        .map(|thread| Arc::clone(&thread.activity))
+        .collect();
+    let report = Report::new(settings, options, &control, activities)?;
+    wait_until(options.start_at);
     barrier.wait();
-    let result = report.until_the_end(start, &received, files);
-    let after = usages(options);
+    let result = report.until_the_end(&received, files);
     // The report may have ended on an error of its own.
     control.request_stop();
     for thread in threads {
         // A thread of workers that panicked has said so on standard error.
         let _ = thread.handle.join();
     }
-    let mut totals = result?;
-    // The workers' buffers are gone by now, so that the tool's own memory would say nothing.
-    totals.own_usage = difference(before.0, after.0).map(|usage| ProcessUsage {
-        resident_bytes: None,
-        ..usage
-    });
-    totals.server_usage = difference(before.1, after.1);
+    let (mut totals, stopped) = result?;
+    if let Some((schedule, stopped)) = schedule.zip(stopped) {
+        totals.overdue = schedule.overdue(stopped);
+    }
     Ok(totals)
+}
+
+/// Waits for a time of the wall clock; one that is past is now.
+fn wait_until(time: Option<SystemTime>) {
+    let wait = time.and_then(|time| time.duration_since(SystemTime::now()).ok());
+    if let Some(wait) = wait {
+        std::thread::sleep(wait);
+    }
 }
 
 struct WorkerThread {
     handle: std::thread::JoinHandle<()>,
-    records: SharedRecords,
+    activity: Arc<Activity>,
 }
 
-/// Starts the threads and lets every worker connect; they begin when the barrier is passed.
-fn start<P: Plan>(
-    plan: &P,
-    settings: &Settings,
-    draws: Vec<Draws>,
-    threads: usize,
-    control: &Arc<Control>,
-    events: &Sender<Event>,
-) -> Result<(Vec<WorkerThread>, Arc<Barrier>), RunError> {
-    let threads = threads.clamp(1, draws.len().max(1));
-    let mut shares: Vec<Vec<Worker<P::Worker>>> = (0..threads).map(|_| Vec::new()).collect();
-    let mut records = Vec::new();
-    for _ in 0..threads {
-        records.push(Arc::new(Mutex::new(empty_records(
-            settings.operations.len(),
-        )?)));
+/// What workers are made from.
+struct Workers<'run, P> {
+    plan: &'run P,
+    settings: &'run Settings,
+    options: &'run RunOptions,
+    control: &'run Arc<Control>,
+    pace: Pace,
+}
+
+impl<P: Plan> Workers<'_, P> {
+    /// Starts the threads and lets every worker connect; they begin when the barrier is passed.
+    fn start(
+        &self,
+        draws: Vec<Draws>,
+        events: &Sender<Event>,
+    ) -> Result<(Vec<WorkerThread>, Arc<Barrier>), RunError> {
+        let threads = self.options.threads.clamp(1, draws.len().max(1));
+        let mut shares: Vec<Vec<Worker<P::Worker>>> = (0..threads).map(|_| Vec::new()).collect();
+        let operations = self.settings.operations.len();
+        let activities = (0..threads)
+            .map(|_| Activity::new(operations).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mix = Mix::new(&self.settings.operations);
+        let ids = self.options.first_worker..;
+        for (index, (id, draws)) in ids.zip(draws).enumerate() {
+            let slot = index % threads;
+            let (Some(share), Some(activity)) = (shares.get_mut(slot), activities.get(slot)) else {
+                continue;
+            };
+            share.push(Worker {
+                driver: self.plan.worker(id),
+                draws,
+                mix: mix.clone(),
+                pace: self.pace.clone(),
+                activity: Arc::clone(activity),
+                control: Arc::clone(self.control),
+            });
+        }
+        launch(shares, &activities, self.control, events)
     }
-    let mix = Mix::new(&settings.operations);
-    for (index, (id, draws)) in (1..).zip(draws).enumerate() {
-        let slot = index % threads;
-        let (Some(share), Some(records)) = (shares.get_mut(slot), records.get(slot)) else {
-            continue;
-        };
-        share.push(Worker {
-            driver: plan.worker(id),
-            draws,
-            mix: mix.clone(),
-            mode: settings.mode,
-            records: Arc::clone(records),
-            control: Arc::clone(control),
-        });
-    }
-    launch(shares, &records, control, events)
 }
 
 fn launch<D: Driver>(
     shares: Vec<Vec<Worker<D>>>,
-    records: &[SharedRecords],
+    activities: &[Arc<Activity>],
     control: &Arc<Control>,
     events: &Sender<Event>,
 ) -> Result<(Vec<WorkerThread>, Arc<Barrier>), RunError> {
     let barrier = Arc::new(Barrier::new(shares.len() + 1));
     let (connected, connections) = channel();
     let mut threads = Vec::new();
-    for (share, records) in shares.into_iter().zip(records) {
+    for (share, activity) in shares.into_iter().zip(activities) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -167,7 +192,7 @@ fn launch<D: Driver>(
             .map_err(RunError::Thread)?;
         threads.push(WorkerThread {
             handle,
-            records: Arc::clone(records),
+            activity: Arc::clone(activity),
         });
     }
     drop(connected);
@@ -251,134 +276,3 @@ fn stop_on_signal(events: &Sender<Event>) {
         });
 }
 
-/// Collects what the threads recorded, and writes it out.
-struct Report<'run> {
-    settings: &'run Settings,
-    control: &'run Control,
-    records: Vec<SharedRecords>,
-    /// Empty records that change places with those of a thread.
-    scratch: Vec<Record>,
-    totals: Vec<Record>,
-    progress: Progress,
-    threads_left: usize,
-    abandoned: usize,
-}
-
-impl Report<'_> {
-    fn until_the_end(
-        mut self,
-        start: Instant,
-        events: &Receiver<Event>,
-        files: &mut ResultFiles,
-    ) -> Result<Totals, RunError> {
-        let mut reported = Duration::ZERO;
-        let mut next_report = self.settings.report_interval;
-        while self.threads_left > 0 {
-            let elapsed = start.elapsed();
-            let end = self.settings.duration.unwrap_or(Duration::MAX);
-            if elapsed >= end {
-                self.control.request_stop();
-            }
-            if elapsed >= next_report {
-                self.write_rows(elapsed, elapsed - reported, files)?;
-                reported = elapsed;
-                next_report += self.settings.report_interval;
-                let (units, errors) = counts(&self.totals);
-                self.progress.interval(elapsed, units + errors, errors);
-            } else {
-                let (units, errors) = self.present_counts();
-                self.progress.tick(elapsed, units + errors, errors);
-            }
-            let wake = next_report.min(if elapsed < end { end } else { Duration::MAX });
-            self.wait(events, wake.saturating_sub(start.elapsed()).min(TICK));
-        }
-        let elapsed = start.elapsed();
-        self.write_rows(elapsed, elapsed - reported, files)?;
-        self.progress.end();
-        Ok(Totals {
-            elapsed,
-            records: self.totals,
-            abandoned: self.abandoned,
-            own_usage: None,
-            server_usage: None,
-        })
-    }
-
-    fn wait(&mut self, events: &Receiver<Event>, timeout: Duration) {
-        match events.recv_timeout(timeout) {
-            Ok(Event::Ended { abandoned }) => {
-                self.threads_left -= 1;
-                self.abandoned += abandoned;
-            }
-            Ok(Event::Interrupted) => self.control.request_stop(),
-            Err(RecvTimeoutError::Timeout) => {}
-            // The threads are gone without a word: they panicked.
-            Err(RecvTimeoutError::Disconnected) => self.threads_left = 0,
-        }
-    }
-
-    /// Takes what was recorded since the last time, and writes it.
-    fn write_rows(
-        &mut self,
-        elapsed: Duration,
-        window: Duration,
-        files: &mut ResultFiles,
-    ) -> Result<(), RunError> {
-        let mut interval = empty_records(self.settings.operations.len())?;
-        for shared in &self.records {
-            for record in &mut self.scratch {
-                record.clear();
-            }
-            std::mem::swap(
-                &mut *shared.lock().unwrap_or_else(PoisonError::into_inner),
-                &mut self.scratch,
-            );
-            merge(&mut interval, &self.scratch);
-        }
-        merge(&mut self.totals, &interval);
-        Ok(files.write_rows(elapsed, window, &interval)?)
-    }
-
-    fn present_counts(&self) -> (u64, u64) {
-        let (mut units, mut errors) = counts(&self.totals);
-        for shared in &self.records {
-            let records = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let (more_units, more_errors) = counts(&records);
-            units += more_units;
-            errors += more_errors;
-        }
-        (units, errors)
-    }
-}
-
-fn merge(into: &mut [Record], from: &[Record]) {
-    for (sum, part) in into.iter_mut().zip(from) {
-        sum.merge(part);
-    }
-}
-
-fn empty_records(count: usize) -> Result<Vec<Record>, hdrhistogram::CreationError> {
-    (0..count).map(|_| Record::new()).collect()
-}
-
-fn usages(options: RunOptions) -> (Option<ProcessUsage>, Option<ProcessUsage>) {
-    (
-        ProcessUsage::of(std::process::id()),
-        options.server_pid.and_then(ProcessUsage::of),
-    )
-}
-
-/// What was used in between; resident memory is that of the end.
-fn difference(before: Option<ProcessUsage>, after: Option<ProcessUsage>) -> Option<ProcessUsage> {
-    let (before, after) = before.zip(after)?;
-    let minus = |late: Option<u64>, early: Option<u64>| {
-        late.zip(early)
-            .map(|(late, early)| late.saturating_sub(early))
-    };
-    Some(ProcessUsage {
-        cpu: after.cpu.saturating_sub(before.cpu),
-        resident_bytes: after.resident_bytes,
-        written_bytes: minus(after.written_bytes, before.written_bytes),
-        read_bytes: minus(after.read_bytes, before.read_bytes),
-    })
-}

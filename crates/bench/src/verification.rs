@@ -1,136 +1,181 @@
-//! Values that prove what they are: for which key they were written, and that they are whole.
+//! Values that prove what they are, and a memory of what was written that proves reads current.
+//!
+//! The mark in a value tells that it is whole and was written for its key; the [`Ledger`] tells
+//! whether it may still be there: not a value that an acknowledged write replaced, and not nothing
+//! where something was acknowledged. Writes without an answer may or may not have happened, and
+//! writes that overlap a read may or may not be seen by it; both are accepted.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+mod ledger;
+mod mark;
 
-const MAGIC: u32 = u32::from_le_bytes(*b"KvB1");
+use std::sync::Arc;
 
-/// Bytes in front of every value of a verified run; shorter values grow to this.
-pub const MARK_BYTES: usize = 32;
+use bytes::Bytes;
+
+pub use ledger::{Ledger, Reading};
+pub use mark::{MARK_BYTES, Mark};
 
 /// Marks the values of one worker and checks those it reads.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Verifier {
     worker: u32,
-    sequence: u64,
+    ledger: Arc<Ledger>,
+    /// Writes of the present operation: hash of the key and sequence number.
+    writes: Vec<(u64, u64)>,
+    reading: Option<Reading>,
 }
 
 /// What a check found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verification {
-    /// The value was written for this key, and nothing is missing or changed.
+    /// What was read may be there.
     Genuine,
-    /// The value is something else: `not_marked`, `other_key`, `wrong_length` or `damaged`.
+    /// It may not: `not_marked`, `other_key`, `wrong_length`, `damaged`, `stale` or `missing`.
     Wrong(&'static str),
 }
 
 impl Verifier {
-    /// The verifier of the worker with this id.
-    pub fn new(worker: u32) -> Self {
+    /// The verifier of the worker with this id; all workers of a run share a ledger.
+    pub fn new(worker: u32, ledger: Arc<Ledger>) -> Self {
         Self {
             worker,
-            sequence: 0,
+            ledger,
+            writes: Vec::new(),
+            reading: None,
         }
     }
 
-    /// The value with the mark in place of its first bytes; numbers are little-endian.
-    ///
-    /// ```text
-    /// offset  width  field
-    ///      0      4  magic "KvB1"
-    ///      4      4  length of the value, mark included
-    ///      8      8  xxh3 of the key
-    ///     16      4  worker
-    ///     20      4  sequence number of the write in the worker, low 32 bits
-    ///     24      8  xxh3 of what follows, seeded with xxh3 of the 24 bytes before
-    ///     32      -  the generated value from its byte 32 on
-    /// ```
-    pub fn mark(&mut self, key: &[u8], value: &[u8]) -> Bytes {
-        self.sequence = self.sequence.wrapping_add(1);
-        let length = value.len().max(MARK_BYTES);
-        let rest = value.get(MARK_BYTES..).unwrap_or_default();
-        let mut marked = BytesMut::with_capacity(length);
-        marked.put_u32_le(MAGIC);
-        marked.put_u32_le(low_word(length as u64));
-        marked.put_u64_le(xxh3_64(key));
-        marked.put_u32_le(self.worker);
-        marked.put_u32_le(low_word(self.sequence));
-        let seed = xxh3_64(&marked);
-        marked.put_u64_le(xxh3_64_with_seed(rest, seed));
-        marked.put_slice(rest);
-        marked.freeze()
-    }
-
-    /// Whether a value that was read under the key is one that was written for it.
-    pub fn check(&self, key: &[u8], value: &[u8]) -> Verification {
-        let Some((mark, rest)) = value.split_at_checked(MARK_BYTES) else {
-            return Verification::Wrong("not_marked");
+    /// A write of a value begins: the value with the mark in place of its first bytes.
+    pub fn write(&mut self, key: &[u8], value: &[u8]) -> Bytes {
+        let hash = mark::hash(key);
+        let sequence = self.ledger.write_begins(hash, false);
+        self.writes.push((hash, sequence));
+        let mark = Mark {
+            key: hash,
+            run: self.ledger.run(),
+            worker: self.worker,
+            sequence,
         };
-        let word = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(mark.get(at..at + 8).unwrap_or(&[0; 8]));
-            u64::from_le_bytes(bytes)
-        };
-        if low_word(word(0)) != MAGIC {
-            return Verification::Wrong("not_marked");
-        }
-        if low_word(word(0) >> 32) != low_word(value.len() as u64) {
-            return Verification::Wrong("wrong_length");
-        }
-        let seed = xxh3_64(mark.get(..24).unwrap_or_default());
-        if word(24) != xxh3_64_with_seed(rest, seed) {
-            return Verification::Wrong("damaged");
-        }
-        if word(8) != xxh3_64(key) {
-            return Verification::Wrong("other_key");
-        }
-        Verification::Genuine
+        mark.stamp(value)
     }
-}
 
-fn low_word(value: u64) -> u32 {
-    let [a, b, c, d, ..] = value.to_le_bytes();
-    u32::from_le_bytes([a, b, c, d])
+    /// A removal begins.
+    pub fn remove(&mut self, key: &[u8]) {
+        let hash = mark::hash(key);
+        let sequence = self.ledger.write_begins(hash, true);
+        self.writes.push((hash, sequence));
+    }
+
+    /// The operation has ended; with success, all it wrote is acknowledged.
+    pub fn settle(&mut self, is_success: bool) {
+        for (hash, sequence) in self.writes.drain(..) {
+            if is_success {
+                self.ledger.write_ended(hash, sequence);
+            }
+        }
+        self.reading = None;
+    }
+
+    /// A read of a key begins.
+    pub fn read(&mut self, key: &[u8]) {
+        self.reading = Some(self.ledger.read_begins(mark::hash(key)));
+    }
+
+    /// Whether the siblings that were read for the key may be there; no sibling means not found.
+    pub fn check<'value>(
+        &self,
+        key: &[u8],
+        siblings: impl IntoIterator<Item = &'value [u8]>,
+    ) -> Verification {
+        let key = mark::hash(key);
+        let mut marks = Vec::new();
+        for value in siblings {
+            match Mark::of(value) {
+                Ok(mark) if mark.key == key => marks.push(mark),
+                Ok(_) => return Verification::Wrong("other_key"),
+                Err(what) => return Verification::Wrong(what),
+            }
+        }
+        let Some(reading) = self.reading.as_ref().filter(|reading| reading.is_of(key)) else {
+            return Verification::Genuine;
+        };
+        if marks.is_empty() {
+            return if self.ledger.may_be_absent(reading) {
+                Verification::Genuine
+            } else {
+                Verification::Wrong("missing")
+            };
+        }
+        let is_current = |mark: &Mark| self.ledger.may_be_read(reading, mark.run, mark.sequence);
+        if marks.iter().any(is_current) {
+            Verification::Genuine
+        } else {
+            Verification::Wrong("stale")
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_marked_value_keeps_its_length_and_is_genuine() {
-        let mut verifier = Verifier::new(7);
-        for length in [0, 31, 32, 33, 1000] {
-            let marked = verifier.mark(b"key", &vec![5; length]);
-            assert_eq!(marked.len(), length.max(MARK_BYTES));
-            assert_eq!(verifier.check(b"key", &marked), Verification::Genuine);
-        }
+    fn verifier() -> Verifier {
+        Verifier::new(7, Arc::new(Ledger::new(1, true)))
+    }
+
+    fn check(verifier: &mut Verifier, key: &[u8], found: &[&[u8]]) -> Verification {
+        verifier.read(key);
+        verifier.check(key, found.iter().copied())
     }
 
     #[test]
-    fn every_flipped_byte_every_cut_and_every_other_key_is_found() {
-        let mut verifier = Verifier::new(7);
-        let marked = verifier.mark(b"key", &[5; 64]);
+    fn a_value_is_genuine_until_another_is_acknowledged() {
+        let mut verifier = verifier();
+        let first = verifier.write(b"key", &[5; 64]);
+        verifier.settle(true);
         assert_eq!(
-            verifier.check(b"other", &marked),
+            check(&mut verifier, b"key", &[&first]),
+            Verification::Genuine
+        );
+        let second = verifier.write(b"key", &[6; 64]);
+        assert_eq!(
+            check(&mut verifier, b"key", &[&first]),
+            Verification::Genuine,
+            "the second write is under way"
+        );
+        verifier.settle(true);
+        assert_eq!(
+            check(&mut verifier, b"key", &[&first]),
+            Verification::Wrong("stale")
+        );
+        assert_eq!(
+            check(&mut verifier, b"key", &[&first, &second]),
+            Verification::Genuine,
+            "one sibling is the newest"
+        );
+        assert_eq!(
+            check(&mut verifier, b"key", &[]),
+            Verification::Wrong("missing")
+        );
+        verifier.remove(b"key");
+        verifier.settle(true);
+        assert_eq!(check(&mut verifier, b"key", &[]), Verification::Genuine);
+        assert_eq!(
+            check(&mut verifier, b"key", &[&second]),
+            Verification::Wrong("stale")
+        );
+    }
+
+    #[test]
+    fn damage_is_found_before_anything_else() {
+        let mut verifier = verifier();
+        let value = verifier.write(b"key", &[5; 64]);
+        assert_eq!(
+            check(&mut verifier, b"other", &[&value]),
             Verification::Wrong("other_key")
         );
-        for at in 0..marked.len() {
-            let mut damaged = marked.to_vec();
-            damaged[at] ^= 1;
-            assert_ne!(
-                verifier.check(b"key", &damaged),
-                Verification::Genuine,
-                "byte {at}"
-            );
-            assert_ne!(
-                verifier.check(b"key", &marked[..at]),
-                Verification::Genuine,
-                "cut {at}"
-            );
-        }
         assert_eq!(
-            verifier.check(b"key", b"short"),
+            check(&mut verifier, b"key", &[&value, b"short"]),
             Verification::Wrong("not_marked")
         );
     }

@@ -1,22 +1,32 @@
 //! One worker: draws operations, runs them through its driver, records what happened.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::configuration::{Mode, Operation};
+use crate::activity::Activity;
+use crate::configuration::Operation;
 use crate::driver::{Draws, Driver, Outcome};
 use crate::random::WorkerRandom;
-use crate::recorder::Record;
+use crate::schedule::{Schedule, counts_from};
 
 /// A driver that never waits would keep its thread for itself: after this many operations a
 /// worker lets the others run.
 const OPERATIONS_PER_TURN: u32 = 64;
 
-/// What all workers of a thread share: one record per operation of the configuration.
-pub type SharedRecords = Arc<Mutex<Vec<Record>>>;
+/// How a worker paces its operations.
+#[derive(Debug, Clone)]
+pub enum Pace {
+    /// The next operation begins when the last one has ended.
+    Closed,
+    /// Before each operation the worker sleeps, exponentially distributed, so that with no
+    /// latency it would run this many operations per second.
+    Sleeping(f64),
+    /// Operations are due at the times of a schedule, whatever became of the ones before.
+    Open(Arc<Schedule>),
+}
 
 /// What all workers of a run share.
 #[derive(Debug)]
@@ -90,9 +100,9 @@ pub struct Worker<D> {
     /// Which operations it draws.
     pub mix: Mix,
     /// How it paces itself.
-    pub mode: Mode,
+    pub pace: Pace,
     /// Where it records.
-    pub records: SharedRecords,
+    pub activity: Arc<Activity>,
     /// Tells it to end.
     pub control: Arc<Control>,
 }
@@ -103,14 +113,26 @@ impl<D: Driver> Worker<D> {
         let mut stopped = self.control.stopped.subscribe();
         let mut turn = 0;
         while !self.control.is_stopping() {
-            if let Mode::Rate(rate) = self.mode {
-                let pause = pause(rate, &mut self.draws.random);
+            let mut due = None;
+            let until = match &self.pace {
+                Pace::Closed => None,
+                Pace::Sleeping(rate) => {
+                    Some(Instant::now() + pause(*rate, &mut self.draws.random))
+                }
+                Pace::Open(schedule) => {
+                    let taken = Instant::now();
+                    let at = schedule.take();
+                    due = Some((at, taken));
+                    Some(at).filter(|at| *at > taken)
+                }
+            };
+            if let Some(until) = until {
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
+                    () = tokio::time::sleep_until(until.into()) => {}
                     _ = stopped.wait_for(|stopped| *stopped) => return,
                 }
             }
-            if !self.operate().await {
+            if !self.operate(due).await {
                 return;
             }
             turn += 1;
@@ -121,21 +143,34 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs and records one operation; false when the worker has to end.
-    async fn operate(&mut self) -> bool {
+    /// Runs and records one operation; false when the worker has to end. In an open loop, `due`
+    /// is when the operation is due, and when that was taken from the schedule.
+    async fn operate(&mut self, due: Option<(Instant, Instant)>) -> bool {
         let operation = self.mix.draw(&mut self.draws.random);
-        let start = Instant::now();
+        self.draws.payload_bytes = 0;
+        self.activity.begin();
+        let begun = Instant::now();
         let outcome = self.driver.run(operation, &mut self.draws).await;
-        let elapsed = start.elapsed();
+        let ended = Instant::now();
+        self.activity.end();
+        self.draws.settle(outcome.is_success());
         if outcome == Outcome::Exhausted {
             return false;
         }
         if self.control.stop_on_error && matches!(outcome, Outcome::Failed(_)) {
             self.control.request_stop();
         }
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(record) = records.get_mut(operation) {
-            record.add(&outcome, elapsed);
+        let from = due.map_or(begun, |(due, taken)| counts_from(due, taken, begun));
+        let mut records = self.activity.records();
+        if let Some(record) = records.operations.get_mut(operation) {
+            record.add(&outcome, ended.saturating_duration_since(from));
+            if outcome.is_success() {
+                record.payload_bytes += self.draws.payload_bytes;
+            }
+        }
+        if let Some((due, _)) = due {
+            let late = begun.saturating_duration_since(due);
+            records.lateness.add(&Outcome::Done, late);
         }
         true
     }

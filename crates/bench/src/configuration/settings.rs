@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Configuration, ConfigurationError};
+use super::{Configuration, ConfigurationError, scale};
 use crate::eterm::Term;
 use crate::random::Seed;
+
+/// How much longer a run is than written.
+const EXTRA_SECOND: Duration = Duration::from_secs(1);
 
 /// How a worker paces its operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,7 +100,7 @@ impl Settings {
                 .unwrap_or(Mode::Rate(5.0)),
             duration: minutes
                 .unwrap_or(Some(5))
-                .map(|minutes| Duration::from_secs(minutes * 60 + 1)),
+                .map(|minutes| Duration::from_secs(minutes * 60) + EXTRA_SECOND),
             concurrent: configuration.integer("concurrent", 1..=100_000, 3)?,
             report_interval: Duration::from_secs(configuration.integer(
                 "report_interval",
@@ -125,6 +128,17 @@ impl Settings {
                 .convert("shutdown_on_error", boolean)?
                 .unwrap_or(false),
         })
+    }
+
+    /// Shortens the duration and shrinks the key space in proportion; the second that every run
+    /// is longer than written stays.
+    pub fn scale(&mut self, factor: f64) {
+        if let Some(duration) = self.duration {
+            let minutes = duration.saturating_sub(EXTRA_SECOND).as_secs_f64();
+            let scaled = Duration::try_from_secs_f64(minutes * factor);
+            self.duration = Some(scaled.unwrap_or(Duration::MAX / 2) + EXTRA_SECOND);
+        }
+        self.key_generator = scale::scaled_keys(&self.key_generator, factor);
     }
 
     /// Why a key has no effect, if it is one of basho_bench's that cannot have any.

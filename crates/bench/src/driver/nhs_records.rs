@@ -39,24 +39,46 @@ pub(super) fn record_entries(postcodes_max: u64, random: &mut WorkerRandom) -> V
     let mut entries: Vec<RpbPair> = (0..random.uniform(postcodes_max))
         .map(|_| pair("postcode_bin", format!("{}|{suffix}", district(random))))
         .collect();
+    let (year, month, day) = birth(random);
     entries.push(pair(
         "dateofbirth_bin",
-        format!("{}|{suffix}", birth(random)),
+        format!("{year:04}{month:02}{day:02}|{suffix}"),
     ));
     entries.push(last_modified());
     entries
 }
 
-fn district(random: &mut WorkerRandom) -> String {
+/// The indexes of a record as the driver `riakc_pb` writes it: dates have dashes.
+pub(super) fn record_entries_with_dashes(random: &mut WorkerRandom) -> Vec<RpbPair> {
+    let suffix = suffix(random);
+    let (year, month, day) = birth(random);
+    vec![
+        pair("postcode_bin", format!("{}|{suffix}", district(random))),
+        pair("postcode_bin", format!("{}|{suffix}", district(random))),
+        pair(
+            "dateofbirth_bin",
+            format!("{year:04}-{month:02}-{day:02}|{suffix}"),
+        ),
+        last_modified(),
+    ]
+}
+
+/// A date as the driver `riakc_pb` writes it.
+pub(super) fn birth_date(year: u64, month: u64, day: u64) -> String {
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// A postcode's district.
+pub(super) fn district(random: &mut WorkerRandom) -> String {
     let index = usize::try_from(random.uniform(AREAS.len() as u64) - 1).unwrap_or(0);
     let area = AREAS.get(index).copied().unwrap_or("AB");
     format!("{area}{}", random.uniform(DISTRICTS))
 }
 
-fn birth(random: &mut WorkerRandom) -> String {
+/// Year, month and day of a birth.
+fn birth(random: &mut WorkerRandom) -> (i64, i64, i64) {
     let days = i64::try_from(random.uniform(BIRTH_SPAN_SECONDS) / 86_400).unwrap_or(0);
-    let (year, month, day) = civil_date(FIRST_BIRTH_DAYS + days);
-    format!("{year:04}{month:02}{day:02}")
+    civil_date(FIRST_BIRTH_DAYS + days)
 }
 
 fn suffix(random: &mut WorkerRandom) -> String {

@@ -79,8 +79,9 @@ impl Driver for NullDriver {
             Some(Action::Key) => draws.key().map_or_else(Outcome::from, |_| Outcome::Done),
             Some(Action::KeyAndValue) => match draws.key() {
                 Ok(key) => {
+                    draws.reads(&key);
                     let value = draws.value(&key);
-                    draws.judge(&key, &value)
+                    draws.judge(&key, [&value[..]])
                 }
                 Err(exhausted) => exhausted.into(),
             },

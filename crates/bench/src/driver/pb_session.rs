@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_client::{Client, ClientSettings, Error};
-use kvorum_protocol::pb::{RpbContent, RpbListKeysReq};
+use kvorum_protocol::pb::{RpbContent, RpbIndexReq, RpbListKeysReq};
 use kvorum_protocol::request::{Delete, DeleteOptions, Get, GetOptions, Put, PutOptions};
 
 use super::targets::Target;
@@ -35,6 +35,16 @@ pub(super) struct Found {
     pub(super) vclock: Option<Bytes>,
     /// The first of its siblings.
     pub(super) content: RpbContent,
+    /// The others.
+    pub(super) others: Vec<RpbContent>,
+}
+
+impl Found {
+    /// The values of all siblings.
+    pub(super) fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let all = std::iter::once(&self.content).chain(&self.others);
+        all.map(|content| &content.value[..])
+    }
 }
 
 /// How long requests may take.
@@ -88,11 +98,12 @@ impl PbSession {
         let answer = within(timeout, self.connected().await?.get(&request)).await;
         let answer = answer.map_err(|error| self.reason(error))?;
         let vclock = answer.vclock;
-        Ok(answer
-            .content
-            .into_iter()
-            .next()
-            .map(|content| Found { vclock, content }))
+        let mut siblings = answer.content.into_iter();
+        Ok(siblings.next().map(|content| Found {
+            vclock,
+            content,
+            others: siblings.collect(),
+        }))
     }
 
     /// Writes an object. The error is the reason to count.
@@ -133,6 +144,19 @@ impl PbSession {
             options,
         };
         let answer = within(timeout, self.connected().await?.delete(&request)).await;
+        answer.map_err(|error| self.reason(error))
+    }
+
+    /// Queries an index and reads all results. The error is the reason to count.
+    pub(super) async fn query_index(&mut self, request: &RpbIndexReq) -> Result<(), Term> {
+        let timeout = self.timeouts.read;
+        let client = self.connected().await?;
+        let answer = within(timeout, async {
+            let mut answers = client.query_index(request).await?;
+            while answers.next().await?.is_some() {}
+            Ok(())
+        });
+        let answer = answer.await;
         answer.map_err(|error| self.reason(error))
     }
 

@@ -7,6 +7,8 @@ use kvorum_protocol::pb::RpbContent;
 use kvorum_protocol::quorum;
 use kvorum_protocol::request::{DeleteOptions, GetOptions, PutOptions};
 
+use super::index_query::IndexQuery;
+use super::nhs_records::record_entries_with_dashes;
 use super::pb_session::{Bucket, Found, PbSession, Timeouts};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
@@ -28,6 +30,9 @@ enum Action {
         must_exist: bool,
     },
     Delete,
+    UpdateIndexed,
+    QueryPostcode,
+    QueryBirth,
     ListKeys,
     PauseMinute,
 }
@@ -69,7 +74,7 @@ impl RiakcPbPlan {
                 .iter()
                 .map(|operation| action(configuration, &operation.operation))
                 .collect::<Result<_, _>>()?,
-            targets: Targets::read(configuration, "riakc_pb_ips", "riakc_pb_port")?,
+            targets: Targets::read(configuration, "riakc_pb_ips", "riakc_pb_port", 8087)?,
             timeouts: timeouts(configuration, 62_000)?,
             bucket: configuration
                 .convert("riakc_pb_bucket", bucket)?
@@ -99,8 +104,8 @@ impl RiakcPbPlan {
 }
 
 fn action(configuration: &Configuration, operation: &Term) -> Result<Action, ConfigurationError> {
-    const EXPECTED: &str = "expected get, get_existing, put, update, update_existing, delete, listkeys or \
-         pause_minute with the driver riakc_pb";
+    const EXPECTED: &str = "expected get, get_existing, put, update, update_existing, delete, \
+         update_with2i, query_postcode, query_dob, listkeys or pause_minute with the driver riakc_pb";
     let refuse = |reason: &str| {
         Err(configuration.refusal("operations", operation, format!("{reason}; {EXPECTED}")))
     };
@@ -117,9 +122,9 @@ fn action(configuration: &Configuration, operation: &Term) -> Result<Action, Con
         Some("mr_bucket_erlang" | "mr_bucket_js" | "mr_keylist_erlang" | "mr_keylist_js") => {
             refuse("it needs MapReduce")
         }
-        Some("update_with2i" | "query_postcode" | "query_dob") => {
-            refuse("it needs secondary indexes")
-        }
+        Some("update_with2i") => Ok(Action::UpdateIndexed),
+        Some("query_postcode") => Ok(Action::QueryPostcode),
+        Some("query_dob") => Ok(Action::QueryBirth),
         Some("counter_incr" | "counter_val") => refuse("it needs counters"),
         Some(name) if name.ends_with("_unique") || name.starts_with("alwaysget_") => {
             refuse("it belongs to the driver nhs")
@@ -216,6 +221,15 @@ impl Driver for RiakcPbDriver {
             Action::Put => self.put(draws).await,
             Action::Update { must_exist } => self.update(must_exist, draws).await,
             Action::Delete => self.delete(draws).await,
+            Action::UpdateIndexed => self.update_indexed(draws).await,
+            Action::QueryPostcode => {
+                let query = IndexQuery::postcode_with_terms(&mut draws.random);
+                Ok(self.query(&query).await)
+            }
+            Action::QueryBirth => {
+                let query = IndexQuery::birth_with_terms(&mut draws.random);
+                Ok(self.query(&query).await)
+            }
             Action::ListKeys => {
                 // One worker makes this load, whatever the number of workers.
                 if self.id == 1 {
@@ -235,13 +249,14 @@ impl Driver for RiakcPbDriver {
 impl RiakcPbDriver {
     async fn get(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
         let key = draws.key()?;
+        draws.reads(&key);
         let got = self
             .session
             .get(&self.plan.bucket, &key, &self.plan.get_options)
             .await;
         Ok(match got {
-            Ok(Some(found)) => draws.judge(&key, &found.content.value),
-            Ok(None) => absent(must_exist, &key),
+            Ok(Some(found)) => draws.judge(&key, found.values()),
+            Ok(None) => absent(must_exist, &key, draws),
             Err(reason) => Outcome::Failed(reason),
         })
     }
@@ -260,24 +275,27 @@ impl RiakcPbDriver {
     /// Reads, then writes a new value over what was read; one sample covers both.
     async fn update(&mut self, must_exist: bool, draws: &mut Draws) -> Result<Outcome, Exhausted> {
         let key = draws.key()?;
+        draws.reads(&key);
         let found = match self
             .session
             .get(&self.plan.bucket, &key, &self.plan.get_options)
             .await
         {
-            Ok(None) if must_exist => return Ok(absent(true, &key)),
             Ok(found) => found,
             Err(reason) => return Ok(Outcome::Failed(reason)),
         };
-        if let Some(found) = &found {
-            let judgement = draws.judge(&key, &found.content.value);
-            if judgement != Outcome::Done {
-                return Ok(judgement);
-            }
+        let judgement = match &found {
+            Some(found) => draws.judge(&key, found.values()),
+            None => absent(must_exist, &key, draws),
+        };
+        if !judgement.is_success() {
+            return Ok(judgement);
         }
         let value = draws.value(&key);
         let (vclock, content) = match found {
-            Some(Found { vclock, content }) => (vclock, RpbContent { value, ..content }),
+            Some(Found {
+                vclock, content, ..
+            }) => (vclock, RpbContent { value, ..content }),
             None => (None, self.new_content(value)),
         };
         let options = &self.plan.put_options;
@@ -294,8 +312,48 @@ impl RiakcPbDriver {
         Ok(put.map_or_else(Outcome::Failed, |()| Outcome::Done))
     }
 
+    /// Reads, then writes a new value with new index entries; the original gives neither request
+    /// a number of replicas.
+    async fn update_indexed(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
+        let key = draws.key()?;
+        draws.reads(&key);
+        let bucket = &self.plan.bucket;
+        let options = GetOptions::default();
+        let found = match self.session.get(bucket, &key, &options).await {
+            Ok(found) => found,
+            Err(reason) => return Ok(Outcome::Failed(reason)),
+        };
+        let judgement = match &found {
+            Some(found) => draws.judge(&key, found.values()),
+            None => draws.judge_absent(&key),
+        };
+        if !judgement.is_success() {
+            return Ok(judgement);
+        }
+        let value = draws.value(&key);
+        let mut content = self.new_content(value);
+        content.indexes = record_entries_with_dashes(&mut draws.random);
+        let vclock = found.and_then(|found| found.vclock);
+        let options = PutOptions::default();
+        let put = self.session.put(
+            &self.plan.bucket,
+            &key,
+            vclock.as_deref(),
+            &content,
+            &options,
+        );
+        Ok(put.await.map_or_else(Outcome::Failed, |()| Outcome::Done))
+    }
+
+    async fn query(&mut self, query: &IndexQuery) -> Outcome {
+        let request = query.request(&self.plan.bucket);
+        let answer = self.session.query_index(&request).await;
+        answer.map_or_else(Outcome::Failed, |()| Outcome::Done)
+    }
+
     async fn delete(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {
         let key = draws.key()?;
+        draws.removes(&key);
         let options = &self.plan.delete_options;
         let deleted = self.session.delete(&self.plan.bucket, &key, options).await;
         Ok(deleted.map_or_else(Outcome::Failed, |()| Outcome::Done))
@@ -311,11 +369,12 @@ impl RiakcPbDriver {
 }
 
 /// The outcome of a read that found nothing.
-fn absent(must_exist: bool, key: &[u8]) -> Outcome {
-    if must_exist {
-        let key = Term::Binary(key.to_vec());
-        Outcome::Failed(Term::Tuple(vec![Term::atom("not_found"), key]))
-    } else {
-        Outcome::Missed
+fn absent(must_exist: bool, key: &[u8], draws: &Draws) -> Outcome {
+    match draws.judge_absent(key) {
+        Outcome::Missed if must_exist => {
+            let key = Term::Binary(key.to_vec());
+            Outcome::Failed(Term::Tuple(vec![Term::atom("not_found"), key]))
+        }
+        judged => judged,
     }
 }

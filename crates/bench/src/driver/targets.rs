@@ -26,14 +26,20 @@ impl Targets {
         configuration: &Configuration,
         addresses_key: &'static str,
         port_key: &'static str,
+        default_port: u16,
     ) -> Result<Self, ConfigurationError> {
-        let port = configuration.integer(port_key, 1..=65_535, 8087_u16)?;
+        let port = configuration.integer(port_key, 1..=65_535, default_port)?;
         let listed = configuration.convert(addresses_key, |term| normalize(term, port))?;
         let default = || Target {
             host: "127.0.0.1".to_owned(),
             port,
         };
         Ok(Self(listed.unwrap_or_else(|| vec![default()])))
+    }
+
+    /// All targets.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Target> {
+        self.0.iter()
     }
 
     /// The target of the worker with this id (from 1).
@@ -128,7 +134,7 @@ mod tests {
     fn read(text: &str) -> Result<Targets, ConfigurationError> {
         let mut configuration = Configuration::default();
         configuration.add_override(text).unwrap();
-        Targets::read(&configuration, "ips", "port")
+        Targets::read(&configuration, "ips", "port", 8087)
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The table that a person reads at the end of a run.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::activity::{Records, Stall};
 use crate::configuration::Operation;
 use crate::eterm::Term;
 use crate::process::ProcessUsage;
 use crate::recorder::Record;
+use crate::server_probe::ServerSample;
 
 /// Reasons of errors that are shown per operation.
 const REASONS_SHOWN: usize = 5;
@@ -18,28 +20,40 @@ const REASONS_SHOWN: usize = 5;
 pub struct Totals {
     /// From the first operation's start to the last one's end.
     pub elapsed: Duration,
-    /// One record per operation of the configuration.
-    pub records: Vec<Record>,
+    /// What happened, by operation of the configuration.
+    pub records: Records,
+    /// What happened before measuring began: successful and failed operations.
+    pub warm_up: Option<Records>,
+    /// Operations of an open loop that were due when the run ended, and had not begun.
+    pub overdue: u64,
+    /// When measuring began.
+    pub started: SystemTime,
+    /// Times in which operations were under way and none ended.
+    pub stalls: Vec<Stall>,
     /// Operations that had not ended when the run gave up waiting for them.
     pub abandoned: usize,
     /// What the tool itself used during the run.
     pub own_usage: Option<ProcessUsage>,
     /// What the server used during the run.
-    pub server_usage: Option<ProcessUsage>,
+    pub server_usage: Option<ServerSample>,
 }
 
 impl Totals {
     /// Successful and failed operations.
     pub fn operations(&self) -> u64 {
-        self.records
-            .iter()
-            .map(|record| record.units + record.errors)
-            .sum()
+        let (units, errors) = self.records.counts();
+        units + errors
     }
 
     /// Failed operations.
     pub fn errors(&self) -> u64 {
-        self.records.iter().map(|record| record.errors).sum()
+        self.records.counts().1
+    }
+
+    /// The records of all operations, those of the warm-up included.
+    pub fn all_records(&self) -> impl Iterator<Item = &Record> {
+        let warm_up = self.warm_up.iter().flat_map(|records| &records.operations);
+        self.records.operations.iter().chain(warm_up)
     }
 }
 
@@ -50,7 +64,7 @@ pub fn write_summary(
     totals: &Totals,
 ) -> io::Result<()> {
     writeln!(out, "{}", table(operations, totals))?;
-    for (operation, record) in operations.iter().zip(&totals.records) {
+    for (operation, record) in operations.iter().zip(&totals.records.operations) {
         write_reasons(out, &operation.label, record)?;
     }
     if totals.abandoned > 0 {
@@ -60,8 +74,52 @@ pub fn write_summary(
             totals.abandoned
         )?;
     }
-    write_usage(out, "bench", totals.own_usage, totals)?;
+    write_pace(out, totals)?;
+    write_usage(out, "bench", totals.own_usage.map(own_sample), totals)?;
     write_usage(out, "server", totals.server_usage, totals)
+}
+
+/// What the table does not tell about how operations followed each other.
+fn write_pace(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
+    if let Some((units, errors)) = totals.warm_up.as_ref().map(Records::counts) {
+        writeln!(
+            out,
+            "warm-up  {} operations before measuring began, {errors} of them failed",
+            units + errors
+        )?;
+    }
+    let late = totals.records.lateness.latencies();
+    if late.samples > 0 {
+        writeln!(
+            out,
+            "schedule  operations began late by {} in the mean, p99 {}, max {}; \
+             {} were due and had not begun at the end",
+            milliseconds(late.mean),
+            milliseconds(float(late.p99)),
+            milliseconds(float(late.max)),
+            totals.overdue
+        )?;
+    }
+    if let Some(longest) = totals.stalls.iter().map(|stall| stall.length).max() {
+        let sum: Duration = totals.stalls.iter().map(|stall| stall.length).sum();
+        writeln!(
+            out,
+            "stalls  {} of 0.1 s or more without an operation that ended: {:.1} s in all, \
+             the longest {:.1} s",
+            totals.stalls.len(),
+            sum.as_secs_f64(),
+            longest.as_secs_f64()
+        )?;
+    }
+    Ok(())
+}
+
+/// The tool's own usage, of which memory says nothing: the workers' buffers are gone by the end.
+fn own_sample(usage: ProcessUsage) -> ServerSample {
+    ServerSample {
+        cpu: Some(usage.cpu),
+        ..ServerSample::default()
+    }
 }
 
 /// The most frequent reasons of errors.
@@ -97,12 +155,12 @@ fn table(operations: &[Operation], totals: &Totals) -> Table {
         "misses",
         "errors",
     ]);
-    let rows = operations.iter().zip(&totals.records);
+    let rows = operations.iter().zip(&totals.records.operations);
     for (operation, record) in rows {
         table.add_row(row(&operation.label.to_string(), record, totals.elapsed));
     }
-    if totals.records.len() > 1
-        && let Some((first, rest)) = totals.records.split_first()
+    if let Some((first, rest)) = totals.records.operations.split_first()
+        && !rest.is_empty()
     {
         let mut all = first.clone();
         for record in rest {
@@ -137,32 +195,40 @@ fn row(label: &str, record: &Record, elapsed: Duration) -> Vec<String> {
 fn write_usage(
     out: &mut dyn Write,
     name: &str,
-    usage: Option<ProcessUsage>,
+    usage: Option<ServerSample>,
     totals: &Totals,
 ) -> io::Result<()> {
     let Some(usage) = usage else { return Ok(()) };
-    let operations = totals.operations().max(1);
-    let cpu_each = usage.cpu.as_secs_f64() * 1e6 / float(operations);
-    let share = usage.cpu.as_secs_f64() / totals.elapsed.as_secs_f64().max(1e-9) * 100.0;
-    write!(
-        out,
-        "{name}  CPU {cpu_each:.1} us per operation ({share:.0} % of one core)"
-    )?;
+    let operations = float(totals.operations().max(1));
+    let mut parts = Vec::new();
+    if let Some(cpu) = usage.cpu {
+        let each = cpu.as_secs_f64() * 1e6 / operations;
+        let share = cpu.as_secs_f64() / totals.elapsed.as_secs_f64().max(1e-9) * 100.0;
+        parts.push(format!(
+            "CPU {each:.1} us per operation ({share:.0} % of one core)"
+        ));
+    }
     if let Some(resident) = usage.resident_bytes {
-        write!(out, ", {:.1} MiB resident", mebibytes(resident))?;
+        parts.push(format!("{:.1} MiB resident", mebibytes(resident)));
     }
     if let Some(written) = usage.written_bytes {
-        let each = float(written) / float(operations);
-        write!(
-            out,
-            ", {:.1} MiB written ({each:.0} bytes per operation)",
+        let each = float(written) / operations;
+        parts.push(format!(
+            "{:.1} MiB written ({each:.0} bytes per operation)",
             mebibytes(written)
-        )?;
+        ));
     }
     if let Some(read) = usage.read_bytes {
-        write!(out, ", {:.1} MiB read", mebibytes(read))?;
+        parts.push(format!("{:.1} MiB read", mebibytes(read)));
     }
-    writeln!(out)
+    if let Some(disk) = usage.disk_bytes {
+        parts.push(format!("{:.1} MiB on disk", mebibytes(disk)));
+    }
+    if let (Some(written), Some(put @ 1..)) = (usage.written_bytes, usage.put_bytes) {
+        let amplification = float(written) / float(put);
+        parts.push(format!("write amplification {amplification:.2}"));
+    }
+    writeln!(out, "{name}  {}", parts.join(", "))
 }
 
 /// Operations per second.
@@ -216,15 +282,29 @@ mod tests {
             &Outcome::Failed(Term::Binary(b"full".to_vec())),
             Duration::ZERO,
         );
-        let usage = ProcessUsage {
-            cpu: Duration::from_micros(2020),
+        let usage = ServerSample {
+            cpu: Some(Duration::from_micros(2020)),
             resident_bytes: Some(3 << 20),
             written_bytes: Some(1010),
-            read_bytes: None,
+            put_bytes: Some(505),
+            ..ServerSample::default()
+        };
+        let mut records = Records::new(0).unwrap();
+        records.operations = vec![get, put];
+        records
+            .lateness
+            .add(&Outcome::Done, Duration::from_millis(2));
+        let stall = Stall {
+            at: Duration::ZERO,
+            length: Duration::from_millis(300),
         };
         let totals = Totals {
             elapsed: Duration::from_secs(2),
-            records: vec![get, put],
+            records,
+            warm_up: None,
+            overdue: 7,
+            started: SystemTime::UNIX_EPOCH,
+            stalls: vec![stall; 2],
             abandoned: 0,
             own_usage: None,
             server_usage: Some(usage),
@@ -251,7 +331,17 @@ mod tests {
         assert_eq!(
             words("server"),
             "server CPU 20.0 us per operation (0 % of one core), 3.0 MiB resident, \
-             0.0 MiB written (10 bytes per operation)"
+             0.0 MiB written (10 bytes per operation), write amplification 2.00"
+        );
+        assert_eq!(
+            words("schedule"),
+            "schedule operations began late by 2.000 ms in the mean, p99 2.000 ms, max 2.000 ms; \
+             7 were due and had not begun at the end"
+        );
+        assert_eq!(
+            words("stalls"),
+            "stalls 2 of 0.1 s or more without an operation that ended: 0.6 s in all, \
+             the longest 0.3 s"
         );
     }
 }

@@ -272,16 +272,16 @@ fn a_rate_limits_the_load() {
 fn configurations_that_cannot_run_say_why_before_anything_is_written() {
     for (text, part) in [
         (
-            "{driver, basho_bench_driver_http_raw}.",
-            "choose riakc_pb, nhs or null",
+            "{driver, basho_bench_driver_innostore}.",
+            "choose riakc_pb, http_raw, nhs",
         ),
         (
             "{driver, basho_bench_driver_null}.\n{operations, [{jump, 1}]}.",
             "my.config:2:1: operations cannot be jump: expected absolutely_nothing",
         ),
         (
-            "{driver, basho_bench_driver_riakc_pb}. {operations, [{update_with2i, 1}]}.",
-            "it needs secondary indexes",
+            "{driver, basho_bench_driver_riakc_pb}. {operations, [{mr_bucket_js, 1}]}.",
+            "it needs MapReduce",
         ),
         (
             "{driver, basho_bench_driver_nhs}. {operations, [{get_unique, 1}]}. {unique, 8000}.",

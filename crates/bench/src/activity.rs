@@ -1,0 +1,209 @@
+//! What a thread of workers shares with the report: records, and how many operations are under way.
+//!
+//! Records are behind a lock that is free almost always; the two counters are read ten times a
+//! second to find stalls, which nobody should pay a lock for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::recorder::Record;
+
+/// What one thread of workers writes and the report reads.
+#[derive(Debug)]
+pub struct Activity {
+    records: Mutex<Records>,
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// Records of one interval, or of a whole run.
+#[derive(Debug, Clone)]
+pub struct Records {
+    /// One per operation of the configuration.
+    pub operations: Vec<Record>,
+    /// How late operations of an open loop began: a latency of each, from due to begun.
+    pub lateness: Record,
+}
+
+impl Records {
+    /// Empty records of this many operations. Fails only if a histogram's bounds are nonsense.
+    pub fn new(operations: usize) -> Result<Self, hdrhistogram::CreationError> {
+        Ok(Self {
+            operations: (0..operations)
+                .map(|_| Record::new())
+                .collect::<Result<_, _>>()?,
+            lateness: Record::new()?,
+        })
+    }
+
+    /// Adds what others counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, part) in self.operations.iter_mut().zip(&other.operations) {
+            sum.merge(part);
+        }
+        self.lateness.merge(&other.lateness);
+    }
+
+    /// Forgets everything, and keeps the memory.
+    pub fn clear(&mut self) {
+        for record in &mut self.operations {
+            record.clear();
+        }
+        self.lateness.clear();
+    }
+
+    /// Successful and failed operations.
+    pub fn counts(&self) -> (u64, u64) {
+        self.operations.iter().fold((0, 0), |(units, errors), one| {
+            (units + one.units, errors + one.errors)
+        })
+    }
+}
+
+impl Activity {
+    /// For a thread that has not begun.
+    pub fn new(operations: usize) -> Result<Self, hdrhistogram::CreationError> {
+        Ok(Self {
+            records: Mutex::new(Records::new(operations)?),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        })
+    }
+
+    /// The records, for a moment.
+    pub fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An operation begins.
+    pub fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An operation has ended, however it did.
+    pub fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A time in which operations were under way and none ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stall {
+    /// When it began, since the run's start.
+    pub at: Duration,
+    /// How long it was.
+    pub length: Duration,
+}
+
+/// Stalls that are kept; a server that stalls more often than this needs no list.
+const STALLS_MAX: usize = 10_000;
+
+/// Finds stalls, from looks at all threads every [`StallWatch::WINDOW`].
+#[derive(Debug, Default)]
+pub(crate) struct StallWatch {
+    stalls: Vec<Stall>,
+    /// The look before: when, operations ended by then, whether others were under way.
+    before: Option<(Duration, u64, bool)>,
+    /// Whether the last window belongs to the last stall.
+    is_stalled: bool,
+}
+
+impl StallWatch {
+    /// How often to look.
+    pub(crate) const WINDOW: Duration = Duration::from_millis(100);
+
+    /// Looks at all threads.
+    pub(crate) fn look(&mut self, elapsed: Duration, threads: &[std::sync::Arc<Activity>]) {
+        let sum = |count: fn(&Activity) -> &AtomicU64| -> u64 {
+            let counts = threads
+                .iter()
+                .map(|it| count(it).load(Ordering::Relaxed));
+            counts.sum()
+        };
+        // In this order the second is never the smaller.
+        let ended = sum(|thread| &thread.ended);
+        let begun = sum(|thread| &thread.begun);
+        self.note(elapsed, ended, begun > ended);
+    }
+
+    fn note(&mut self, elapsed: Duration, ended: u64, under_way: bool) {
+        let before = self.before.replace((elapsed, ended, under_way));
+        let Some((since, ended_before, was_under_way)) = before else {
+            return;
+        };
+        let length = elapsed.saturating_sub(since);
+        // Half a millisecond less is a look that came a little early.
+        let is_whole = length + Duration::from_micros(500) >= Self::WINDOW;
+        if ended != ended_before || !was_under_way || !is_whole {
+            self.is_stalled = false;
+            return;
+        }
+        if self.is_stalled {
+            if let Some(stall) = self.stalls.last_mut() {
+                stall.length += length;
+            }
+        } else if self.stalls.len() < STALLS_MAX {
+            self.stalls.push(Stall { at: since, length });
+            self.is_stalled = true;
+        }
+    }
+
+    /// The stalls in order.
+    pub(crate) fn into_stalls(self) -> Vec<Stall> {
+        self.stalls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenths(count: u64) -> Duration {
+        Duration::from_millis(100 * count)
+    }
+
+    #[test]
+    fn windows_without_an_end_join_to_one_stall() {
+        let mut watch = StallWatch::default();
+        for (at, ended) in [(0, 5), (1, 9), (2, 9), (3, 9), (4, 10), (5, 10), (6, 11)] {
+            watch.note(tenths(at), ended, true);
+        }
+        let stall = |at, length| Stall {
+            at: tenths(at),
+            length: tenths(length),
+        };
+        assert_eq!(watch.into_stalls(), [stall(1, 2), stall(4, 1)]);
+    }
+
+    #[test]
+    fn nothing_to_do_is_no_stall() {
+        let mut watch = StallWatch::default();
+        for at in 0..5 {
+            watch.note(tenths(at), 7, false);
+        }
+        watch.note(tenths(5), 7, true);
+        assert_eq!(watch.into_stalls(), []);
+    }
+
+    #[test]
+    fn a_thread_counts_what_is_under_way() {
+        let activity = std::sync::Arc::new(Activity::new(1).unwrap());
+        activity.begin();
+        let threads = [activity];
+        let mut watch = StallWatch::default();
+        for at in 0..3 {
+            watch.look(tenths(at), &threads);
+        }
+        threads[0].end();
+        watch.look(tenths(3), &threads);
+        watch.look(tenths(4), &threads);
+        assert_eq!(
+            watch.into_stalls(),
+            [Stall {
+                at: Duration::ZERO,
+                length: tenths(2)
+            }]
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Objects by bucket and key, over protocol buffers or over HTTP, with the same answers.
+
+use bytes::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use kvorum_protocol::pb::{RpbContent, RpbPair};
+use kvorum_protocol::request::{DeleteOptions, GetOptions, PutOptions};
+use percent_encoding::percent_encode;
+
+use super::http_raw::{ACCEPTED, KEY_ESCAPED, VCLOCK};
+use super::http_session::{HttpRequest, HttpSession};
+use super::pb_session::{Bucket, Found, PbSession};
+use crate::eterm::Term;
+
+const INDEX_PREFIX: &str = "x-riak-index-";
+
+/// Which protocol an operation takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Via {
+    Pb,
+    Http,
+}
+
+/// A worker's connections over both protocols; the one over HTTP only if operations need it.
+#[derive(Debug)]
+pub(super) struct ObjectAccess {
+    pub(super) pb: PbSession,
+    pub(super) http: Option<HttpSession>,
+}
+
+impl ObjectAccess {
+    pub(super) async fn connect(&mut self) -> Result<(), String> {
+        if let Some(http) = &mut self.http {
+            http.connect().await?;
+        }
+        self.pb.connect().await
+    }
+
+    /// Reads an object. The error is the reason to count.
+    pub(super) async fn get(
+        &mut self,
+        via: Via,
+        bucket: &Bucket,
+        key: &[u8],
+    ) -> Result<Option<Found>, Term> {
+        match via {
+            Via::Pb => self.pb.get(bucket, key, &GetOptions::default()).await,
+            Via::Http => self.get_over_http(bucket, key).await,
+        }
+    }
+
+    /// Asks for an object without its value: whether it is there.
+    pub(super) async fn head(&mut self, bucket: &Bucket, key: &[u8]) -> Result<bool, Term> {
+        let options = GetOptions {
+            head: Some(true),
+            ..GetOptions::default()
+        };
+        Ok(self.pb.get(bucket, key, &options).await?.is_some())
+    }
+
+    /// Writes an object. The error is the reason to count.
+    pub(super) async fn put(
+        &mut self,
+        via: Via,
+        bucket: &Bucket,
+        key: &[u8],
+        vclock: Option<&[u8]>,
+        content: &RpbContent,
+    ) -> Result<(), Term> {
+        match via {
+            Via::Pb => {
+                let options = PutOptions::default();
+                self.pb.put(bucket, key, vclock, content, &options).await
+            }
+            Via::Http => {
+                let request = HttpRequest {
+                    headers: put_headers(vclock, content)?,
+                    body: content.value.clone(),
+                };
+                let answer = self
+                    .http()?
+                    .send(Method::PUT, &object_path(bucket, key), request)
+                    .await?;
+                match answer.status {
+                    StatusCode::NO_CONTENT | StatusCode::OK => Ok(()),
+                    _ => Err(answer.reason()),
+                }
+            }
+        }
+    }
+
+    /// Deletes an object, whether or not there is one. The error is the reason to count.
+    pub(super) async fn delete(
+        &mut self,
+        via: Via,
+        bucket: &Bucket,
+        key: &[u8],
+    ) -> Result<(), Term> {
+        match via {
+            Via::Pb => self.pb.delete(bucket, key, &DeleteOptions::default()).await,
+            Via::Http => {
+                let path = object_path(bucket, key);
+                let request = HttpRequest::default();
+                let answer = self.http()?.send(Method::DELETE, &path, request).await?;
+                match answer.status {
+                    StatusCode::NO_CONTENT | StatusCode::NOT_FOUND => Ok(()),
+                    _ => Err(answer.reason()),
+                }
+            }
+        }
+    }
+
+    /// Fetches a path; anything but 200 is an error.
+    pub(super) async fn fetch(&mut self, path: &str) -> Result<Bytes, Term> {
+        let request = HttpRequest::default();
+        let answer = self.http()?.send(Method::GET, path, request).await?;
+        match answer.status {
+            StatusCode::OK => Ok(answer.body),
+            _ => Err(answer.reason()),
+        }
+    }
+
+    async fn get_over_http(&mut self, bucket: &Bucket, key: &[u8]) -> Result<Option<Found>, Term> {
+        let request = HttpRequest {
+            headers: vec![(ACCEPT, ACCEPTED)],
+            body: Bytes::new(),
+        };
+        let answer = self
+            .http()?
+            .send(Method::GET, &object_path(bucket, key), request)
+            .await?;
+        match answer.status {
+            StatusCode::OK | StatusCode::MULTIPLE_CHOICES => {}
+            StatusCode::NOT_FOUND => return Ok(None),
+            _ => return Err(answer.reason()),
+        }
+        let indexes = answer.headers.iter().filter_map(|(name, value)| {
+            let field = name.as_str().strip_prefix(INDEX_PREFIX)?;
+            Some(RpbPair {
+                key: Bytes::copy_from_slice(field.as_bytes()),
+                value: Some(Bytes::copy_from_slice(value.as_bytes())),
+            })
+        });
+        let mut content = RpbContent {
+            content_type: answer.header("content-type"),
+            indexes: indexes.collect(),
+            ..RpbContent::default()
+        };
+        let mut siblings = answer.siblings().into_iter();
+        content.value = siblings.next().unwrap_or_default();
+        if answer.status == StatusCode::MULTIPLE_CHOICES {
+            // The answer's own type is that of the parts together.
+            content.content_type = None;
+        }
+        let others = siblings.map(|value| RpbContent {
+            value,
+            ..RpbContent::default()
+        });
+        Ok(Some(Found {
+            vclock: answer.header(VCLOCK.as_str()),
+            content,
+            others: others.collect(),
+        }))
+    }
+
+    fn http(&mut self) -> Result<&mut HttpSession, Term> {
+        self.http
+            .as_mut()
+            .ok_or_else(|| Term::atom("disconnected"))
+    }
+}
+
+/// Over HTTP the causal context is text already, as it came.
+fn put_headers(
+    vclock: Option<&[u8]>,
+    content: &RpbContent,
+) -> Result<Vec<(HeaderName, HeaderValue)>, Term> {
+    let bad = |_| Term::atom("bad_header");
+    let content_type = match &content.content_type {
+        Some(content_type) => HeaderValue::from_bytes(content_type).map_err(bad)?,
+        None => HeaderValue::from_static("application/octet-stream"),
+    };
+    let mut headers = vec![(CONTENT_TYPE, content_type)];
+    if let Some(vclock) = vclock {
+        headers.push((VCLOCK, HeaderValue::from_bytes(vclock).map_err(bad)?));
+    }
+    for pair in &content.indexes {
+        let name = [INDEX_PREFIX.as_bytes(), &pair.key].concat();
+        let name = HeaderName::from_bytes(&name).map_err(|_| Term::atom("bad_header"))?;
+        let value = pair.value.as_deref().unwrap_or_default();
+        headers.push((name, HeaderValue::from_bytes(value).map_err(bad)?));
+    }
+    Ok(headers)
+}
+
+/// `/buckets/B`, or `/types/T/buckets/B`.
+pub(super) fn bucket_path(bucket: &Bucket) -> String {
+    let name = percent_encode(&bucket.name, KEY_ESCAPED);
+    match &bucket.bucket_type {
+        Some(bucket_type) => {
+            let bucket_type = percent_encode(bucket_type, KEY_ESCAPED);
+            format!("/types/{bucket_type}/buckets/{name}")
+        }
+        None => format!("/buckets/{name}"),
+    }
+}
+
+fn object_path(bucket: &Bucket, key: &[u8]) -> String {
+    let key = percent_encode(key, KEY_ESCAPED);
+    format!("{}/keys/{key}", bucket_path(bucket))
+}

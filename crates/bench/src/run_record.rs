@@ -1,0 +1,185 @@
+//! `run.json`: what was run, where, and what came of it; all that the CSV files do not tell.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::activity::{Records, Stall};
+use crate::machine::Machine;
+use crate::output::per_second;
+use crate::recorder::Record;
+use crate::server_probe::ServerDescription;
+
+/// The version of the file's format.
+pub const FORMAT: u32 = 1;
+
+/// Name of the file in a result directory.
+pub const FILE_NAME: &str = "run.json";
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// Name of the result directory.
+    pub name: String,
+    /// Paths of the configuration files as given, separated by a comma and a blank.
+    pub configuration_file: String,
+    /// Every key that is set, and its value as an Erlang term.
+    pub configuration: BTreeMap<String, String>,
+    /// When measuring began, warm-up excluded.
+    pub started_unix_seconds: f64,
+    /// For how long was measured, warm-up excluded.
+    pub duration_seconds: f64,
+    /// For how long operations ran before measuring began.
+    pub warm_up_seconds: f64,
+    /// Whether operations waited for each other.
+    pub mode: LoopMode,
+    /// Operations per second that were wanted of all workers together; none for as many as possible.
+    pub rate: Option<f64>,
+    /// Workers of all processes.
+    pub workers: u32,
+    /// What duration and key space were multiplied by.
+    pub scale: f64,
+    /// The driver's name, without `basho_bench_driver_`.
+    pub driver: String,
+    /// The engine behind it, where it is known.
+    pub backend: Option<String>,
+    /// What an acknowledged write promises, where it is known.
+    pub durability: Option<String>,
+    /// The server, where it is known.
+    pub server: Option<ServerDescription>,
+    /// The machine of the load generator.
+    pub machine: Machine,
+    /// Figures of each operation, by its name in the names of result files.
+    pub totals: IndexMap<String, OperationTotals>,
+    /// Successful and failed operations.
+    pub operations_total: u64,
+    /// Of both, over the whole duration.
+    pub operations_per_second: f64,
+    /// Times in which operations were under way and none ended.
+    pub stalls: Vec<StallRecord>,
+    /// Whether values were marked and checked.
+    #[serde(default)]
+    pub verified: bool,
+    /// How late operations of an open loop began: from due to begun.
+    #[serde(default)]
+    pub lateness: Option<OperationTotals>,
+    /// Seconds between interval rows of the CSV files.
+    pub report_interval_seconds: f64,
+}
+
+/// Whether operations wait for each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoopMode {
+    /// A worker begins an operation when its last one has ended.
+    Closed,
+    /// Operations are due at fixed times; latencies count from then.
+    Open,
+}
+
+/// Figures of one operation; times in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperationTotals {
+    /// Successful operations.
+    pub count: u64,
+    /// Failed operations.
+    pub errors: u64,
+    /// Successful operations that found nothing.
+    pub misses: u64,
+    /// Arithmetic mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: u64,
+    /// 95th percentile.
+    pub p95_us: u64,
+    /// 99th percentile.
+    pub p99_us: u64,
+    /// 99.9th percentile.
+    pub p999_us: u64,
+    /// Largest.
+    pub max_us: u64,
+}
+
+/// A time in which operations were under way and none ended.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StallRecord {
+    /// When it began, since measuring began.
+    pub at_seconds: f64,
+    /// How long it was.
+    pub seconds: f64,
+}
+
+impl OperationTotals {
+    /// The figures of a record.
+    pub fn of(record: &Record) -> Self {
+        let latencies = record.latencies();
+        Self {
+            count: record.units,
+            errors: record.errors,
+            misses: record.misses,
+            mean_us: (latencies.mean * 1000.0).round() / 1000.0,
+            p50_us: latencies.median,
+            p95_us: latencies.p95,
+            p99_us: latencies.p99,
+            p999_us: latencies.p999,
+            max_us: latencies.max,
+        }
+    }
+}
+
+impl StallRecord {
+    /// A stall, in tenths of seconds.
+    pub fn of(stall: &Stall) -> Self {
+        let tenths = |duration: Duration| (duration.as_secs_f64() * 10.0).round() / 10.0;
+        Self {
+            at_seconds: tenths(stall.at),
+            seconds: tenths(stall.length),
+        }
+    }
+}
+
+impl RunRecord {
+    /// Takes in what was measured: one label per operation.
+    pub fn fill(&mut self, labels: &[String], records: &Records, elapsed: Duration) {
+        self.duration_seconds = elapsed.as_secs_f64();
+        self.totals = labels
+            .iter()
+            .zip(&records.operations)
+            .map(|(label, record)| (label.clone(), OperationTotals::of(record)))
+            .collect();
+        let (units, errors) = records.counts();
+        self.operations_total = units + errors;
+        self.operations_per_second = per_second(self.operations_total, elapsed);
+        self.lateness =
+            Some(OperationTotals::of(&records.lateness)).filter(|lateness| lateness.count > 0);
+    }
+
+    /// Writes `run.json` into a result directory, whole or not at all.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_string_pretty(self)?;
+        text.push('\n');
+        let unfinished = directory.join(format!("{FILE_NAME}.new"));
+        std::fs::write(&unfinished, text)?;
+        std::fs::rename(unfinished, directory.join(FILE_NAME))
+    }
+
+    /// Reads `run.json` of a result directory.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        let path = directory.join(FILE_NAME);
+        let context =
+            |reason: &dyn std::fmt::Display| io::Error::other(format!("{}: {reason}", path.display()));
+        let text = std::fs::read(&path).map_err(|error| context(&error))?;
+        let record: Self = serde_json::from_slice(&text).map_err(|error| context(&error))?;
+        if record.format != FORMAT {
+            let got = record.format;
+            return Err(context(&format!("expected format {FORMAT}, got {got}")));
+        }
+        Ok(record)
+    }
+}

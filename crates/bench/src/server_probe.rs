@@ -1,0 +1,186 @@
+//! What the server uses while it is measured: sampled beside the client's figures, every interval.
+//!
+//! A thread of its own samples and writes `server.csv`, because a server under load may take its
+//! time to answer, and the report must not wait for it.
+
+mod http_text;
+mod sample;
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use sample::ServerSample;
+
+use crate::output::seconds;
+
+/// Header of `server.csv`: all but the first, third and fourth column count up.
+const HEADER: &str =
+    "elapsed, cpu_seconds, resident_bytes, disk_bytes, read_bytes, written_bytes, put_bytes";
+
+/// Where to look; what several places tell is added up.
+#[derive(Debug, Clone, Default)]
+pub struct ProbeTargets {
+    /// Processes of the server on this machine, for their /proc.
+    pub processes: Vec<u32>,
+    /// `host:port` of the server's HTTP, for `/metrics` and `/stats`.
+    pub http: Vec<String>,
+    /// Directories of the server on this machine, for the bytes of their files.
+    pub directories: Vec<PathBuf>,
+}
+
+/// Who the server is, as it goes into `run.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerDescription {
+    /// Its version; empty if it does not tell.
+    pub version: String,
+    /// Its settings, as far as they are known.
+    pub settings: Map<String, Value>,
+}
+
+impl ProbeTargets {
+    /// Whether there is anything to look at.
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty() && self.http.is_empty() && self.directories.is_empty()
+    }
+
+    /// What the first server says of itself under `/stats`; none if it says nothing.
+    pub fn describe(&self) -> Option<(ServerDescription, Option<String>)> {
+        let text = http_text::get(self.http.first()?, "/stats").ok()?;
+        let stats: Map<String, Value> = serde_json::from_str(&text).ok()?;
+        let text_of = |name: &str| stats.get(name).and_then(Value::as_str);
+        let version = match text_of("kvorum_version") {
+            Some(version) => format!("kvorum {version}"),
+            None => format!("riak_kv {}", text_of("riak_kv_version").unwrap_or_default()),
+        };
+        let backend = text_of("storage_backend").map(|name| {
+            let name = name.strip_prefix("riak_kv_").unwrap_or(name);
+            name.strip_suffix("_backend").unwrap_or(name).to_owned()
+        });
+        let told = ["ring_creation_size", "nodename", "storage_backend"];
+        let settings = told
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), stats.get(*name)?.clone())))
+            .collect();
+        Some((ServerDescription { version, settings }, backend))
+    }
+}
+
+/// A thread that samples until it is told to stop.
+#[derive(Debug)]
+pub struct ServerProbe {
+    stop: Sender<()>,
+    thread: JoinHandle<io::Result<Vec<(Duration, ServerSample)>>>,
+}
+
+impl ServerProbe {
+    /// Samples now, and then every interval, into a file with a header.
+    pub fn start(targets: ProbeTargets, interval: Duration, file: File) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let start = Instant::now();
+        let thread = std::thread::Builder::new()
+            .name("bench-probe".to_owned())
+            .spawn(move || {
+                let mut rows = Rows {
+                    file,
+                    ends: Vec::new(),
+                };
+                writeln!(rows.file, "{HEADER}")?;
+                if targets.is_empty() {
+                    return Ok(rows.ends);
+                }
+                let mut next = interval;
+                rows.write(start.elapsed(), targets.sample())?;
+                loop {
+                    let wait = next.saturating_sub(start.elapsed());
+                    let told = stopped.recv_timeout(wait);
+                    rows.write(start.elapsed(), targets.sample())?;
+                    if told != Err(RecvTimeoutError::Timeout) {
+                        return Ok(rows.ends);
+                    }
+                    while next <= start.elapsed() {
+                        next += interval;
+                    }
+                }
+            })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Samples once more and says what changed between the first and the last sample.
+    pub fn stop(self) -> io::Result<Option<ServerSample>> {
+        let _ = self.stop.send(());
+        let ends = self
+            .thread
+            .join()
+            .map_err(|_| io::Error::other("the thread that samples the server panicked"))??;
+        let (Some((_, first)), Some((_, last))) = (ends.first(), ends.last()) else {
+            return Ok(None);
+        };
+        Ok(Some(last.since(first)))
+    }
+}
+
+/// Rows written so far, of which the first and the last are kept.
+struct Rows {
+    file: File,
+    ends: Vec<(Duration, ServerSample)>,
+}
+
+impl Rows {
+    fn write(&mut self, elapsed: Duration, sample: ServerSample) -> io::Result<()> {
+        writeln!(self.file, "{}, {}", seconds(elapsed), sample.columns())?;
+        self.ends.truncate(1);
+        self.ends.push((elapsed, sample));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_sampled_at_both_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("server.csv");
+        std::fs::write(directory.path().join("data"), [0; 5000]).unwrap();
+        let targets = ProbeTargets {
+            processes: vec![std::process::id()],
+            http: Vec::new(),
+            directories: vec![directory.path().to_path_buf()],
+        };
+        let file = File::create(&path).unwrap();
+        let probe = ServerProbe::start(targets, Duration::from_secs(3600), file).unwrap();
+        let used = probe.stop().unwrap().unwrap();
+        assert!(used.resident_bytes > Some(0));
+        assert!(used.disk_bytes >= Some(5000));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some(HEADER));
+        assert_eq!(lines.count(), 2);
+        for line in text.lines().skip(1) {
+            assert_eq!(line.split(", ").count(), 7, "{line}");
+            assert!(line.ends_with(", "), "put bytes are unknown: {line}");
+        }
+    }
+
+    #[test]
+    fn without_a_target_there_is_a_header_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("server.csv");
+        let file = File::create(&path).unwrap();
+        let probe =
+            ServerProbe::start(ProbeTargets::default(), Duration::from_secs(1), file).unwrap();
+        assert_eq!(probe.stop().unwrap(), None);
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            format!("{HEADER}\n")
+        );
+    }
+}
