@@ -182,9 +182,11 @@ fn advise(error: ImportError) -> anyhow::Error {
             let commands: String = commands.collect();
             format!("nothing was imported; give the types their properties first:{commands}")
         }
-        ImportError::InUse { .. } => "stop Riak, or import a copy of the directory; --ignore-locks \
+        ImportError::InUse { .. } => {
+            "stop Riak, or import a copy of the directory; --ignore-locks \
              if the lock was left behind and the process is another one"
-            .to_owned(),
+                .to_owned()
+        }
         ImportError::OtherImport { .. } => "name another directory with --state, or begin anew \
              with --restart"
             .to_owned(),
@@ -281,7 +283,9 @@ fn resolve(name: &str) -> anyhow::Result<SocketAddr> {
     let mut found = name
         .to_socket_addrs()
         .with_context(|| format!("{name} is no HOST:PORT"))?;
-    found.next().with_context(|| format!("{name} has no address"))
+    found
+        .next()
+        .with_context(|| format!("{name} has no address"))
 }
 
 /// An address to connect to, for one to listen on.

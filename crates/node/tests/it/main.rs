@@ -1,0 +1,11 @@
+//! The binary as a process: what its verbs do together.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
+
+#[path = "../../../import-bitcask/tests/it/basho.rs"]
+mod basho;
+mod import;
+mod server;

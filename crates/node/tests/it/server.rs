@@ -1,0 +1,89 @@
+//! The binary in a directory of its own: run to its end, or as a server.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kvorum_client::{Client, ClientSettings};
+
+/// Far more than a start takes; the machine may be busy.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// A place for a node: its directory and its ports.
+pub(crate) struct Site {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) protobuf: SocketAddr,
+    http: SocketAddr,
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let free = || {
+            TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+        };
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            protobuf: free(),
+            http: free(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The binary with these words, and behind them the settings of this place.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+        command.current_dir(self.path()).args(words);
+        for setting in [
+            "platform_data_dir=data".to_owned(),
+            "ring_size=8".to_owned(),
+            "buckets.default.allow_mult=true".to_owned(),
+            format!("listener.protobuf.internal={}", self.protobuf),
+            format!("listener.http.internal={}", self.http),
+        ] {
+            command.args(["--set", &setting]);
+        }
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    pub(crate) fn start(&self) -> Server {
+        let mut command = self.command(&["server"]);
+        let child = command.stdout(Stdio::null()).spawn().unwrap();
+        let server = Server { child };
+        let deadline = Instant::now() + READY_WITHIN;
+        while !self.run(&["ping"]).status.success() {
+            assert!(Instant::now() < deadline, "the server does not answer");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        server
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.protobuf, &ClientSettings::default())
+            .await
+            .unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
