@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::admin_request::AdminRequest;
 use crate::configuration_file::{self, Source};
+use crate::engines::BUILT_IN;
 use crate::{admin_client, import, server};
 
 /// A distributed key-value database for Riak's clients.
@@ -42,8 +44,19 @@ enum Verb {
         #[command(subcommand)]
         verb: import::ImportVerb,
     },
-    /// Run load tests in basho_bench's configuration format
-    Bench(kvorum_bench::BenchArguments),
+    /// Run load tests in basho_bench's configuration format, and compare what they measured
+    Bench {
+        #[command(subcommand)]
+        verb: BenchVerb,
+    },
+}
+
+#[derive(Subcommand)]
+enum BenchVerb {
+    #[command(flatten)]
+    Load(kvorum_bench::BenchCommand),
+    #[command(flatten)]
+    Pages(kvorum_report::ReportCommand),
 }
 
 #[derive(Args, Clone)]
@@ -128,7 +141,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Admin { verb } => administer(verb),
         Verb::Import { verb } => import::main(&verb),
-        Verb::Bench(arguments) => kvorum_bench::main(&arguments),
+        Verb::Bench { verb } => bench(&verb),
     };
     match outcome {
         Ok(code) => code,
@@ -190,6 +203,20 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {
+    let out = &mut std::io::stdout();
+    match verb {
+        BenchVerb::Load(command) => kvorum_bench::execute_command(command, out),
+        BenchVerb::Pages(command) => {
+            let program = kvorum_report::Program {
+                binary: std::env::current_exe().context("cannot find this program's own file")?,
+                engines: BUILT_IN.map(str::to_owned).to_vec(),
+            };
+            kvorum_report::execute(command, &program, out)
+        }
+    }
 }
 
 impl BucketTypeVerb {

@@ -14,6 +14,9 @@ use kvorum_settings::{self as settings, Compression, DurabilityMode, Settings, S
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 const ZSTD_LEVEL: i32 = 1;
 
+/// The engines that are built in, as `storage_backend` names them.
+pub(crate) const BUILT_IN: [&str; 2] = ["bitcask", "memory"];
+
 /// Opens the stores of a node, one for each partition.
 pub(crate) struct Engines {
     disk: Arc<dyn Disk>,

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail, ensure};
 
 use crate::files::write_atomically;
+use crate::matrix::{self, MatrixArguments};
 use crate::page;
+use crate::quick::{self, QuickArguments};
 use crate::result::RunResult;
 
 /// The name of a run's page in its directory.
@@ -21,6 +23,19 @@ pub enum ReportCommand {
     Report(ReportArguments),
     /// Lay several runs side by side in one HTML page
     Compare(CompareArguments),
+    /// Run tests times backends on servers of its own, and compare them in pages
+    Matrix(MatrixArguments),
+    /// Tell in two minutes what this machine gives with each backend
+    Quick(QuickArguments),
+}
+
+/// The program that runs this: where servers and loads come from.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// The binary `kvorum`.
+    pub binary: PathBuf,
+    /// Storage engines that are built in.
+    pub engines: Vec<String>,
 }
 
 /// Arguments of `kvorum bench report`.
@@ -55,7 +70,11 @@ pub struct CompareArguments {
 ///
 /// # Errors
 /// A directory that is no run's, or a page that cannot be written.
-pub fn execute(command: &ReportCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub fn execute(
+    command: &ReportCommand,
+    program: &Program,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     match command {
         ReportCommand::Report(arguments) => {
             let page = arguments
@@ -69,6 +88,10 @@ pub fn execute(command: &ReportCommand, out: &mut dyn Write) -> anyhow::Result<E
             compare(arguments)?;
             writeln!(out, "comparison  {}", arguments.out.display())?;
         }
+        ReportCommand::Matrix(arguments) => {
+            return matrix::execute(arguments, &program.binary, out);
+        }
+        ReportCommand::Quick(arguments) => return quick::execute(arguments, program, out),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -94,7 +117,10 @@ fn compare(arguments: &CompareArguments) -> anyhow::Result<()> {
         .iter()
         .map(|directory| RunResult::read(directory))
         .collect::<Result<_, _>>()?;
-    ensure!(runs.len() > 1, "one run cannot be compared; give a second directory");
+    ensure!(
+        runs.len() > 1,
+        "one run cannot be compared; give a second directory"
+    );
     let base = base(&arguments.base, &arguments.directories)?;
     let mut entries = page::entries(&runs);
     let folder = arguments.out.parent().unwrap_or(Path::new(""));
@@ -115,9 +141,9 @@ fn base(wanted: &str, directories: &[PathBuf]) -> anyhow::Result<usize> {
     {
         return Ok(index);
     }
-    let number: usize = wanted
-        .parse()
-        .with_context(|| format!("--base {wanted} is neither one of the directories nor a number"))?;
+    let number: usize = wanted.parse().with_context(|| {
+        format!("--base {wanted} is neither one of the directories nor a number")
+    })?;
     if !(1..=directories.len()).contains(&number) {
         bail!("--base {number}: there are runs 1 to {}", directories.len());
     }

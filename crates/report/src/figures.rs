@@ -45,13 +45,19 @@ pub fn figures(run: &RunResult) -> Vec<Figure> {
 
 /// Seconds that were measured.
 pub fn seconds(run: &RunResult) -> f64 {
-    let described = run.description.as_ref().and_then(|run| run.duration_seconds);
+    let described = run
+        .description
+        .as_ref()
+        .and_then(|run| run.duration_seconds);
     described.unwrap_or_else(|| run.summary.last("elapsed").unwrap_or(0.0))
 }
 
 /// Successful operations.
 pub fn operations(run: &RunResult) -> f64 {
-    let described = run.description.as_ref().and_then(|run| run.operations_total);
+    let described = run
+        .description
+        .as_ref()
+        .and_then(|run| run.operations_total);
     described.unwrap_or_else(|| run.summary.numbers("successful").iter().sum())
 }
 
@@ -77,7 +83,11 @@ pub fn totals(operation: &Operation) -> OperationTotals {
     let counts = operation.latencies.numbers("n");
     let count: f64 = counts.iter().sum();
     let means = operation.latencies.numbers("mean");
-    let sum: f64 = counts.iter().zip(means).map(|(count, mean)| count * mean).sum();
+    let sum: f64 = counts
+        .iter()
+        .zip(means)
+        .map(|(count, mean)| count * mean)
+        .sum();
     OperationTotals {
         count,
         errors: operation.latencies.numbers("errors").iter().sum(),
@@ -105,6 +115,55 @@ pub fn write_amplification(run: &RunResult) -> Option<f64> {
 pub fn cpu_per_operation(run: &RunResult) -> Option<f64> {
     let operations = Some(operations(run)).filter(|count| *count > 0.0)?;
     Some(growth(run, "cpu_seconds")? * 1e6 / operations)
+}
+
+/// The few figures by which runs of several tests are laid side by side, over all operations.
+pub fn summary(run: &RunResult) -> Vec<Figure> {
+    let all: Vec<OperationTotals> = run.operations.iter().map(totals).collect();
+    let count: f64 = all.iter().map(|totals| totals.count).sum();
+    let sum = all
+        .iter()
+        .map(|totals| totals.count * totals.mean_us.unwrap_or(0.0))
+        .sum::<f64>();
+    let slowest = |statistic: fn(&OperationTotals) -> Option<f64>| {
+        all.iter().filter_map(statistic).reduce(f64::max)
+    };
+    let mean = (count > 0.0).then(|| sum / count);
+    let known = [
+        (
+            "Throughput",
+            Unit::Rate,
+            Better::Higher,
+            Some(throughput(run)),
+        ),
+        ("Mean latency", Unit::Microseconds, Better::Lower, mean),
+        (
+            "99th percentile of the slowest operation",
+            Unit::Microseconds,
+            Better::Lower,
+            slowest(|totals| totals.p99_us),
+        ),
+        (
+            "Longest latency",
+            Unit::Microseconds,
+            Better::Lower,
+            slowest(|totals| totals.max_us),
+        ),
+    ];
+    let mut figures: Vec<Figure> = known
+        .into_iter()
+        .filter_map(|(title, unit, better, value)| {
+            Some(Figure {
+                group: String::new(),
+                title: title.to_owned(),
+                unit,
+                better,
+                value: value?,
+            })
+        })
+        .collect();
+    figures.extend(of_server(run));
+    figures
 }
 
 fn of_the_whole(run: &RunResult) -> Vec<Figure> {
@@ -154,12 +213,20 @@ fn of_server(run: &RunResult) -> Vec<Figure> {
     let largest = |head: &str| run.server.as_ref()?.largest(head);
     let last = |head: &str| run.server.as_ref()?.last(head);
     let known = [
-        ("CPU per operation", Unit::Microseconds, cpu_per_operation(run)),
+        (
+            "CPU per operation",
+            Unit::Microseconds,
+            cpu_per_operation(run),
+        ),
         ("Memory at most", Unit::Bytes, largest("resident_bytes")),
         ("Disk space at the end", Unit::Bytes, last("disk_bytes")),
         ("Written to disk", Unit::Bytes, growth(run, "written_bytes")),
         ("Read from disk", Unit::Bytes, growth(run, "read_bytes")),
-        ("Write amplification", Unit::Number, write_amplification(run)),
+        (
+            "Write amplification",
+            Unit::Number,
+            write_amplification(run),
+        ),
     ];
     known
         .into_iter()

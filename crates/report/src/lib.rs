@@ -11,7 +11,12 @@ pub mod command;
 pub mod draw;
 pub mod figures;
 mod files;
+mod interruption;
+mod load;
+mod matrix;
 pub mod page;
+mod quick;
 pub mod result;
+mod server_process;
 
-pub use command::{ReportCommand, execute, write_report};
+pub use command::{Program, ReportCommand, execute, write_report};

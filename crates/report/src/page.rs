@@ -5,10 +5,12 @@ mod comparison;
 mod data;
 mod document;
 mod figure;
+mod matrix;
 mod ratios;
 mod run;
 mod run_tables;
 
 pub use comparison::{Entry, comparison, entries};
 pub use document::{Link, escape_json};
+pub use matrix::{MatrixRow, matrix};
 pub use run::run;

@@ -43,7 +43,10 @@ mod tests {
 
     #[test]
     fn labels_with_room_stay() {
-        assert_eq!(spread(&[10.0, 50.0, 30.0], 12.0, 0.0, 100.0), [10.0, 50.0, 30.0]);
+        assert_eq!(
+            spread(&[10.0, 50.0, 30.0], 12.0, 0.0, 100.0),
+            [10.0, 50.0, 30.0]
+        );
     }
 
     #[test]
@@ -53,7 +56,10 @@ mod tests {
         order.sort_by(|a, b| placed[*a].total_cmp(&placed[*b]));
         assert_eq!(order, [2, 0, 1, 3, 4]);
         for pair in order.windows(2) {
-            assert!(placed[pair[1]] - placed[pair[0]] >= 12.0 - 1e-9, "{placed:?}");
+            assert!(
+                placed[pair[1]] - placed[pair[0]] >= 12.0 - 1e-9,
+                "{placed:?}"
+            );
         }
         assert!(placed.iter().all(|place| (0.0..=100.0).contains(place)));
     }

@@ -58,9 +58,10 @@ impl Scale {
     /// A logarithmic axis over all positive values given; one decade around one if there is none.
     pub fn logarithmic(unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let positive = values.filter(|value| *value > 0.0);
-        let (least, greatest) = positive.fold((f64::INFINITY, 0.0_f64), |(least, greatest), value| {
-            (least.min(value), greatest.max(value))
-        });
+        let (least, greatest) = positive
+            .fold((f64::INFINITY, 0.0_f64), |(least, greatest), value| {
+                (least.min(value), greatest.max(value))
+            });
         let (least, greatest) = if greatest > 0.0 {
             (least, greatest)
         } else {

@@ -203,7 +203,10 @@ fn draw_axes(svg: &mut String, chart: &Chart, plot: &Plot, frame: &Frame) {
     }
     if chart.y.kind == ScaleKind::Logarithmic {
         let (left, bottom, right) = (plot.left, plot.bottom(), plot.right());
-        let _ = write!(svg, "<path class=\"base\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>");
+        let _ = write!(
+            svg,
+            "<path class=\"base\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>"
+        );
     }
     draw_x_ticks(svg, chart, plot, frame);
     let _ = write!(
@@ -248,7 +251,11 @@ fn draw_line(svg: &mut String, chart: &Chart, plot: &Plot, line: &Line) {
             push_path(svg, stretch);
             if let (Some(first), Some(last)) = (stretch.first(), stretch.last()) {
                 let bottom = plot.bottom();
-                let _ = write!(svg, "L{:.1} {bottom:.1}L{:.1} {bottom:.1}Z", last.0, first.0);
+                let _ = write!(
+                    svg,
+                    "L{:.1} {bottom:.1}L{:.1} {bottom:.1}Z",
+                    last.0, first.0
+                );
             }
         }
         svg.push_str("\"/>");
@@ -262,12 +269,15 @@ fn draw_line(svg: &mut String, chart: &Chart, plot: &Plot, line: &Line) {
 
 /// The points of a line in pixels, cut where there is no value.
 fn stretches(chart: &Chart, plot: &Plot, line: &Line) -> Vec<Vec<Point>> {
-    let points: Vec<(f64, Option<f64>)> = line.x.iter().copied().zip(line.y.iter().copied()).collect();
+    let points: Vec<(f64, Option<f64>)> =
+        line.x.iter().copied().zip(line.y.iter().copied()).collect();
     points
         .split(|(_, value)| value.is_none())
         .filter(|stretch| !stretch.is_empty())
         .map(|stretch| {
-            let known = stretch.iter().filter_map(|(x, value)| Some((*x, (*value)?)));
+            let known = stretch
+                .iter()
+                .filter_map(|(x, value)| Some((*x, (*value)?)));
             let places: Vec<Point> = known
                 .map(|(x, value)| (plot.x(chart, x), plot.y(chart, value)))
                 .collect();
@@ -288,24 +298,31 @@ fn push_path(svg: &mut String, stretch: &[Point]) {
 }
 
 fn draw_labels(svg: &mut String, chart: &Chart, plot: &Plot) {
-    let named: Vec<(&Line, f64)> = chart
+    let named: Vec<(&Line, Point)> = chart
         .lines
         .iter()
-        .filter_map(|line| Some((line, plot.y(chart, line.last()?))))
+        .filter_map(|line| Some((line, end(chart, plot, line)?)))
         .collect();
-    let wanted: Vec<f64> = named.iter().map(|(_, y)| *y).collect();
+    let wanted: Vec<f64> = named.iter().map(|(_, end)| end.1).collect();
     let places = spread(&wanted, LABEL_GAP, plot.top + 2.0, plot.bottom());
-    for ((line, _), y) in named.iter().zip(places) {
+    for ((line, (x, _)), y) in named.iter().zip(places) {
         let _ = write!(
             svg,
             "<text class=\"label {}\" data-line=\"{}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             line.ink.class(),
             escape(&line.name),
-            plot.right() + 7.0,
+            x + 7.0,
             y + 3.8,
             escape(&label(line)),
         );
     }
+}
+
+/// Where a line ends, which may be before the axis does.
+fn end(chart: &Chart, plot: &Plot, line: &Line) -> Option<Point> {
+    let known = line.x.iter().zip(&line.y).rev();
+    let (x, y) = known.filter_map(|(x, y)| Some((*x, (*y)?))).next()?;
+    Some((plot.x(chart, x), plot.y(chart, y)))
 }
 
 /// A line's name, cut where it would take too much of the drawing.
@@ -381,7 +398,10 @@ mod tests {
 
     #[test]
     fn points_lie_where_their_values_are() {
-        let svg = draw(&chart(vec![line("a", Ink::Second, &[Some(0.0), Some(100.0)])]), &Frame::NARROW);
+        let svg = draw(
+            &chart(vec![line("a", Ink::Second, &[Some(0.0), Some(100.0)])]),
+            &Frame::NARROW,
+        );
         let [left, top, width, height] = plot_of(&svg);
         let expected = format!(
             "M{left:.1} {:.1}L{:.1} {top:.1}",
@@ -393,7 +413,15 @@ mod tests {
 
     #[test]
     fn a_gap_cuts_the_line_and_a_lone_point_is_a_dot() {
-        let gap = [Some(1.0), Some(2.0), None, Some(3.0), None, Some(4.0), Some(5.0)];
+        let gap = [
+            Some(1.0),
+            Some(2.0),
+            None,
+            Some(3.0),
+            None,
+            Some(4.0),
+            Some(5.0),
+        ];
         let svg = draw(&chart(vec![line("a", Ink::Second, &gap)]), &Frame::WIDE);
         let (_, path) = svg.split_once("data-line=\"a\"><path d=\"").unwrap();
         let path = path.split('"').next().unwrap();
@@ -409,7 +437,12 @@ mod tests {
         ];
         let wide = draw(&chart(lines.clone()), &Frame::WIDE);
         assert_eq!(wide.matches("class=\"label ").count(), 2);
-        assert_eq!(draw(&chart(lines), &Frame::NARROW).matches("class=\"label ").count(), 0);
+        assert_eq!(
+            draw(&chart(lines), &Frame::NARROW)
+                .matches("class=\"label ")
+                .count(),
+            0
+        );
     }
 
     #[test]
@@ -423,7 +456,10 @@ mod tests {
 
     #[test]
     fn it_says_what_it_shows_and_escapes_it() {
-        let svg = draw(&chart(vec![line("a\"b", Ink::Main, &[Some(10.0), Some(20.0)])]), &Frame::WIDE);
+        let svg = draw(
+            &chart(vec![line("a\"b", Ink::Main, &[Some(10.0), Some(20.0)])]),
+            &Frame::WIDE,
+        );
         let label = "aria-label=\"Throughput &lt;1&gt;. a&quot;b: from 10\u{a0}ops/s to \
                      20\u{a0}ops/s. One stall is marked.\"";
         assert!(svg.contains(label), "{svg}");

@@ -12,7 +12,8 @@ pub(super) type Point = (f64, f64);
 pub(super) fn thin(points: &[Point]) -> Vec<Point> {
     let mut kept = Vec::new();
     for column in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
-        let mut extremes: [usize; 4] = [0, least(column, 1.0), least(column, -1.0), column.len() - 1];
+        let mut extremes: [usize; 4] =
+            [0, least(column, 1.0), least(column, -1.0), column.len() - 1];
         extremes.sort_unstable();
         let mut previous = None;
         for index in extremes {
@@ -29,7 +30,10 @@ pub(super) fn thin(points: &[Point]) -> Vec<Point> {
 fn least(column: &[Point], sign: f64) -> usize {
     let mut best = 0;
     for (index, point) in column.iter().enumerate() {
-        if column.get(best).is_none_or(|found| sign * point.1 < sign * found.1) {
+        if column
+            .get(best)
+            .is_none_or(|found| sign * point.1 < sign * found.1)
+        {
             best = index;
         }
     }

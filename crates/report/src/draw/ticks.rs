@@ -20,7 +20,9 @@ pub(super) fn step(unit: Unit, length: f64, count: u32) -> f64 {
             _ => 0.0,
         };
         let rough = rough.max(least);
-        let fitting = TIME_STEPS.iter().find(|step| **step >= rough * (1.0 - 1e-9));
+        let fitting = TIME_STEPS
+            .iter()
+            .find(|step| **step >= rough * (1.0 - 1e-9));
         return fitting.copied().unwrap_or_else(|| {
             let days = rough / 86_400.0;
             86_400.0 * if days <= 1.0 { 1.0 } else { round_up(days) }
@@ -92,10 +94,17 @@ mod tests {
 
     #[test]
     fn steps_are_round() {
-        for (length, count, expected) in
-            [(100.0, 5, 20.0), (61_234.0, 5, 20_000.0), (0.9, 4, 0.5), (1.0, 10, 0.1)]
-        {
-            assert_eq!(step(Unit::Rate, length, count), expected, "{length} by {count}");
+        for (length, count, expected) in [
+            (100.0, 5, 20.0),
+            (61_234.0, 5, 20_000.0),
+            (0.9, 4, 0.5),
+            (1.0, 10, 0.1),
+        ] {
+            assert_eq!(
+                step(Unit::Rate, length, count),
+                expected,
+                "{length} by {count}"
+            );
         }
     }
 

@@ -213,7 +213,8 @@ mod tests {
     }
 
     fn tick(unit: Unit, value: f64, largest: f64) -> String {
-        unit.tick(value, largest, ScaleKind::Linear).replace(BLANK, " ")
+        unit.tick(value, largest, ScaleKind::Linear)
+            .replace(BLANK, " ")
     }
 
     #[test]

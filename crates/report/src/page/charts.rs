@@ -205,8 +205,20 @@ pub(super) fn server_charts(run: &RunResult) -> Vec<Chart> {
             Unit::ByteRate,
             bytes,
         ),
-        chart("cpu", "CPU of the server", &cores_title(run), Unit::Cores, cpu),
-        chart("memory", "Memory of the server", "resident bytes", Unit::Bytes, memory),
+        chart(
+            "cpu",
+            "CPU of the server",
+            &cores_title(run),
+            Unit::Cores,
+            cpu,
+        ),
+        chart(
+            "memory",
+            "Memory of the server",
+            "resident bytes",
+            Unit::Bytes,
+            memory,
+        ),
     ];
     charts.into_iter().flatten().collect()
 }

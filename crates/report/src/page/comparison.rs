@@ -43,7 +43,11 @@ pub fn entries(runs: &[RunResult]) -> Vec<Entry<'_>> {
         .or_else(|| names(runs, by_backend))
         .or_else(|| names(runs, with_durability))
         .or_else(|| names(runs, by_directory))
-        .unwrap_or_else(|| (1..=runs.len()).map(|number| format!("run {number}")).collect());
+        .unwrap_or_else(|| {
+            (1..=runs.len())
+                .map(|number| format!("run {number}"))
+                .collect()
+        });
     names
         .into_iter()
         .zip(runs)
@@ -99,7 +103,9 @@ pub fn comparison(title: &str, entries: &[Entry<'_>], base: usize, links: &[Link
 /// All operations that any run has, in the order of their names.
 fn labels(entries: &[Entry<'_>]) -> BTreeSet<String> {
     let operations = entries.iter().flat_map(|entry| &entry.run.operations);
-    operations.map(|operation| operation.label.clone()).collect()
+    operations
+        .map(|operation| operation.label.clone())
+        .collect()
 }
 
 /// Lines of all runs that a rule finds something for.
@@ -160,7 +166,9 @@ fn table(lines: &[Line], x_head: &str, y_head: &str) -> Vec<Column> {
 
 fn throughput(entries: &[Entry<'_>]) -> Vec<Chart> {
     let rates = |run: &RunResult| rate_in_window(&run.summary, "successful");
-    let over_time_lines = lines(entries, |run| Some((run.summary.numbers("elapsed"), rates(run))));
+    let over_time_lines = lines(entries, |run| {
+        Some((run.summary.numbers("elapsed"), rates(run)))
+    });
     let y_title = "operations per second";
     let y = charts::axis_from_zero(Unit::Rate, &over_time_lines);
     let mut charts = vec![over_time(
@@ -171,7 +179,9 @@ fn throughput(entries: &[Entry<'_>]) -> Vec<Chart> {
         over_time_lines,
         entries,
     )];
-    let lines = lines(entries, |run| Some((charts::volume_of_rows(run)?, rates(run))));
+    let lines = lines(entries, |run| {
+        Some((charts::volume_of_rows(run)?, rates(run)))
+    });
     if !lines.is_empty() {
         charts.push(Chart {
             id: "throughput-volume".to_owned(),
@@ -217,10 +227,34 @@ fn server(entries: &[Entry<'_>]) -> Vec<Chart> {
     let rate: Rule = rate_of_sum;
     let charts: [(&str, &str, &str, Unit, Rule); 5] = [
         ("disk_bytes", "Disk space", "bytes", Unit::Bytes, sum),
-        ("written_bytes", "Bytes written to disk", "bytes per second", Unit::ByteRate, rate),
-        ("read_bytes", "Bytes read from disk", "bytes per second", Unit::ByteRate, rate),
-        ("cpu_seconds", "CPU of the server", "busy cores", Unit::Cores, rate),
-        ("resident_bytes", "Memory of the server", "resident bytes", Unit::Bytes, sum),
+        (
+            "written_bytes",
+            "Bytes written to disk",
+            "bytes per second",
+            Unit::ByteRate,
+            rate,
+        ),
+        (
+            "read_bytes",
+            "Bytes read from disk",
+            "bytes per second",
+            Unit::ByteRate,
+            rate,
+        ),
+        (
+            "cpu_seconds",
+            "CPU of the server",
+            "busy cores",
+            Unit::Cores,
+            rate,
+        ),
+        (
+            "resident_bytes",
+            "Memory of the server",
+            "resident bytes",
+            Unit::Bytes,
+            sum,
+        ),
     ];
     let chart = |(head, title, y_title, unit, rule): (&str, &str, &str, Unit, Rule)| {
         let lines = lines(entries, |run| {
@@ -240,7 +274,11 @@ fn setup(entries: &[Entry<'_>], sections: &mut Vec<(String, String)>) -> Markup 
         .iter()
         .filter_map(|entry| Some((entry, entry.run.description.as_ref()?)))
         .collect();
-    let machine = |index: usize| described.get(index).map(|(_, run)| run_tables::machine(run));
+    let machine = |index: usize| {
+        described
+            .get(index)
+            .map(|(_, run)| run_tables::machine(run))
+    };
     let is_one_machine = (1..described.len()).all(|index| machine(index) == machine(0));
     html! {
         section #setup {

@@ -13,6 +13,7 @@ pub(super) fn figure(chart: &Chart, data: &mut PageData) -> Markup {
         figure.chart id=(chart.id) aria-labelledby=(heading) {
             figcaption {
                 h3 id=(heading) { (chart.title) }
+                output.at {}
                 @if let Some(note) = &chart.note { p.note { (note) } }
             }
             (key(chart))
@@ -35,7 +36,6 @@ pub(super) fn figure(chart: &Chart, data: &mut PageData) -> Markup {
 fn key(chart: &Chart) -> Markup {
     html! {
         div.key {
-            output.at {}
             @for line in &chart.lines {
                 button type="button" class=(line.ink.class()) data-line=(line.name)
                     aria-pressed="true" title="Hide or show" {

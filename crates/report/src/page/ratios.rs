@@ -42,6 +42,14 @@ pub(super) fn ratios(runs: &[&RunResult], names: &[String], base: usize) -> Mark
         }
     };
     html! {
+        (base_choice(names, base))
+        (scrolling(&table, "Ratios"))
+    }
+}
+
+/// The choice of the base, and how to read ratios.
+pub(super) fn base_choice(names: &[String], base: usize) -> Markup {
+    html! {
         p.base-choice {
             label for="base" { "Ratios against " }
             select #base disabled {
@@ -55,7 +63,6 @@ pub(super) fn ratios(runs: &[&RunResult], names: &[String], base: usize) -> Mark
                 span.worse { "\u{25bc}\u{a0}worse" }
             }
         }
-        (scrolling(&table, "Ratios"))
     }
 }
 
@@ -157,7 +164,10 @@ mod tests {
     #[test]
     fn what_is_nearly_equal_is_neither() {
         let text = text(1.004, 1.0, Better::Lower);
-        assert!(!text.contains("better") && !text.contains("worse"), "{text}");
+        assert!(
+            !text.contains("better") && !text.contains("worse"),
+            "{text}"
+        );
     }
 
     #[test]

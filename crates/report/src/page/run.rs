@@ -85,7 +85,9 @@ fn subtitle(run: &RunResult) -> Markup {
     let parts = [
         description.backend.clone(),
         durability.map(|durability| format!("durability {durability}")),
-        description.workers.map(|workers| format!("{workers} workers")),
+        description
+            .workers
+            .map(|workers| format!("{workers} workers")),
         description
             .duration_seconds
             .map(|seconds| Unit::Seconds.text(seconds)),

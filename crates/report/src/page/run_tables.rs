@@ -110,7 +110,10 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
         ("warm-up", seconds(warm_up)),
         ("loop", mode),
         ("rate", description.rate.map(|rate| Unit::Rate.text(rate))),
-        ("workers", description.workers.map(|count| count.to_string())),
+        (
+            "workers",
+            description.workers.map(|count| count.to_string()),
+        ),
         (
             "scale",
             description
@@ -196,7 +199,11 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     let is_after_new_year = month >= 10;
     (
         year + era * 400 + i64::from(is_after_new_year),
-        if is_after_new_year { month - 9 } else { month + 3 },
+        if is_after_new_year {
+            month - 9
+        } else {
+            month + 3
+        },
         day,
     )
 }

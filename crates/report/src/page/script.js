@@ -277,7 +277,7 @@ class Chart {
     const source = this.plot.querySelector("svg.wide");
     const copy = source.cloneNode(true);
     const properties = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity",
-      "stroke-linecap", "stroke-linejoin", "font-size", "font-weight", "display"];
+      "stroke-linecap", "stroke-linejoin", "paint-order", "font-size", "font-weight", "display"];
     const copies = copy.querySelectorAll("*");
     source.querySelectorAll("*").forEach((part, index) => {
       const style = getComputedStyle(part);

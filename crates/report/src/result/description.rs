@@ -165,7 +165,10 @@ impl Description {
     /// The totals of an operation, by its label as in a file name.
     pub(super) fn totals_of(&self, file_label: &str) -> Option<OperationTotals> {
         let same = |(label, _): &(&String, &OperationTotals)| as_file_label(label) == file_label;
-        self.totals.iter().find(same).map(|(_, totals)| totals.clone())
+        self.totals
+            .iter()
+            .find(same)
+            .map(|(_, totals)| totals.clone())
     }
 }
 
@@ -178,7 +181,13 @@ fn as_file_label(label: &str) -> String {
         .unwrap_or(label);
     let parts = inner.split(',').map(|part| {
         let part = part.trim().trim_matches(['"', '\'', '<', '>']);
-        let dash = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        let dash = |letter: char| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        };
         part.chars().map(dash).collect::<String>()
     });
     parts.collect::<Vec<_>>().join("-")
@@ -197,7 +206,10 @@ mod tests {
         let text = r#"{"format":1,"totals":{"get_unique":{"count":3,"errors":0,"mean_us":1.5},
             "{put_pb, 5}":{"count":4,"errors":1}}}"#;
         let description = parse(text).unwrap();
-        assert_eq!(description.totals_of("get-unique").unwrap().mean_us, Some(1.5));
+        assert_eq!(
+            description.totals_of("get-unique").unwrap().mean_us,
+            Some(1.5)
+        );
         assert_eq!(description.totals_of("put-pb-5").unwrap().errors, 1.0);
         assert_eq!(description.totals_of("delete"), None);
     }

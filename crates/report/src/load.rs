@@ -1,0 +1,104 @@
+//! A load on a server of our own: `kvorum bench run` as a process of its own, so that what it
+//! measures of itself is one run's and nothing is left of the run before.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::interruption::Interruption;
+use crate::server_process::{ServerProcess, terminate};
+
+/// A load to be run.
+pub(crate) struct Load<'a> {
+    /// The binary `kvorum`.
+    pub(crate) binary: &'a Path,
+    /// Configuration files.
+    pub(crate) files: &'a [PathBuf],
+    /// The directory that gets a directory of results.
+    pub(crate) results: &'a Path,
+    /// The name of that directory.
+    pub(crate) name: &'a str,
+    /// Where what it prints goes.
+    pub(crate) log: &'a Path,
+    /// Further arguments.
+    pub(crate) arguments: Vec<String>,
+    /// Whether its live view is shown, where there is a terminal.
+    pub(crate) is_shown: bool,
+}
+
+/// Runs a load to its end against a server.
+///
+/// # Errors
+/// If somebody asks for the end, if the server dies, or if the load cannot be started.
+pub(crate) fn run(
+    load: &Load<'_>,
+    server: &mut ServerProcess,
+    stop: &Interruption,
+) -> anyhow::Result<ExitStatus> {
+    let targets = load.results.join(format!("{}-targets.config", load.name));
+    write_targets(&targets, server)?;
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(load.log)
+        .with_context(|| format!("cannot write {}", load.log.display()))?;
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let errors = if load.is_shown && is_terminal {
+        Stdio::inherit()
+    } else {
+        Stdio::from(log.try_clone().context("cannot share a log")?)
+    };
+    let mut child = Command::new(load.binary)
+        .args(["bench", "run"])
+        .args(load.files)
+        .arg(&targets)
+        .arg("--out")
+        .arg(load.results)
+        .args(["--name", load.name])
+        .args(&load.arguments)
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .spawn()
+        .with_context(|| format!("cannot start {}", load.binary.display()))?;
+    let outcome = loop {
+        let ended = child.try_wait().context("cannot look after the load")?;
+        if let Some(status) = ended {
+            break stop.check().map(|()| status).map_err(Into::into);
+        }
+        if let Err(error) = stop.check() {
+            break Err(error.into());
+        }
+        if let Err(error) = server.check_alive() {
+            break Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    if outcome.is_err() {
+        terminate(&child);
+    }
+    // One that does not end by itself within its own grace would hold up nothing but this line.
+    let _ = child.wait();
+    // It is kept with the results.
+    let _ = std::fs::remove_file(&targets);
+    outcome
+}
+
+/// Where the server is, as every driver names it; a driver reads its own keys.
+fn write_targets(path: &Path, server: &ServerProcess) -> anyhow::Result<()> {
+    let (protobuf, http) = (server.protobuf.port(), server.http.port());
+    let text = format!(
+        "%% Where the server of this run was.\n\
+         {{riakc_pb_ips, [{{127,0,0,1}}]}}.\n\
+         {{riakc_pb_port, {protobuf}}}.\n\
+         {{pb_ips, [{{127,0,0,1}}]}}.\n\
+         {{pb_port, {protobuf}}}.\n\
+         {{http_ips, [{{127,0,0,1}}]}}.\n\
+         {{http_port, {http}}}.\n\
+         {{http_raw_ips, [\"127.0.0.1\"]}}.\n\
+         {{http_raw_port, {http}}}.\n"
+    );
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,251 @@
+//! `kvorum bench matrix`: tests times backends (times durabilities), each on a server of its own,
+//! and the pages that compare them.
+//!
+//! A matrix takes hours, so that an interruption must not cost what is done: every cell is
+//! recorded when its results are complete, and `--resume` runs the rest. A cell whose plan has
+//! changed since is run anew.
+
+mod cell;
+mod estimate;
+mod pages;
+mod plan;
+mod record;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+
+use self::cell::run_cell;
+use self::estimate::Estimate;
+use self::plan::{Cell, Plan};
+use self::record::Record;
+use crate::draw::Unit;
+use crate::interruption::{Interrupted, Interruption};
+use crate::server_process::DIRECTORY_PREFIX;
+
+/// Arguments of `kvorum bench matrix`.
+#[derive(Debug, clap::Args)]
+pub struct MatrixArguments {
+    /// What to run: a TOML file, such as bench/configs/published.toml
+    #[arg(value_name = "FILE.toml")]
+    file: PathBuf,
+    /// Directory of results and pages; servers keep their data below it while they run
+    #[arg(long, value_name = "DIR", default_value = "matrix")]
+    out: PathBuf,
+    /// Keep the cells that are done and run the rest
+    #[arg(long)]
+    resume: bool,
+    /// Run cells for this many seconds instead of what the file says
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    /// Run this test alone; may be repeated
+    #[arg(long, value_name = "TEST")]
+    test: Vec<String>,
+    /// Run this backend alone; may be repeated
+    #[arg(long, value_name = "BACKEND")]
+    backend: Vec<String>,
+}
+
+/// Runs a matrix and says whether all its cells succeeded.
+///
+/// # Errors
+/// A file that cannot be understood, results that are in the way, an interruption.
+pub(crate) fn execute(
+    arguments: &MatrixArguments,
+    binary: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let mut plan = Plan::read(&arguments.file)?;
+    plan.narrow(&arguments.test, &arguments.backend)?;
+    if let Some(seconds) = arguments.duration {
+        plan.set_duration(seconds)?;
+    }
+    let site = Site::open(&arguments.out, arguments.resume)?;
+    let matrix = Matrix {
+        plan: &plan,
+        site: &site,
+        binary,
+        stop: &Interruption::listen(),
+    };
+    matrix.run(out)
+}
+
+/// Where everything of a matrix is.
+struct Site {
+    root: PathBuf,
+}
+
+impl Site {
+    /// Makes the directory; results that are there are kept only if that is wanted.
+    fn open(root: &Path, is_resumed: bool) -> anyhow::Result<Self> {
+        let site = Self {
+            // Servers and loads run in directories of their own.
+            root: std::path::absolute(root).context("cannot find the current directory")?,
+        };
+        if site.record().exists() && !is_resumed {
+            bail!(
+                "{} holds results of a matrix; go on with --resume or choose another --out",
+                root.display()
+            );
+        }
+        for directory in [site.cells(), site.running(), site.logs()] {
+            std::fs::create_dir_all(&directory)
+                .with_context(|| format!("cannot make {}", directory.display()))?;
+        }
+        site.remove_left_overs()?;
+        Ok(site)
+    }
+
+    fn record(&self) -> PathBuf {
+        self.root.join("matrix.json")
+    }
+
+    fn cells(&self) -> PathBuf {
+        self.root.join("cells")
+    }
+
+    fn results(&self, cell: &Cell) -> PathBuf {
+        self.cells().join(cell.name())
+    }
+
+    fn running(&self) -> PathBuf {
+        self.root.join("running")
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    /// A matrix that was killed leaves its server's data and half a result.
+    fn remove_left_overs(&self) -> anyhow::Result<()> {
+        let list = |directory: &Path| {
+            std::fs::read_dir(directory)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .with_context(|| format!("cannot list {}", directory.display()))
+        };
+        let mut left_overs: Vec<PathBuf> = list(&self.running())?
+            .iter()
+            .map(std::fs::DirEntry::path)
+            .collect();
+        let servers = list(&self.root)?;
+        let is_server = |entry: &&std::fs::DirEntry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(DIRECTORY_PREFIX)
+        };
+        left_overs.extend(
+            servers
+                .iter()
+                .filter(is_server)
+                .map(std::fs::DirEntry::path),
+        );
+        for path in left_overs {
+            let is_directory = path.is_dir() && !path.is_symlink();
+            let removed = if is_directory {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
+            };
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A matrix being run.
+struct Matrix<'a> {
+    plan: &'a Plan,
+    site: &'a Site,
+    binary: &'a Path,
+    stop: &'a Interruption,
+}
+
+impl Matrix<'_> {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+        let mut record = Record::read(&self.site.record())?;
+        let left: Vec<&Cell> = self
+            .plan
+            .cells
+            .iter()
+            .filter(|cell| !self.is_done(&record, cell))
+            .collect();
+        let mut estimate = Estimate::new(left.iter().map(|cell| cell.expected_seconds()));
+        let total = self.plan.cells.len();
+        writeln!(
+            out,
+            "{}: {total} cells, {} to run, about {}",
+            self.plan.title,
+            left.len(),
+            Unit::Seconds.text(estimate.left())
+        )?;
+        let mut failed = Vec::new();
+        for (index, cell) in left.iter().enumerate() {
+            let number = total - left.len() + index + 1;
+            write!(out, "cell {number} of {total}: {}", cell.title())?;
+            out.flush()?;
+            let start = Instant::now();
+            let outcome = run_cell(cell, self.site, self.binary, self.stop);
+            estimate.finish(cell.expected_seconds(), start.elapsed().as_secs_f64());
+            match outcome {
+                Ok(remark) => {
+                    record.finish(cell);
+                    record.write(&self.site.record())?;
+                    self.write_pages(&record)?;
+                    writeln!(
+                        out,
+                        ": {remark}; about {} left",
+                        Unit::Seconds.text(estimate.left())
+                    )?;
+                }
+                Err(error) if error.is::<Interrupted>() => {
+                    writeln!(out, ": interrupted")?;
+                    self.say_how_to_go_on(out)?;
+                    return Ok(ExitCode::from(130));
+                }
+                Err(error) => {
+                    writeln!(out, ": failed: {error:#}")?;
+                    failed.push(cell.title());
+                }
+            }
+        }
+        self.write_pages(&record)?;
+        writeln!(
+            out,
+            "pages  {}",
+            self.site.root.join("index.html").display()
+        )?;
+        if failed.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        writeln!(out, "failed: {}", failed.join("; "))?;
+        self.say_how_to_go_on(out)?;
+        Ok(ExitCode::FAILURE)
+    }
+
+    fn is_done(&self, record: &Record, cell: &Cell) -> bool {
+        record.has(cell) && self.site.results(cell).join("summary.csv").exists()
+    }
+
+    fn write_pages(&self, record: &Record) -> anyhow::Result<()> {
+        let done: Vec<&Cell> = self
+            .plan
+            .cells
+            .iter()
+            .filter(|cell| self.is_done(record, cell))
+            .collect();
+        pages::write(self.plan, &done, self.site)
+    }
+
+    fn say_how_to_go_on(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        writeln!(
+            out,
+            "to run what is left: the same command with --out {} --resume",
+            self.site.root.display()
+        )?;
+        Ok(())
+    }
+}
