@@ -1,0 +1,86 @@
+//! Why a request to a peer has no answer, by what its sender can do.
+
+use std::net::SocketAddr;
+
+use kvorum_ring::NodeId;
+
+use crate::hello::Refusal;
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// Nobody knows where the node is: it is no member any more, or not yet.
+    #[error("no address is known for node {node}")]
+    NoAddress {
+        /// The node.
+        node: NodeId,
+    },
+    /// The node cannot be reached now: ask another replica.
+    #[error("node {node} cannot be reached: {detail}")]
+    Unreachable {
+        /// The node.
+        node: NodeId,
+        /// What failed.
+        detail: String,
+    },
+    /// The connection broke while the request was under way: it may have been carried out.
+    #[error("the connection to node {node} broke: {detail}")]
+    Broken {
+        /// The node.
+        node: NodeId,
+        /// What failed.
+        detail: String,
+    },
+    /// The deadline passed: it may have been carried out.
+    #[error("node {node} did not answer in time")]
+    Timeout {
+        /// The node.
+        node: NodeId,
+    },
+    /// Too much is queued for the node or in progress on it: retry later or elsewhere. It was not
+    /// carried out.
+    #[error("node {node} is overloaded")]
+    Overload {
+        /// The node.
+        node: NodeId,
+    },
+    /// The message is larger than messages may be.
+    #[error("message of {bytes} bytes where at most {bytes_max} are allowed")]
+    TooLarge {
+        /// Its size, in bytes.
+        bytes: usize,
+        /// The limit, in bytes.
+        bytes_max: usize,
+    },
+    /// The node does not want to talk to us, or is not who it should be: fix the configuration.
+    #[error("refused by the node at {address}: {refusal}")]
+    Refused {
+        /// Where it listens.
+        address: SocketAddr,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Why bytes of a peer are not what they should be. The connection ends; nothing else does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    #[error("frame of {got} bytes where at most {max} are allowed")]
+    FrameLength { got: usize, max: usize },
+    #[error("frame with checksum {got:08x} where {expected:08x} was expected")]
+    Checksum { got: u32, expected: u32 },
+    #[error("frame of unknown kind {kind}")]
+    UnknownKind { kind: u8 },
+    #[error("frame of kind {kind} with {got} bytes, too few")]
+    Truncated { kind: u8, got: usize },
+    #[error("message of {got} bytes where at most {max} are allowed")]
+    MessageLength { got: u64, max: usize },
+    #[error("fragment of message {stream}, which is not under way")]
+    StrayFragment { stream: u64 },
+    #[error("message {stream} begins twice")]
+    BegunTwice { stream: u64 },
+    #[error("message {stream} has more bytes than it announced")]
+    Overlong { stream: u64 },
+    #[error("more than {max} messages under way at once")]
+    TooMany { max: usize },
+}

@@ -1,0 +1,41 @@
+//! Lanes: kinds of traffic that must not wait for one another.
+
+/// A kind of traffic between two nodes; each has a connection of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// Membership, agreement, liveness: small, and late is as bad as lost.
+    Control,
+    /// What clients wait for.
+    Requests,
+    /// Transfers and repair: large, and nobody waits.
+    Bulk,
+}
+
+impl Lane {
+    /// The byte that stands for it in a hello.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Control => 0,
+            Self::Requests => 1,
+            Self::Bulk => 2,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Control),
+            1 => Some(Self::Requests),
+            2 => Some(Self::Bulk),
+            _ => None,
+        }
+    }
+
+    /// The word for logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Requests => "requests",
+            Self::Bulk => "bulk",
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Between nodes: framed, multiplexed requests over lanes that do not wait for one another.
+//!
+//! A node asks another by [`Peers::request`] and answers through a [`PeerService`]. Between a pair of
+//! nodes there are up to three connections in each direction, one for each [`Lane`], so that neither a
+//! transfer nor a large object ever holds up a heartbeat; within a lane, messages are cut into
+//! fragments that take turns, so that a small one overtakes a large one. Riak ran all of this over one
+//! connection, where one large object blocked the cluster's heartbeats.
+//!
+//! A request carries its deadline; one that nobody waits for any more is cancelled on the other side.
+//! What is queued towards a peer and what is in progress for one is bounded, and beyond that the
+//! answer is [`PeerError::Overload`], at once.
+//!
+//! Connections begin with a hello ([`hello`]) in which both sides say who they are, to which cluster
+//! they belong, and which versions they speak; whoever is not admitted learns why.
+//!
+//! What this crate must not know: what messages mean.
+
+mod assembly;
+mod connection;
+mod dialler;
+mod error;
+mod frame;
+pub mod hello;
+mod lane;
+mod message;
+mod outbox;
+mod peers;
+mod serving;
+
+pub use error::PeerError;
+pub use hello::{Admission, Introduction, Refusal};
+pub use lane::Lane;
+pub use message::Message;
+pub use peers::{Caller, Directory, PeerService, PeerSettings, Peers, Served};

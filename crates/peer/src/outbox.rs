@@ -1,0 +1,373 @@
+//! What waits to be sent on a connection: messages that take turns, a fragment each.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes, BytesMut};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::frame::{FRAGMENT_BYTES_MAX, FrameHead, put_frame};
+use crate::message::Message;
+
+/// Gathered for one write: enough for a system call to be worth it, no more, since what is gathered
+/// can no longer be overtaken.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Shorter fragments are copied behind their fields: cheaper than one more part of a write.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
+
+/// How a message begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Opening {
+    Request { wait_ms: u32 },
+    Answer,
+}
+
+/// The queue towards a peer on one connection.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    filled: Notify,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    signals: VecDeque<FrameHead>,
+    messages: VecDeque<Outgoing>,
+    /// Of messages, not sent yet.
+    bytes: usize,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    stream: u64,
+    opening: Opening,
+    message: Message,
+    sent: usize,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    Full,
+    Closed,
+}
+
+impl Outbox {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            filled: Notify::new(),
+            bytes_max,
+        }
+    }
+
+    /// Queues a message. One is always taken when nothing waits, however large.
+    pub(crate) fn push(
+        &self,
+        stream: u64,
+        opening: Opening,
+        message: Message,
+    ) -> Result<(), NotTaken> {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Err(NotTaken::Closed);
+        }
+        if state.bytes > 0 && state.bytes + message.len() > self.bytes_max {
+            return Err(NotTaken::Full);
+        }
+        state.bytes += message.len();
+        state.messages.push_back(Outgoing {
+            stream,
+            opening,
+            message,
+            sent: 0,
+        });
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Queues a frame without a message, before all messages.
+    pub(crate) fn signal(&self, head: FrameHead) {
+        self.state.lock().signals.push_back(head);
+        self.filled.notify_one();
+    }
+
+    /// Takes a request back; the peer is told if it has heard of it.
+    pub(crate) fn cancel(&self, stream: u64) {
+        let mut state = self.state.lock();
+        let place = state.messages.iter().position(|it| it.stream == stream);
+        let taken = place.and_then(|place| state.messages.remove(place));
+        if let Some(taken) = &taken {
+            state.bytes -= taken.message.len() - taken.sent;
+        }
+        if taken.is_none_or(|taken| taken.sent > 0) {
+            state.signals.push_back(FrameHead::Cancelled { stream });
+            drop(state);
+            self.filled.notify_one();
+        }
+    }
+
+    /// Nothing more is taken or sent.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.filled.notify_one();
+    }
+
+    /// The next frames, once there are some; `None` when closed.
+    pub(crate) async fn next_batch(&self) -> Option<Batch> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.is_closed {
+                    return None;
+                }
+                let batch = state.batch();
+                if batch.has_remaining() {
+                    return Some(batch);
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+}
+
+impl State {
+    fn batch(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        while let Some(head) = self.signals.pop_front() {
+            put_frame(&mut batch.open, head, &[]);
+        }
+        while batch.len() < BATCH_BYTES {
+            let Some(mut outgoing) = self.messages.pop_front() else {
+                break;
+            };
+            let before = outgoing.sent;
+            outgoing.put_fragment(&mut batch);
+            self.bytes -= outgoing.sent - before;
+            if outgoing.sent < outgoing.message.len() {
+                self.messages.push_back(outgoing);
+            }
+        }
+        batch.seal();
+        batch
+    }
+}
+
+impl Outgoing {
+    fn put_fragment(&mut self, batch: &mut Batch) {
+        let stream = self.stream;
+        let head = if self.sent > 0 {
+            FrameHead::More { stream }
+        } else {
+            self.first_head()
+        };
+        let room = FRAGMENT_BYTES_MAX;
+        let from_head = part(&self.message.head, self.sent, room);
+        let behind = self.sent.saturating_sub(self.message.head.len());
+        let from_body = if self.sent + from_head.len() >= self.message.head.len() {
+            part(&self.message.body, behind, room - from_head.len())
+        } else {
+            Bytes::new()
+        };
+        put_frame(&mut batch.open, head, &[&from_head, &from_body]);
+        self.sent += from_head.len() + from_body.len();
+        batch.put(from_head);
+        batch.put(from_body);
+    }
+
+    fn first_head(&self) -> FrameHead {
+        let head_len = u32::try_from(self.message.head.len()).unwrap_or(u32::MAX);
+        let len = u64::try_from(self.message.len()).unwrap_or(u64::MAX);
+        let stream = self.stream;
+        match self.opening {
+            Opening::Request { wait_ms } => FrameHead::Request {
+                stream,
+                wait_ms,
+                head_len,
+                len,
+            },
+            Opening::Answer => FrameHead::Answer {
+                stream,
+                head_len,
+                len,
+            },
+        }
+    }
+}
+
+fn part(bytes: &Bytes, from: usize, len_max: usize) -> Bytes {
+    let from = from.min(bytes.len());
+    bytes.slice(from..bytes.len().min(from + len_max))
+}
+
+/// Frames ready to be written: fields and short fragments in buffers, long ones as they are.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    parts: VecDeque<Bytes>,
+    parts_len: usize,
+    open: BytesMut,
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        self.parts_len + self.open.len()
+    }
+
+    fn put(&mut self, fragment: Bytes) {
+        if fragment.len() <= COPIED_BYTES_MAX {
+            self.open.extend_from_slice(&fragment);
+            return;
+        }
+        self.seal();
+        self.parts_len += fragment.len();
+        self.parts.push_back(fragment);
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            self.parts_len += self.open.len();
+            self.parts.push_back(self.open.split().freeze());
+        }
+    }
+}
+
+impl Buf for Batch {
+    fn remaining(&self) -> usize {
+        self.parts_len
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.parts.front().map_or(&[], |part| &part[..])
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [std::io::IoSlice<'a>]) -> usize {
+        let filled = slices.iter_mut().zip(&self.parts);
+        filled
+            .map(|(slice, part)| *slice = std::io::IoSlice::new(part))
+            .count()
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        self.parts_len -= count;
+        while let Some(part) = self.parts.front_mut().filter(|_| count > 0) {
+            if part.len() > count {
+                part.advance(count);
+                return;
+            }
+            count -= part.len();
+            self.parts.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assembly::Assembly;
+    use crate::frame::take_frame;
+
+    fn message(head: &[u8], body_len: usize) -> Message {
+        Message {
+            head: Bytes::copy_from_slice(head),
+            body: Bytes::from(vec![7; body_len]),
+        }
+    }
+
+    /// The streams of messages in the order in which they become whole on the other side.
+    fn delivered(outbox: &Outbox) -> Vec<(u64, Message)> {
+        let mut assembly = Assembly::new(usize::MAX, 100);
+        let mut whole = Vec::new();
+        loop {
+            let mut batch = outbox.state.lock().batch();
+            if !batch.has_remaining() {
+                return whole;
+            }
+            let mut input = BytesMut::new();
+            while batch.has_remaining() {
+                let count = batch.chunk().len().min(1000);
+                input.extend_from_slice(&batch.chunk()[..count]);
+                batch.advance(count);
+            }
+            while let Some(frame) = take_frame(&mut input).unwrap() {
+                let (stream, done) = match frame.head {
+                    FrameHead::Request {
+                        stream,
+                        head_len,
+                        len,
+                        ..
+                    } => (
+                        stream,
+                        assembly.begin(stream, head_len, len, frame.fragment),
+                    ),
+                    FrameHead::More { stream } => (stream, assembly.go_on(stream, &frame.fragment)),
+                    other => panic!("{other:?}"),
+                };
+                whole.extend(done.unwrap().map(|message| (stream, message)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_message_overtakes_a_large_one() {
+        let outbox = Outbox::new(usize::MAX);
+        let request = Opening::Request { wait_ms: 1 };
+        let large = message(b"large", 3 * BATCH_BYTES + 17);
+        outbox.push(1, request, large.clone()).unwrap();
+        outbox.push(2, request, message(b"small", 10)).unwrap();
+        outbox.push(3, request, message(b"", 0)).unwrap();
+        let whole = delivered(&outbox);
+        let order: Vec<u64> = whole.iter().map(|(stream, _)| *stream).collect();
+        assert_eq!(order, [2, 3, 1]);
+        assert_eq!(whole[2].1, large);
+        assert_eq!(outbox.state.lock().bytes, 0);
+    }
+
+    #[test]
+    fn a_head_longer_than_a_fragment_goes_through() {
+        let outbox = Outbox::new(usize::MAX);
+        let long = message(&vec![1; FRAGMENT_BYTES_MAX + 5], FRAGMENT_BYTES_MAX);
+        outbox
+            .push(1, Opening::Request { wait_ms: 1 }, long.clone())
+            .unwrap();
+        assert_eq!(delivered(&outbox), [(1, long)]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_one_message_always_goes() {
+        let outbox = Outbox::new(100);
+        outbox.push(1, Opening::Answer, message(b"", 500)).unwrap();
+        assert_eq!(
+            outbox.push(2, Opening::Answer, message(b"", 1)),
+            Err(NotTaken::Full)
+        );
+        outbox.cancel(1);
+        assert_eq!(outbox.push(2, Opening::Answer, message(b"", 1)), Ok(()));
+        outbox.close();
+        assert_eq!(
+            outbox.push(3, Opening::Answer, message(b"", 1)),
+            Err(NotTaken::Closed)
+        );
+    }
+
+    #[test]
+    fn a_peer_is_told_of_a_cancellation_if_it_heard_of_the_request() {
+        let outbox = Outbox::new(usize::MAX);
+        outbox
+            .push(1, Opening::Request { wait_ms: 1 }, message(b"", 10))
+            .unwrap();
+        outbox.cancel(1);
+        assert!(!outbox.state.lock().batch().has_remaining());
+        outbox
+            .push(2, Opening::Request { wait_ms: 1 }, message(b"", 10))
+            .unwrap();
+        assert!(outbox.state.lock().batch().has_remaining());
+        outbox.cancel(2);
+        let mut batch = outbox.state.lock().batch();
+        let mut input = BytesMut::from(&batch.copy_to_bytes(batch.remaining())[..]);
+        let frame = take_frame(&mut input).unwrap().unwrap();
+        assert_eq!(frame.head, FrameHead::Cancelled { stream: 2 });
+    }
+}

@@ -1,0 +1,260 @@
+//! All peers of a node: who is asked where, and who answers.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_ring::NodeId;
+use kvorum_runtime::{Listener, Moment, Runtime};
+use parking_lot::Mutex;
+
+use crate::dialler::{Asking, Call};
+use crate::error::PeerError;
+use crate::hello::{Admission, Introduction};
+use crate::lane::Lane;
+use crate::message::Message;
+use crate::serving::{Answering, serve};
+
+/// Bounds and patience.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerSettings {
+    /// The largest message, in bytes.
+    pub message_bytes_max: usize,
+    /// What may wait to be sent on one connection, in bytes.
+    pub queued_bytes_max: usize,
+    /// Requests in progress for one connection; messages that are still coming as well.
+    pub in_progress_max: usize,
+    /// How long connecting and the hello may take.
+    pub connect_wait_max: Duration,
+    /// After a failed attempt, the first pause before the next; each failure doubles it.
+    pub retry_pause_min: Duration,
+    /// The longest such pause.
+    pub retry_pause_max: Duration,
+    /// A connection on which nothing comes for this long is given up.
+    pub silence_max: Duration,
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        Self {
+            message_bytes_max: 256 << 20,
+            queued_bytes_max: 64 << 20,
+            in_progress_max: 10_000,
+            connect_wait_max: Duration::from_secs(5),
+            retry_pause_min: Duration::from_millis(100),
+            retry_pause_max: Duration::from_secs(5),
+            silence_max: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a node knows of its cluster, as far as connections need it.
+pub trait Directory: Send + Sync {
+    /// What this node says of itself.
+    fn introduction(&self) -> Introduction;
+
+    /// Where a node listens for peers.
+    fn address(&self, node: NodeId) -> Option<SocketAddr>;
+
+    /// Whether a caller may ask.
+    fn admit(&self, caller: &Introduction) -> Admission;
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The node, as it says; TLS proves it where it is on.
+    pub node: NodeId,
+    /// The lane that it asks on.
+    pub lane: Lane,
+    /// False for one that belongs to no cluster yet.
+    pub is_member: bool,
+}
+
+/// What becomes of a request.
+pub enum Served {
+    /// Answered at once.
+    Now(Message),
+    /// Answered later; dropped when nobody waits any more.
+    Later(Pin<Box<dyn Future<Output = Message> + Send>>),
+    /// Too much to do; not carried out.
+    Overload,
+}
+
+/// Answers peers. Called on the task that reads the connection: what may wait belongs into
+/// [`Served::Later`].
+pub trait PeerService: Send + Sync {
+    /// Answers a request whose sender waits until `deadline`.
+    fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served;
+}
+
+/// Connections to other nodes. Cheap to clone.
+#[derive(Clone)]
+pub struct Peers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Runtime,
+    directory: Arc<dyn Directory>,
+    settings: PeerSettings,
+    links: Mutex<BTreeMap<(NodeId, Lane), Arc<Link>>>,
+}
+
+/// One lane to one node: a connection, or since when there is none.
+#[derive(Default)]
+struct Link {
+    open: Mutex<Option<Arc<Asking>>>,
+    /// Held while connecting, so that one attempt serves all who wait.
+    attempts: tokio::sync::Mutex<Attempts>,
+}
+
+#[derive(Default)]
+struct Attempts {
+    failures: u32,
+    /// Where and when the last one failed, and how.
+    last: Option<(SocketAddr, Moment, PeerError)>,
+}
+
+impl Peers {
+    /// No connections yet: they are made when they are needed.
+    pub fn new(runtime: Runtime, directory: Arc<dyn Directory>, settings: PeerSettings) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                runtime,
+                directory,
+                settings,
+                links: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Asks a node and waits for its answer until `deadline`. Dropping the future cancels the request
+    /// on the other side.
+    pub async fn request(
+        &self,
+        node: NodeId,
+        lane: Lane,
+        message: Message,
+        deadline: Moment,
+    ) -> Result<Message, PeerError> {
+        let Shared {
+            runtime, settings, ..
+        } = &*self.shared;
+        let (bytes, bytes_max) = (message.len(), settings.message_bytes_max);
+        if bytes > bytes_max {
+            return Err(PeerError::TooLarge { bytes, bytes_max });
+        }
+        let asking = match self.open_connection(node, lane) {
+            Some(asking) => asking,
+            None => {
+                let remaining = deadline.since(runtime.now());
+                let connected = runtime.timeout(remaining, self.connect(node, lane)).await;
+                connected.map_err(|_| PeerError::Timeout { node })??
+            }
+        };
+        asking.request(runtime, message, deadline).await
+    }
+
+    /// Closes the connections to a node, which is no member any more. Requests under way fail.
+    pub fn forget(&self, node: NodeId) {
+        let mut links = self.shared.links.lock();
+        links.retain(|(linked, _), _| *linked != node);
+    }
+
+    /// Answers whoever connects, for as long as the future is polled.
+    pub async fn serve(&self, listener: Listener, service: Arc<dyn PeerService>) {
+        let runtime = self.shared.runtime.clone();
+        let answering = Arc::new(Answering {
+            runtime: runtime.clone(),
+            directory: self.shared.directory.clone(),
+            service,
+            settings: self.shared.settings,
+        });
+        let mut connections = Vec::new();
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let serving = serve(answering.clone(), stream);
+                    let task = runtime.spawn("peer connection", serving).abort_on_drop();
+                    connections
+                        .retain(|task: &kvorum_runtime::TaskGuard<()>| !task.task().is_finished());
+                    connections.push(task);
+                }
+                Err(error) => {
+                    // Out of file descriptors, for one: it passes, or an operator sees it.
+                    tracing::error!(event = "peer_accept_failed", error = %error);
+                    runtime.sleep(self.shared.settings.retry_pause_min).await;
+                }
+            }
+        }
+    }
+
+    fn link(&self, node: NodeId, lane: Lane) -> Arc<Link> {
+        let mut links = self.shared.links.lock();
+        links.entry((node, lane)).or_default().clone()
+    }
+
+    fn open_connection(&self, node: NodeId, lane: Lane) -> Option<Arc<Asking>> {
+        let links = self.shared.links.lock();
+        let open = links.get(&(node, lane))?.open.lock();
+        open.as_ref().filter(|asking| asking.is_open()).cloned()
+    }
+
+    async fn connect(&self, node: NodeId, lane: Lane) -> Result<Arc<Asking>, PeerError> {
+        let Shared {
+            runtime,
+            directory,
+            settings,
+            ..
+        } = &*self.shared;
+        let link = self.link(node, lane);
+        let mut attempts = link.attempts.lock().await;
+        if let Some(asking) = link.open.lock().as_ref().filter(|asking| asking.is_open()) {
+            return Ok(asking.clone());
+        }
+        let address = directory.address(node);
+        let address = address.ok_or(PeerError::NoAddress { node })?;
+        if let Some(error) = attempts.too_soon(address, runtime.now(), settings) {
+            return Err(error);
+        }
+        let call = Call {
+            address,
+            node,
+            lane,
+            introduction: directory.introduction(),
+        };
+        match Asking::connect(runtime, call, *settings).await {
+            Ok(asking) => {
+                let asking = Arc::new(asking);
+                *attempts = Attempts::default();
+                *link.open.lock() = Some(asking.clone());
+                Ok(asking)
+            }
+            Err(error) => {
+                attempts.failures = attempts.failures.saturating_add(1);
+                attempts.last = Some((address, runtime.now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Attempts {
+    /// The last error, when it is too soon to try the same address again.
+    fn too_soon(
+        &self,
+        address: SocketAddr,
+        now: Moment,
+        settings: &PeerSettings,
+    ) -> Option<PeerError> {
+        let (failed, at, error) = self.last.as_ref()?;
+        let doublings = self.failures.saturating_sub(1).min(16);
+        let pause = settings.retry_pause_min.saturating_mul(1 << doublings);
+        let is_soon = now.since(*at) < pause.min(settings.retry_pause_max);
+        (*failed == address && is_soon).then(|| error.clone())
+    }
+}
