@@ -127,7 +127,8 @@ impl Coordinator {
         options: &GetOptions,
         arrived: Moment,
     ) -> Result<Option<Arc<Object>>, RequestError> {
-        let mut progress = self.begin(arrived, options.timeout);
+        // A get is read in one piece and taken up at once: there is no queue to measure.
+        let mut progress = self.progress(arrived, options.timeout, Duration::ZERO);
         // A get that memory answers holds nothing up and is over at once: to count it in and out
         // would cost more than the work, on a word that all cores share.
         let started = match self.check_admission(&progress) {
@@ -260,6 +261,10 @@ impl Coordinator {
 
     pub(crate) fn begin(&self, arrived: Moment, timeout: Option<Duration>) -> Progress {
         let queue = self.parts.runtime.now().since(arrived);
+        self.progress(arrived, timeout, queue)
+    }
+
+    fn progress(&self, arrived: Moment, timeout: Option<Duration>, queue: Duration) -> Progress {
         let timeout = timeout.unwrap_or(self.settings.request_timeout);
         Progress {
             arrived,

@@ -1,9 +1,8 @@
 //! What a connection is about to send: many replies, one write.
 //!
-//! Small parts are copied into one buffer that is kept. A large value is not: it is queued as the
-//! handle that it came as, and the write gathers buffer and values in one system call.
+//! Small parts are copied into one buffer that is kept. A large value is not: it stays where the
+//! store handed it out, and the write gathers buffer and values in one system call.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, BufMut as _, Bytes, BytesMut};
@@ -16,38 +15,37 @@ const SHARED_VALUE_BYTES_MIN: usize = 16 * 1024;
 /// A buffer that grew beyond this is given back after a write, in bytes.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
+/// Parts of one vectored write: a value has one in front and one behind.
+const PARTS_MAX: usize = 9;
+
 /// Replies that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// What comes before `tail`, in order.
-    parts: Parts,
-    tail: BytesMut,
-}
-
-#[derive(Debug, Default)]
-struct Parts {
-    parts: VecDeque<Bytes>,
-    bytes: usize,
+    /// Everything but the large values, in order.
+    buffer: BytesMut,
+    /// The large values, each with the length that the buffer had when it came.
+    values: Vec<(usize, Bytes)>,
+    values_bytes: usize,
 }
 
 impl Output {
     /// Bytes that wait.
     pub(crate) fn len(&self) -> usize {
-        self.parts.bytes + self.tail.len()
+        self.buffer.len() + self.values_bytes
     }
 
     /// Where replies are appended.
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
-        &mut self.tail
+        &mut self.buffer
     }
 
     /// Appends a value, by handle if it is large.
     pub(crate) fn put_value(&mut self, value: &Bytes) {
         if value.len() < SHARED_VALUE_BYTES_MIN {
-            self.tail.put_slice(value);
+            self.buffer.put_slice(value);
         } else {
-            self.end_tail();
-            self.parts.push(value.clone());
+            self.values_bytes += value.len();
+            self.values.push((self.buffer.len(), value.clone()));
         }
     }
 
@@ -56,65 +54,125 @@ impl Output {
         if self.len() == 0 {
             return Ok(());
         }
-        if self.parts.bytes == 0 {
-            stream.write_all(&self.tail).await?;
-            self.tail.clear();
+        if self.values.is_empty() {
+            stream.write_all(&self.buffer).await?;
         } else {
-            self.end_tail();
-            stream.write_all_buf(&mut self.parts).await?;
+            self.send_parts(stream).await?;
+            self.values.clear();
+            self.values_bytes = 0;
         }
-        if self.tail.capacity() > KEPT_BYTES_MAX {
-            self.tail = BytesMut::new();
+        self.buffer.clear();
+        if self.buffer.capacity() > KEPT_BYTES_MAX {
+            self.buffer = BytesMut::new();
         }
         stream.flush().await
     }
 
-    fn end_tail(&mut self) {
-        if !self.tail.is_empty() {
-            self.parts.push(self.tail.split().freeze());
+    async fn send_parts(&self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        let mut parts = Parts::of(self);
+        while parts.has_remaining() {
+            let mut slices = [IoSlice::new(&[]); PARTS_MAX];
+            let filled = parts.chunks_vectored(&mut slices);
+            match stream.write_vectored(&slices[..filled]).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => parts.advance(written),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is left to be sent of an output.
+struct Parts<'a> {
+    buffer: &'a [u8],
+    /// Where in `buffer` the next byte is.
+    at: usize,
+    values: &'a [(usize, Bytes)],
+    /// Bytes of the first of `values` that are sent.
+    sent_of_value: usize,
+    remaining: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn of(output: &'a Output) -> Self {
+        Self {
+            buffer: &output.buffer,
+            at: 0,
+            values: &output.values,
+            sent_of_value: 0,
+            remaining: output.len(),
         }
     }
-}
 
-impl Parts {
-    fn push(&mut self, part: Bytes) {
-        self.bytes += part.len();
-        self.parts.push_back(part);
+    /// The parts that are left, one after the other; none is empty.
+    fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let (buffer, mut at, mut sent) = (self.buffer, self.at, self.sent_of_value);
+        let up_to_value = self.values.iter().flat_map(move |(position, value)| {
+            let before = &buffer[at..*position];
+            let value = &value[sent..];
+            (at, sent) = (*position, 0);
+            [before, value]
+        });
+        let last = self
+            .values
+            .last()
+            .map_or(self.at, |(position, _)| *position);
+        up_to_value
+            .chain([&buffer[last..]])
+            .filter(|part| !part.is_empty())
     }
 }
 
-impl Buf for Parts {
+impl Buf for Parts<'_> {
     fn remaining(&self) -> usize {
-        self.bytes
+        self.remaining
     }
 
     fn chunk(&self) -> &[u8] {
-        self.parts.front().map_or(&[], |part| part)
+        self.parts().next().unwrap_or_default()
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let filled = slices.iter_mut().zip(&self.parts);
+        let filled = slices.iter_mut().zip(self.parts());
         filled
             .map(|(slice, part)| *slice = IoSlice::new(part))
             .count()
     }
 
     fn advance(&mut self, mut count: usize) {
-        self.bytes -= count;
-        while let Some(part) = self.parts.front_mut() {
-            if count < part.len() {
-                part.advance(count);
+        self.remaining -= count;
+        while let Some((position, value)) = self.values.first() {
+            let before = count.min(position - self.at);
+            self.at += before;
+            count -= before;
+            if count < value.len() - self.sent_of_value {
+                self.sent_of_value += count;
                 return;
             }
-            count -= part.len();
-            self.parts.pop_front();
+            count -= value.len() - self.sent_of_value;
+            self.values = &self.values[1..];
+            self.sent_of_value = 0;
         }
+        self.at += count;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `s`, `e` and so on are small, capitals are large.
+    fn output(parts: &str) -> (Output, Vec<u8>) {
+        let (mut output, mut expected) = (Output::default(), Vec::new());
+        for part in parts.bytes() {
+            let is_large = part.is_ascii_uppercase();
+            let len = if is_large { SHARED_VALUE_BYTES_MIN } else { 3 };
+            let bytes = vec![part; len];
+            expected.extend_from_slice(&bytes);
+            output.put_value(&bytes.into());
+        }
+        (output, expected)
+    }
 
     #[test]
     fn large_values_are_queued_by_handle_and_small_ones_are_copied() {
@@ -124,23 +182,30 @@ mod tests {
         output.put_value(&Bytes::from_static(b"small"));
         output.put_value(&large);
         output.buffer().put_slice(b"end");
-        assert_eq!(output.parts.parts.len(), 2);
-        assert_eq!(output.parts.parts[1].as_ptr(), large.as_ptr());
+        let parts: Vec<&[u8]> = Parts::of(&output).parts().collect();
+        assert_eq!(parts, [b"headsmall", &large[..], b"end"]);
+        assert_eq!(parts[1].as_ptr(), large.as_ptr());
         assert_eq!(output.len(), 4 + 5 + SHARED_VALUE_BYTES_MIN + 3);
     }
 
     #[test]
-    fn parts_are_consumed_across_their_borders() {
-        let mut parts = Parts::default();
-        for part in [&b"abc"[..], b"de", b"f"] {
-            parts.push(Bytes::copy_from_slice(part));
+    fn parts_are_consumed_in_any_portions() {
+        for row in ["a", "A", "aB", "Ab", "AB", "aBCd", "aBcDe", "ABcdEF"] {
+            let (output, expected) = output(row);
+            for portion in [1000, SHARED_VALUE_BYTES_MIN, SHARED_VALUE_BYTES_MIN + 3] {
+                let mut parts = Parts::of(&output);
+                let mut got = Vec::new();
+                while parts.has_remaining() {
+                    assert_eq!(parts.remaining(), expected.len() - got.len());
+                    let row: Vec<u8> = parts.parts().flatten().copied().collect();
+                    let portion = portion.min(row.len());
+                    assert!(!parts.chunk().is_empty());
+                    got.extend_from_slice(&row[..portion]);
+                    parts.advance(portion);
+                }
+                assert!(got == expected, "{row} by {portion}");
+                assert!(parts.chunk().is_empty());
+            }
         }
-        parts.advance(4);
-        assert_eq!((parts.remaining(), parts.chunk()), (2, &b"e"[..]));
-        let mut slices = [IoSlice::new(&[]); 4];
-        assert_eq!(parts.chunks_vectored(&mut slices), 2);
-        assert_eq!(&*slices[1], b"f");
-        parts.advance(2);
-        assert!(!parts.has_remaining() && parts.chunk().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::stripe::{STRIPES, stripe};
+use crate::stripe::{self, STRIPES};
 use crate::window::Cell;
 
 /// The window, in seconds.
@@ -41,10 +41,11 @@ impl Counter {
 
     /// Counts several events at once.
     pub fn add(&self, now: Duration, events: u64) {
-        let stripe = &self.stripes[stripe()];
+        let own = stripe::Stripe::of_this_thread();
+        let stripe = &self.stripes[own.number()];
         let (slot, turn) = slot_of(now.as_secs());
-        stripe.seconds[slot].add(turn, events);
-        stripe.total.fetch_add(events, Ordering::Relaxed);
+        stripe.seconds[slot].add(own, turn, events);
+        own.add(&stripe.total, events);
     }
 
     /// The events of the 60 seconds that end with the present one.

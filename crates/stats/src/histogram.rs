@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::stripe::{STRIPES, stripe};
+use crate::stripe::{self, STRIPES};
 use crate::window::{COUNT_MAX, Cell};
 
 /// The window is ten slices of six seconds.
@@ -99,13 +99,14 @@ impl Histogram {
     /// Records a value; values of 2^40 and more count as 2^40 - 1.
     pub fn record(&self, now: Duration, value: u64) {
         let value = value.min(COUNT_MAX);
-        let stripe = self.stripes[stripe()].get_or_init(Box::default);
+        let own = stripe::Stripe::of_this_thread();
+        let stripe = self.stripes[own.number()].get_or_init(Box::default);
         let (slot, turn) = slot_of(now.as_secs() / SLICE_SECONDS);
         let slice = &stripe.slices[slot];
-        slice.buckets[bucket(value)].add(turn, 1);
+        slice.buckets[bucket(value)].add(own, turn, 1);
         slice.maximum.raise(turn, value);
-        stripe.totals[bit_length(value)].fetch_add(1, Ordering::Relaxed);
-        stripe.sum.fetch_add(value, Ordering::Relaxed);
+        own.add(&stripe.totals[bit_length(value)], 1);
+        own.add(&stripe.sum, value);
     }
 
     /// Records a duration in whole microseconds.

@@ -1,22 +1,127 @@
 //! Which copy of a counter a thread records to.
 //!
 //! Two cores that record to one word wait for each other's cache line, some 100 ns each time. So
-//! every counter has a few copies, a thread keeps to one of them, and readers add them up.
+//! every counter has a few copies, and readers add them up. The first threads that record get a
+//! copy of their own until they end, and then even an atomic addition is too much: they load, add
+//! and store. Whoever comes later shares the last copy.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As many copies as there are; more threads than this share them.
-pub(crate) const STRIPES: usize = 8;
+/// As many copies as there are.
+pub(crate) const STRIPES: usize = 16;
+/// The copy of all threads that have none of their own.
+const SHARED: usize = STRIPES - 1;
 
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// A bit for each copy that belongs to a thread.
+static OWNED: AtomicU64 = AtomicU64::new(0);
 
-thread_local! {
-    static STRIPE: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+/// The copy that a thread records to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stripe {
+    number: usize,
+    is_own: bool,
 }
 
-/// The copy of the calling thread, below [`STRIPES`].
-pub(crate) fn stripe() -> usize {
-    // A thread that is ending may record too; any copy is as right as another.
-    STRIPE.try_with(Cell::get).unwrap_or(0)
+/// Gives the thread's copy back when the thread ends.
+struct Claim(Stripe);
+
+thread_local! {
+    static CLAIM: Claim = Claim::new();
+}
+
+impl Stripe {
+    const OF_ALL: Self = Self {
+        number: SHARED,
+        is_own: false,
+    };
+
+    /// The copy of the calling thread.
+    #[inline]
+    pub(crate) fn of_this_thread() -> Self {
+        // A thread that is ending may record too.
+        CLAIM.try_with(|claim| claim.0).unwrap_or(Self::OF_ALL)
+    }
+
+    /// Its place among the copies, below [`STRIPES`].
+    #[inline]
+    pub(crate) fn number(self) -> usize {
+        self.number
+    }
+
+    /// Adds to a word of this copy.
+    #[inline]
+    pub(crate) fn add(self, word: &AtomicU64, amount: u64) {
+        if self.is_own {
+            let before = word.load(Ordering::Relaxed);
+            word.store(before.wrapping_add(amount), Ordering::Relaxed);
+        } else {
+            word.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Claim {
+    fn new() -> Self {
+        // What the last owner stored is seen by the next one: `Acquire` here, `Release` below.
+        let claimed = OWNED.try_update(Ordering::Acquire, Ordering::Relaxed, |owned| {
+            let free = owned.trailing_ones() as usize;
+            (free < SHARED).then_some(owned | 1 << free)
+        });
+        Self(claimed.map_or(Stripe::OF_ALL, |owned| Stripe {
+            number: owned.trailing_ones() as usize,
+            is_own: true,
+        }))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if self.0.is_own {
+            OWNED.fetch_and(!(1 << self.0.number), Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+
+    use super::*;
+
+    #[test]
+    fn no_two_running_threads_own_one_copy() {
+        let threads = 2 * STRIPES;
+        let all_have = Arc::new(Barrier::new(threads));
+        let stripe = || {
+            let all_have = all_have.clone();
+            std::thread::spawn(move || {
+                let stripe = Stripe::of_this_thread();
+                assert_eq!(stripe, Stripe::of_this_thread());
+                all_have.wait();
+                stripe
+            })
+        };
+        let running: Vec<_> = (0..threads).map(|_| stripe()).collect();
+        let stripes: Vec<Stripe> = running.into_iter().map(|it| it.join().unwrap()).collect();
+        let mut owned: Vec<usize> = stripes
+            .iter()
+            .filter(|stripe| stripe.is_own)
+            .map(|stripe| stripe.number)
+            .collect();
+        owned.sort_unstable();
+        assert!(owned.windows(2).all(|pair| pair[0] < pair[1]), "{owned:?}");
+        assert!(owned.iter().all(|number| *number < SHARED));
+        let shared = stripes.iter().filter(|stripe| !stripe.is_own);
+        assert!(shared.clone().count() > 0);
+        assert!(shared.copied().all(|stripe| stripe == Stripe::OF_ALL));
+    }
+
+    #[test]
+    fn the_copy_of_a_thread_that_ended_is_given_to_another() {
+        for _ in 0..10 * STRIPES {
+            let stripe = std::thread::spawn(Stripe::of_this_thread).join().unwrap();
+            assert!(stripe.number < STRIPES);
+        }
+        assert!(OWNED.load(Ordering::Relaxed).count_ones() as usize <= SHARED);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A window is an array of cells, one for each slice of time, used again at every turn around it. A
 //! cell holds the turn next to the count, in one word, so that a recorder that comes first in a new
-//! turn replaces what is old in the same step in which it records. Clearing a slice by a sweep
+//! turn replaces what is old in one step. Clearing a slice by a sweep
 //! would need a lock, or lose what is recorded meanwhile.
 //!
 //! ```text
@@ -10,6 +10,8 @@
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::stripe::Stripe;
 
 const COUNT_BITS: u32 = 40;
 /// The largest count, and the largest value that a [`Cell`] keeps as a maximum.
@@ -24,24 +26,33 @@ pub(crate) struct Cell(AtomicU64);
 
 impl Cell {
     /// Adds to this turn's count. A turn that is over already is not written to any more.
-    pub(crate) fn add(&self, turn: u64, count: u64) {
+    #[inline]
+    pub(crate) fn add(&self, stripe: Stripe, turn: u64, count: u64) {
         let turn = turn & TURN_MASK;
         let count = count.min(ADDED_MAX);
+        if self.0.load(Ordering::Relaxed) >> COUNT_BITS == turn || self.begin(turn) {
+            stripe.add(&self.0, count);
+        }
+    }
+
+    /// Starts a turn at nothing, unless it is over already.
+    #[cold]
+    fn begin(&self, turn: u64) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen >> COUNT_BITS != turn {
             if seen >> COUNT_BITS > turn {
-                return;
+                return false;
             }
-            let fresh = turn << COUNT_BITS | count;
+            let fresh = turn << COUNT_BITS;
             match self
                 .0
                 .compare_exchange_weak(seen, fresh, Ordering::Relaxed, Ordering::Relaxed)
             {
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(now) => seen = now,
             }
         }
-        self.0.fetch_add(count, Ordering::Relaxed);
+        true
     }
 
     /// Raises this turn's maximum. Later turns are greater by themselves.
@@ -71,12 +82,13 @@ mod tests {
     #[test]
     fn a_new_turn_starts_from_nothing() {
         let cell = Cell::default();
-        cell.add(0, 2);
-        cell.add(0, 3);
+        let stripe = Stripe::of_this_thread();
+        cell.add(stripe, 0, 2);
+        cell.add(stripe, 0, 3);
         assert_eq!(cell.get(0), 5);
-        cell.add(7, 1);
+        cell.add(stripe, 7, 1);
         assert_eq!((cell.get(0), cell.get(7)), (0, 1));
-        cell.add(6, 9);
+        cell.add(stripe, 6, 9);
         assert_eq!(cell.get(7), 1);
     }
 
