@@ -9,7 +9,7 @@ use kvorum_backend::{StepBudget, Task};
 pub enum Owner {
     /// The node's commit log.
     CommitLog,
-    /// The store of a vnode, by its partition's slot.
+    /// The store of a vnode, by its partition's number.
     Store(u16),
 }
 

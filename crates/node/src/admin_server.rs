@@ -7,8 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use comfy_table::{Table, TableStyle};
-use kvorum_backend::Timestamp;
 use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::BucketType;
@@ -20,12 +18,9 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::figures::Figures;
-use crate::maintenance::StepLog;
+use crate::maintenance::Maintenance;
 use crate::node::Node;
 use crate::vnode_table::VnodeTable;
-
-/// Maintenance steps that `admin maintenance` shows.
-const STEPS_SHOWN: usize = 20;
 
 /// What the admin interface looks at.
 pub(crate) struct AdminServer {
@@ -33,7 +28,7 @@ pub(crate) struct AdminServer {
     coordinator: Arc<Coordinator>,
     figures: Arc<Figures>,
     vnodes: Arc<VnodeTable>,
-    steps: Arc<StepLog>,
+    maintenance: Arc<Maintenance>,
 }
 
 impl AdminServer {
@@ -43,7 +38,7 @@ impl AdminServer {
             coordinator: node.coordinator.clone(),
             figures: node.figures.clone(),
             vnodes: node.vnodes.clone(),
-            steps: node.steps.clone(),
+            maintenance: node.maintenance.clone(),
         })
     }
 
@@ -186,55 +181,8 @@ impl AdminServer {
     }
 
     fn maintenance(&self) -> AdminReply {
-        let now = Timestamp(self.runtime.wall_time().micros());
-        let mut owed = table(&["partition", "task", "subject", "urgency", "bytes left"]);
-        let mut owed_data = Vec::new();
-        for vnode in self.vnodes.iter() {
-            for task in vnode.backend().maintenance_due(now) {
-                let partition = vnode.partition().number();
-                let (kind, urgency) = (task.kind.name(), format!("{:?}", task.urgency));
-                owed.add_row([
-                    partition.to_string(),
-                    kind.to_owned(),
-                    task.subject.to_string(),
-                    urgency.to_lowercase(),
-                    task.cost_bytes.to_string(),
-                ]);
-                owed_data.push(json!({
-                    "partition": partition,
-                    "task": kind,
-                    "subject": task.subject,
-                    "urgency": urgency.to_lowercase(),
-                    "bytes_left": task.cost_bytes,
-                }));
-            }
-        }
-        let mut done = table(&["step", "took us", "bytes", "seconds ago"]);
-        let mut done_data = Vec::new();
-        for step in self.steps.recent(STEPS_SHOWN) {
-            let took_us = step.to.since(step.from).as_micros();
-            let ago = self.runtime.now().since(step.to).as_secs();
-            done.add_row([
-                step.what.clone(),
-                took_us.to_string(),
-                step.cost_bytes.to_string(),
-                ago.to_string(),
-            ]);
-            done_data.push(json!({
-                "step": step.what,
-                "took_us": u64::try_from(took_us).unwrap_or(u64::MAX),
-                "bytes": step.cost_bytes,
-                "seconds_ago": ago,
-            }));
-        }
-        let nothing = if owed_data.is_empty() {
-            "nothing is owed\n"
-        } else {
-            ""
-        };
-        let text =
-            format!("Owed\n{owed}\n{nothing}\nSteps of a millisecond or more done last\n{done}\n");
-        AdminReply::ok(text, json!({"owed": owed_data, "done": done_data}))
+        let (text, data) = self.maintenance.show();
+        AdminReply::ok(text, data)
     }
 
     fn bucket_type_list(&self) -> AdminReply {
@@ -343,12 +291,4 @@ fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
     let props = value.get("props").and_then(Value::as_object).ok_or(shape)?;
     PropertyOverlay::from_json(props).map_err(|errors| errors.to_string())
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(TableStyle::new())
-        .set_header(header.iter().copied());
-    table
 }

@@ -84,7 +84,7 @@ enum AdminVerb {
     Status(AdminArguments),
     /// Every vnode: its store, sizes and debts
     VnodeStatus(AdminArguments),
-    /// Maintenance that is owed, and the steps done last
+    /// Background work: what runs, what is owed, at which rate, and when it will be paid
     Maintenance(AdminArguments),
     /// Bucket types
     BucketType {

@@ -14,6 +14,7 @@ use kvorum_server_pb::ConnectionMeter;
 use kvorum_stats::{MetricKind, MetricsText, Stats};
 use serde_json::{Map, Value};
 
+use crate::maintenance::Maintenance;
 use crate::vnode_table::VnodeTable;
 
 /// The version whose behaviour we show to clients that switch features on by version.
@@ -28,6 +29,7 @@ pub(crate) struct Figures {
     pub(crate) ring_partitions: u64,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) commit_log: Option<CommitLog>,
+    pub(crate) maintenance: Arc<Maintenance>,
 }
 
 /// Records finished requests under Riak's names.
@@ -155,6 +157,7 @@ impl Figures {
         );
         self.store_metrics(&mut text);
         self.commit_log_metrics(&mut text);
+        self.maintenance.metrics(&mut text);
         text.finish()
     }
 

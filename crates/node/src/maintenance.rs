@@ -1,214 +1,367 @@
-//! Background work: one thread that does the stores' upkeep in small steps.
+//! Background work: the thread that carries out what the arbiter decides.
 //!
-//! Each round it asks every vnode what it owes, does one step of the most urgent task of each, trims
-//! the commit log and removes tombstones that are due. Between steps it rests for as long as the step took, so that
-//! upkeep never takes more than half of one core or of the device's time, except when a task is
-//! pressing. This is the simple forerunner of the node-wide arbiter.
+//! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
+//! they owe, steps are done and timed, errors are reported, and the arbiter is told.
 
-use std::collections::VecDeque;
+mod machine;
+mod step_log;
+mod stop_signal;
+mod view;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kvorum_backend::{Reading, StepBudget, Task, Timestamp, Urgency};
+use kvorum_arbiter::{
+    Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult, Told,
+    latency_between,
+};
+use kvorum_backend::{BackendError, Reading, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_commit::CommitLog;
-use kvorum_coordinator::{Coordinator, MaintenanceWitness};
+use kvorum_coordinator::Coordinator;
 use kvorum_runtime::{Moment, Runtime};
+use kvorum_settings::{DurabilityMode, Settings};
+use kvorum_stats::{Histogram, Stats};
 use kvorum_vnode::Vnode;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::vnode_table::VnodeTable;
 
-/// What one step may cost: a few milliseconds of a disk's time.
-const STEP_BUDGET: StepBudget = StepBudget { bytes: 1 << 20 };
-/// How long the thread sleeps when nothing is owed.
-const IDLE_PAUSE: Duration = Duration::from_millis(500);
-/// The longest rest between two steps.
-const REST_MAX: Duration = Duration::from_millis(50);
-/// Steps remembered for those who ask what was in a request's way.
-const STEPS_REMEMBERED: usize = 512;
-/// Shorter steps are in nobody's way.
-const NOTABLE_STEP: Duration = Duration::from_millis(1);
+pub(crate) use self::step_log::StepLog;
+pub(crate) use self::stop_signal::StopSignal;
 
-/// A step that was done.
-#[derive(Clone, Debug)]
-pub(crate) struct DoneStep {
-    pub(crate) what: String,
-    pub(crate) from: Moment,
-    pub(crate) to: Moment,
-    pub(crate) cost_bytes: u64,
-}
+use self::step_log::DoneStep;
 
-/// Remembers what was done when.
-#[derive(Default)]
-pub(crate) struct StepLog {
-    steps: Mutex<VecDeque<DoneStep>>,
-}
-
-impl StepLog {
-    pub(crate) fn recent(&self, count: usize) -> Vec<DoneStep> {
-        self.steps
-            .lock()
-            .iter()
-            .rev()
-            .take(count)
-            .cloned()
-            .collect()
-    }
-
-    fn note(&self, step: DoneStep) {
-        let mut steps = self.steps.lock();
-        if steps.len() == STEPS_REMEMBERED {
-            steps.pop_front();
-        }
-        steps.push_back(step);
-    }
-}
-
-impl MaintenanceWitness for StepLog {
-    fn step_between(&self, from: Moment, to: Moment) -> Option<String> {
-        let steps = self.steps.lock();
-        let overlapping = steps.iter().filter(|step| step.from < to && step.to > from);
-        let longest = overlapping.max_by_key(|step| step.to.since(step.from))?;
-        let took = longest.to.since(longest.from);
-        Some(format!("{} for {} us", longest.what, took.as_micros()))
-    }
-}
+/// Threads that share a round of syncs. Two keep the device busy while one of them computes; more
+/// would only fill its queue, in which the commit log's own syncs wait.
+const SYNC_THREADS: usize = 2;
+/// Rounds smaller than this are not worth a thread.
+const SYNCS_SHARED_MIN: usize = 4;
+/// Open files are counted this often: it means reading a directory with an entry for each.
+const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
+/// A store that syncs in intervals is asked this many times in each.
+const ASKS_PER_INTERVAL: u32 = 4;
+const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
 
 /// What the maintenance thread works on.
 pub(crate) struct Maintenance {
+    runtime: Runtime,
+    vnodes: Arc<VnodeTable>,
+    commit_log: Option<CommitLog>,
+    coordinator: Arc<Coordinator>,
+    stats: Arc<Stats>,
+    log: Arc<StepLog>,
+    stop: StopSignal,
+    arbiter: Mutex<Arbiter>,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen at the last look.
+#[derive(Default)]
+struct Seen {
+    reads: Vec<u64>,
+    writes: Vec<u64>,
+    open_files: Option<u64>,
+    files_counted_at: Option<Moment>,
+    is_memory_scarce: bool,
+    are_files_scarce: bool,
+}
+
+/// What maintenance needs of a node.
+pub(crate) struct Parts {
     pub(crate) runtime: Runtime,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) commit_log: Option<CommitLog>,
     pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) log: Arc<StepLog>,
-    pub(crate) stop: Arc<StopSignal>,
 }
 
-/// Tells the maintenance thread to stop, and wakes it.
-#[derive(Default)]
-pub(crate) struct StopSignal {
-    is_stopping: AtomicBool,
-    gate: Mutex<()>,
-    woken: Condvar,
-}
-
-impl StopSignal {
-    pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
-        let _gate = self.gate.lock();
-        self.woken.notify_all();
-    }
-
-    fn is_set(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    fn rest(&self, duration: Duration) {
-        let mut gate = self.gate.lock();
-        if !self.is_set() {
-            self.woken.wait_for(&mut gate, duration);
-        }
+/// The arbiter's budgets, from the settings and from what the machine has.
+pub(crate) fn budgets(settings: &Settings) -> Budgets {
+    let own = &settings.maintenance;
+    let defaults = Budgets::default();
+    let durability = settings.bitcask_durability();
+    let ask_period = match durability.mode {
+        DurabilityMode::Interval => durability.interval / ASKS_PER_INTERVAL,
+        DurabilityMode::Grouped | DurabilityMode::None => defaults.ask_period,
+    };
+    Budgets {
+        step_time: own.step_time,
+        io_bytes_per_second_max: own.io_bytes_per_second_max,
+        cpu_share_max_percent: own.cpu_share_max_percent,
+        cores: machine::cores(),
+        memory_bytes_max: own.memory_bytes_max.or_else(machine::memory_for_stores),
+        open_files_max: own.open_files_max.or_else(machine::open_files_max),
+        ask_period: ask_period.clamp(ASK_PERIOD_MIN, defaults.ask_period),
+        ..defaults
     }
 }
 
 impl Maintenance {
+    pub(crate) fn new(parts: Parts, budgets: Budgets) -> Self {
+        Self {
+            runtime: parts.runtime,
+            vnodes: parts.vnodes,
+            commit_log: parts.commit_log,
+            coordinator: parts.coordinator,
+            stats: parts.stats,
+            log: parts.log,
+            stop: StopSignal::default(),
+            arbiter: Mutex::new(Arbiter::new(budgets)),
+            seen: Mutex::default(),
+        }
+    }
+
     /// Works until stopped; for a thread of its own.
     pub(crate) fn run(&self) {
         while !self.stop.is_set() {
-            if !self.round() {
-                self.stop.rest(IDLE_PAUSE);
+            let rest = self.turn();
+            if !rest.is_zero() {
+                self.stop.rest(rest);
             }
         }
     }
 
-    /// One round over everything; false when nothing was owed.
-    fn round(&self) -> bool {
-        let mut was_busy = self.tend_commit_log();
+    /// Ends [`Maintenance::run`] after the present step.
+    pub(crate) fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Does the next thing; returns for how long to rest.
+    fn turn(&self) -> Duration {
+        let decision = self.arbiter.lock().decide(self.runtime.now());
+        match decision {
+            Decision::Look => self.look(),
+            Decision::Ask(owner) => self.ask(owner),
+            Decision::Step(order) => self.work(order),
+            Decision::Syncs(orders) => self.sync_round(orders),
+            Decision::Rest(rest) => return rest,
+        }
+        Duration::ZERO
+    }
+
+    fn tell(&self, event: Event) {
+        self.arbiter.lock().step(event, self.runtime.now());
+    }
+
+    fn look(&self) {
+        // Tombstones whose time has come are no store's task: several replicas have to agree.
         self.coordinator.reap_due(Reading::MayBlock);
-        for vnode in self.vnodes.iter() {
-            if self.stop.is_set() {
-                return true;
+        let vnodes = self.vnodes.iter();
+        let log = self.commit_log.as_ref();
+        let written = vnodes
+            .map(|vnode| (owner_of(vnode), vnode.status().puts))
+            .chain(log.map(|log| (Owner::CommitLog, log.status().batches)))
+            .collect();
+        let looked = {
+            let mut seen = self.seen.lock();
+            Looked {
+                written,
+                reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads),
+                writes: latency_of(&self.stats.node_put_fsm_time, &mut seen.writes),
+                open_files: self.count_files(&mut seen),
             }
-            let now = self.now();
-            if let Some(task) = vnode.backend().maintenance_due(now).first() {
-                was_busy |= self.tend_vnode(vnode, task, now);
-            }
-            was_busy |= self.tend_commit_log();
-        }
-        was_busy
-    }
-
-    fn tend_commit_log(&self) -> bool {
-        let Some(log) = self.commit_log.as_ref().filter(|log| log.is_upkeep_due()) else {
-            return false;
         };
-        let is_pressing = log.is_upkeep_pressing();
-        let step = self.timed("commit log upkeep".into(), || {
-            log.upkeep_step().map(|outcome| outcome.cost_bytes)
+        self.tell(Event::Looked(looked));
+        self.warn_of_scarcity();
+    }
+
+    fn count_files(&self, seen: &mut Seen) -> Option<u64> {
+        let now = self.runtime.now();
+        let is_recent = |at: Moment| now.since(at) < FILES_COUNTED_EVERY;
+        if !seen.files_counted_at.is_some_and(is_recent) {
+            seen.open_files = machine::open_files();
+            seen.files_counted_at = Some(now);
+        }
+        seen.open_files
+    }
+
+    fn warn_of_scarcity(&self) {
+        let (memory, open_files) = self.arbiter.lock().is_scarce();
+        let mut seen = self.seen.lock();
+        if memory && !seen.is_memory_scarce {
+            tracing::warn!(
+                event = "memory_budget_nearly_used",
+                "stores hold nine tenths of maintenance.memory_bytes_max or more",
+            );
+        }
+        if open_files && !seen.are_files_scarce {
+            tracing::warn!(
+                event = "open_files_nearly_used",
+                "nine tenths of maintenance.open_files_max are open; raise it and ulimit -n",
+            );
+        }
+        seen.is_memory_scarce = memory;
+        seen.are_files_scarce = open_files;
+    }
+
+    fn ask(&self, owner: Owner) {
+        let asked = || match owner {
+            Owner::CommitLog => self.ask_commit_log(),
+            Owner::Store(partition) => self.vnode(partition).map_or_else(Told::default, |vnode| {
+                let backend = vnode.backend();
+                let tasks = backend.maintenance_due(self.wall_time());
+                let status = backend.status();
+                Told {
+                    tasks,
+                    put_bytes: status.put_bytes,
+                    debt_bytes: status.debt_bytes,
+                    memory_bytes: status.memory_bytes,
+                }
+            }),
+        };
+        let told = catch_unwind(AssertUnwindSafe(asked)).unwrap_or_else(|_| {
+            tracing::error!(event = "maintenance_question_panicked", owner = %name_of(owner));
+            Told::default()
         });
-        match step {
-            Ok(took) => {
-                self.rest_after(took, is_pressing);
-                true
-            }
-            Err(error) => {
-                tracing::error!(event = "commit_log_upkeep_failed", error = %error);
-                false
-            }
+        self.tell(Event::Told { owner, told });
+    }
+
+    fn ask_commit_log(&self) -> Told {
+        let Some(log) = self.commit_log.as_ref().filter(|log| log.is_upkeep_due()) else {
+            return Told::default();
+        };
+        let task = Task {
+            kind: TaskKind::Sync,
+            subject: 0,
+            urgency: if log.is_upkeep_pressing() {
+                Urgency::Pressing
+            } else {
+                Urgency::Normal
+            },
+            cost_bytes: 0,
+        };
+        Told {
+            tasks: vec![task],
+            ..Told::default()
         }
     }
 
-    fn tend_vnode(&self, vnode: &Vnode, task: &Task, now: Timestamp) -> bool {
-        let what = format!(
-            "{} of partition {}",
-            task.kind.name(),
-            vnode.partition().number()
-        );
-        let step = self.timed(what, || {
-            let outcome = vnode.backend().maintenance_step(task, STEP_BUDGET, now)?;
-            Ok::<u64, kvorum_backend::BackendError>(outcome.cost_bytes)
-        });
-        match step {
-            Ok(took) => {
-                self.rest_after(took, task.urgency == Urgency::Pressing);
-                true
+    fn work(&self, order: Order) {
+        let ended = self.carry_out(&order);
+        self.tell(Event::Ended { order, ended });
+    }
+
+    /// Syncs stores, several at a time.
+    fn sync_round(&self, orders: Vec<Order>) {
+        let next = AtomicUsize::new(0);
+        let work_through = || {
+            while let Some(order) = orders.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let ended = self.carry_out(order);
+                let order = order.clone();
+                self.tell(Event::Ended { order, ended });
             }
-            Err(error) => {
+        };
+        if orders.len() < SYNCS_SHARED_MIN {
+            return work_through();
+        }
+        std::thread::scope(|scope| {
+            for _ in 1..SYNC_THREADS {
+                let builder = std::thread::Builder::new().name("maintenance".into());
+                // Without the second thread the first does it all.
+                let _started_or_not = builder.spawn_scoped(scope, work_through);
+            }
+            work_through();
+        });
+    }
+
+    /// Does a step, times it, and reports what went wrong with it.
+    fn carry_out(&self, order: &Order) -> Ended {
+        let (from, cpu_before) = (self.runtime.now(), machine::thread_cpu_time());
+        let step = catch_unwind(AssertUnwindSafe(|| self.step_of(order)));
+        let (to, cpu_after) = (self.runtime.now(), machine::thread_cpu_time());
+        let took = to.since(from);
+        let result = match step {
+            Ok(Ok(outcome)) => StepResult::Done(outcome),
+            Ok(Err(error)) => {
                 tracing::error!(
                     event = "maintenance_step_failed",
-                    partition = vnode.partition().number(),
-                    task = task.kind.name(),
+                    owner = %name_of(order.owner),
+                    task = order.task.kind.name(),
                     error = %error,
                 );
-                false
+                StepResult::Failed
             }
-        }
+            Err(_) => {
+                tracing::error!(
+                    event = "maintenance_step_panicked",
+                    owner = %name_of(order.owner),
+                    task = order.task.kind.name(),
+                    "report this bug",
+                );
+                StepResult::Failed
+            }
+        };
+        let cost_bytes = match result {
+            StepResult::Done(outcome) => outcome.cost_bytes,
+            StepResult::Failed => 0,
+        };
+        self.log.note_if_long(took, || DoneStep {
+            what: step_name(order),
+            from,
+            to,
+            cost_bytes,
+        });
+        let cpu = cpu_after.saturating_sub(cpu_before);
+        Ended { result, took, cpu }
     }
 
-    fn timed<E>(&self, what: String, step: impl FnOnce() -> Result<u64, E>) -> Result<Duration, E> {
-        let from = self.runtime.now();
-        let cost_bytes = step()?;
-        let to = self.runtime.now();
-        let took = to.since(from);
-        if took >= NOTABLE_STEP {
-            self.log.note(DoneStep {
-                what,
-                from,
-                to,
-                cost_bytes,
-            });
+    fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
+        let partition = match (order.owner, &self.commit_log) {
+            (Owner::CommitLog, Some(log)) => return log.upkeep_step(),
+            (Owner::CommitLog, None) => return Ok(StepOutcome::nothing_left()),
+            (Owner::Store(partition), _) => partition,
+        };
+        let Some(vnode) = self.vnode(partition) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let backend = vnode.backend();
+        if order.task.kind == TaskKind::Sync {
+            // A sync that the commit log waits for is no task that the store has named.
+            return backend.sync().map(|_| StepOutcome::nothing_left());
         }
-        Ok(took)
+        backend.maintenance_step(&order.task, order.budget, self.wall_time())
     }
 
-    fn rest_after(&self, took: Duration, is_pressing: bool) {
-        if !is_pressing {
-            self.stop.rest(took.min(REST_MAX));
-        }
+    fn vnode(&self, partition: u16) -> Option<Arc<Vnode>> {
+        let mut vnodes = self.vnodes.iter();
+        let found = vnodes.find(|vnode| vnode.partition().number() == partition);
+        found.cloned()
     }
 
-    fn now(&self) -> Timestamp {
+    fn wall_time(&self) -> Timestamp {
         Timestamp(self.runtime.wall_time().micros())
     }
 }
+
+fn owner_of(vnode: &Vnode) -> Owner {
+    Owner::Store(vnode.partition().number())
+}
+
+/// How requests fared since the last reading of a histogram of their times.
+fn latency_of(times: &Histogram, last: &mut Vec<u64>) -> Latency {
+    let now = times.totals().below_power;
+    let latency = latency_between(last, &now);
+    *last = now;
+    latency
+}
+
+fn name_of(owner: Owner) -> String {
+    match owner {
+        Owner::CommitLog => "the commit log".to_owned(),
+        Owner::Store(partition) => format!("partition {partition}"),
+    }
+}
+
+fn step_name(order: &Order) -> String {
+    match order.owner {
+        Owner::CommitLog => "commit log upkeep".to_owned(),
+        owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),
+    }
+}
+
+#[cfg(test)]
+#[path = "maintenance/maintenance_test.rs"]
+mod tests;

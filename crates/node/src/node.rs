@@ -21,7 +21,7 @@ use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 use crate::data_directory::DataDirectory;
 use crate::engines::Engines;
 use crate::figures::{Figures, RequestMeter};
-use crate::maintenance::{Maintenance, StepLog, StopSignal};
+use crate::maintenance::{self, Maintenance, StepLog};
 use crate::vnode_table::VnodeTable;
 
 /// An open node.
@@ -29,12 +29,11 @@ pub(crate) struct Node {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) vnodes: Arc<VnodeTable>,
-    pub(crate) steps: Arc<StepLog>,
+    pub(crate) maintenance: Arc<Maintenance>,
     leases: Arc<LeaseTable>,
     commit_log: Option<CommitLog>,
     committer: Option<ThreadHandle<()>>,
-    maintenance: ThreadHandle<()>,
-    stop: Arc<StopSignal>,
+    maintainer: ThreadHandle<()>,
     _data: DataDirectory,
 }
 
@@ -94,6 +93,17 @@ impl Node {
             maintenance: steps.clone(),
         };
         let coordinator = Arc::new(Coordinator::new(parts, coordinator_settings(settings)));
+        let maintenance = Arc::new(Maintenance::new(
+            maintenance::Parts {
+                runtime: runtime.clone(),
+                vnodes: vnodes.clone(),
+                commit_log: commit_log.clone(),
+                coordinator: coordinator.clone(),
+                stats: stats.clone(),
+                log: steps,
+            },
+            maintenance::budgets(settings),
+        ));
         let figures = Arc::new(Figures {
             stats,
             runtime: runtime.clone(),
@@ -102,40 +112,32 @@ impl Node {
             ring_partitions: u64::from(ring_size.get()),
             vnodes: vnodes.clone(),
             commit_log: commit_log.clone(),
+            maintenance: maintenance.clone(),
         });
 
         let committer = match commit_log.clone() {
             Some(log) => Some(runtime.thread("commit log", move || log.drive())?),
             None => None,
         };
-        let stop = Arc::new(StopSignal::default());
-        let worker = Maintenance {
-            runtime: runtime.clone(),
-            vnodes: vnodes.clone(),
-            commit_log: commit_log.clone(),
-            coordinator: coordinator.clone(),
-            log: steps.clone(),
-            stop: stop.clone(),
-        };
-        let maintenance = runtime.thread("maintenance", move || worker.run())?;
+        let worker = maintenance.clone();
+        let maintainer = runtime.thread("maintenance", move || worker.run())?;
         Ok(Self {
             coordinator,
             figures,
             vnodes,
-            steps,
+            maintenance,
             leases,
             commit_log,
             committer,
-            maintenance,
-            stop,
+            maintainer,
             _data: data,
         })
     }
 
     /// Stops background work, syncs and closes every store. Blocks.
     pub(crate) fn close(self) -> anyhow::Result<()> {
-        self.stop.stop();
-        let _ended = self.maintenance.join();
+        self.maintenance.stop();
+        let _ended = self.maintainer.join();
         if let Some(log) = &self.commit_log {
             log.stop();
         }

@@ -1,0 +1,126 @@
+//! What operators see says what is.
+
+use kvorum_arbiter::{Arbiter, Event, Looked, StepResult, Told};
+use kvorum_backend::{StepOutcome, Task, TaskKind};
+
+use super::*;
+
+fn at(millis: u64) -> Moment {
+    Moment::from_start(Duration::from_millis(millis))
+}
+
+/// An arbiter with one step behind it, one under way, and debts of two partitions.
+fn busy_report() -> (Report, Budgets) {
+    let mut arbiter = Arbiter::new(Budgets {
+        memory_bytes_max: Some(8 << 30),
+        open_files_max: Some(1024),
+        ..Budgets::default()
+    });
+    let written = vec![(Owner::Store(3), 1), (Owner::Store(7), 1)];
+    arbiter.step(
+        Event::Looked(Looked {
+            written,
+            open_files: Some(77),
+            ..Looked::default()
+        }),
+        at(0),
+    );
+    for (partition, kind) in [(3, TaskKind::Merge), (7, TaskKind::Hint)] {
+        let task = Task {
+            kind,
+            subject: 12,
+            urgency: Urgency::Normal,
+            cost_bytes: 5 << 30,
+        };
+        let told = Told {
+            tasks: vec![task],
+            memory_bytes: 1 << 30,
+            ..Told::default()
+        };
+        let owner = Owner::Store(partition);
+        arbiter.step(Event::Told { owner, told }, at(1));
+    }
+    let kvorum_arbiter::Decision::Look = arbiter.decide(at(1)) else {
+        panic!("a look comes first");
+    };
+    let kvorum_arbiter::Decision::Step(order) = arbiter.decide(at(1)) else {
+        panic!("a step is due");
+    };
+    let ended = kvorum_arbiter::Ended {
+        result: StepResult::Done(StepOutcome {
+            cost_bytes: 3 << 20,
+            is_done: false,
+        }),
+        took: Duration::from_millis(2),
+        cpu: Duration::from_millis(1),
+    };
+    arbiter.step(Event::Ended { order, ended }, at(3));
+    let _begun = arbiter.decide(at(2000));
+    (arbiter.report(at(2001)), arbiter.budgets().clone())
+}
+
+#[test]
+fn text_tells_what_runs_what_is_owed_and_when_it_is_paid() {
+    let (report, budgets) = busy_report();
+    let text = text_of(&report, &budgets, &[], at(2001));
+    for expected in [
+        "merge of partition 3 for 1000 us",
+        "10.0 GB, of it pressing 0 B; paid in ",
+        "1 done, 1 of them cost more than twice what they declared, 0 failed",
+        "8.0 GB",
+        "1024",
+        "partition 7",
+        "hint",
+    ] {
+        assert!(text.contains(expected), "{expected} in:\n{text}");
+    }
+}
+
+#[test]
+fn json_has_the_same_for_programs() {
+    let (report, budgets) = busy_report();
+    let data = json_of(&report, &budgets, &[], at(2001));
+    assert_eq!(data["running"][0]["owner"], "partition 3");
+    assert_eq!(data["debt_bytes"], (10u64 << 30) - (3 << 20));
+    assert_eq!(data["kinds"]["hint"]["owed_bytes"], 5u64 << 30);
+    assert_eq!(data["partitions"][1]["partition"], 7);
+    assert_eq!(data["budgets"]["memory_bytes_used"], 2u64 << 30);
+    assert_eq!(data["budgets"]["open_files_used"], 77);
+    assert_eq!(data["steps_beyond_twice_declared"], 1);
+    assert!(data["paid_in_seconds"].as_f64().is_some_and(|it| it > 0.0));
+}
+
+#[test]
+fn metrics_have_totals_and_labels() {
+    let (report, _) = busy_report();
+    let mut text = MetricsText::new();
+    metrics_of(&report, &mut text);
+    let text = text.finish();
+    for expected in [
+        "kvorum_maintenance_steps_total 1\n",
+        "kvorum_maintenance_overruns_total 1\n",
+        "kvorum_maintenance_owed_bytes{kind=\"hint\"} 5368709120\n",
+        "kvorum_maintenance_partition_owed_bytes{partition=\"7\"} 5368709120\n",
+        "kvorum_maintenance_put_delay_seconds 0\n",
+    ] {
+        assert!(text.contains(expected), "{expected} in:\n{text}");
+    }
+}
+
+#[test]
+fn nothing_owed_is_said_in_so_many_words() {
+    let arbiter = Arbiter::new(Budgets::default());
+    let text = text_of(&arbiter.report(at(0)), arbiter.budgets(), &[], at(0));
+    assert!(
+        text.contains("nothing is owed") && text.contains("all is paid"),
+        "{text}"
+    );
+}
+
+#[test]
+fn sizes_and_durations_are_short() {
+    let texts = [0, 1023, 1024, 5 << 20, 3 << 40].map(bytes);
+    assert_eq!(texts, ["0 B", "1023 B", "1.0 KB", "5.0 MB", "3.0 TB"]);
+    let texts = [90, 7_320].map(|seconds| duration(Duration::from_secs(seconds)));
+    assert_eq!(texts, ["1m30s", "2h2m"]);
+}
