@@ -114,26 +114,17 @@ impl ValueLog {
         let opened = opening::open(&*disk, directory, log_id)?;
         opening::remove_orphans(&*disk, directory, &opened.segments)?;
         let is_written = Identity::read(&*disk, directory)?.is_some();
-        let files = Files::new(
-            disk,
-            directory.to_owned(),
-            opened.identity.log_id,
-            settings,
-            opened.segments,
-            opened.newest_file,
-        );
+        let (known, report) = (opened.identity.clone(), opened.report.clone());
+        let files = Files::new(disk, directory.to_owned(), settings, opened);
         let log = Self {
             shared: Arc::new(Shared::new(files)),
             keeper: Arc::new(Keeper {
-                identity: Mutex::new(KnownIdentity {
-                    known: opened.identity,
-                    is_written,
-                }),
+                identity: Mutex::new(KnownIdentity { known, is_written }),
                 stores: Mutex::default(),
                 upkeep: Mutex::default(),
             }),
         };
-        Ok((log, opened.report))
+        Ok((log, report))
     }
 
     /// Makes stores known that were just opened with this log, and gives each what it lacks. To be

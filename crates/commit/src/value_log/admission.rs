@@ -49,7 +49,9 @@ impl ValueLog {
         }
         self.take_back_erasures(&newcomers)?;
         // A store may have been closed and opened again while the log went on.
-        self.sync()?;
+        if self.files().appended() > 0 {
+            self.sync()?;
+        }
         let mut admission = Admission::default();
         for segment in self.files().segments() {
             let is_lacked = |(store, newcomer): (&StoreId, &Newcomer)| {

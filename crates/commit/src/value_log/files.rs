@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, Operation};
 use kvorum_segment::{
-    Location, RECORD_ALIGN_BYTES, Record, SegmentError, SegmentId, SegmentSync, SegmentWriter,
-    WriterOptions, file_name,
+    Location, RECORD_ALIGN_BYTES, Record, SEGMENT_BYTES_MAX, SegmentError, SegmentId, SegmentSync,
+    SegmentWriter, WriterOptions, file_name,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -27,6 +27,7 @@ use crate::queue::{GroupFailure, GroupWriter};
 use crate::value_log::contents::{Contents, contents_path};
 use crate::value_log::item::{Batch, Item};
 use crate::value_log::log_segment::LogSegment;
+use crate::value_log::opening::{Opened, TornEnd};
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'V';
@@ -60,17 +61,23 @@ pub(crate) struct Files {
 #[derive(Default)]
 struct State {
     has_directory: bool,
+    /// What an earlier run left is to be ended first.
+    torn: Option<TornEnd>,
     active: Option<Active>,
     /// Queued batches that are not in a file yet, in order.
     unwritten: VecDeque<Arc<Item>>,
     /// Closed, synced, not sealed yet.
     retired: VecDeque<Active>,
+    /// Where the active segment ended when upkeep looked last: what is idle gets a mark.
+    seen_end: u64,
 }
 
 /// A segment that is written.
 struct Active {
     writer: SegmentWriter,
     segment: Arc<LogSegment>,
+    /// Behind its last mark.
+    marked_end: u64,
 }
 
 /// A position in the whole log: ascending.
@@ -83,28 +90,32 @@ impl Files {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         directory: PathBuf,
-        log_id: u64,
         settings: ValueLogSettings,
-        found: BTreeMap<u32, Arc<LogSegment>>,
-        newest_file: u32,
+        opened: Opened,
     ) -> Self {
+        let (found, newest_file) = (opened.segments, opened.newest_file);
         let number = newest_file.saturating_add(1);
         let next = Arc::new(LogSegment::new(
             number,
             directory.join(file_name(u64::from(number))),
         ));
         let has_directory = !found.is_empty();
+        let settings = ValueLogSettings {
+            segment_bytes: settings.segment_bytes.min(SEGMENT_BYTES_MAX),
+            ..settings
+        };
         let mut segments = found;
         segments.insert(number, next.clone());
         Self {
             disk,
             directory,
-            log_id,
+            log_id: opened.identity.log_id,
             settings,
             segments: RwLock::new(segments),
             cursor: Mutex::new(next),
             state: Mutex::new(State {
                 has_directory,
+                torn: opened.torn,
                 ..State::default()
             }),
             spare: Mutex::new(None),
@@ -159,13 +170,10 @@ impl Files {
         let cursor = u64::from(self.newest().number);
         let state = self.state.lock();
         let active = state.active.as_ref().map(|it| it.segment.number);
-        let retired: Vec<u32> = state.retired.iter().map(|it| it.segment.number).collect();
         drop(state);
         let is_closed = |segment: &&Arc<LogSegment>| {
             let number = u64::from(segment.number);
-            number < cursor.min(newest_file)
-                && Some(segment.number) != active
-                && !retired.contains(&segment.number)
+            number < cursor.min(newest_file) && Some(segment.number) != active
         };
         let segments = self.segments.read();
         segments.values().filter(is_closed).cloned().collect()
@@ -187,9 +195,10 @@ impl Files {
         self.write_queued(&mut state)
     }
 
-    /// True when everything that was given a place is durable.
+    /// True when everything up to a place that was handed out is durable, and what earlier runs left
+    /// as well.
     pub(crate) fn is_synced_to(&self, appended: u64) -> bool {
-        self.synced.load(Ordering::Acquire) >= appended
+        self.synced.load(Ordering::Acquire) >= appended && self.state.lock().torn.is_none()
     }
 
     pub(crate) fn appended(&self) -> u64 {
@@ -218,6 +227,7 @@ impl Files {
     }
 
     fn write_in_order(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        self.end_torn(state)?;
         while let Some(first) = state.unwritten.front() {
             let number = first.segment;
             self.make_active(state, number)?;
@@ -234,6 +244,18 @@ impl Files {
             active.append(unwritten, count)?;
             unwritten.drain(..count);
         }
+        Ok(())
+    }
+
+    fn end_torn(&self, state: &mut State) -> std::result::Result<(), GroupFailure> {
+        let Some(torn) = &state.torn else {
+            return Ok(());
+        };
+        torn.end(&*self.disk).map_err(|error| match error.kind() {
+            ErrorKind::Full => GroupFailure::ThisGroup(error),
+            _ => GroupFailure::ForGood(error),
+        })?;
+        state.torn = None;
         Ok(())
     }
 
@@ -255,15 +277,25 @@ impl Files {
             state.has_directory = true;
         }
         let segment = self.segment(number).ok_or_else(out_of_place)?;
-        let spare = self.spare.lock().take();
-        let writer = match spare.filter(|spare| spare.id().number == u64::from(number)) {
-            Some(spare) => spare,
-            None => self.create_segment(&segment.path, number)?,
+        let writer = {
+            let mut spare = self.spare.lock();
+            let ready = spare.take();
+            let is_this = |spare: &SegmentWriter| spare.id().number == u64::from(number);
+            let writer = match ready.filter(is_this) {
+                Some(ready) => ready,
+                None => self.create_segment(&segment.path, number)?,
+            };
+            self.newest_file
+                .fetch_max(u64::from(number), Ordering::AcqRel);
+            writer
         };
-        self.newest_file
-            .fetch_max(u64::from(number), Ordering::AcqRel);
         segment.set_reader(writer.reader());
-        state.active = Some(Active { writer, segment });
+        let marked_end = writer.end();
+        state.active = Some(Active {
+            writer,
+            segment,
+            marked_end,
+        });
         Ok(())
     }
 
@@ -344,6 +376,42 @@ impl Files {
         Ok(())
     }
 
+    /// True when nothing was appended since this was asked last, and no mark says that all of it is
+    /// durable.
+    pub(crate) fn wants_mark(&self) -> bool {
+        let mut state = self.state.lock();
+        let Some(end) = state.active.as_ref().map(|active| active.writer.end()) else {
+            return false;
+        };
+        let is_idle = std::mem::replace(&mut state.seen_end, end) == end;
+        let is_unmarked = |active: &Active| active.marked_end != end && active.has_records();
+        is_idle && state.active.as_ref().is_some_and(is_unmarked)
+    }
+
+    /// Leaves proof of what was synced last when no later record carries it, so that damage to it
+    /// does not pass for a torn tail. Batches wait for their places meanwhile: it takes one.
+    pub(crate) fn mark_if_idle(&self) -> Result<()> {
+        let cursor = self.cursor.lock();
+        let mut state = self.state.lock();
+        let seen_end = state.seen_end;
+        let Some(active) = &mut state.active else {
+            return Ok(());
+        };
+        let end = active.writer.end();
+        let is_idle = active.segment.number == cursor.number && cursor.end() == end;
+        if !is_idle || seen_end != end || active.marked_end == end || !active.has_records() {
+            return Ok(());
+        }
+        let marked = active.writer.mark().map_err(|error| from_segment(&error));
+        active.marked_end = active.writer.end();
+        active.segment.set_end(active.marked_end);
+        match marked {
+            // It proves something, and nothing depends on it.
+            Err(error) if error.kind() != ErrorKind::Full => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn wants_seal(&self) -> bool {
         !self.state.lock().retired.is_empty()
     }
@@ -386,6 +454,10 @@ impl Files {
         if unneeded.is_empty() {
             return Ok(());
         }
+        let is_unneeded = |number| unneeded.iter().any(|it| it.number == number);
+        let mut state = self.state.lock();
+        state.retired.retain(|it| !is_unneeded(it.segment.number));
+        drop(state);
         for segment in unneeded {
             self.remove_files(segment, lost)?;
         }
@@ -438,6 +510,10 @@ impl GroupWriter for Files {
 }
 
 impl Active {
+    fn has_records(&self) -> bool {
+        self.writer.position().records > 0
+    }
+
     fn to_sync(&self) -> (SegmentSync, u64) {
         let end = position(self.segment.number, self.writer.end());
         (self.writer.sync_handle(), end)

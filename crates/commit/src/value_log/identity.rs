@@ -81,11 +81,13 @@ impl Identity {
     /// Reads the file; `None` when it is missing or damaged.
     ///
     /// # Errors
-    /// [`ErrorKind::NewerFormat`].
+    /// Those of the disk; [`ErrorKind::NewerFormat`].
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
         let path = Self::path(directory);
-        let Ok(bytes) = read_file(disk, &path, FILE_BYTES_MAX) else {
-            return Ok(None);
+        let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if is_no_file_of_ours(error.kind()) => return Ok(None),
+            Err(error) => return Err(from_disk(&error)),
         };
         match Self::decode(&bytes) {
             Some(Ok(identity)) => Ok(Some(identity)),
@@ -97,6 +99,11 @@ impl Identity {
             None => Ok(None),
         }
     }
+}
+
+fn is_no_file_of_ours(kind: kvorum_disk::ErrorKind) -> bool {
+    use kvorum_disk::ErrorKind::{NotFound, TooLarge};
+    matches!(kind, NotFound | TooLarge)
 }
 
 fn decode_covered(

@@ -95,6 +95,12 @@ impl LogSegment {
         self.unwritten.lock().push_back(item);
     }
 
+    /// What is no record was appended.
+    pub(crate) fn set_end(&self, end: u64) {
+        self.end.store(end, Ordering::Release);
+        self.written_to.store(end, Ordering::Release);
+    }
+
     /// Everything up to `end` is in the file.
     pub(crate) fn set_written(&self, end: u64) {
         self.written_to.store(end, Ordering::Release);

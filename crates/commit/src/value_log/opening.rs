@@ -43,6 +43,8 @@ pub(crate) struct Opened {
     pub(crate) segments: BTreeMap<u32, Arc<LogSegment>>,
     /// The highest number that any file has; 0 for none.
     pub(crate) newest_file: u32,
+    /// For want of space.
+    pub(crate) torn: Option<TornEnd>,
     pub(crate) report: ValueLogOpening,
 }
 
@@ -62,6 +64,7 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         disk,
         directory,
         log_id,
+        torn: None,
         report: ValueLogOpening::default(),
     };
     let mut newest_file = 0;
@@ -82,6 +85,7 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         }),
         segments,
         newest_file,
+        torn: opening.torn,
         report: opening.report,
     })
 }
@@ -110,10 +114,34 @@ fn log_id_of(disk: &dyn Disk, directory: &Path, numbers: &[u64]) -> Result<Optio
     Ok(None)
 }
 
+/// The newest segment as a crash left it, still to be cut and made durable.
+pub(crate) struct TornEnd {
+    path: PathBuf,
+    id: SegmentId,
+    at: ResumeAt,
+    rewrite_from: u64,
+}
+
+impl TornEnd {
+    /// Cuts the segment behind its last whole batch, and makes durable what stands before that.
+    pub(crate) fn end(&self, disk: &dyn Disk) -> Result<()> {
+        let options = WriterOptions::default();
+        let from = Some(self.rewrite_from);
+        let resumed = SegmentWriter::resume(disk, &self.path, self.id, options, self.at, from);
+        let mut writer = resumed.map_err(|error| from_segment(&error))?;
+        match writer.seal().map_err(|error| from_segment(&error)) {
+            // It stays without a seal: the next opening reads it once more.
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            sealed => sealed.map(drop),
+        }
+    }
+}
+
 struct Opening<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     log_id: u64,
+    torn: Option<TornEnd>,
     report: ValueLogOpening,
 }
 
@@ -220,23 +248,21 @@ impl Opening<'_> {
             // Nothing in it was ever synced. The file stays for its number.
             return Ok(());
         }
-        let at = ResumeAt {
-            end: end.clean_to,
-            ..read.at
+        let torn = TornEnd {
+            path: file.path.clone(),
+            id: self.id(file.number),
+            at: ResumeAt {
+                end: end.clean_to,
+                ..read.at
+            },
+            rewrite_from: end.durable_to.clamp(FILE_HEADER_BYTES, end.clean_to),
         };
-        let id = self.id(file.number);
-        let options = WriterOptions::default();
-        let rewrite_from = Some(end.durable_to.clamp(FILE_HEADER_BYTES, end.clean_to));
-        let resumed = SegmentWriter::resume(self.disk, &file.path, id, options, at, rewrite_from);
-        let mut writer = resumed.map_err(|error| from_segment(&error))?;
-        // On a full disk it stays without a seal: the next opening reads it once more.
-        match writer.seal() {
-            Ok(_) => Ok(()),
-            Err(SegmentError::Disk(error)) if error.kind() == kvorum_disk::ErrorKind::NoSpace => {
-                Ok(())
-            }
-            Err(error) => Err(from_segment(&error)),
+        match torn.end(self.disk) {
+            // It has to be done before anything else is written.
+            Err(error) if error.kind() == ErrorKind::Full => self.torn = Some(torn),
+            ended => ended?,
         }
+        Ok(())
     }
 
     fn id(&self, number: u32) -> SegmentId {

@@ -65,7 +65,9 @@ impl ValueLog {
                 upkeep.is_usage_new || upkeep.surveyed != Some(files.newest().number);
             is_survey_due || upkeep.collection.is_some() || self.victim(upkeep).is_some()
         };
-        files.wants_seal()
+        let wants_mark = files.wants_mark();
+        wants_mark
+            || files.wants_seal()
             || files.wants_spare()
             || self.wants_identity()
             || is_due(&self.keeper.upkeep.lock())
@@ -95,6 +97,7 @@ impl ValueLog {
         if files.make_spare()? || self.settle_identity()? || files.seal_one()? {
             return Ok(done(FILE_COST_BYTES));
         }
+        files.mark_if_idle()?;
         let newest = files.newest().number;
         let is_survey_due = {
             let mut upkeep = self.keeper.upkeep.lock();

@@ -10,5 +10,6 @@ mod power_cuts;
 mod recovery;
 mod restarts;
 mod suite;
+mod value_log;
 mod values;
 mod writers;

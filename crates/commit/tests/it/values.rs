@@ -407,7 +407,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 60,
+        cases: 40,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
