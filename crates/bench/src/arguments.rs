@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::execution;
+use crate::driver::embedded::Engine;
+use crate::{execution, merge};
 
 /// Load a server and measure it.
 #[derive(Debug, clap::Args)]
@@ -17,7 +18,20 @@ pub struct BenchArguments {
 #[derive(Debug, clap::Subcommand)]
 pub enum BenchCommand {
     /// Run a basho_bench configuration.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
+    /// Merge the results of several processes into one result, histogram by histogram.
+    Merge(MergeArguments),
+}
+
+/// Arguments of `kvorum bench merge`.
+#[derive(Debug, clap::Args)]
+pub struct MergeArguments {
+    /// Result directories, each with a run.json.
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) directories: Vec<PathBuf>,
+    /// The directory to make.
+    #[arg(long, short = 'o', value_name = "DIR")]
+    pub(crate) out: PathBuf,
 }
 
 /// Arguments of `kvorum bench run`.
@@ -143,7 +157,29 @@ pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Resul
 /// # Errors
 /// As [`main`].
 pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    execute_command_with(command, &[], out)
+}
+
+/// Like [`execute_command`], with engines that drivers may open in this process.
+///
+/// # Errors
+/// As [`main`].
+pub fn execute_command_with(
+    command: &BenchCommand,
+    engines: &[Engine],
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     match command {
-        BenchCommand::Run(arguments) => execution::run(arguments, out),
+        BenchCommand::Run(arguments) => execution::run(arguments, engines, out),
+        BenchCommand::Merge(arguments) => {
+            let run = merge::merge(&arguments.directories, &arguments.out)?;
+            writeln!(
+                out,
+                "{} operations of {} workers, {:.0} a second",
+                run.operations_total, run.workers, run.operations_per_second
+            )?;
+            writeln!(out, "results  {}", arguments.out.display())?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }

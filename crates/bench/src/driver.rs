@@ -4,6 +4,7 @@
 //! mistake before the first connection. From the plan each worker gets its own driver, which owns
 //! its connection and its counters.
 
+pub mod embedded;
 pub mod http_raw;
 mod http_session;
 mod index_query;

@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use crate::arguments::{Part, RunArguments};
 use crate::calendar::civil_date;
 use crate::configuration::{Configuration, Mode, Settings};
+use crate::driver::embedded::{Embedded, EmbeddedPlan, Engine, engine_of};
 use crate::driver::http_raw::HttpRawPlan;
 use crate::driver::nhs::NhsPlan;
 use crate::driver::null::NullPlan;
@@ -31,7 +32,11 @@ use crate::verification::{Ledger, Verifier};
 const SOURCE_BYTES: usize = 96 << 20;
 
 /// Runs a configuration and writes its results.
-pub(crate) fn run(arguments: &RunArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    arguments: &RunArguments,
+    engines: &[Engine],
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     let configuration = Configuration::load(&arguments.files, &arguments.set)?;
     let mut settings = Settings::read(&configuration)?;
     if !(arguments.scale.is_finite() && arguments.scale > 0.0) {
@@ -43,104 +48,74 @@ pub(crate) fn run(arguments: &RunArguments, out: &mut dyn Write) -> anyhow::Resu
         settings.duration = Some(duration.context("--duration is no number of seconds")?);
     }
     let operations = &settings.operations;
+    let run = Run {
+        configuration: &configuration,
+        settings: &settings,
+        arguments,
+    };
     match settings.driver.as_str() {
-        "null" => {
-            let plan = NullPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
-        }
-        "riakc_pb" => {
-            let plan = RiakcPbPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
-        }
+        "null" => run.with(&NullPlan::read(&configuration, operations)?, None, out),
+        "riakc_pb" => run.with(&RiakcPbPlan::read(&configuration, operations)?, None, out),
+        "http_raw" => run.with(&HttpRawPlan::read(&configuration, operations)?, None, out),
         "nhs" => {
             let plan = NhsPlan::read(&configuration, operations, arguments.scale)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
+            run.with(&plan, None, out)
         }
-        "http_raw" => {
-            let plan = HttpRawPlan::read(&configuration, operations)?;
-            run_with(&plan, &configuration, &settings, arguments, out)
+        other => {
+            let Some(engine) = engine_of(engines, other) else {
+                let names: Vec<&str> = engines.iter().map(|engine| engine.name).collect();
+                bail!(
+                    "driver {other} is not offered; choose riakc_pb, http_raw, nhs, null or one \
+                     of the engines that can be opened here: {}",
+                    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+                );
+            };
+            let (plan, embedded) = EmbeddedPlan::open(&configuration, operations, engine)?;
+            run.with(&plan, Some(embedded), out)
         }
-        other => bail!("driver {other} is not offered; choose riakc_pb, http_raw, nhs or null"),
     }
 }
 
-fn run_with<P: Plan>(
-    plan: &P,
-    configuration: &Configuration,
-    settings: &Settings,
-    arguments: &RunArguments,
-    out: &mut dyn Write,
-) -> anyhow::Result<ExitCode> {
-    let part = arguments.part.unwrap_or(Part { index: 1, count: 1 });
-    let draws = draws(configuration, settings, arguments, part)?;
-    tell_unread::<P>(configuration)?;
-    let name = match arguments.name.as_deref() {
-        Some("current") => bail!("a run cannot be named current, which is the link to the newest"),
-        Some(name) if name.is_empty() || name.contains('/') => bail!("{name:?} names no directory"),
-        Some(name) => name.to_owned(),
-        None => utc_name(),
-    };
-    let labels = file_labels(&settings.operations);
-    let mut files = ResultFiles::create(&arguments.out, &name, &arguments.files, &labels)
-        .with_context(|| format!("cannot write results in {}", arguments.out.display()))?;
-    let options = run_options(arguments, settings, part)?;
-    let mut record = new_record(&name, configuration, settings, arguments, &options);
-    let totals = crate::runner::run(plan, settings, draws, &options, &mut files)?;
-    files.write_errors(&settings.operations, &totals.records.operations)?;
-    record.started_unix_seconds = unix_seconds(totals.started);
-    record.stalls = totals.stalls.iter().map(StallRecord::of).collect();
-    record.fill(&labels, &totals.records, totals.elapsed);
-    record.write(files.directory())?;
-    write_summary(out, &settings.operations, &totals)?;
-    writeln!(out, "results  {}", files.directory().display())?;
-    Ok(exit_code(&totals, settings))
+/// A run of a configuration that has been read.
+struct Run<'run> {
+    configuration: &'run Configuration,
+    settings: &'run Settings,
+    arguments: &'run RunArguments,
 }
 
-fn run_options(
-    arguments: &RunArguments,
-    settings: &Settings,
-    part: Part,
-) -> anyhow::Result<RunOptions> {
-    let server = &arguments.server;
-    Ok(RunOptions {
-        threads: arguments.threads.unwrap_or_else(default_threads),
-        probe: ProbeTargets {
-            processes: server.server_pid.clone(),
-            http: server.server_http.clone(),
-            directories: server.server_data.clone(),
-        },
-        warm_up: Duration::try_from_secs_f64(arguments.warm_up)
-            .context("--warm-up is no number of seconds")?,
-        open_rate: arguments
-            .rate
-            .map(|rate| {
-                if rate.is_finite() && rate >= 0.001 {
-                    Ok(rate / f64::from(part.count))
-                } else {
-                    bail!("--rate has to be 0.001 operations per second or more, not {rate}")
-                }
-            })
-            .transpose()?,
-        first_worker: (part.index - 1) * settings.concurrent + 1,
-        start_at: arguments
-            .start_at
-            .map(|seconds| {
-                let since_1970 = Duration::try_from_secs_f64(seconds)
-                    .context("--start-at is no number of seconds since 1970")?;
-                Ok::<_, anyhow::Error>(UNIX_EPOCH + since_1970)
-            })
-            .transpose()?,
-    })
-}
+impl Run<'_> {
+    /// Runs it with a driver; an embedded engine is its own server.
+    fn with<P: Plan>(
+        &self,
+        plan: &P,
+        embedded: Option<Embedded>,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<ExitCode> {
+        let (settings, arguments) = (self.settings, self.arguments);
+        let part = arguments.part.unwrap_or(Part { index: 1, count: 1 });
+        let draws = draws(self.configuration, settings, arguments, part)?;
+        tell_unread::<P>(self.configuration)?;
+        let name = run_name(arguments)?;
+        let labels = file_labels(&settings.operations);
+        let mut files = ResultFiles::create(&arguments.out, &name, &arguments.files, &labels)
+            .with_context(|| format!("cannot write results in {}", arguments.out.display()))?;
+        let options = run_options(arguments, settings, part, embedded.clone())?;
+        let mut record = self.record(&name, &options, embedded);
+        let totals = crate::runner::run(plan, settings, draws, &options, &mut files)?;
+        files.write_errors(&settings.operations, &totals.records.operations)?;
+        record.started_unix_seconds = unix_seconds(totals.started);
+        record.stalls = totals.stalls.iter().map(StallRecord::of).collect();
+        record.fill(&labels, &totals.records, totals.elapsed);
+        record.write(files.directory())?;
+        write_summary(out, &settings.operations, &totals)?;
+        writeln!(out, "results  {}", files.directory().display())?;
+        Ok(exit_code(&totals, settings))
+    }
 
 /// All that is known of a run before it begins.
-fn new_record(
-    name: &str,
-    configuration: &Configuration,
-    settings: &Settings,
-    arguments: &RunArguments,
-    options: &RunOptions,
-) -> RunRecord {
+fn record(&self, name: &str, options: &RunOptions, embedded: Option<Embedded>) -> RunRecord {
+    let (configuration, settings, arguments) =
+        (self.configuration, self.settings, self.arguments);
     let server = &arguments.server;
     let (description, told_backend) = options.probe.describe().unzip();
     let mut description = description.unwrap_or_default();
@@ -152,7 +127,9 @@ fn new_record(
         description.version.clone_from(version);
     }
     let setting = |key: &str| Some(description.settings.get(key)?.as_str()?.to_owned());
-    let data = server.server_data.first().unwrap_or(&arguments.out);
+    let embedded_data = embedded.as_ref().map(|embedded| &embedded.directory);
+    let data = server.server_data.first().or(embedded_data);
+    let data = data.unwrap_or(&arguments.out);
     let files: Vec<String> = arguments
         .files
         .iter()
@@ -181,9 +158,14 @@ fn new_record(
         backend: server
             .backend
             .clone()
+            .or(embedded.as_ref().map(|it| it.engine.to_owned()))
             .or(told_backend.flatten())
             .or_else(|| setting("storage_backend")),
-        durability: server.durability.clone().or_else(|| setting("durability")),
+        durability: server
+            .durability
+            .clone()
+            .or(embedded.as_ref().map(|it| it.durability.to_owned()))
+            .or_else(|| setting("durability")),
         machine: Machine::with_data_in(data),
         server: Some(description).filter(|server| *server != ServerDescription::default()),
         totals: IndexMap::new(),
@@ -194,6 +176,61 @@ fn new_record(
         lateness: None,
         report_interval_seconds: settings.report_interval.as_secs_f64(),
     }
+}
+}
+
+fn run_name(arguments: &RunArguments) -> anyhow::Result<String> {
+    match arguments.name.as_deref() {
+        Some("current") => bail!("a run cannot be named current, which is the link to the newest"),
+        Some(name) if name.is_empty() || name.contains('/') => bail!("{name:?} names no directory"),
+        Some(name) => Ok(name.to_owned()),
+        None => Ok(utc_name()),
+    }
+}
+
+fn run_options(
+    arguments: &RunArguments,
+    settings: &Settings,
+    part: Part,
+    embedded: Option<Embedded>,
+) -> anyhow::Result<RunOptions> {
+    let server = &arguments.server;
+    let mut probe = ProbeTargets {
+        processes: server.server_pid.clone(),
+        http: server.server_http.clone(),
+        directories: server.server_data.clone(),
+        stores: Vec::new(),
+    };
+    if let Some(embedded) = embedded {
+        probe.processes = vec![std::process::id()];
+        probe.directories = vec![embedded.directory];
+        probe.stores = embedded.stores;
+    }
+    Ok(RunOptions {
+        threads: arguments.threads.unwrap_or_else(default_threads),
+        probe,
+        warm_up: Duration::try_from_secs_f64(arguments.warm_up)
+            .context("--warm-up is no number of seconds")?,
+        open_rate: arguments
+            .rate
+            .map(|rate| {
+                if rate.is_finite() && rate >= 0.001 {
+                    Ok(rate / f64::from(part.count))
+                } else {
+                    bail!("--rate has to be 0.001 operations per second or more, not {rate}")
+                }
+            })
+            .transpose()?,
+        first_worker: (part.index - 1) * settings.concurrent + 1,
+        start_at: arguments
+            .start_at
+            .map(|seconds| {
+                let since_1970 = Duration::try_from_secs_f64(seconds)
+                    .context("--start-at is no number of seconds since 1970")?;
+                Ok::<_, anyhow::Error>(UNIX_EPOCH + since_1970)
+            })
+            .transpose()?,
+    })
 }
 
 fn unix_seconds(time: SystemTime) -> f64 {

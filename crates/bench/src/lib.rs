@@ -6,7 +6,7 @@
 //! - [`key_generator`], [`value_generator`]: what is touched and what is written.
 //! - [`driver`]: what an operation does; [`worker`]: one closed loop of operations.
 //! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: what it measures.
-//! - [`output`], [`run_record`]: the result directory.
+//! - [`output`], [`run_record`]: the result directory; [`merge`]: several as one.
 
 mod activity;
 pub mod arguments;
@@ -18,6 +18,7 @@ pub mod eterm;
 mod execution;
 pub mod key_generator;
 pub mod machine;
+pub mod merge;
 pub mod output;
 pub mod process;
 mod progress;
@@ -31,4 +32,7 @@ pub mod value_generator;
 pub mod verification;
 pub mod worker;
 
-pub use arguments::{BenchArguments, BenchCommand, execute, execute_command, main};
+pub use arguments::{
+    BenchArguments, BenchCommand, execute, execute_command, execute_command_with, main,
+};
+pub use driver::embedded::Engine;

@@ -14,6 +14,7 @@ use crate::configuration::Operation;
 use crate::eterm::Term;
 use crate::recorder::{Latencies, Record};
 
+pub(crate) use interval_log::{COUNTS, COUNTS_HEADER, HISTOGRAMS, LATENESS};
 use interval_log::IntervalLog;
 pub(crate) use summary_table::per_second;
 pub use summary_table::{Totals, write_summary};
@@ -177,8 +178,12 @@ fn latency_columns(record: &Record) -> String {
 
 /// Seconds as Erlang prints a float: shortest digits, at least one after the point.
 pub(crate) fn seconds(duration: Duration) -> String {
-    let microseconds = Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(0));
-    Term::Float(microseconds.as_secs_f64()).to_string()
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "microseconds of a run are far below 2^53"
+    )]
+    let microseconds = duration.as_micros() as f64;
+    Term::Float(microseconds / 1e6).to_string()
 }
 
 /// The label of each operation in file names; one that is there already gets a number.

@@ -21,7 +21,7 @@ pub const FORMAT: u32 = 1;
 pub const FILE_NAME: &str = "run.json";
 
 /// A whole run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// [`FORMAT`].
     pub format: u32,
@@ -74,10 +74,11 @@ pub struct RunRecord {
 }
 
 /// Whether operations wait for each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoopMode {
     /// A worker begins an operation when its last one has ended.
+    #[default]
     Closed,
     /// Operations are due at fixed times; latencies count from then.
     Open,

@@ -9,10 +9,12 @@ mod sample;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use kvorum_backend::Backend;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,11 +23,11 @@ pub use sample::ServerSample;
 use crate::output::seconds;
 
 /// Header of `server.csv`: all but the first, third and fourth column count up.
-const HEADER: &str =
+pub(crate) const HEADER: &str =
     "elapsed, cpu_seconds, resident_bytes, disk_bytes, read_bytes, written_bytes, put_bytes";
 
 /// Where to look; what several places tell is added up.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ProbeTargets {
     /// Processes of the server on this machine, for their /proc.
     pub processes: Vec<u32>,
@@ -33,6 +35,8 @@ pub struct ProbeTargets {
     pub http: Vec<String>,
     /// Directories of the server on this machine, for the bytes of their files.
     pub directories: Vec<PathBuf>,
+    /// Stores in this very process.
+    pub stores: Vec<Arc<dyn Backend>>,
 }
 
 /// Who the server is, as it goes into `run.json`.
@@ -42,6 +46,17 @@ pub struct ServerDescription {
     pub version: String,
     /// Its settings, as far as they are known.
     pub settings: Map<String, Value>,
+}
+
+impl std::fmt::Debug for ProbeTargets {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ProbeTargets")
+            .field("processes", &self.processes)
+            .field("http", &self.http)
+            .field("directories", &self.directories)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProbeTargets {
@@ -154,6 +169,7 @@ mod tests {
             processes: vec![std::process::id()],
             http: Vec::new(),
             directories: vec![directory.path().to_path_buf()],
+            stores: Vec::new(),
         };
         let file = File::create(&path).unwrap();
         let probe = ServerProbe::start(targets, Duration::from_secs(3600), file).unwrap();

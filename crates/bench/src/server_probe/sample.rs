@@ -64,8 +64,17 @@ impl ProbeTargets {
             read_bytes: process(|usage| usage.read_bytes),
             written_bytes: process(|usage| usage.written_bytes)
                 .or_else(|| told(&["kvorum_store_written_bytes_total"])),
-            put_bytes: told(&["kvorum_store_put_bytes_total"]),
+            put_bytes: self
+                .put_into_stores()
+                .or_else(|| told(&["kvorum_store_put_bytes_total"])),
         }
+    }
+}
+
+impl ProbeTargets {
+    fn put_into_stores(&self) -> Option<u64> {
+        let put = self.stores.iter().map(|store| store.status().put_bytes);
+        Some(put.sum()).filter(|_| !self.stores.is_empty())
     }
 }
 
