@@ -3,6 +3,7 @@
 //! Durations and deadlines are measured on the first; the second is written into objects and compared
 //! between machines, and may jump.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -118,11 +119,22 @@ const SIMULATED_START: WallTime = WallTime::from_seconds(1_767_225_600);
 pub(crate) struct SimulatedClock {
     handle: Handle,
     start: Instant,
+    /// How far the time on the wall is off, in microseconds.
+    wall_offset: AtomicI64,
 }
 
 impl SimulatedClock {
     pub(crate) fn new(handle: Handle, start: Instant) -> Self {
-        Self { handle, start }
+        Self {
+            handle,
+            start,
+            wall_offset: AtomicI64::new(0),
+        }
+    }
+
+    /// Makes the time on the wall jump.
+    pub(crate) fn jump_wall(&self, micros: i64) {
+        self.wall_offset.fetch_add(micros, Ordering::Relaxed);
     }
 }
 
@@ -134,7 +146,9 @@ impl Clock for SimulatedClock {
     }
 
     fn wall_time(&self) -> WallTime {
-        SIMULATED_START.plus(self.now().elapsed())
+        let right = SIMULATED_START.plus(self.now().elapsed());
+        let offset = self.wall_offset.load(Ordering::Relaxed);
+        WallTime(right.0.saturating_add_signed(offset))
     }
 }
 

@@ -4,7 +4,8 @@
 //! below the node reads a clock, draws a random number, starts a task or opens a socket in another
 //! way (`clippy.toml` forbids it). In production a [`Runtime`] is tokio's multi-threaded executor; in
 //! a simulation it is one thread whose time stands still until all tasks wait, whose randomness comes
-//! from a seed, and whose sockets are pipes in memory.
+//! from a seed, and whose sockets are pipes in memory. A [`World`] is a simulation of several machines,
+//! with links between them that can be slow, cut or broken.
 //!
 //! Whoever needs only the time or random numbers takes an `Arc<dyn `[`Clock`]`>` or an
 //! `Arc<dyn `[`Randomness`]`>`, not a runtime.
@@ -18,10 +19,12 @@ mod net;
 mod randomness;
 mod runtime;
 mod task;
+mod world;
 
 pub use clock::{Clock, ManualClock, Moment, WallTime};
 pub use error::{Result, RuntimeError};
-pub use net::{ListenOptions, Listener, ReadHalf, Stream, WriteHalf};
+pub use net::{Link, ListenOptions, Listener, ReadHalf, Stream, WriteHalf};
 pub use randomness::{Randomness, SeededRandomness};
 pub use runtime::{Executor, ProductionOptions, Runtime};
 pub use task::{TaskError, TaskGuard, TaskHandle, ThreadHandle, TimedOut};
+pub use world::{SimulatedProcess, World};

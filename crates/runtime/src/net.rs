@@ -4,6 +4,7 @@
 //! call through a table.
 
 mod half;
+mod link;
 mod simulated;
 mod stream;
 
@@ -12,6 +13,8 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 pub use half::{ReadHalf, WriteHalf};
+pub use link::Link;
+pub(crate) use link::Links;
 pub(crate) use simulated::Network;
 use simulated::SimulatedListener;
 pub use stream::Stream;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::Instant;
 
 use crate::clock::{SimulatedClock, SystemClock};
-use crate::net::{self, Network};
+use crate::net::{self, Links, Network};
+use crate::world::{Scope, World};
 use crate::{
     Clock, ListenOptions, Listener, Moment, Randomness, Result, RuntimeError, SeededRandomness,
     Stream, TaskHandle, ThreadHandle, TimedOut, WallTime,
@@ -74,6 +75,15 @@ pub struct Runtime {
     start: Instant,
     /// The sockets of a simulation; `None` in production.
     network: Option<Arc<Network>>,
+    /// The machine that this is in a simulation of several.
+    machine: Option<Machine>,
+}
+
+/// A machine of a simulation, and the process that runs there.
+#[derive(Clone)]
+struct Machine {
+    address: IpAddr,
+    scope: Arc<Scope>,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -104,6 +114,7 @@ impl Runtime {
             randomness: Arc::new(SeededRandomness::from_system()?),
             start,
             network: None,
+            machine: None,
         };
         Ok(Executor { executor, runtime })
     }
@@ -111,6 +122,27 @@ impl Runtime {
     /// Builds the runtime of a simulation: one thread, time that jumps to the next timer when all
     /// tasks wait, randomness from the seed, and sockets in memory that lose and delay nothing.
     pub fn simulated(seed: u64) -> Result<Executor> {
+        Self::simulated_over(seed, |_| Network::default()).map(|(executor, _)| executor)
+    }
+
+    /// The same for several machines with links between them.
+    pub(crate) fn simulated_world(seed: u64) -> Result<(Executor, World)> {
+        let mut links = None;
+        let (executor, network) = Self::simulated_over(seed, |handle| {
+            let made = Arc::new(Links::new(handle.clone(), seed));
+            links = Some(made.clone());
+            Network::over(made)
+        })?;
+        let handle = executor.executor.handle().clone();
+        let links = links.unwrap_or_else(|| Arc::new(Links::new(handle, seed)));
+        let world = World::from_parts(executor.runtime(), network, links);
+        Ok((executor, world))
+    }
+
+    fn simulated_over(
+        seed: u64,
+        network: impl FnOnce(&Handle) -> Network,
+    ) -> Result<(Executor, Arc<Network>)> {
         let mut builder = Builder::new_current_thread();
         let executor = builder
             .enable_time()
@@ -122,14 +154,31 @@ impl Runtime {
             let _inside = handle.enter();
             Instant::now()
         };
+        let network = Arc::new(network(&handle));
         let runtime = Self {
             clock: Arc::new(SimulatedClock::new(handle.clone(), start)),
             handle,
             randomness: Arc::new(SeededRandomness::new(seed)),
             start,
-            network: Some(Arc::default()),
+            network: Some(network.clone()),
+            machine: None,
         };
-        Ok(Executor { executor, runtime })
+        Ok((Executor { executor, runtime }, network))
+    }
+
+    /// The same runtime as seen by a process on a machine of a simulation, and the machine's clock.
+    pub(crate) fn on_machine(
+        &self,
+        address: IpAddr,
+        scope: Arc<Scope>,
+    ) -> (Self, Arc<SimulatedClock>) {
+        let clock = Arc::new(SimulatedClock::new(self.handle.clone(), self.start));
+        let runtime = Self {
+            clock: clock.clone(),
+            machine: Some(Machine { address, scope }),
+            ..self.clone()
+        };
+        (runtime, clock)
     }
 
     /// True for the runtime of a simulation.
@@ -168,7 +217,11 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        TaskHandle::new(name.into(), self.handle.spawn(future))
+        let joined = self.handle.spawn(future);
+        if let Some(machine) = &self.machine {
+            machine.scope.note(joined.abort_handle());
+        }
+        TaskHandle::new(name.into(), joined)
     }
 
     /// Runs a closure where waiting for a device holds up nobody: on the blocking pool, or in place in
@@ -257,7 +310,10 @@ impl Runtime {
     /// Connects to an address.
     pub async fn connect(&self, address: SocketAddr) -> Result<Stream> {
         match &self.network {
-            Some(network) => network.connect(address).await.map(Stream::simulated),
+            Some(network) => {
+                let from = self.machine.as_ref().map(|machine| machine.address);
+                network.connect(from, address).await.map(Stream::simulated)
+            }
             None => net::connect(address).await,
         }
     }

@@ -1,7 +1,7 @@
 //! The network of a simulation: every listener of the process by its address, and pipes in memory.
 //!
-//! It is instant and loses nothing; delays, losses and partitions belong to the simulated transport
-//! between nodes, which knows what a message is.
+//! It is instant and loses nothing, unless it has links ([`Links`]): then connections between two
+//! machines go over the link between them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
-use super::ListenOptions;
+use super::{Links, ListenOptions};
 use crate::{Result, RuntimeError};
 
 /// Bytes in flight in each direction of a connection before its writer waits, as in a small socket
@@ -33,6 +33,7 @@ pub(crate) struct Pipe {
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     state: Mutex<State>,
+    links: Option<Arc<Links>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +43,19 @@ struct State {
 }
 
 impl Network {
+    /// A network whose machines are joined by links.
+    pub(crate) fn over(links: Arc<Links>) -> Self {
+        Self {
+            state: Mutex::default(),
+            links: Some(links),
+        }
+    }
+
+    /// The addresses that somebody listens on.
+    pub(crate) fn listeners(&self) -> Vec<SocketAddr> {
+        self.state.lock().listeners.keys().copied().collect()
+    }
+
     pub(crate) fn listen(
         self: &Arc<Self>,
         asked: SocketAddr,
@@ -69,19 +83,26 @@ impl Network {
         })
     }
 
-    /// Connects, which waits while the listener's backlog is full.
-    pub(crate) async fn connect(&self, address: SocketAddr) -> Result<Pipe> {
+    /// Connects, which waits while the listener's backlog is full and while a link is cut.
+    pub(crate) async fn connect(&self, from: Option<IpAddr>, address: SocketAddr) -> Result<Pipe> {
+        let from = from.unwrap_or_else(|| loopback_like(address.ip()));
+        let links = self.links.as_ref().filter(|_| from != address.ip());
+        if let Some(links) = links {
+            links.cross(from, address.ip()).await;
+        }
         let (listener, local) = {
             let mut state = self.state.lock();
             let found = state
                 .listener(address)
                 .ok_or(RuntimeError::Refused { address })?;
-            (
-                found,
-                SocketAddr::new(loopback_like(address.ip()), state.free_port()),
-            )
+            (found, SocketAddr::new(from, state.free_port()))
         };
-        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (ours, mut theirs) = tokio::io::duplex(PIPE_BYTES);
+        if let Some(links) = links {
+            let (far, at_listener) = tokio::io::duplex(PIPE_BYTES);
+            links.carry((from, theirs), (address.ip(), far));
+            theirs = at_listener;
+        }
         let theirs = Pipe {
             stream: theirs,
             local: address,
@@ -89,6 +110,9 @@ impl Network {
         };
         let sent = listener.send(theirs).await;
         sent.map_err(|_| RuntimeError::Refused { address })?;
+        if let Some(links) = links {
+            links.cross(address.ip(), from).await;
+        }
         Ok(Pipe {
             stream: ours,
             local,

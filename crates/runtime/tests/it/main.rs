@@ -7,3 +7,4 @@
 
 mod sockets;
 mod tasks;
+mod world;

@@ -1,0 +1,200 @@
+//! The way between two machines of a simulation: slow, cut, or broken.
+//!
+//! A connection is a stream of bytes, so a link does to it what a network does to TCP: bytes come
+//! late, never out of order; while the link is cut they are held back, in that direction alone; and a
+//! connection can be broken, which both ends notice. Messages that are lost, doubled or reordered are
+//! the business of protocols that send datagrams.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::{Randomness, SeededRandomness};
+
+/// How a link treats what goes over it in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The least that anything takes.
+    pub delay_min: Duration,
+    /// The most; what lies between is drawn.
+    pub delay_max: Duration,
+    /// Nothing arrives until it is mended.
+    pub is_cut: bool,
+}
+
+/// Bytes that a link takes up at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Chunks on their way in one direction of a connection before its writer waits.
+const CHUNKS_MAX: usize = 64;
+
+/// All links of a simulation and the connections over them.
+#[derive(Debug)]
+pub(crate) struct Links {
+    handle: Handle,
+    randomness: SeededRandomness,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    links: BTreeMap<(IpAddr, IpAddr), Link>,
+    /// Who carries what between two machines, the lower address first.
+    carriers: BTreeMap<(IpAddr, IpAddr), Vec<AbortHandle>>,
+}
+
+impl std::fmt::Debug for SeededRandomness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SeededRandomness")
+    }
+}
+
+/// One direction of a connection.
+struct Way {
+    links: Arc<Links>,
+    from: IpAddr,
+    to: IpAddr,
+}
+
+impl Links {
+    pub(crate) fn new(handle: Handle, seed: u64) -> Self {
+        Self {
+            handle,
+            randomness: SeededRandomness::new(seed),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn set(&self, from: IpAddr, to: IpAddr, link: Link) {
+        self.state.lock().links.insert((from, to), link);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn link(&self, from: IpAddr, to: IpAddr) -> Link {
+        let link = self.state.lock().links.get(&(from, to)).copied();
+        link.unwrap_or_default()
+    }
+
+    /// Breaks every connection between two machines.
+    pub(crate) fn break_connections(&self, one: IpAddr, other: IpAddr) {
+        let carriers = self.state.lock().carriers.remove(&pair(one, other));
+        for carrier in carriers.into_iter().flatten() {
+            carrier.abort();
+        }
+    }
+
+    /// Waits as long as a packet takes, and while the link is cut.
+    pub(crate) async fn cross(&self, from: IpAddr, to: IpAddr) {
+        tokio::time::sleep(self.draw_delay(from, to)).await;
+        self.until_mended(from, to).await;
+    }
+
+    async fn until_mended(&self, from: IpAddr, to: IpAddr) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Enabled before looking, so that no change goes unnoticed.
+            changed.as_mut().enable();
+            if !self.link(from, to).is_cut {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn draw_delay(&self, from: IpAddr, to: IpAddr) -> Duration {
+        let link = self.link(from, to);
+        let span = link.delay_max.saturating_sub(link.delay_min).as_nanos();
+        let span = u64::try_from(span).unwrap_or(u64::MAX);
+        if span == 0 {
+            return link.delay_min;
+        }
+        link.delay_min + Duration::from_nanos(self.randomness.next_u64() % span)
+    }
+
+    /// Carries a connection between the ends that two machines do not hold.
+    pub(crate) fn carry(
+        self: &Arc<Self>,
+        (from, near): (IpAddr, DuplexStream),
+        (to, far): (IpAddr, DuplexStream),
+    ) {
+        let (near_read, near_write) = tokio::io::split(near);
+        let (far_read, far_write) = tokio::io::split(far);
+        let mut carriers = Vec::new();
+        for (from, to, read, write) in [
+            (from, to, near_read, far_write),
+            (to, from, far_read, near_write),
+        ] {
+            let way = Way {
+                links: self.clone(),
+                from,
+                to,
+            };
+            carriers.push(self.handle.spawn(way.carry(read, write)).abort_handle());
+        }
+        let mut state = self.state.lock();
+        let known = state.carriers.entry(pair(from, to)).or_default();
+        known.retain(|carrier| !carrier.is_finished());
+        known.extend(carriers);
+    }
+}
+
+fn pair(one: IpAddr, other: IpAddr) -> (IpAddr, IpAddr) {
+    (one.min(other), one.max(other))
+}
+
+impl Way {
+    async fn carry(self, read: ReadHalf<DuplexStream>, write: WriteHalf<DuplexStream>) {
+        let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
+        // A broken pipe at either end ends the other as well.
+        let _broken_or_ended = tokio::join!(
+            biased;
+            self.take_up(read, sender),
+            self.deliver(receiver, write)
+        );
+    }
+
+    async fn take_up(
+        &self,
+        mut read: ReadHalf<DuplexStream>,
+        sender: mpsc::Sender<(Instant, Vec<u8>)>,
+    ) -> io::Result<()> {
+        let mut latest = Instant::now();
+        loop {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let count = read.read(&mut chunk).await?;
+            chunk.truncate(count);
+            latest = latest.max(Instant::now() + self.links.draw_delay(self.from, self.to));
+            // An empty chunk is the end of the output.
+            if sender.send((latest, chunk)).await.is_err() || count == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn deliver(
+        &self,
+        mut receiver: mpsc::Receiver<(Instant, Vec<u8>)>,
+        mut write: WriteHalf<DuplexStream>,
+    ) -> io::Result<()> {
+        while let Some((due, chunk)) = receiver.recv().await {
+            tokio::time::sleep_until(due).await;
+            self.links.until_mended(self.from, self.to).await;
+            if chunk.is_empty() {
+                return write.shutdown().await;
+            }
+            write.write_all(&chunk).await?;
+        }
+        Ok(())
+    }
+}

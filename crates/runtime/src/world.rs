@@ -1,0 +1,146 @@
+//! A simulation of several machines: each with its own tasks, address and clock, and links between.
+//!
+//! A machine's process can be killed: its tasks are dropped where they stand, its connections break,
+//! and nothing of it runs any more. What its disk keeps is the disk's business. Time on the wall can
+//! jump on one machine alone.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::clock::SimulatedClock;
+use crate::net::{Link, Links, Network};
+use crate::{Executor, Result, Runtime};
+
+/// The machines of a simulation.
+#[derive(Clone, Debug)]
+pub struct World {
+    base: Runtime,
+    network: Arc<Network>,
+    links: Arc<Links>,
+}
+
+/// The process of one machine.
+pub struct SimulatedProcess {
+    runtime: Runtime,
+    scope: Arc<Scope>,
+    clock: Arc<SimulatedClock>,
+}
+
+/// The tasks of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    running: Vec<AbortHandle>,
+    is_killed: bool,
+    /// Look for finished ones when there are this many.
+    sweep_at: usize,
+}
+
+/// Finished tasks are forgotten once there are this many.
+const SWEEP_MIN: usize = 256;
+
+impl Scope {
+    pub(crate) fn note(&self, task: AbortHandle) {
+        let mut tasks = self.tasks.lock();
+        if tasks.is_killed {
+            task.abort();
+            return;
+        }
+        tasks.running.push(task);
+        if tasks.running.len() >= tasks.sweep_at.max(SWEEP_MIN) {
+            tasks.running.retain(|task| !task.is_finished());
+            tasks.sweep_at = tasks.running.len() * 2;
+        }
+    }
+
+    fn kill(&self) {
+        let mut tasks = self.tasks.lock();
+        tasks.is_killed = true;
+        for task in tasks.running.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl World {
+    /// An empty world, decided by the seed.
+    pub fn new(seed: u64) -> Result<(Executor, Self)> {
+        Runtime::simulated_world(seed)
+    }
+
+    pub(crate) fn from_parts(base: Runtime, network: Arc<Network>, links: Arc<Links>) -> Self {
+        Self {
+            base,
+            network,
+            links,
+        }
+    }
+
+    /// The runtime of nobody's machine, for whoever runs the simulation.
+    pub fn runtime(&self) -> Runtime {
+        self.base.clone()
+    }
+
+    /// Starts a process on the machine with this address. Randomness is shared by all: one sequence,
+    /// drawn from in the order in which things happen.
+    pub fn start_process(&self, address: IpAddr) -> SimulatedProcess {
+        let scope = Arc::new(Scope::default());
+        let (runtime, clock) = self.base.on_machine(address, scope.clone());
+        SimulatedProcess {
+            runtime,
+            scope,
+            clock,
+        }
+    }
+
+    /// Sets how the link from one machine to another treats what goes over it; the other direction is
+    /// another link.
+    pub fn set_link(&self, from: IpAddr, to: IpAddr, link: Link) {
+        self.links.set(from, to, link);
+    }
+
+    /// The link from one machine to another.
+    pub fn link(&self, from: IpAddr, to: IpAddr) -> Link {
+        self.links.link(from, to)
+    }
+
+    /// Breaks every connection between two machines.
+    pub fn break_connections(&self, one: IpAddr, other: IpAddr) {
+        self.links.break_connections(one, other);
+    }
+
+    /// The addresses that somebody listens on.
+    pub fn listeners(&self) -> Vec<std::net::SocketAddr> {
+        self.network.listeners()
+    }
+}
+
+impl SimulatedProcess {
+    /// What the process is given as its runtime.
+    pub fn runtime(&self) -> Runtime {
+        self.runtime.clone()
+    }
+
+    /// Ends all its tasks at once. They are gone after the next time that the executor runs.
+    pub fn kill(&self) {
+        self.scope.kill();
+    }
+
+    /// Makes its machine's time on the wall jump, backwards too. Microseconds.
+    pub fn jump_wall_clock(&self, micros: i64) {
+        self.clock.jump_wall(micros);
+    }
+}
+
+impl Drop for SimulatedProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
