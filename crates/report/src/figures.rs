@@ -54,11 +54,7 @@ pub fn seconds(run: &RunResult) -> f64 {
 
 /// Successful operations.
 pub fn operations(run: &RunResult) -> f64 {
-    let described = run
-        .description
-        .as_ref()
-        .and_then(|run| run.operations_total);
-    described.unwrap_or_else(|| run.summary.numbers("successful").iter().sum())
+    run.summary.numbers("successful").iter().sum()
 }
 
 /// Failed operations.
@@ -66,13 +62,10 @@ pub fn errors(run: &RunResult) -> f64 {
     run.summary.numbers("failed").iter().sum()
 }
 
-/// Successful operations per second.
+/// Successful operations per second. Failed ones do not count: a server that refuses everything is
+/// not a fast one.
 pub fn throughput(run: &RunResult) -> f64 {
-    let described = run
-        .description
-        .as_ref()
-        .and_then(|run| run.operations_per_second);
-    described.unwrap_or_else(|| operations(run) / seconds(run).max(1e-9))
+    operations(run) / seconds(run).max(1e-9)
 }
 
 /// The whole run's latencies of an operation: as told, else as far as its rows tell.

@@ -180,7 +180,7 @@ impl Matrix<'_> {
             "{}: {total} cells, {} to run, about {}",
             self.plan.title,
             left.len(),
-            Unit::Seconds.text(estimate.left())
+            Unit::Seconds.text(estimate.left().round())
         )?;
         let mut failed = Vec::new();
         for (index, cell) in left.iter().enumerate() {
@@ -198,7 +198,7 @@ impl Matrix<'_> {
                     writeln!(
                         out,
                         ": {remark}; about {} left",
-                        Unit::Seconds.text(estimate.left())
+                        Unit::Seconds.text(estimate.left().round())
                     )?;
                 }
                 Err(error) if error.is::<Interrupted>() => {

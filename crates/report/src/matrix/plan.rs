@@ -60,6 +60,9 @@ struct MatrixFile {
     warm_up: Option<Length>,
     #[serde(default)]
     scale: Option<f64>,
+    /// Keys of every load's configuration, as Erlang terms.
+    #[serde(default)]
+    set: BTreeMap<String, Scalar>,
     /// Settings of every server.
     #[serde(default)]
     server: BTreeMap<String, Scalar>,
@@ -195,6 +198,8 @@ fn cells_of(
             bail!("{reserved} is not a setting of a server here: it is what the matrix compares");
         }
     }
+    let mut set = texts(&file.set);
+    set.append(&mut texts(&test.set));
     let scale = test.scale.or(file.scale).unwrap_or(1.0);
     ensure!(
         scale > 0.0 && scale.is_finite(),
@@ -213,7 +218,7 @@ fn cells_of(
         duration,
         warm_up: test.warm_up.or(file.warm_up).map_or(0.0, |length| length.0),
         scale,
-        set: texts(&test.set),
+        set: set.clone(),
         server: server.clone(),
     };
     for durability in durabilities {
@@ -311,6 +316,7 @@ mod tests {
         durabilities = ["none"]
         duration = "3m"
         scale = 0.01
+        set = { report_interval = 1, concurrent = 10 }
 
         [server]
         ring_size = 16
@@ -360,6 +366,9 @@ mod tests {
         assert_eq!(second.duration, 90.0);
         assert_eq!(second.scale, 0.01);
         assert_eq!(second.files, [Path::new("/configs/two.config")]);
+        assert_eq!(first.set["concurrent"], "10");
+        assert_eq!(second.set["concurrent"], "50");
+        assert_eq!(second.set["report_interval"], "1");
         assert_eq!(second.set["mode"], "{rate, 10}");
         assert_eq!(second.title(), "The second on bitcask, durability none");
     }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::draw::Unit;
 use crate::figures::{seconds, totals};
-use crate::result::{Description, RunResult, Stall};
+use crate::result::{Description, OperationTotals, RunResult, Stall};
 
 /// A table that may be wider than a phone.
 pub(super) fn scrolling(table: &Markup, label: &str) -> Markup {
@@ -111,6 +111,16 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
         ("loop", mode),
         ("rate", description.rate.map(|rate| Unit::Rate.text(rate))),
         (
+            "began late",
+            description.lateness.as_ref().and_then(lateness),
+        ),
+        (
+            "verified",
+            description
+                .verified
+                .then(|| "every value read was checked".to_owned()),
+        ),
+        (
             "workers",
             description.workers.map(|count| count.to_string()),
         ),
@@ -133,6 +143,17 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
         ),
     ];
     known(pairs)
+}
+
+/// How late operations of an open loop began, for a judgement whether the load tool kept up.
+fn lateness(lateness: &OperationTotals) -> Option<String> {
+    let text = |value: Option<f64>| value.map(|value| Unit::Microseconds.text(value));
+    Some(format!(
+        "mean {}, 99th {}, max {}",
+        text(lateness.mean_us)?,
+        text(lateness.p99_us)?,
+        text(lateness.max_us)?
+    ))
 }
 
 /// The keys of the configuration with their terms.

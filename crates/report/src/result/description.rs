@@ -62,12 +62,12 @@ pub struct Description {
     pub machine: Machine,
     #[serde(default)]
     totals: BTreeMap<String, OperationTotals>,
-    /// Successful operations.
+    /// Whether every value read was checked against what had been written.
     #[serde(default)]
-    pub operations_total: Option<f64>,
-    /// Successful operations per second.
+    pub verified: bool,
+    /// In an open loop, how late operations began.
     #[serde(default)]
-    pub operations_per_second: Option<f64>,
+    pub lateness: Option<OperationTotals>,
     /// When the server did not answer.
     #[serde(default)]
     pub stalls: Vec<Stall>,
