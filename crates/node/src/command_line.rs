@@ -8,8 +8,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::admin_request::AdminRequest;
 use crate::configuration_file::{self, Source};
+use crate::embedded_engines::EMBEDDED;
 use crate::engines::BUILT_IN;
-use crate::{admin_client, import, server};
+use crate::{admin_client, advise, import, server};
 
 /// A distributed key-value database for Riak's clients.
 #[derive(Parser)]
@@ -38,6 +39,11 @@ enum Verb {
     Admin {
         #[command(subcommand)]
         verb: AdminVerb,
+    },
+    /// Work out capacity, and choose backends
+    Advise {
+        #[command(subcommand)]
+        verb: advise::AdviseVerb,
     },
     /// Bring data over from Riak
     Import {
@@ -140,6 +146,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Admin { verb } => administer(verb),
+        Verb::Advise { verb } => advise::main(&verb),
         Verb::Import { verb } => import::main(&verb),
         Verb::Bench { verb } => bench(&verb),
     };
@@ -208,7 +215,7 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
 fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {
     let out = &mut std::io::stdout();
     match verb {
-        BenchVerb::Load(command) => kvorum_bench::execute_command(command, out),
+        BenchVerb::Load(command) => kvorum_bench::execute_command_with(command, &EMBEDDED, out),
         BenchVerb::Pages(command) => {
             let program = kvorum_report::Program {
                 binary: std::env::current_exe().context("cannot find this program's own file")?,

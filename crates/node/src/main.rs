@@ -3,9 +3,11 @@
 mod admin_client;
 mod admin_request;
 mod admin_server;
+mod advise;
 mod command_line;
 mod configuration_file;
 mod data_directory;
+mod embedded_engines;
 mod engines;
 mod figures;
 mod import;

@@ -5,6 +5,7 @@
     reason = "a failed step of a test is a failed test"
 )]
 
+mod advise;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;
 mod import;

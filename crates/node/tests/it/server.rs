@@ -14,7 +14,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 pub(crate) struct Site {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) protobuf: SocketAddr,
-    http: SocketAddr,
+    pub(crate) http: SocketAddr,
 }
 
 /// A running server; killed when dropped.

@@ -1,0 +1,279 @@
+//! A recommendation: every engine judged by the rules that speak, the best ones first.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::bench_result::BenchResult;
+use crate::engines::EngineTable;
+use crate::facts::{Facts, Value};
+use crate::render::{bytes_text, count_text};
+use crate::rules::{DERIVED, Rule, RuleTable, Verdict};
+
+/// How much faster a run has to be than another one to count as faster.
+const FASTER_BY: f64 = 1.1;
+
+/// What is advised for one kind of data.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// The bucket type, or what stands for all.
+    pub subject: String,
+    /// The best engine of those that are built in, unless all have to be avoided.
+    pub recommended: Option<String>,
+    /// The best engine of all, where that is another one, not built in yet.
+    pub better_later: Option<String>,
+    /// All engines, the best first.
+    pub engines: Vec<JudgedEngine>,
+    /// What was known.
+    pub facts: Facts,
+    /// Facts that are not known and on which rules depend.
+    pub missing: Vec<String>,
+}
+
+/// An engine and what the rules say of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct JudgedEngine {
+    /// Its name.
+    pub name: String,
+    /// Whether this version has it.
+    pub built_in: bool,
+    /// The reasons, the gravest first.
+    pub reasons: Vec<Reason>,
+}
+
+/// Why an engine is judged as it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reason {
+    /// What is said.
+    pub verdict: Verdict,
+    /// Whether it counts here.
+    pub counts: bool,
+    /// Why.
+    pub text: String,
+    /// Who says so.
+    pub source: String,
+    /// What is so here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub here: Option<String>,
+}
+
+/// Judges all engines by what is known of a workload. Runs of the same test on several engines, if
+/// there are any, count as reasons of their own.
+pub fn advise(
+    engines: &EngineTable,
+    rules: &RuleTable,
+    subject: &str,
+    facts: &Facts,
+    runs: &[BenchResult],
+) -> Advice {
+    let facts = facts.with_derived(engines);
+    let mut missing = BTreeSet::new();
+    let mut judged: Vec<_> = engines
+        .engines
+        .iter()
+        .map(|engine| {
+            let about = rules
+                .rules
+                .iter()
+                .filter(|rule| rule.backend == engine.name);
+            let mut reasons: Vec<_> = about
+                .filter_map(|rule| match rule.speaks(&facts) {
+                    Some(true) => Some(reason_of(rule)),
+                    Some(false) => None,
+                    None => {
+                        missing.extend(unknown_of(rule, &facts));
+                        None
+                    }
+                })
+                .chain(measured(&engine.name, runs))
+                .collect();
+            reasons.sort_by_key(|reason| (!reason.counts, reason.verdict));
+            JudgedEngine {
+                name: engine.name.clone(),
+                built_in: engine.built_in,
+                reasons,
+            }
+        })
+        .collect();
+    judged.sort_by_key(|engine| std::cmp::Reverse(engine.score()));
+    let fits = |engine: &&JudgedEngine| !engine.is_to_be_avoided();
+    let best = judged.iter().find(fits);
+    let recommended = judged.iter().filter(|engine| engine.built_in).find(fits);
+    let name = |engine: &JudgedEngine| engine.name.clone();
+    let better_later = best.filter(|best| {
+        let is_better = recommended.is_none_or(|other| best.score() > other.score());
+        !best.built_in && is_better
+    });
+    let asked = rules.facts.iter().map(|fact| &fact.name);
+    Advice {
+        subject: subject.to_owned(),
+        recommended: recommended.map(name),
+        better_later: better_later.map(name),
+        missing: asked
+            .filter(|name| missing.contains(*name))
+            .cloned()
+            .collect(),
+        engines: judged,
+        facts,
+    }
+}
+
+fn reason_of(rule: &Rule) -> Reason {
+    Reason {
+        verdict: rule.verdict,
+        counts: rule.holds_here,
+        text: rule.reason.clone(),
+        source: rule.source.clone(),
+        here: rule.here.clone(),
+    }
+}
+
+/// The facts to be said so that a rule can be judged.
+fn unknown_of(rule: &Rule, facts: &Facts) -> Vec<String> {
+    let unknown = rule
+        .when
+        .iter()
+        .filter(|condition| facts.get(&condition.fact).is_none());
+    let names = unknown.flat_map(|condition| {
+        match DERIVED.iter().find(|(name, _)| *name == condition.fact) {
+            Some((_, from)) => from.iter().map(|name| (*name).to_owned()).collect(),
+            None => vec![condition.fact.clone()],
+        }
+    });
+    names.filter(|name| facts.get(name).is_none()).collect()
+}
+
+/// What runs on several engines say of one of them.
+fn measured(engine: &str, runs: &[BenchResult]) -> Vec<Reason> {
+    let of_engine = |run: &&BenchResult| run.backend.as_deref() == Some(engine);
+    let others: Vec<_> = runs.iter().filter(|run| !of_engine(run)).collect();
+    let reasons = runs.iter().filter(of_engine).map(|run| {
+        let mut figure = format!("{:.0} operations/s", run.operations_per_second);
+        if let Some(p99_us) = run.write_p99_us {
+            figure = format!("{figure}, 99% of writes within {:.1} ms", p99_us / 1000.0);
+        }
+        let is_fastest = others
+            .iter()
+            .all(|other| run.operations_per_second > other.operations_per_second * FASTER_BY);
+        let is_slowest = others
+            .iter()
+            .all(|other| run.operations_per_second * FASTER_BY < other.operations_per_second);
+        let (verdict, counts, text) = match (others.is_empty(), is_fastest, is_slowest) {
+            (false, true, _) => (Verdict::Prefer, true, "the fastest in your runs"),
+            (false, _, true) => (Verdict::Caution, true, "the slowest in your runs"),
+            _ => (Verdict::Prefer, false, "measured"),
+        };
+        Reason {
+            verdict,
+            counts,
+            text: text.to_owned(),
+            source: format!("run {}", run.name),
+            here: Some(figure),
+        }
+    });
+    reasons.collect()
+}
+
+impl JudgedEngine {
+    /// Whether some reason rules it out.
+    pub fn is_to_be_avoided(&self) -> bool {
+        let mut reasons = self.reasons.iter();
+        reasons.any(|reason| reason.counts && reason.verdict == Verdict::Avoid)
+    }
+
+    /// Higher is better: nothing outweighs what is to be avoided.
+    fn score(&self) -> i64 {
+        let reasons = self.reasons.iter().filter(|reason| reason.counts);
+        let worth = reasons.map(|reason| match reason.verdict {
+            Verdict::Avoid => -1000,
+            Verdict::Caution => -1,
+            Verdict::Prefer => 1,
+        });
+        worth.sum()
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.subject)?;
+        match (&self.recommended, &self.better_later) {
+            (Some(name), None) => writeln!(f, "  use {name}")?,
+            (Some(name), Some(later)) => {
+                writeln!(
+                    f,
+                    "  use {name}; {later} would fit better and is not built in yet"
+                )?;
+            }
+            (None, Some(later)) => {
+                writeln!(
+                    f,
+                    "  nothing that is built in fits; {later} would, and is not built in yet"
+                )?;
+            }
+            (None, None) => writeln!(f, "  nothing fits")?,
+        }
+        for engine in &self.engines {
+            let mark = if engine.built_in {
+                ""
+            } else {
+                " (not built in yet)"
+            };
+            writeln!(f, "\n  {}{mark}", engine.name)?;
+            if engine.reasons.is_empty() {
+                writeln!(f, "    nothing speaks for or against it")?;
+            }
+            for reason in &engine.reasons {
+                write_reason(f, reason)?;
+            }
+        }
+        if !self.facts.is_empty() {
+            writeln!(f, "\n  known")?;
+        }
+        for (name, known) in self.facts.iter() {
+            writeln!(
+                f,
+                "    {name} = {} ({})",
+                value_text(name, known.value),
+                known.from
+            )?;
+        }
+        if !self.missing.is_empty() {
+            writeln!(f, "\n  would tell more: {}", self.missing.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+fn write_reason(f: &mut fmt::Formatter<'_>, reason: &Reason) -> fmt::Result {
+    let verdict = match (reason.counts, reason.verdict) {
+        (true, verdict) => verdict.to_string(),
+        (false, Verdict::Prefer) => "seen".to_owned(),
+        (false, _) => "not here".to_owned(),
+    };
+    writeln!(f, "    {verdict:<8} {}  [{}]", reason.text, reason.source)?;
+    match &reason.here {
+        Some(here) => writeln!(f, "             here: {here}"),
+        None => Ok(()),
+    }
+}
+
+fn value_text(name: &str, value: Value) -> String {
+    match value {
+        Value::Flag(true) => "yes".to_owned(),
+        Value::Flag(false) => "no".to_owned(),
+        Value::Number(number) if name.ends_with("_share") => format!("{:.0} %", number * 100.0),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "numbers of facts are not negative, and the conversion saturates"
+        )]
+        Value::Number(number) if name.ends_with("_bytes") => bytes_text(number as u64),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "numbers of facts are not negative, and the conversion saturates"
+        )]
+        Value::Number(number) => count_text(number as u64),
+    }
+}

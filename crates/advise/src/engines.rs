@@ -1,0 +1,133 @@
+//! The engines and their costs, as declared in `engines.toml`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::AdviseError;
+
+/// Everything that is declared about engines.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineTable {
+    /// The engines, in order of preference where nothing else decides.
+    #[serde(rename = "engine")]
+    pub engines: Vec<Engine>,
+    /// Riak's figures, to set beside ours.
+    pub riak: RiakFigures,
+    /// What is stored with every object.
+    pub object: ObjectFigures,
+    /// What a node takes besides its data.
+    pub node: NodeFigures,
+}
+
+/// One engine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    /// Its name, as in `storage_backend`.
+    pub name: String,
+    /// Whether this version has it.
+    pub built_in: bool,
+    /// What it is.
+    pub summary: String,
+    /// What an object costs in it, where it is built in.
+    pub costs: Option<Costs>,
+}
+
+/// What an object costs in an engine, in bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// Memory for each key.
+    pub memory_per_key: Figure,
+    /// Whether the whole entry is in memory as well.
+    #[serde(default)]
+    pub memory_has_entry: bool,
+    /// Disk for each entry besides its bytes; none for an engine that writes nothing.
+    pub disk_per_entry: Option<Figure>,
+    /// What entries on disk are rounded up to.
+    pub disk_align: Option<Figure>,
+    /// How much more than what is live is on disk.
+    pub space_factor: Option<Figure>,
+    /// Disk for each key in files beside the entries.
+    pub index_per_key: Option<Figure>,
+    /// Whether these files have the key as well.
+    #[serde(default)]
+    pub index_has_key: bool,
+}
+
+/// Riak's bitcask, in bytes a key besides what the source says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RiakFigures {
+    /// As documented; bucket and key come on top.
+    pub memory_per_key_documented: Figure,
+    /// As measured, at least; the key comes on top.
+    pub memory_per_key_measured_min: Figure,
+    /// As measured, at most; the key comes on top.
+    pub memory_per_key_measured_max: Figure,
+}
+
+/// What is stored with every object, in bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectFigures {
+    /// Clock and metadata.
+    pub head: Figure,
+    /// What joins type, bucket and key.
+    pub key_framing: Figure,
+}
+
+/// What a node takes besides its data, in bytes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeFigures {
+    /// Its memory at rest.
+    pub memory: Figure,
+}
+
+/// A number and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The number.
+    pub value: f64,
+    /// Where it comes from.
+    pub source: String,
+}
+
+impl EngineTable {
+    /// The table that is built in.
+    ///
+    /// # Errors
+    /// [`AdviseError::Table`], which a test rules out.
+    pub fn built_in() -> Result<Self, AdviseError> {
+        toml::from_str(include_str!("engines.toml")).map_err(|error| AdviseError::Table {
+            table: "engines.toml",
+            reason: error.to_string(),
+        })
+    }
+
+    /// The same with those engines marked as built in that the caller has.
+    #[must_use]
+    pub fn with_built_in(mut self, names: &[&str]) -> Self {
+        for engine in &mut self.engines {
+            engine.built_in = names.contains(&&engine.name[..]);
+        }
+        self
+    }
+
+    /// The engine of a name.
+    ///
+    /// # Errors
+    /// [`AdviseError::UnknownEngine`].
+    pub fn engine(&self, name: &str) -> Result<&Engine, AdviseError> {
+        let found = self.engines.iter().find(|engine| engine.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = self.engines.iter().map(|engine| &engine.name[..]).collect();
+            AdviseError::UnknownEngine {
+                name: name.to_owned(),
+                known: known.join(", "),
+            }
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What the tables say of an engine is what the engine does.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_advise::{CapacityQuestion, EngineTable, capacity};
+use kvorum_backend::{Backend, Batch, Durability, Fields, Write};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
+use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
+use kvorum_object::{Clock, Content, Metadata, Object, Timestamp};
+
+const KEYS: u32 = 20_000;
+const KEY_BYTES: u64 = 67;
+const VALUE_BYTES: usize = 400;
+
+fn key(number: u32) -> StorageKey {
+    let bucket = Bucket::from("sessions");
+    let key = format!("{number:0width$}", width = 67);
+    StorageKey::new(
+        &BucketType::default_type(),
+        &bucket,
+        &Key::from(key.into_bytes()),
+    )
+}
+
+fn object() -> Object {
+    let metadata = Metadata {
+        last_modified: Timestamp::from_micros(1_700_000_000_000_000),
+        content_type: Bytes::from_static(b"application/json"),
+        ..Metadata::default()
+    };
+    let value = Bytes::from(vec![7; VALUE_BYTES]);
+    let content = Content { metadata, value };
+    let mut clock = Clock::new();
+    let dot = kvorum_object::Dot {
+        actor: kvorum_object::ActorId(u64::MAX / 3),
+        counter: 1 << 40,
+    };
+    clock.observe(dot, Timestamp::from_micros(1_700_000_000_000_000));
+    Object::as_is(clock, content, Timestamp::ZERO)
+}
+
+fn total_len(disk: &MemoryDisk, directory: &Path) -> u64 {
+    let entries = disk.list(directory).unwrap();
+    let lens = entries.iter().map(|entry| {
+        let path = directory.join(&entry.name);
+        match entry.kind {
+            kvorum_disk::EntryKind::Directory => total_len(disk, &path),
+            kvorum_disk::EntryKind::File => disk.info(&path).unwrap().unwrap().len,
+        }
+    });
+    lens.sum()
+}
+
+#[test]
+fn the_head_of_an_object_is_as_long_as_declared() {
+    let declared = EngineTable::built_in().unwrap().object.head.value;
+    let head = object().encode().head.len() as f64;
+    assert!(
+        head <= declared * 1.15 && head >= declared * 0.8,
+        "{head} for {declared}"
+    );
+}
+
+#[test]
+fn a_stored_key_is_framed_as_declared() {
+    let declared = EngineTable::built_in().unwrap().object.key_framing.value;
+    let framing = key(1).as_bytes().len() - 67 - "sessions".len();
+    assert!((declared - framing as f64).abs() < 0.5, "{framing}");
+}
+
+#[test]
+fn the_memory_engines_overhead_is_as_declared() {
+    let table = EngineTable::built_in().unwrap();
+    let declared = table
+        .engine("memory")
+        .unwrap()
+        .costs
+        .as_ref()
+        .unwrap()
+        .memory_per_key
+        .value;
+    let counted = kvorum_backend_memory::ENTRY_OVERHEAD_BYTES as f64;
+    assert!((declared - counted).abs() < 0.5);
+}
+
+#[test]
+fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
+    let disk = MemoryDisk::new();
+    let settings = BitcaskSettings {
+        compression: Compression::None,
+        ..BitcaskSettings::default()
+    };
+    let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let store = Bitcask::open(shared, Path::new("store"), settings, draw).unwrap();
+    let encoded = object().encode();
+    for number in 0..KEYS {
+        let fields = Fields::default();
+        let (head, body) = (encoded.head.clone(), encoded.body.clone());
+        let batch = Batch::of(Write::put(key(number), fields, head, body));
+        let _receipt = store.put(&batch, Durability::Buffered).unwrap();
+    }
+    let memory = store.status().memory_bytes;
+    store.close().unwrap();
+    let answer = capacity(
+        &EngineTable::built_in().unwrap(),
+        CapacityQuestion {
+            backend: "bitcask".to_owned(),
+            keys: u64::from(KEYS),
+            key_bytes: KEY_BYTES,
+            bucket_bytes: "sessions".len() as u64,
+            value_bytes: VALUE_BYTES as u64,
+            n_val: 1,
+            nodes: 1,
+        },
+    )
+    .unwrap();
+    let declared = answer.disk_live_bytes_per_node as f64;
+    let found = total_len(&disk, Path::new("store")) as f64;
+    assert!(
+        found < declared * 1.05,
+        "{found} bytes on disk where {declared} are told"
+    );
+    assert!(
+        found > declared * 0.75,
+        "{found} bytes on disk where {declared} are told"
+    );
+    let per_key = memory as f64 / f64::from(KEYS);
+    assert!(
+        per_key < 1.5 * answer.memory_bytes_per_key,
+        "{per_key} bytes of memory a key"
+    );
+}

@@ -1,0 +1,125 @@
+//! `kvorum advise` from what is said, from a load test, and from a running node.
+
+use std::process::{Command, Output, Stdio};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::server::Site;
+
+fn advise(directory: &std::path::Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    command.current_dir(directory).arg("advise").args(words);
+    // Nobody is there to answer questions.
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {text}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn capacity_answers_for_people_and_for_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let words = [
+        "capacity",
+        "--keys",
+        "100m",
+        "--key-bytes",
+        "67",
+        "--value-bytes",
+        "1KB",
+    ];
+    let text = advise(directory.path(), &words);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("keys per GB of memory      44,739,243"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Riak's bitcask             8,659,208"),
+        "{text}"
+    );
+    let answer = json(&advise(
+        directory.path(),
+        &[&words[..], &["--json"]].concat(),
+    ));
+    assert_eq!(answer["keys_per_gib"], 44_739_243);
+    assert_eq!(answer["question"]["value_bytes"], 1024);
+    let unknown = advise(
+        directory.path(),
+        &[&words[..], &["--backend", "leveled"]].concat(),
+    );
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("not built in yet"));
+}
+
+#[test]
+fn each_bucket_type_gets_its_own_advice() {
+    let directory = tempfile::tempdir().unwrap();
+    let words = [
+        "backend",
+        "--json",
+        "--say",
+        "must_survive=no",
+        "--type",
+        "cache:keys=1m,value_bytes=1KB,\
+         memory_bytes=8GB",
+        "--type",
+        "carts:must_survive=yes",
+    ];
+    let judged = json(&advise(directory.path(), &words));
+    assert_eq!(judged[0]["subject"], "bucket type cache");
+    assert_eq!(judged[0]["facts"]["known"]["keys"]["value"], 1e6);
+    assert_eq!(judged[1]["recommended"], "bitcask");
+    let refused = advise(directory.path(), &["backend", "--say", "colour=red"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("value_bytes"));
+}
+
+#[test]
+fn a_load_test_tells_the_workload() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = r#"{"format": 1, "name": "mine", "backend": "bitcask", "durability": "grouped",
+        "configuration": {"value_generator": "{fixed_bin,4096}"},
+        "totals": {"get": {"count": 10, "p99_us": 5}, "update": {"count": 30, "p99_us": 2000}},
+        "operations_total": 40, "operations_per_second": 4000.0}"#;
+    std::fs::write(directory.path().join("run.json"), run).unwrap();
+    let advice = json(&advise(
+        directory.path(),
+        &["backend", "--json", "--bench", "."],
+    ));
+    let known = &advice[0]["facts"]["known"];
+    assert_eq!(known["write_share"]["value"], 0.75);
+    assert_eq!(known["value_bytes"]["value"], 4096.0);
+}
+
+#[tokio::test]
+async fn a_running_node_tells_what_it_has_measured() {
+    let site = Site::new();
+    let _server = site.start();
+    let mut client = site.client().await;
+    for number in 0..4u8 {
+        client
+            .put_value(b"b", &[number], Bytes::from_static(&[7; 3000]))
+            .await
+            .unwrap();
+        client.get_key(b"b", &[number]).await.unwrap();
+    }
+    assert!(
+        site.run(&["admin", "bucket-type", "create", "carts"])
+            .status
+            .success()
+    );
+    let advice = json(&site.run(&["advise", "backend", "--node", "--json"]));
+    assert_eq!(advice[0]["subject"], "bucket type default");
+    assert_eq!(advice[1]["subject"], "bucket type carts");
+    for path in ["stats", "metrics"] {
+        let url = format!("http://{}/{path}", site.http);
+        let advice = json(&site.run(&["advise", "backend", "--json", "--stats", &url]));
+        let known = &advice[0]["facts"]["known"];
+        assert_eq!(known["write_share"]["value"], 0.5);
+        assert!(known["value_bytes"]["value"].as_f64().unwrap() > 3000.0);
+    }
+}
