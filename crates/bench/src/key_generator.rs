@@ -5,11 +5,18 @@
 //! configuration, before any connection is made.
 
 mod build;
+mod external_term;
 mod format;
 mod line_file;
 
 #[cfg(test)]
+mod distribution_test;
+#[cfg(test)]
 mod key_generator_test;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -19,6 +26,7 @@ use crate::random::WorkerRandom;
 use crate::value_generator::{Value, ValueGenerator};
 
 pub use build::KeySources;
+use external_term::external_term;
 use format::Format;
 use line_file::LineFile;
 
@@ -89,13 +97,12 @@ enum Node {
         scale: f64,
         max: Option<i64>,
     },
-    Sequence {
-        next: i64,
-        end: i64,
-    },
+    Sequence(Sequence),
     Uuid,
+    UuidText(String),
+    TimestampMs,
     DynamoStyle,
-    Lines(std::sync::Arc<LineFile>),
+    Lines(Arc<LineFile>),
     Value(Box<ValueGenerator>),
     IntegerToBinary {
         bytes: usize,
@@ -118,6 +125,14 @@ enum Node {
         inner: Box<Node>,
     },
     Concatenation(Box<Node>, Box<Node>),
+    TermToBinary(Box<Node>),
+}
+
+/// Numbers in order, up to an end that is not one of them.
+#[derive(Debug)]
+struct Sequence {
+    next: Arc<AtomicI64>,
+    end: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +148,13 @@ enum HashAlgorithm {
 }
 
 impl Node {
+    fn sequence(start: i64, end: i64) -> Self {
+        Self::Sequence(Sequence {
+            next: Arc::new(AtomicI64::new(start)),
+            end,
+        })
+    }
+
     fn next(&mut self, random: &mut WorkerRandom) -> Result<Key, Exhausted> {
         Ok(match self {
             Self::Constant(key) => key.clone(),
@@ -144,14 +166,19 @@ impl Node {
                 let key = pareto(*scale, random);
                 Key::Integer(max.map_or(key, |max| key.min(max)))
             }
-            Self::Sequence { next, end } => {
-                if *next >= *end {
+            Self::Sequence(sequence) => {
+                // Only this worker counts here.
+                let number = sequence.next.load(Ordering::Relaxed);
+                if number >= sequence.end {
                     return Err(Exhausted);
                 }
-                *next += 1;
-                Key::Integer(*next - 1)
+                sequence.next.store(number + 1, Ordering::Relaxed);
+                Key::Integer(number)
             }
             Self::Uuid => Key::Binary(uuid(random)),
+            Self::UuidText(separator) => Key::String(uuid_text(&uuid(random), separator)),
+            Self::TimestampMs => Key::Integer(milliseconds_now()),
+            Self::TermToBinary(inner) => Key::Binary(external_term(&inner.next(random)?)),
             Self::DynamoStyle => Key::String(dynamo_style(random)),
             Self::Lines(file) => Key::Binary(file.next().ok_or(Exhausted)?),
             Self::Value(generator) => match generator.next(random) {
@@ -198,10 +225,12 @@ impl Node {
             | Self::Uniform { .. }
             | Self::EightyTwenty { .. }
             | Self::Pareto { .. }
-            | Self::Sequence { .. } => Kind::Integer,
-            Self::Constant(Key::String(_)) | Self::DynamoStyle | Self::IntegerToString(_) => {
-                Kind::String
-            }
+            | Self::TimestampMs
+            | Self::Sequence(_) => Kind::Integer,
+            Self::Constant(Key::String(_))
+            | Self::DynamoStyle
+            | Self::UuidText(_)
+            | Self::IntegerToString(_) => Kind::String,
             Self::Formatted { kind, .. } | Self::Recast { kind, .. } => *kind,
             Self::Value(generator) if generator.makes_integers() => Kind::Integer,
             Self::Value(generator) if generator.makes_strings() => Kind::String,
@@ -212,6 +241,7 @@ impl Node {
             | Self::IntegerToBinary { .. }
             | Self::Base64(_)
             | Self::Hash { .. }
+            | Self::TermToBinary(_)
             | Self::Concatenation(..) => Kind::Binary,
         }
     }
@@ -271,6 +301,30 @@ fn uuid(random: &mut WorkerRandom) -> Bytes {
     Bytes::copy_from_slice(&bytes)
 }
 
+/// The identifier's text: five groups of hexadecimal digits.
+fn uuid_text(bytes: &[u8], separator: &str) -> Bytes {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&index) {
+            text.push_str(separator);
+        }
+        push_hexadecimal(*byte, &mut text);
+    }
+    Bytes::from(text)
+}
+
+fn push_hexadecimal(byte: u8, text: &mut String) {
+    for digit in [byte >> 4, byte & 15] {
+        text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+    }
+}
+
+/// The wall clock, in milliseconds since 1970.
+fn milliseconds_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(i64::MAX)
+}
+
 /// Four groups of sixteen random hexadecimal digits, joined by dashes: 67 characters.
 fn dynamo_style(random: &mut WorkerRandom) -> Bytes {
     let mut bytes = [0; 32];
@@ -280,9 +334,7 @@ fn dynamo_style(random: &mut WorkerRandom) -> Bytes {
         if index > 0 && index % 8 == 0 {
             text.push('-');
         }
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
+        push_hexadecimal(*byte, &mut text);
     }
     Bytes::from(text)
 }

@@ -16,6 +16,8 @@ pub mod driver;
 pub mod erlang_hash;
 pub mod eterm;
 mod execution;
+#[cfg(test)]
+mod goodness_of_fit;
 pub mod key_generator;
 pub mod machine;
 pub mod merge;

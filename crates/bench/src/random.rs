@@ -58,6 +58,19 @@ impl WorkerRandom {
         -(1.0 - self.unit()).ln() * mean
     }
 
+    /// Poisson distributed with the given mean: how many waits of mean 1 fit into it.
+    pub fn poisson(&mut self, mean: f64) -> u64 {
+        let mut left = mean;
+        let mut count = 0;
+        loop {
+            left -= self.exponential(1.0);
+            if left < 0.0 {
+                return count;
+            }
+            count += 1;
+        }
+    }
+
     /// Fills the buffer with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.generator.fill_bytes(bytes);

@@ -6,6 +6,8 @@
 mod source_block;
 
 #[cfg(test)]
+mod distribution_test;
+#[cfg(test)]
 mod value_generator_test;
 
 use bytes::Bytes;
@@ -49,6 +51,8 @@ enum Kind {
     Characters(usize),
     Integer { base: i64, count: u64 },
     Slice { size: Size, block: Bytes },
+    /// One of a number of values that lie side by side in the block.
+    Member { size: usize, count: u64, block: Bytes },
 }
 
 /// How the size of a slice is drawn.
@@ -71,6 +75,8 @@ enum Size {
         multiplier: u64,
         probability: f64,
     },
+    /// With this mean.
+    Poisson(f64),
 }
 
 impl ValueGenerator {
@@ -79,7 +85,7 @@ impl ValueGenerator {
         let elements = term.as_tuple().ok_or_else(|| unknown(term))?;
         let (tag, arguments) = elements.split_first().ok_or_else(|| unknown(term))?;
         let kind = match (tag.as_atom().unwrap_or_default(), arguments) {
-            ("function", _) => return Err(function_refusal()),
+            ("function" | "external", _) => return Err(function_refusal()),
             ("fixed_bin", [size]) => Kind::random(Size::Fixed(size_of(size)?), blocks)?,
             ("fixed_bin", [size, byte]) => constant(size_of(size)?, byte)?,
             ("fixed_char", [size]) => Kind::Characters(to_usize(size_of(size)?)),
@@ -105,6 +111,15 @@ impl ValueGenerator {
             }
             ("uniform_int", [max]) => integers(0, integer_of(max)?)?,
             ("uniform_int", [min, max]) => integers(integer_of(min)?, integer_of(max)?)?,
+            ("poisson_bin", [lambda]) => Kind::random(Size::Poisson(poisson_mean(lambda)?), blocks)?,
+            ("constant_bin" | "highly_compressible_bin", [size]) => {
+                constant(size_of(size)?, &Term::Integer(i128::from(b'a')))?
+            }
+            ("fixed_bin_set", [size, count]) => member(size_of(size)?, integer_of(count)?, blocks)?,
+            ("random_int", [max]) => integers(0, integer_of(max)?)?,
+            ("timeseries_data", _) => {
+                return Err("it makes rows of Riak's time series tables".to_owned());
+            }
             ("semi_compressible", [min, mean]) => Kind::semi(
                 Size::Exponential {
                     min: size_of(min)?,
@@ -130,6 +145,10 @@ impl ValueGenerator {
             Kind::Integer { base, count } => {
                 let draw = i64::try_from(random.uniform(*count)).unwrap_or(i64::MAX);
                 Value::Integer(base.saturating_add(draw))
+            }
+            Kind::Member { size, count, block } => {
+                let start = to_usize(random.uniform(*count) - 1) * size;
+                Value::Bytes(block.slice(start..start + size))
             }
             Kind::Slice { size, block } => {
                 let size = to_usize(size.draw(random));
@@ -171,6 +190,7 @@ impl Size {
             Self::Fixed(size) => size,
             Self::Uniform { min, span } => min + random.uniform(span),
             Self::Exponential { min, mean } => min + truncate(random.exponential(mean)),
+            Self::Poisson(mean) => random.poisson(mean),
             Self::MixedExponential {
                 min,
                 mean,
@@ -223,6 +243,32 @@ fn constant(size: u64, byte: &Term) -> Result<Kind, String> {
     Ok(Kind::Constant(Bytes::from(vec![byte; to_usize(size)])))
 }
 
+fn poisson_mean(term: &Term) -> Result<f64, String> {
+    term.as_number()
+        .filter(|mean| *mean > 0.0 && *mean <= 1e6)
+        .ok_or_else(|| format!("expected a mean size above 0 and up to 1000000, not {term}"))
+}
+
+/// One of `count` values of this size.
+fn member(size: u64, count: i64, blocks: &SourceBlocks) -> Result<Kind, String> {
+    let block = blocks.random()?;
+    let room = block.len() as u64 / size.max(1);
+    let count = u64::try_from(count)
+        .ok()
+        .filter(|count| (1..=room).contains(count))
+        .ok_or_else(|| {
+            format!(
+                "expected {{fixed_bin_set, Size, Count}} with a count of 1 to {room}, as \
+                 value_generator_source_size has room for"
+            )
+        })?;
+    Ok(Kind::Member {
+        size: to_usize(size),
+        count,
+        block,
+    })
+}
+
 fn integers(min: i64, max: i64) -> Result<Kind, String> {
     let count = max
         .checked_sub(min)
@@ -258,7 +304,8 @@ fn unknown(term: &Term) -> String {
     }
     "expected {fixed_bin, Size}, {fixed_bin, Size, Byte}, {fixed_char, Size}, \
      {exponential_bin, Min, Mean}, {uniform_bin, Min, Max}, {uniform_int, Max}, \
-     {uniform_int, Min, Max} or {semi_compressible, Min, Mean, XLMult, XLProb}"
+     {uniform_int, Min, Max}, {poisson_bin, Lambda}, {constant_bin, Size}, \
+     {fixed_bin_set, Size, Count} or {semi_compressible, Min, Mean, XLMult, XLProb}"
         .to_owned()
 }
 

@@ -203,7 +203,8 @@ mod tests {
             drawn[mix.draw(&mut random)] += 1;
         }
         assert_eq!(drawn[1], 0);
-        assert!((f64::from(drawn[2]) / 100_000.0 - 0.75).abs() < 0.01);
+        let counts = [u64::from(drawn[0]), u64::from(drawn[2])];
+        crate::goodness_of_fit::assert_fits("weights", &counts, &[0.25, 0.75]);
     }
 
     #[test]

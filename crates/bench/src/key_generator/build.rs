@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use bytes::Bytes;
 
@@ -24,6 +25,8 @@ pub struct KeySources<'run> {
     blocks: &'run SourceBlocks,
     concurrent: u32,
     files: BTreeMap<String, Arc<LineFile>>,
+    /// Counters of named sequences, by worker and name.
+    names: BTreeMap<(u32, String), Arc<AtomicI64>>,
 }
 
 impl<'run> KeySources<'run> {
@@ -33,6 +36,7 @@ impl<'run> KeySources<'run> {
             blocks,
             concurrent,
             files: BTreeMap::new(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -51,6 +55,7 @@ impl<'run> KeySources<'run> {
         }
         let elements = match term {
             Term::Atom(name) if name == "uuid_v4" => return Ok(Node::Uuid),
+            Term::Atom(name) if name == "uuid_v4_s" => return uuid_text("-"),
             Term::Binary(bytes) => {
                 return Ok(Node::Constant(Key::Binary(Bytes::from(bytes.clone()))));
             }
@@ -98,10 +103,22 @@ impl<'run> KeySources<'run> {
                 scale: pareto_scale(max)?,
                 max: Some(integer(max)?),
             },
-            ("sequential_int", [max]) => Node::Sequence {
-                next: 0,
-                end: integer(max)?,
-            },
+            ("sequential_int", [max]) => Node::sequence(0, integer(max)?),
+            ("sequential_int", [start, max]) => Node::sequence(integer(start)?, integer(max)?),
+            ("named_sequential_int", [name, max]) => {
+                let node = Node::sequence(0, integer(max)?);
+                self.named(name, worker, node)
+            }
+            ("named_partitioned_sequential_int", [name, start, count]) => {
+                let node = self.partition(integer(start)?, integer(count)?, worker);
+                self.named(name, worker, node)
+            }
+            ("uuid_v4_s", []) => uuid_text("-")?,
+            ("uuid_v4_s", [separator]) => {
+                let separator = separator.as_text();
+                uuid_text(&separator.ok_or("expected {uuid_v4_s, \"separator\"}")?)?
+            }
+            ("timestamp_ms", []) => Node::TimestampMs,
             ("partitioned_sequential_int", [count]) => self.partition(0, integer(count)?, worker),
             ("partitioned_sequential_int", [start, count]) => {
                 self.partition(integer(start)?, integer(count)?, worker)
@@ -114,10 +131,43 @@ impl<'run> KeySources<'run> {
             ("valgen", [values]) => {
                 Node::Value(Box::new(ValueGenerator::build(values, self.blocks)?))
             }
-            ("function", _) => return Err(function_refusal()),
-            _ => return Ok(None),
+            ("function" | "external", _) => return Err(function_refusal()),
+            (name, _) if name.starts_with("ts_") || name.contains("timeseries") => {
+                return Err("it makes rows of Riak's time series tables".to_owned());
+            }
+            _ => return self.suffixed(name, arguments, worker),
         };
         Ok(Some(node))
+    }
+
+    /// The names of 2010: a source of numbers with the form of its keys behind it. Binaries had
+    /// 32 bits in the order of the machine, which was little-endian.
+    fn suffixed(
+        &mut self,
+        name: &str,
+        arguments: &[Term],
+        worker: u32,
+    ) -> Result<Option<Node>, String> {
+        if let Some(plain) = name.strip_suffix("_int_bin") {
+            let inner = self.source(&format!("{plain}_int"), arguments, worker)?;
+            return inner.map(|inner| to_binary(4, false, inner)).transpose();
+        }
+        let Some(plain) = name.strip_suffix("_int_str") else {
+            return Ok(None);
+        };
+        let inner = self.source(&format!("{plain}_int"), arguments, worker)?;
+        Ok(inner.map(|inner| Node::IntegerToString(Box::new(inner))))
+    }
+
+    /// A sequence that every generator of this name in this worker takes its numbers from.
+    fn named(&mut self, name: &Term, worker: u32, node: Node) -> Node {
+        let Node::Sequence(mut sequence) = node else {
+            return node;
+        };
+        let key = (worker, name.to_string());
+        let next = self.names.entry(key);
+        sequence.next = Arc::clone(next.or_insert(sequence.next));
+        Node::Sequence(sequence)
     }
 
     /// Generators that shape the keys of another.
@@ -165,6 +215,19 @@ impl<'run> KeySources<'run> {
                 let first = of_kind(inner(first)?, &[Kind::Binary], name)?;
                 Node::Concatenation(first, of_kind(inner(second)?, &[Kind::Binary], name)?)
             }
+            ("concat_string", [first, second]) => {
+                let first = of_kind(inner(first)?, &[Kind::String], name)?;
+                let second = of_kind(inner(second)?, &[Kind::String], name)?;
+                Node::Recast {
+                    kind: Kind::String,
+                    inner: Box::new(Node::Concatenation(first, second)),
+                }
+            }
+            ("iolist_to_bin", [term]) => Node::Recast {
+                kind: Kind::Binary,
+                inner: of_kind(inner(term)?, &[Kind::Binary, Kind::String], name)?,
+            },
+            ("term_to_bin", [term]) => Node::TermToBinary(Box::new(inner(term)?)),
             _ => return Ok(None),
         };
         Ok(Some(node))
@@ -206,7 +269,7 @@ impl<'run> KeySources<'run> {
         } else {
             first.saturating_add(range)
         };
-        Node::Sequence { next: first, end }
+        Node::sequence(first, end)
     }
 
     fn lines(&mut self, path: &Term, repeat: bool) -> Result<Node, String> {
@@ -225,6 +288,14 @@ impl<'run> KeySources<'run> {
 fn constant_string(term: &Term) -> Result<Node, String> {
     let bytes = term.as_bytes().ok_or_else(|| unknown(term))?;
     Ok(Node::Constant(Key::String(Bytes::from(bytes))))
+}
+
+/// The text of a random identifier, its five groups joined by a separator.
+fn uuid_text(separator: &str) -> Result<Node, String> {
+    if separator.len() > 16 {
+        return Err("expected a separator of at most 16 characters".to_owned());
+    }
+    Ok(Node::UuidText(separator.to_owned()))
 }
 
 fn eighty_twenty(max: u64) -> Result<Node, String> {
@@ -336,10 +407,10 @@ fn unknown(term: &Term) -> String {
         "{term} is no key generator; expected {{uniform_int, Max}}, {{uniform_int, Start, Num}}, \
          {{eightytwenty_int, Max}}, {{pareto_int, Max}}, {{truncated_pareto_int, Max}}, \
          {{sequential_int, Max}}, {{partitioned_sequential_int, Num}}, \
-         {{partitioned_sequential_int, Start, Num}}, uuid_v4, \
+         {{partitioned_sequential_int, Start, Num}}, uuid_v4, uuid_v4_s, \
          {{random_dynamo_style_string, N}}, {{file_line_bin, Path}}, {{valgen, Generator}}, a \
          binary or a string, or one of the wrappers int_to_bin_bigendian, \
          int_to_bin_littleendian, int_to_str, to_str, to_binstr, str_to_bin, bin_to_str, base64, \
-         crypto_hash or concat_binary"
+         crypto_hash, concat_binary, concat_string, iolist_to_bin or term_to_bin"
     )
 }

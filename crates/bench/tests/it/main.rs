@@ -5,5 +5,9 @@
     reason = "a failed step of a test is a failed test"
 )]
 
+mod embedded_runs;
+mod fake_http;
 mod fake_server;
+mod http_runs;
+mod measured_runs;
 mod runs;

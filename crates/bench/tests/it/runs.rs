@@ -4,28 +4,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use kvorum_bench::run_record::RunRecord;
 
 use super::fake_server::{FakeServer, Fault};
 
 #[derive(Parser)]
-struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
-    bench: kvorum_bench::BenchArguments,
+    pub(crate) bench: kvorum_bench::BenchArguments,
 }
 
 /// A run in a directory of its own.
-struct Run {
-    directory: tempfile::TempDir,
+pub(crate) struct Run {
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl Run {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
         }
     }
 
-    fn start(&self, files: &[&Path], options: &[&str]) -> anyhow::Result<ExitCode> {
+    pub(crate) fn start(&self, files: &[&Path], options: &[&str]) -> anyhow::Result<ExitCode> {
         let results = self.directory.path().join("results");
         let mut words = vec!["bench".into(), "run".into()];
         words.extend(files.iter().map(|path| path.as_os_str().to_owned()));
@@ -39,19 +40,24 @@ impl Run {
         kvorum_bench::execute(&Arguments::parse_from(words).bench, &mut std::io::sink())
     }
 
-    fn configured(&self, text: &str, options: &[&str]) -> anyhow::Result<ExitCode> {
+    /// What `run.json` holds.
+    pub(crate) fn record(&self) -> RunRecord {
+        RunRecord::read(&self.directory.path().join("results/current")).unwrap()
+    }
+
+    pub(crate) fn configured(&self, text: &str, options: &[&str]) -> anyhow::Result<ExitCode> {
         let path = self.directory.path().join("my.config");
         std::fs::write(&path, text).unwrap();
         self.start(&[&path], options)
     }
 
-    fn result(&self, name: &str) -> String {
+    pub(crate) fn result(&self, name: &str) -> String {
         let path = self.directory.path().join("results/current").join(name);
         std::fs::read_to_string(path).unwrap()
     }
 
     /// A column of a result file, summed over all rows.
-    fn sum(&self, name: &str, column: usize) -> u64 {
+    pub(crate) fn sum(&self, name: &str, column: usize) -> u64 {
         let text = self.result(name);
         text.lines()
             .skip(1)
@@ -60,12 +66,12 @@ impl Run {
     }
 }
 
-fn succeeded(result: anyhow::Result<ExitCode>) -> bool {
+pub(crate) fn succeeded(result: anyhow::Result<ExitCode>) -> bool {
     // ExitCode cannot be compared.
     format!("{:?}", result.unwrap()) == format!("{:?}", ExitCode::SUCCESS)
 }
 
-fn published(name: &str) -> PathBuf {
+pub(crate) fn published(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../bench/configs")
         .join(name)
@@ -129,18 +135,23 @@ fn the_published_test_4_runs_as_printed_and_reads_only_what_it_wrote() {
 
 #[test]
 fn every_published_file_is_accepted() {
+    let blob = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(blob.path(), [7; 1000]).unwrap();
+    // Values of a file, because filling the blocks for every file would take long.
+    let blob = format!("value_generator_blob_file=\"{}\"", blob.path().display());
+    let mut files = 0;
     for entry in std::fs::read_dir(published("")).unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "config") {
+            continue;
+        }
+        files += 1;
         let run = Run::new();
         // Nothing listens there: a file is accepted when it gets as far as connecting.
-        let options = [
-            "--duration",
-            "0",
-            "--set",
-            "pb_port=1",
-            "--set",
-            "riakc_pb_port=1",
-        ];
+        let mut options = vec!["--duration", "0", "--scale", "0.001", "--set", &blob];
+        for port in ["pb_port=1", "http_port=1", "riakc_pb_port=1", "http_raw_port=1"] {
+            options.extend(["--set", port]);
+        }
         let ended = run.start(&[&path], &options);
         if path.ends_with("null.config") {
             assert!(succeeded(ended));
@@ -153,6 +164,7 @@ fn every_published_file_is_accepted() {
             );
         }
     }
+    assert!(files >= 15, "{files}");
 }
 
 #[test]
