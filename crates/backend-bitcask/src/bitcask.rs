@@ -26,6 +26,7 @@ use crate::recovery::Recovery;
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
 use crate::upkeep::{Upkeep, owed_bytes, whole_store};
+use crate::write::segment_number;
 
 pub use crate::store::DrawNumber;
 
@@ -86,6 +87,7 @@ impl Bitcask {
             upkeep: Mutex::new(Upkeep::default()),
             writer: Mutex::new(WriteSide {
                 active: recovered.active,
+                prepared: recovered.prepared,
                 retiring: recovered.retiring,
                 unsynced: recovered.unsynced,
                 next_segment: recovered.next_segment,
@@ -161,6 +163,7 @@ impl Store {
         upkeep.output = None;
         upkeep.unremoved.clear();
         writer.active = None;
+        let prepared = writer.prepared.take();
         writer.retiring.clear();
         writer.unsynced.clear();
         let numbers = {
@@ -170,6 +173,8 @@ impl Store {
             self.keydir.show_places(&catalog.places);
             catalog.last_sequence = sequence;
             numbers
+                .into_iter()
+                .chain(prepared.as_ref().map(segment_number))
         };
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         self.lost.lock().clear(&*self.disk);

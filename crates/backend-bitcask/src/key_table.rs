@@ -1,6 +1,6 @@
 //! What a segment says of its keys: entries without head and body, sorted by key.
 //!
-//! Packed into one buffer, because a segment of small values has millions of them.
+//! Packed into a few buffers, because a segment of small values has millions of them.
 
 use bytes::Bytes;
 use kvorum_backend::{Fields, Tag, Timestamp};
@@ -120,51 +120,94 @@ fn decode_fields(reader: &mut ByteReader<'_>, flags: u8) -> Result<Fields, Trunc
     })
 }
 
+/// Entries are packed into pieces of this size: one buffer for all would be moved, and be twice as
+/// large as needed, whenever it grows.
+const PIECE_BYTES: usize = 1 << PIECE_BITS;
+const PIECE_BITS: u32 = 18;
+
+/// Where an entry starts: the number of its piece, then the offset in it.
+#[derive(Clone, Copy)]
+struct Start(u32);
+
+impl Start {
+    fn new(piece: usize, offset: usize) -> Self {
+        // Pieces of 4 GiB in all: more than the keys of a segment take.
+        Self(u32::try_from(piece << PIECE_BITS | offset).unwrap_or(u32::MAX))
+    }
+
+    fn in_pieces<T: AsRef<[u8]>>(self, pieces: &[T]) -> &[u8] {
+        let bytes = pieces.get(self.piece()).map(AsRef::as_ref);
+        bytes
+            .and_then(|bytes| bytes.get(self.offset()..))
+            .unwrap_or_default()
+    }
+
+    fn piece(self) -> usize {
+        (self.0 >> PIECE_BITS) as usize
+    }
+
+    fn offset(self) -> usize {
+        self.0 as usize & (PIECE_BYTES - 1)
+    }
+}
+
 /// Gathers entries in any order.
 #[derive(Default)]
 pub(crate) struct KeyTableBuilder {
+    pieces: Vec<Bytes>,
     packed: Vec<u8>,
-    starts: Vec<usize>,
+    starts: Vec<Start>,
 }
 
 impl KeyTableBuilder {
     pub(crate) fn push(&mut self, entry: &KeyEntry) {
-        self.starts.push(self.packed.len());
+        // Varints and fields take far less than this beside the key.
+        let len_max = entry.key.len() + 128;
+        if !self.packed.is_empty() && self.packed.len() + len_max > PIECE_BYTES {
+            self.pieces
+                .push(Bytes::from(std::mem::take(&mut self.packed)));
+            self.packed.reserve_exact(PIECE_BYTES);
+        }
+        self.starts
+            .push(Start::new(self.pieces.len(), self.packed.len()));
         entry.encode(&mut self.packed);
     }
 
     /// Sorts by key and keeps the newest entry of each.
-    pub(crate) fn finish(self) -> KeyTable {
-        let packed = Bytes::from(self.packed);
+    pub(crate) fn finish(mut self) -> KeyTable {
+        self.packed.shrink_to_fit();
+        self.pieces.push(Bytes::from(self.packed));
+        let pieces = self.pieces;
         let mut starts = self.starts;
-        let order = |start: &usize| {
-            let (key, sequence) = key_and_sequence(&packed[*start..]);
+        let order = |start: &Start| {
+            let (key, sequence) = key_and_sequence(start.in_pieces(&pieces));
             (key, std::cmp::Reverse(sequence))
         };
         starts.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
         starts.dedup_by(|later, kept| order(later).0 == order(kept).0);
-        KeyTable { packed, starts }
+        KeyTable { pieces, starts }
     }
 }
 
 /// Entries sorted by key, one for each key.
 pub(crate) struct KeyTable {
-    packed: Bytes,
-    starts: Vec<usize>,
+    pieces: Vec<Bytes>,
+    starts: Vec<Start>,
 }
 
 impl KeyTable {
     /// The entry at a position in key order.
     pub(crate) fn get(&self, position: usize) -> Option<KeyEntry> {
-        let start = *self.starts.get(position)?;
-        let (entry, _) = KeyEntry::decode(&self.packed.slice(start..)).ok()?;
+        let start = self.starts.get(position)?;
+        let piece = self.pieces.get(start.piece())?;
+        let (entry, _) = KeyEntry::decode(&piece.slice(start.offset()..)).ok()?;
         Some(entry)
     }
 
     /// The position of the first entry whose key is at or behind `key`.
     pub(crate) fn position_of(&self, key: &[u8]) -> usize {
         self.starts
-            .partition_point(|start| key_and_sequence(&self.packed[*start..]).0 < key)
+            .partition_point(|start| key_and_sequence(start.in_pieces(&self.pieces)).0 < key)
     }
 }
 
@@ -238,5 +281,26 @@ mod tests {
         assert_eq!(table.position_of(b"b"), 1);
         assert_eq!(table.position_of(b"bb"), 2);
         assert_eq!(table.position_of(b"z"), 3);
+    }
+
+    #[test]
+    fn entries_of_several_pieces_are_found() {
+        let mut builder = KeyTableBuilder::default();
+        let key = |number: u64| format!("{:0>200}", number * 7919 % 20_011);
+        for number in 0..20_011 {
+            builder.push(&KeyEntry {
+                key: Bytes::from(key(number)),
+                ..entry("", 1, false)
+            });
+        }
+        let table = builder.finish();
+        assert!(table.pieces.len() > 16);
+        for number in [0u64, 1, 5000, 12_345, 20_010] {
+            let wanted = format!("{number:0>200}");
+            let at = table.position_of(wanted.as_bytes());
+            assert_eq!(u64::try_from(at).unwrap(), number);
+            assert_eq!(table.get(at).unwrap().key, wanted);
+        }
+        assert!(table.get(20_011).is_none());
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use kvorum_backend::LostRange;
-use kvorum_disk::{Disk, OpenMode, Reading, read_file, replace_file};
+use kvorum_disk::{Disk, OpenMode, Reading, create_directory_durably, read_file, replace_file};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint};
 
 const DIRECTORY: &str = "lost";
@@ -86,7 +86,7 @@ impl LostLog {
 
     fn set_aside(&self, disk: &dyn Disk, range: &LostRange) -> kvorum_disk::Result<()> {
         let store = self.directory.parent().unwrap_or(Path::new("."));
-        disk.create_directory(&self.directory)?;
+        create_directory_durably(disk, &self.directory)?;
         let source = disk.open(&store.join(&range.file), OpenMode::Read)?;
         let rest = source.len()?.saturating_sub(range.offset);
         let len = range.len.min(COPIED_BYTES_MAX).min(rest);
@@ -97,9 +97,8 @@ impl LostLog {
     }
 
     fn write(&self, disk: &dyn Disk) -> kvorum_disk::Result<()> {
-        disk.create_directory(&self.directory)?;
-        replace_file(disk, &self.directory.join(INDEX), &encode(&self.ranges))?;
-        disk.sync_directory(self.directory.parent().unwrap_or(Path::new(".")))
+        create_directory_durably(disk, &self.directory)?;
+        replace_file(disk, &self.directory.join(INDEX), &encode(&self.ranges))
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
     pub(crate) keydir: Keydir,
     pub(crate) active: Option<SegmentWriter>,
+    /// A segment behind the active one that nothing was put to yet.
+    pub(crate) prepared: Option<SegmentWriter>,
     pub(crate) retiring: Vec<SegmentWriter>,
     pub(crate) unsynced: Vec<(u32, SegmentSync)>,
     pub(crate) next_segment: u32,
@@ -423,6 +425,7 @@ impl Recovery<'_> {
             catalog: Catalog::new(),
             keydir,
             active: None,
+            prepared: None,
             retiring: Vec::new(),
             unsynced: Vec::new(),
             next_segment: covered.next_segment.max(self.meta.next_segment).max(1),
@@ -432,6 +435,8 @@ impl Recovery<'_> {
             lost: self.lost,
         };
         let mut sequence = covered.sequence.max(self.meta.sequence);
+        let last_appended = found.iter().rev().find(|(_, it)| !it.segment.is_merged);
+        let last_appended = last_appended.map(|(number, _)| *number);
         for (number, it) in found {
             sequence = sequence.max(it.stats.sequence_max);
             recovered.next_segment = recovered.next_segment.max(number + 1);
@@ -443,6 +448,14 @@ impl Recovery<'_> {
                 let path = self.directory.join(file_name(u64::from(number)));
                 let rewrite_from = is_suspect.then_some(it.end.durable_to);
                 let writer = it.resume(self.disk, &path, self.settings, rewrite_from)?;
+                let is_prepared = it.stats.records == 0
+                    && recovered.active.is_some()
+                    && last_appended == Some(number)
+                    && !covered.segments.contains_key(&number);
+                if is_prepared {
+                    recovered.prepared = Some(writer);
+                    continue;
+                }
                 recovered.unsynced.push((number, writer.sync_handle()));
                 let last = if it.segment.is_merged {
                     Some(writer)
@@ -451,12 +464,11 @@ impl Recovery<'_> {
                 };
                 recovered.retiring.extend(last);
             }
-            let entry = SegmentEntry {
+            recovered.catalog.add_segment(SegmentEntry {
                 segment: it.segment,
                 stats: it.stats,
                 is_sealed: it.is_sealed,
-            };
-            recovered.catalog.add_segment(entry);
+            });
         }
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;

@@ -60,6 +60,8 @@ pub(crate) struct Store {
 /// What the writer's lock protects.
 pub(crate) struct WriteSide {
     pub(crate) active: Option<SegmentWriter>,
+    /// The segment that follows the active one, created ahead of time and not known to readers.
+    pub(crate) prepared: Option<SegmentWriter>,
     /// Full segments that upkeep has yet to seal.
     pub(crate) retiring: Vec<SegmentWriter>,
     /// Segments that may hold records not yet durable, oldest first.
@@ -147,26 +149,37 @@ impl Store {
         }
     }
 
-    /// Creates a segment and makes it known to readers.
+    /// Creates a segment and makes it known to readers. Waits for the device.
     pub(crate) fn create_segment(&self, number: u32, is_merged: bool) -> Result<SegmentWriter> {
+        let writer = self.create_file(number, is_merged)?;
+        self.show_segment(&writer, is_merged)?;
+        Ok(writer)
+    }
+
+    /// Creates the file of a segment. Waits for the device.
+    pub(crate) fn create_file(&self, number: u32, is_merged: bool) -> Result<SegmentWriter> {
         let id = segment_id(self.log_id(), number, is_merged);
         let path = self.directory.join(file_name(id.number));
         let options = WriterOptions {
             preallocate_bytes: self.settings.preallocate_bytes,
         };
-        let writer = SegmentWriter::create(&*self.disk, &path, id, options).into_backend()?;
+        SegmentWriter::create(&*self.disk, &path, id, options).into_backend()
+    }
+
+    /// Makes a new segment known to readers.
+    pub(crate) fn show_segment(&self, writer: &SegmentWriter, is_merged: bool) -> Result<()> {
         let mut catalog = self.catalog.write();
         let Some(place) = catalog.take_place() else {
             let detail = "the store has as many segments as it can tell apart";
             return Err(BackendError::new(ErrorKind::Full, detail));
         };
         catalog.add_segment(SegmentEntry {
-            segment: Segment::new(writer.reader(), number, place, is_merged),
+            segment: Segment::new(writer.reader(), segment_number(writer), place, is_merged),
             stats: SegmentStats::default(),
             is_sealed: false,
         });
         self.keydir.show_places(&catalog.places);
-        Ok(writer)
+        Ok(())
     }
 
     /// Seals a segment that nothing is appended to any more. On a full disk it is left to be sealed

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
-use kvorum_segment::{Scan, ScanOptions, Scanned, SegmentWriter};
+use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, SegmentWriter};
 
 use crate::checkpoint::{CheckpointWriter, Covered};
 use crate::error::{IntoBackend, from_disk};
@@ -68,6 +68,7 @@ impl Store {
         let mut upkeep = self.upkeep.lock();
         let mut tasks = Vec::new();
         tasks.extend(self.sync_due(&mut upkeep, now));
+        tasks.extend(self.next_segment_due());
         let catalog = self.catalog.read();
         tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
         tasks.extend(hints_due(&upkeep, &catalog));
@@ -108,10 +109,37 @@ impl Store {
                 upkeep.unremoved.retain(|number| *number != subject);
                 Ok(StepOutcome::nothing_left())
             }
-            TaskKind::Compact | TaskKind::Flush | TaskKind::Scrub => {
-                Ok(StepOutcome::nothing_left())
-            }
+            TaskKind::Flush => self.prepare_next_segment(),
+            TaskKind::Compact | TaskKind::Scrub => Ok(StepOutcome::nothing_left()),
         }
+    }
+
+    /// The next segment is created before puts need it, for that waits for the device.
+    fn next_segment_due(&self) -> Option<Task> {
+        let writer = self.writer.lock();
+        self.is_next_wanted(&writer).then_some(Task {
+            kind: TaskKind::Flush,
+            subject: u64::from(writer.next_segment),
+            urgency: Urgency::Normal,
+            cost_bytes: FILE_HEADER_BYTES,
+        })
+    }
+
+    fn prepare_next_segment(&self) -> Result<StepOutcome> {
+        let number = {
+            let mut writer = self.writer.lock();
+            if !self.is_next_wanted(&writer) {
+                return Ok(StepOutcome::nothing_left());
+            }
+            writer.next_segment += 1;
+            writer.next_segment - 1
+        };
+        let created = self.create_file(number, false)?;
+        self.writer.lock().prepared = Some(created);
+        Ok(StepOutcome {
+            cost_bytes: FILE_HEADER_BYTES,
+            is_done: true,
+        })
     }
 
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {

@@ -132,9 +132,8 @@ impl Store {
             return Err(batch_too_large(len));
         }
         if is_full || writer.active.is_none() {
-            let number = writer.next_segment;
-            let created = self.create_segment(number, false)?;
-            writer.next_segment += 1;
+            let created = self.next_active(writer)?;
+            let number = segment_number(&created);
             writer.unsynced.push((number, created.sync_handle()));
             // Sealing waits for the device, so it is left to upkeep.
             let full = writer.active.take();
@@ -145,6 +144,25 @@ impl Store {
             Some(active) => Ok(active),
             None => Err(no_active()),
         }
+    }
+
+    /// The segment after the active one: the one that upkeep prepared. Where it did not come to that
+    /// (the first segment of a store, or one that filled in no time), puts wait for the device.
+    fn next_active(&self, writer: &mut WriteSide) -> Result<SegmentWriter> {
+        if let Some(prepared) = writer.prepared.take() {
+            self.show_segment(&prepared, false)?;
+            return Ok(prepared);
+        }
+        let created = self.create_segment(writer.next_segment, false)?;
+        writer.next_segment += 1;
+        Ok(created)
+    }
+
+    /// True when the active segment is so full that the next one should be there.
+    pub(crate) fn is_next_wanted(&self, writer: &WriteSide) -> bool {
+        let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
+        let active = writer.active.as_ref();
+        writer.prepared.is_none() && active.is_some_and(|it| it.end() > bytes_max / 2)
     }
 
     /// True when records of this length belong to another segment.
