@@ -188,18 +188,27 @@ fn of_operation(operation: &Operation) -> Vec<Figure> {
         ("99.9th", totals.p999_us),
         ("max", totals.max_us),
     ];
-    columns
+    let figure = |title: &str, unit, value| Figure {
+        group: operation.label.clone(),
+        title: title.to_owned(),
+        unit,
+        better: Better::Lower,
+        value,
+    };
+    let mut figures: Vec<Figure> = columns
         .into_iter()
-        .filter_map(|(title, value)| {
-            Some(Figure {
-                group: operation.label.clone(),
-                title: title.to_owned(),
-                unit: Unit::Microseconds,
-                better: Better::Lower,
-                value: value?,
-            })
-        })
-        .collect()
+        .filter_map(|(title, value)| Some(figure(title, Unit::Microseconds, value?)))
+        .collect();
+    // A store that has nothing to read is fast: no latency can be judged without this.
+    let missed = missed_share(&totals).filter(|share| *share > 0.0);
+    figures.extend(missed.map(|share| figure("not found", Unit::Share, share)));
+    figures
+}
+
+/// The share of successful operations that found nothing.
+pub fn missed_share(totals: &OperationTotals) -> Option<f64> {
+    let misses = totals.misses?;
+    (totals.count > 0.0).then(|| misses / totals.count)
 }
 
 fn of_server(run: &RunResult) -> Vec<Figure> {

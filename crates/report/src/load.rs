@@ -38,7 +38,7 @@ pub(crate) fn run(
     stop: &Interruption,
 ) -> anyhow::Result<ExitStatus> {
     let targets = load.results.join(format!("{}-targets.config", load.name));
-    write_targets(&targets, server)?;
+    write_targets(&targets, load.files, server)?;
     let log = std::fs::File::options()
         .create(true)
         .append(true)
@@ -86,19 +86,60 @@ pub(crate) fn run(
     outcome
 }
 
-/// Where the server is, as every driver names it; a driver reads its own keys.
-fn write_targets(path: &Path, server: &ServerProcess) -> anyhow::Result<()> {
+/// Where the server is, in the keys that the load's driver reads.
+fn write_targets(path: &Path, files: &[PathBuf], server: &ServerProcess) -> anyhow::Result<()> {
+    let mut text = "%% Where the server of this run was.\n".to_owned();
     let (protobuf, http) = (server.protobuf.port(), server.http.port());
-    let text = format!(
-        "%% Where the server of this run was.\n\
-         {{riakc_pb_ips, [{{127,0,0,1}}]}}.\n\
-         {{riakc_pb_port, {protobuf}}}.\n\
-         {{pb_ips, [{{127,0,0,1}}]}}.\n\
-         {{pb_port, {protobuf}}}.\n\
-         {{http_ips, [{{127,0,0,1}}]}}.\n\
-         {{http_port, {http}}}.\n\
-         {{http_raw_ips, [\"127.0.0.1\"]}}.\n\
-         {{http_raw_port, {http}}}.\n"
-    );
+    let (address, name) = ("[{127,0,0,1}]", "[\"127.0.0.1\"]");
+    let keys = [
+        ("riakc_pb", "riakc_pb", address, protobuf),
+        ("nhs", "pb", address, protobuf),
+        ("nhs", "http", address, http),
+        ("http_raw", "http_raw", name, http),
+    ];
+    for (driver, prefix, hosts, port) in keys {
+        if uses_driver(files, driver)? {
+            text.push_str(&format!(
+                "{{{prefix}_ips, {hosts}}}.\n{{{prefix}_port, {port}}}.\n"
+            ));
+        }
+    }
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Whether a configuration names a driver outside its comments.
+fn uses_driver(files: &[PathBuf], driver: &str) -> anyhow::Result<bool> {
+    let name = format!("basho_bench_driver_{driver}");
+    for file in files {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let terms = text
+            .lines()
+            .map(|line| line.split('%').next().unwrap_or_default());
+        let words = |line: &str| {
+            line.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
+                .any(|word| word == name)
+        };
+        if terms.into_iter().any(words) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_is_found_in_a_configuration_and_not_in_its_comments() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.config");
+        let text = "%% basho_bench_driver_nhs\n{driver, basho_bench_driver_http_raw}. % nhs\n";
+        std::fs::write(&file, text).unwrap();
+        let files = [file];
+        assert!(uses_driver(&files, "http_raw").unwrap());
+        assert!(!uses_driver(&files, "http").unwrap());
+        assert!(!uses_driver(&files, "nhs").unwrap());
+    }
 }

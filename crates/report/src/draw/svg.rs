@@ -239,10 +239,13 @@ fn draw_x_ticks(svg: &mut String, chart: &Chart, plot: &Plot, frame: &Frame) {
 
 fn draw_line(svg: &mut String, chart: &Chart, plot: &Plot, line: &Line) {
     let stretches = stretches(chart, plot, line);
+    let points: usize = stretches.iter().map(Vec::len).sum();
+    let is_dense = as_float(points) > plot.width;
     let _ = write!(
         svg,
-        "<g class=\"line {}\" data-line=\"{}\">",
+        "<g class=\"line {}{}\" data-line=\"{}\">",
         line.ink.class(),
+        if is_dense { " dense" } else { "" },
         escape(&line.name)
     );
     if line.ink == Ink::Main && chart.y.kind == ScaleKind::Linear {

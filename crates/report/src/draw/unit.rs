@@ -17,6 +17,8 @@ pub enum Unit {
     ByteRate,
     /// Cores kept busy.
     Cores,
+    /// A part of a whole, from 0 to 1.
+    Share,
     /// A plain number.
     Number,
 }
@@ -37,6 +39,7 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::ByteRate => "byte-rate",
             Self::Cores => "cores",
+            Self::Share => "share",
             Self::Number => "number",
         }
     }
@@ -50,6 +53,7 @@ impl Unit {
             Self::Bytes => prefixed(value, "B"),
             Self::ByteRate => prefixed(value, "B/s"),
             Self::Cores => format!("{}{BLANK}cores", digits(value)),
+            Self::Share => format!("{}{BLANK}%", digits(100.0 * value)),
             Self::Number => grouped(value),
         }
     }
@@ -69,6 +73,7 @@ impl Unit {
             Self::ByteRate => with_prefix_of(value, largest, "B/s"),
             Self::Rate | Self::Number => grouped(value),
             Self::Cores => plain(value),
+            Self::Share => self.text(value),
         }
     }
 }
@@ -185,6 +190,24 @@ fn plain_to(value: f64, decimals: usize) -> String {
     if text == "-0" { "0" } else { text }.to_owned()
 }
 
+/// A count in words where it has more digits than anybody reads.
+pub(crate) fn counted(value: f64) -> String {
+    match value {
+        value if value >= 1e9 => format!("{}{BLANK}billion", digits(value / 1e9)),
+        value if value >= 1e7 => format!("{}{BLANK}million", digits(value / 1e6)),
+        value => grouped(value),
+    }
+}
+
+/// A ratio to a base, which may be too small for its digits.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio > 0.0 && ratio < 0.001 {
+        "\u{d7}<0.001".to_owned()
+    } else {
+        format!("\u{d7}{}", digits(ratio))
+    }
+}
+
 /// A number with its thousands apart: below a hundred with three digits, else whole.
 pub(crate) fn grouped(value: f64) -> String {
     if value.abs() < 100.0 {
@@ -234,6 +257,7 @@ mod tests {
             (Unit::Seconds, 90.0, "1 min 30 s"),
             (Unit::Seconds, 3_600.0, "1 h"),
             (Unit::Seconds, 86_399.9, "24 h"),
+            (Unit::Share, 0.9414, "94.1 %"),
             (Unit::Number, 1_234_567.0, "1,234,567"),
         ] {
             assert_eq!(text(unit, value), expected);
@@ -250,6 +274,15 @@ mod tests {
         assert_eq!(tick(Unit::Microseconds, 500.0, 2_000.0), "0.5 ms");
         assert_eq!(tick(Unit::Cores, 0.5, 2.0), "0.5");
         assert_eq!(tick(Unit::Rate, 20_000.0, 60_000.0), "20,000");
+    }
+
+    #[test]
+    fn ratios_are_never_told_as_nothing() {
+        assert_eq!(times(0.0), "\u{d7}0");
+        assert_eq!(times(0.0004), "\u{d7}<0.001");
+        assert_eq!(times(1.666), "\u{d7}1.67");
+        assert_eq!(counted(2_159_566_776.0), "2.16\u{a0}billion");
+        assert_eq!(counted(9_999_999.0), "9,999,999");
     }
 
     #[test]

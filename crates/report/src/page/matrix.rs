@@ -1,6 +1,6 @@
 //! The index of a matrix: for each figure a table of tests by backends, with ratios.
 
-use maud::html;
+use maud::{Markup, html};
 
 use super::data::PageData;
 use super::document::{Document, Link};
@@ -30,26 +30,6 @@ pub fn matrix(
 ) -> String {
     let names: Vec<String> = columns.iter().map(|link| link.text.clone()).collect();
     let kinds = kinds(rows);
-    let table = html! {
-        table.numbers.ratios data-base="0" {
-            thead {
-                tr {
-                    th scope="col" { "" }
-                    @for (index, column) in columns.iter().enumerate() {
-                        th scope="col" class=[(index == 0).then_some("base")] {
-                            a href=(column.target) { (column.text) }
-                        }
-                    }
-                }
-            }
-            @for kind in &kinds {
-                tbody {
-                    tr.group { th scope="rowgroup" colspan=(columns.len() + 1) { (kind.title) } }
-                    @for row in rows { (table_row(row, kind)) }
-                }
-            }
-        }
-    };
     let first = rows.iter().flat_map(|row| &row.cells).flatten().next();
     let machine = first.and_then(|(run, _)| run.description.as_ref());
     let body = html! {
@@ -59,7 +39,15 @@ pub fn matrix(
                 p.missing { (done) " of " (planned) " cells are done." }
             }
             (base_choice(&names, 0))
-            (scrolling(&table, "Ratios"))
+            // Few backends leave room for two tables in a row.
+            div.tables.many[columns.len() > 3] {
+                @for kind in &kinds {
+                    section {
+                        h3 { (kind.title) }
+                        (scrolling(&table(columns, rows, kind), &kind.title))
+                    }
+                }
+            }
         }
         section #machine {
             h2 { "Machine" }
@@ -97,7 +85,27 @@ fn kinds(rows: &[MatrixRow<'_>]) -> Vec<Figure> {
     kinds
 }
 
-fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> maud::Markup {
+fn table(columns: &[Link], rows: &[MatrixRow<'_>], kind: &Figure) -> Markup {
+    html! {
+        table.numbers.ratios data-base="0" {
+            thead {
+                tr {
+                    th scope="col" { "" }
+                    @for (index, column) in columns.iter().enumerate() {
+                        th scope="col" class=[(index == 0).then_some("base")] {
+                            a href=(column.target) { (column.text) }
+                        }
+                    }
+                }
+            }
+            tbody {
+                @for row in rows { (table_row(row, kind)) }
+            }
+        }
+    }
+}
+
+fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> Markup {
     let value = |run: &RunResult| {
         let figures = summary(run);
         let figure = figures

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::run_tables::scrolling;
-use crate::draw::Unit;
+use crate::draw::{Unit, times};
 use crate::figures::{Better, Figure, figures, ratio};
 use crate::result::RunResult;
 
@@ -95,7 +95,7 @@ pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base:
     let Some(ratio) = base.and_then(|base| ratio(value, base)) else {
         return html! { span.ratio {} };
     };
-    let text = format!("\u{d7}{}", crate::draw::digits(ratio));
+    let text = times(ratio);
     let is_equal = (ratio - 1.0).abs() < EQUAL_WITHIN;
     let is_better = (ratio > 1.0) == (better == Better::Higher);
     html! {

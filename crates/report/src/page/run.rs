@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::data::PageData;
 use super::document::{Document, Link};
 use super::{charts, figure, run_tables};
-use crate::draw::{Chart, Unit};
+use crate::draw::{Chart, Unit, counted};
 use crate::figures::{self, Figure, SERVER};
 use crate::result::{Description, RunResult};
 
@@ -117,7 +117,9 @@ fn tiles(run: &RunResult) -> Markup {
             }
             div {
                 dt { "Operations" }
-                dd data-value=(operations) { (Unit::Number.text(operations)) }
+                dd data-value=(operations) title=(Unit::Number.text(operations)) {
+                    (counted(operations))
+                }
             }
             div {
                 dt { "Errors" }

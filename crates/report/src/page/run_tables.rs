@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::draw::Unit;
-use crate::figures::{seconds, totals};
+use crate::figures::{missed_share, seconds, totals};
 use crate::result::{Description, OperationTotals, RunResult, Stall};
 
 /// A table that may be wider than a phone.
@@ -24,7 +24,7 @@ pub(super) fn operations(run: &RunResult) -> Markup {
                 tr {
                     th scope="col" { "operation" }
                     @for head in [
-                        "count", "per second", "errors", "mean", "median", "95th", "99th",
+                        "count", "per second", "not found", "errors", "mean", "median", "95th", "99th",
                         "99.9th", "max",
                     ] {
                         th scope="col" { (head) }
@@ -38,6 +38,12 @@ pub(super) fn operations(run: &RunResult) -> Markup {
                         th scope="row" { (operation.label) }
                         td data-value=(totals.count) { (Unit::Number.text(totals.count)) }
                         td { (Unit::Number.text(totals.count / seconds)) }
+                        td data-value=[totals.misses] {
+                            (missed_share(&totals).map_or_else(
+                                || "\u{2013}".to_owned(),
+                                |share| Unit::Share.text(share),
+                            ))
+                        }
                         td data-value=(totals.errors) class=[(totals.errors > 0.0).then_some("bad")] {
                             (Unit::Number.text(totals.errors))
                         }
@@ -104,7 +110,10 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
     });
     let warm_up = description.warm_up_seconds.filter(|value| *value > 0.0);
     let pairs = [
-        ("configuration", description.configuration_file.clone()),
+        (
+            "configuration",
+            description.configuration_file.as_deref().map(file_names),
+        ),
         ("started", description.started_unix_seconds.map(utc)),
         ("duration", seconds(description.duration_seconds)),
         ("warm-up", seconds(warm_up)),
@@ -143,6 +152,13 @@ pub(super) fn load(description: &Description) -> Vec<(String, String)> {
         ),
     ];
     known(pairs)
+}
+
+/// Files by their names: where they were on another machine says nothing.
+fn file_names(paths: &str) -> String {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let names: Vec<String> = paths.split(", ").map(name).collect();
+    names.join(", ")
 }
 
 /// How late operations of an open loop began, for a judgement whether the load tool kept up.

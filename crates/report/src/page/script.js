@@ -54,6 +54,7 @@ function words(value, unit) {
     case "microseconds": return microseconds(value);
     case "bytes": return prefixed(value, "B");
     case "byte-rate": return prefixed(value, "B/s");
+    case "share": return digits(100 * value) + BLANK + "%";
     case "cores": return digits(value) + BLANK + "cores";
     default: return grouped(value);
   }
@@ -365,7 +366,7 @@ function ratioSpan(value, base, better, isBase) {
   }
   if (base === undefined || (base === 0 && value !== 0)) return span;
   const ratio = base === value ? 1 : value / base;
-  span.textContent = `\u00d7${digits(ratio)}`;
+  span.textContent = ratio > 0 && ratio < 0.001 ? "\u00d7<0.001" : `\u00d7${digits(ratio)}`;
   if (Math.abs(ratio - 1) < 0.01) return span;
   const isBetter = ratio > 1 === (better === "higher");
   span.classList.add(isBetter ? "better" : "worse");

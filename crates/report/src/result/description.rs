@@ -116,6 +116,9 @@ pub struct OperationTotals {
     /// Failed ones.
     #[serde(default)]
     pub errors: f64,
+    /// Successful ones that found nothing.
+    #[serde(default)]
+    pub misses: Option<f64>,
     /// The mean.
     #[serde(default)]
     pub mean_us: Option<f64>,

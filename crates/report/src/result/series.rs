@@ -2,15 +2,32 @@
 
 use super::Table;
 
-/// A rate per second for each row: `head` over the row's `window`. None for an empty window.
+/// Rows of the end are left out of charts when they cover less than this share of a usual row: a
+/// run ends with a remainder of some milliseconds, whose rate says nothing.
+const FULL_ROW: f64 = 0.5;
+
+/// A rate per second for each row: `head` over the row's `window`. None for an empty window, and
+/// for a remainder at the end.
 pub fn rate_in_window(table: &Table, head: &str) -> Vec<Option<f64>> {
     let counts = table.numbers(head);
     let windows = table.numbers("window");
-    counts
+    let mut rates: Vec<Option<f64>> = counts
         .iter()
-        .zip(windows)
-        .map(|(count, window)| (window > 0.0).then(|| count / window))
-        .collect()
+        .zip(&windows)
+        .map(|(count, window)| (*window > 0.0).then(|| count / window))
+        .collect();
+    blank_remainder(&mut rates, &windows);
+    rates
+}
+
+/// Takes the last value away when its row is only a remainder.
+fn blank_remainder(values: &mut [Option<f64>], lengths: &[f64]) {
+    if let [first, .., last] = lengths
+        && *last < FULL_ROW * first
+        && let Some(value) = values.last_mut()
+    {
+        *value = None;
+    }
 }
 
 /// The rate per second at which a sum grew since the last row that knows it. The first row has no
@@ -19,7 +36,7 @@ pub fn rate_of_sum(table: &Table, head: &str) -> Vec<Option<f64>> {
     let times = table.numbers("elapsed");
     let sums = table.column(head).unwrap_or_default();
     let mut before: Option<(f64, f64)> = None;
-    times
+    let mut rates: Vec<Option<f64>> = times
         .iter()
         .zip(sums)
         .map(|(time, sum)| {
@@ -28,7 +45,10 @@ pub fn rate_of_sum(table: &Table, head: &str) -> Vec<Option<f64>> {
             let (seconds, growth) = (now.0 - then.0, now.1 - then.1);
             (seconds > 0.0 && growth >= 0.0).then(|| growth / seconds)
         })
-        .collect()
+        .collect();
+    let lengths: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    blank_remainder(&mut rates, &lengths);
+    rates
 }
 
 /// The value of a growing column at a moment, between its rows on a straight line.
@@ -58,11 +78,13 @@ pub fn value_at(table: &Table, head: &str, seconds: f64) -> Option<f64> {
 pub fn latencies(table: &Table, head: &str) -> Vec<Option<f64>> {
     let counts = table.numbers("n");
     let values = table.column(head).unwrap_or_default();
-    counts
+    let mut known: Vec<Option<f64>> = counts
         .iter()
         .zip(values)
         .map(|(count, value)| if *count > 0.0 { *value } else { None })
-        .collect()
+        .collect();
+    blank_remainder(&mut known, &table.numbers("window"));
+    known
 }
 
 #[cfg(test)]
@@ -77,11 +99,20 @@ mod tests {
 
     #[test]
     fn counts_become_rates_over_their_window() {
-        let table = table("elapsed, window, successful\n10, 10, 50\n12, 2, 20\n12, 0, 0\n");
+        let rows = "elapsed, window, successful\n10, 10, 50\n12, 2, 20\n12, 0, 0\n22, 10, 70\n";
         assert_eq!(
-            rate_in_window(&table, "successful"),
-            [Some(5.0), Some(10.0), None]
+            rate_in_window(&table(rows), "successful"),
+            [Some(5.0), Some(10.0), None, Some(7.0)]
         );
+    }
+
+    #[test]
+    fn the_remainder_at_the_end_of_a_run_is_not_drawn() {
+        let rows = "elapsed, window, n, mean\n10, 10, 50, 3\n20, 10, 60, 4\n20.1, 0.1, 1, 900\n";
+        let table = table(rows);
+        assert_eq!(rate_in_window(&table, "n"), [Some(5.0), Some(6.0), None]);
+        assert_eq!(latencies(&table, "mean"), [Some(3.0), Some(4.0), None]);
+        assert_eq!(rate_of_sum(&table, "n"), [None, Some(1.0), None]);
     }
 
     #[test]
