@@ -1,5 +1,7 @@
 //! The byte form of heads.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint, varint_len};
 use xxhash_rust::xxh3::xxh3_64;
@@ -105,34 +107,31 @@ impl Head {
     }
 }
 
-/// What stands in front of the siblings, and the siblings.
-struct Read<V> {
-    body_hash: u64,
-    clock: Clock,
-    siblings: Siblings<V>,
-}
-
 fn read_head(bytes: &Bytes, covered: &[u8]) -> Result<Head, Truncated> {
-    let read = read(bytes, covered, |dot, metadata, value_len| SiblingHead {
-        dot,
-        metadata,
-        value_len,
+    let mut siblings = Siblings::new();
+    let (body_hash, clock) = read(bytes, covered, &mut siblings, |dot, metadata, value_len| {
+        SiblingHead {
+            dot,
+            metadata,
+            value_len,
+        }
     })?;
     Ok(Head {
-        clock: read.clock,
-        siblings: read.siblings,
-        body_hash: read.body_hash,
+        clock,
+        siblings,
+        body_hash,
         encoded_len: bytes.len(),
     })
 }
 
 /// Reads the head of an object and cuts `body` into the siblings' values.
-pub(crate) fn read_object(head: &Bytes, body: Bytes) -> Result<Object, DecodeError> {
+pub(crate) fn read_object(head: &Bytes, body: Bytes) -> Result<Arc<Object>, DecodeError> {
     let (covered, _) = open_envelope(head, Part::Head, VERSION)?;
     let got = body.len() as u64;
     let mut expected = 0u64;
     let mut rest = body;
-    let read = read(head, covered, |dot, metadata, value_len| {
+    let mut siblings = Siblings::new();
+    let read = read(head, covered, &mut siblings, |dot, metadata, value_len| {
         expected = expected.saturating_add(value_len as u64);
         let value = rest.split_to(value_len.min(rest.len()));
         Sibling {
@@ -141,27 +140,28 @@ pub(crate) fn read_object(head: &Bytes, body: Bytes) -> Result<Object, DecodeErr
             value,
         }
     });
-    let read = read.map_err(DecodeError::cut(Part::Head))?;
+    let (_, clock) = read.map_err(DecodeError::cut(Part::Head))?;
     if got != expected {
         return Err(DecodeError::BodyLength { got, expected });
     }
-    Ok(Object::new(read.clock, read.siblings))
+    Ok(Arc::new(Object::new(clock, siblings)))
 }
 
-/// Reads what [`encode_head`] wrote; `version` makes a sibling of dot, metadata and the length of
-/// the value.
+/// Reads what [`encode_head`] wrote: the hash of the body, the clock, and the siblings, of which
+/// `version` makes each of dot, metadata and the length of the value.
+#[inline]
 fn read<V: Version>(
     bytes: &Bytes,
     covered: &[u8],
+    siblings: &mut Siblings<V>,
     mut version: impl FnMut(Dot, Metadata, usize) -> V,
-) -> Result<Read<V>, Truncated> {
+) -> Result<(u64, Clock), Truncated> {
     let mut reader = ByteReader::new(covered);
     reader.take(VERSION_LEN)?;
     let flags = reader.u8()?;
     let body_hash = reader.u64()?;
     let clock = Clock::read_entries(&mut reader)?;
     let count = reader.varint_len()?;
-    let mut siblings = Siblings::<V>::new();
     for _ in 0..count {
         let offset = reader.offset();
         let dot = Dot {
@@ -176,21 +176,18 @@ fn read<V: Version>(
         let (metadata, value_len) = read_sibling(bytes, &mut reader)?;
         siblings.push(version(dot, metadata, value_len));
     }
-    let is_tombstone = versions::is_tombstone(&siblings);
+    let is_tombstone = versions::is_tombstone(siblings);
     let expected_flags = if is_tombstone { TOMBSTONE } else { 0 };
     if count == 0 || !reader.is_empty() || flags != expected_flags {
         return Err(Truncated {
             offset: reader.offset(),
         });
     }
-    Ok(Read {
-        body_hash,
-        clock,
-        siblings,
-    })
+    Ok((body_hash, clock))
 }
 
 /// Reads what stands behind a sibling's dot: metadata, and the length of the value.
+#[inline]
 fn read_sibling(
     bytes: &Bytes,
     reader: &mut ByteReader<'_>,

@@ -1,5 +1,7 @@
 //! Objects: a clock and the siblings that no write covered by it has superseded.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -163,7 +165,9 @@ impl Object {
     /// body since it read them, bound to the place where they stand. So neither the head's checksum
     /// nor the body's hash is computed again; both are there for bytes on their way to another
     /// machine ([`Head::decode`], [`Object::from_parts`]). The layout is checked all the same.
-    pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Self, DecodeError> {
+    ///
+    /// Readers share the object with whoever asked, so it is made where it can be shared.
+    pub fn from_engine(head: &Bytes, body: Bytes) -> Result<Arc<Self>, DecodeError> {
         head_encoding::read_object(head, body)
     }
 }

@@ -10,7 +10,6 @@ use kvorum_encoding::{put_varint, varint_len};
 use kvorum_object::{Etag, Link, Metadata, Object, Sibling};
 use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::{FrameError, HEADER_BYTES};
-use smallvec::SmallVec;
 
 use crate::output::Output;
 
@@ -56,12 +55,18 @@ impl ObjectReply<'_> {
     pub(crate) fn encode(&self, output: &mut Output) -> Result<(), FrameError> {
         let clock = self.object.clock();
         let clock_len = clock.encoded_len();
-        let contents: WireContents<'_> = self
-            .object
-            .siblings()
-            .iter()
-            .map(|sibling| WireContent::new(sibling, self.values))
-            .collect();
+        let content = |sibling| WireContent::new(sibling, self.values);
+        let (only, several): ([_; 1], Vec<_>);
+        let contents = match self.object.siblings() {
+            [sibling] => {
+                only = [content(sibling)];
+                &only[..]
+            }
+            siblings => {
+                several = siblings.iter().map(content).collect();
+                &several[..]
+            }
+        };
         let contents_len: usize = contents.iter().map(|content| field_len(content.len)).sum();
         let key_len = self.key.map_or(0, |key| field_len(key.len()));
         let payload_bytes = contents_len + field_len(clock_len) + key_len;
@@ -74,7 +79,7 @@ impl ObjectReply<'_> {
         buffer.reserve((HEADER_BYTES + payload_bytes).min(RESERVED_BYTES_MAX));
         buffer.put_u32(length);
         buffer.put_u8(self.code.0);
-        for content in &contents {
+        for content in contents {
             content.put(output);
         }
         let buffer = output.buffer();
@@ -86,9 +91,6 @@ impl ObjectReply<'_> {
         Ok(())
     }
 }
-
-/// Most objects have one sibling.
-type WireContents<'a> = SmallVec<[WireContent<'a>; 1]>;
 
 /// A sibling about to be written as a content, and what is worked out once for both its length and
 /// its bytes.

@@ -20,8 +20,8 @@ impl Vnode {
         let found = match detail {
             Detail::Head => {
                 self.counts.heads.fetch_add(1, Ordering::Relaxed);
-                self.read_head(key, at)?
-                    .map(Head::into_object_without_values)
+                let head = self.read_head(key, at)?;
+                head.map(|head| Arc::new(head.into_object_without_values()))
             }
             Detail::Whole => {
                 self.counts.gets.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +29,7 @@ impl Vnode {
             }
         };
         Ok(match found {
-            Some(object) => ReplicaReply::Found(Arc::new(object)),
+            Some(object) => ReplicaReply::Found(object),
             None => ReplicaReply::NotFound,
         })
     }
@@ -51,7 +51,7 @@ impl Vnode {
         &self,
         key: &StorageKey,
         at: ReadAt,
-    ) -> Result<Option<Object>, Interrupted> {
+    ) -> Result<Option<Arc<Object>>, Interrupted> {
         let looked_up = self.backend.get(key, at);
         let Some(StoredEntry { head, body, .. }) = self.looked_up(looked_up)? else {
             return Ok(None);

@@ -277,8 +277,11 @@ impl Vnode {
     }
 }
 
-fn whole(object: Option<Object>) -> Stored<'static> {
-    object.map_or(Stored::Absent, Stored::Object)
+fn whole(object: Option<Arc<Object>>) -> Stored<'static> {
+    // Nobody else has it yet: it is moved, not copied.
+    object.map_or(Stored::Absent, |object| {
+        Stored::Object(Arc::unwrap_or_clone(object))
+    })
 }
 
 fn check_condition(condition: &Condition, stored: Option<&Head>) -> Result<(), ReplicaFailure> {

@@ -223,7 +223,7 @@ fn what_an_engine_returns_is_read_without_checksums_and_with_its_layout_checked(
     let head = Head::decode(&encoded.head).unwrap();
     assert_eq!(Head::from_engine(&encoded.head).unwrap(), head);
     let read = Object::from_engine(&encoded.head, encoded.body.clone()).unwrap();
-    assert_eq!(read, Object::from_parts(head, &encoded.body).unwrap());
+    assert_eq!(*read, Object::from_parts(head, &encoded.body).unwrap());
     for index in 0..encoded.head.len() {
         let cut = Object::from_engine(&encoded.head.slice(..index), encoded.body.clone());
         assert!(cut.is_err(), "head cut at {index}");
