@@ -73,7 +73,7 @@ fn main() {
             measured.put_some(STEP);
             measured.note(false);
         }
-        if measured.put % 1_000_000 == 0 {
+        if measured.put.is_multiple_of(1_000_000) {
             measured.upkeep();
             measured.print();
         }
@@ -106,7 +106,7 @@ impl Measured {
         let folding = snapshot.fold(FoldDetail::Keys, &FoldRange::all(), &filter, &mut |_| {
             for _ in 0..each.min(end - self.put) {
                 self.put_some(1);
-                if self.put % 10_000 == 0 {
+                if self.put.is_multiple_of(10_000) {
                     self.note(true);
                 }
             }

@@ -13,7 +13,7 @@ use crate::BitcaskSettings;
 use crate::error::IntoBackend;
 use crate::key_table::KeyEntry;
 use crate::segments::{Segment, SegmentStats, segment_id};
-use crate::tail::Tail;
+use crate::tail::{Newest, Tail};
 
 /// A segment while it is being read.
 pub(crate) struct Found {
@@ -24,7 +24,7 @@ pub(crate) struct Found {
     pub(crate) is_proven: bool,
     pub(crate) end: ScanEnd,
     /// What an unsealed one holds behind what the checkpoint covers; others are gathered at once.
-    pub(crate) entries: Vec<KeyEntry>,
+    pub(crate) entries: Vec<Newest>,
     /// The first sequence behind what is covered; 0 for none.
     pub(crate) first_sequence: u64,
     pub(crate) tail_bytes: u64,
@@ -42,12 +42,11 @@ impl Found {
             return;
         };
         self.stats.count_entry(&entry);
+        let newest = tail.newest_of(&entry, &self.segment);
         if self.is_sealed {
-            tail.add(&entry, &self.segment);
+            tail.add(newest);
         } else {
-            // Detached from the window it was read from, which is far larger.
-            let key = bytes::Bytes::copy_from_slice(&entry.key);
-            self.entries.push(KeyEntry { key, ..entry });
+            self.entries.push(newest);
         }
     }
 

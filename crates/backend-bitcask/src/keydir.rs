@@ -357,6 +357,35 @@ mod tests {
         from.for_each(|slot| assert!(to.contains(&slot)));
     }
 
+    #[test]
+    fn a_slot_is_found_while_its_shard_grows_and_shrinks() {
+        let keydir = Keydir::new(&prints());
+        let of = |number: u64| slot(prints().of(&number.to_le_bytes()), 8 * number + 32);
+        (0..200).for_each(|number| keydir.insert(of(number)));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut rounds = 0;
+                while rounds == 0 || !is_over.load(Ordering::Acquire) {
+                    for number in 0..200 {
+                        let found = keydir.slots_of(of(number).fingerprint());
+                        assert_eq!(found, [of(number)]);
+                    }
+                    rounds += 1;
+                }
+            });
+            for _ in 0..3 {
+                (200..20_000).for_each(|number| keydir.insert(of(number)));
+                let removed = (200..20_000).filter(|number| keydir.remove(&of(*number)));
+                assert_eq!(removed.count(), 19_800);
+            }
+            is_over.store(true, Ordering::Release);
+            assert!(reader.join().is_ok());
+        });
+        assert_eq!(keydir.len(), 200);
+        assert!(keydir.memory_bytes() < 200 * 32 + 64 * 1024);
+    }
+
     /// 64 stores, from 1 to 12 million keys: what is reckoned, at the worst moment.
     #[test]
     fn the_directory_takes_at_most_24_bytes_a_key_at_any_size() {

@@ -69,9 +69,10 @@ impl Recovery<'_> {
         let mut tail = Tail::new(self.fingerprints);
         let mut found = self.read_segments(opened, &places, &covered, &mut tail)?;
         self.cut_behind_gap(&mut found, &covered)?;
-        for it in found.values() {
-            let entries = it.entries.iter();
-            entries.for_each(|entry| tail.add(entry, &it.segment));
+        for it in found.values_mut() {
+            std::mem::take(&mut it.entries)
+                .into_iter()
+                .for_each(|newest| tail.add(newest));
         }
         let tail_records = tail.len();
         let numbers: Vec<u32> = places
@@ -368,7 +369,7 @@ impl Recovery<'_> {
             };
             for entry in &entries {
                 stats.count_entry(entry);
-                tail.add(entry, &it.segment);
+                tail.add(tail.newest_of(entry, &it.segment));
             }
         }
         it.stats = SegmentStats {

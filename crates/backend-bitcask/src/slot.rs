@@ -172,8 +172,12 @@ pub(crate) fn fingerprint_bits(fingerprint: u64) -> u64 {
     (fingerprint << SHARD_BITS) >> (64 - FINGERPRINT_BITS)
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the other half is what is to be left out"
+)]
 fn low_half(bits: u128) -> u64 {
-    (bits & u128::from(u64::MAX)) as u64
+    bits as u64
 }
 
 /// The class of a length: its leading one, `digits` more, and how many were left out; rounded up.

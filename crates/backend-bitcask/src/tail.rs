@@ -12,8 +12,8 @@ use crate::keydir::Keydir;
 use crate::segments::Segment;
 use crate::slot::Slot;
 
-/// The newest record of one key, so far.
-struct Newest {
+/// A record, as far as deciding which is the newest of its key needs it.
+pub(crate) struct Newest {
     check: u64,
     sequence: u64,
     removal: bool,
@@ -40,15 +40,19 @@ impl Tail {
         self.entries.len() as u64
     }
 
-    pub(crate) fn add(&mut self, entry: &KeyEntry, segment: &Segment) {
+    /// What a record of a segment counts for.
+    pub(crate) fn newest_of(&self, entry: &KeyEntry, segment: &Segment) -> Newest {
         let fingerprint = self.fingerprints.of(&entry.key);
-        let newest = Newest {
+        Newest {
             check: self.fingerprints.check_of(&entry.key),
             sequence: entry.sequence,
             removal: entry.removal,
             segment: segment.number,
             slot: Slot::new(fingerprint, segment.place, entry.at),
-        };
+        }
+    }
+
+    pub(crate) fn add(&mut self, newest: Newest) {
         let fingerprint = newest.slot.fingerprint();
         let same = |it: &Newest| it.slot.fingerprint() == fingerprint && it.check == newest.check;
         match self.entries.find_mut(fingerprint, same) {

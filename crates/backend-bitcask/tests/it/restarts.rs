@@ -237,3 +237,89 @@ fn a_checkpoint_taken_while_puts_and_merges_go_on_is_right() {
     }
     assert_eq!(store.status().keys, expected.len() as u64);
 }
+
+#[test]
+fn a_put_that_rolls_waits_for_no_device_when_the_next_segment_was_prepared() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, one_file_each());
+    put(&store, "a", "1");
+    do_all(&store, NOW);
+    disk.clear_log();
+    let batch = Batch::of(put_of("b", "1", Fields::default()));
+    let _buffered = store.put(&batch, Durability::Buffered).unwrap();
+    let waits = |operation| {
+        matches!(
+            operation,
+            Operation::Sync | Operation::SyncDirectory | Operation::Open | Operation::Rename
+        )
+    };
+    let waited: Vec<Operation> = disk
+        .log()
+        .iter()
+        .map(|it| it.operation)
+        .filter(|operation| waits(*operation))
+        .collect();
+    assert!(waited.is_empty(), "{waited:?}");
+    assert_eq!(body_of(&store, "b").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_prepared_segment_is_used_by_the_next_opening_and_goes_with_an_erasure() {
+    let disk = MemoryDisk::new();
+    let segments = || {
+        let names = disk.list(Path::new("store")).unwrap().into_iter();
+        names.filter(|it| it.name.ends_with(".segment")).count()
+    };
+    let store = open(&disk, small());
+    while segments() < 2 {
+        put(&store, "a", "1");
+        do_all(&store, NOW);
+    }
+    let held = store.status().files;
+    drop(store);
+    disk.crash(CrashOptions::nothing_unsynced());
+    let store = open(&disk, small());
+    assert_eq!((store.status().files, segments()), (held, 2));
+    assert!(do_all(&store, NOW).is_empty(), "nothing is retired early");
+    for name in 0..20 {
+        put(&store, &format!("key {name}"), "1");
+    }
+    assert!(segments() > 2);
+    do_all(&store, NOW);
+    store.erase().unwrap();
+    assert_eq!(segments(), 0);
+}
+
+#[test]
+fn places_are_used_again_once_nobody_can_mean_what_had_them() {
+    let disk = MemoryDisk::new();
+    let mut settings = small();
+    settings.merge.small_file_threshold_bytes = 500;
+    let store = open(&disk, settings.clone());
+    let body = |round: u32, name: u32| format!("{round} {name} {}", "x".repeat(100));
+    for round in 0..60 {
+        let snapshot = store.snapshot(kvorum_backend::Lease::Unlimited).unwrap();
+        for name in 0..8 {
+            put(&store, &format!("key {name}"), &body(round, name));
+        }
+        do_all(&store, NOW);
+        drop(snapshot);
+    }
+    for name in 0..8 {
+        assert_eq!(
+            body_of(&store, &format!("key {name}")),
+            Some(body(59, name))
+        );
+    }
+    drop(store);
+    let store = open(&disk, settings);
+    for name in 0..8 {
+        assert_eq!(
+            body_of(&store, &format!("key {name}")),
+            Some(body(59, name))
+        );
+    }
+    assert!(store.status().lost.is_empty());
+    assert_eq!(store.status().corrupt_reads, 0);
+}
