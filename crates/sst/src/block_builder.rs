@@ -42,10 +42,6 @@ impl BlockBuilder {
         self.entries == 0
     }
 
-    pub(crate) fn entries(&self) -> u32 {
-        self.entries
-    }
-
     pub(crate) fn last_key(&self) -> &[u8] {
         &self.last_key
     }

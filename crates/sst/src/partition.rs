@@ -30,6 +30,11 @@ impl Modified {
         self.last = self.last.max(time);
     }
 
+    pub(crate) fn widen(&mut self, other: Self) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+    }
+
     pub(crate) fn meets(&self, range: &std::ops::RangeInclusive<u64>) -> bool {
         self.first <= *range.end() && *range.start() <= self.last
     }

@@ -158,11 +158,13 @@ impl TableWriter {
             self.finish_block(Some(key))?;
         }
         self.data.add(key, value);
-        self.data_modified.add(facts.last_modified);
+        if !facts.is_removal {
+            self.data_modified.add(facts.last_modified);
+        }
         if self.options.filter != FilterKind::None {
             self.hashes.push(hash_key(key));
         }
-        if self.options.has_segment_sets {
+        if self.options.has_segment_sets && !facts.is_removal {
             self.segments.push(folded(facts.segment));
         }
         self.properties.count(key, value, facts);
@@ -171,15 +173,23 @@ impl TableWriter {
         Ok(())
     }
 
+    /// Adds an entry in a block of its own and says where that stands, so that it can be read again
+    /// without index and filter.
+    pub fn add_alone(&mut self, key: &[u8], value: &[u8], facts: &Facts) -> Result<BlockHandle> {
+        if !self.data.is_empty() {
+            self.finish_block(Some(key))?;
+        }
+        self.add(key, value, facts)?;
+        let offset = self.position();
+        let last = self.data.last_key().to_vec();
+        let len = self.end_block(&last)?.len;
+        self.end_partition_if(self.index.len() >= self.options.index_block_bytes)?;
+        Ok(BlockHandle { offset, len })
+    }
+
     /// Adds a mark over a range of keys, at any time.
     pub fn add_mark(&mut self, mark: Mark) {
         self.marks.push(mark);
-    }
-
-    /// Where the block that is being filled will stand if it is finished next: a hint of where the
-    /// entry that was added last is found.
-    pub fn block_offset(&self) -> u64 {
-        self.position()
     }
 
     /// Completes the table and syncs its file.
@@ -251,23 +261,31 @@ impl TableWriter {
         if !self.data.is_empty() {
             let last = self.data.last_key();
             let separator = next_key.map_or_else(|| last.to_vec(), |next| separator(last, next));
-            let payload = self.data.finish();
-            let handle = self.put_block(Part::Data, &payload)?;
-            let modified = std::mem::replace(&mut self.data_modified, Modified::NONE);
-            self.partition_modified.add(modified.first);
-            self.partition_modified.add(modified.last);
-            let entry = DataEntry { handle, modified };
-            self.index.add(&separator, &entry.encode());
-            if self.options.has_segment_sets {
-                put_set(&mut self.segment_sets, &mut self.segments);
-            }
+            self.end_block(&separator)?;
         }
         let is_full = self.index.len() >= self.options.index_block_bytes;
-        if !self.index.is_empty() && (is_full || next_key.is_none()) {
-            self.finish_partition()?;
+        self.end_partition_if(is_full || next_key.is_none())
+    }
+
+    fn end_block(&mut self, separator: &[u8]) -> Result<BlockHandle> {
+        let payload = self.data.finish();
+        let handle = self.put_block(Part::Data, &payload)?;
+        let modified = std::mem::replace(&mut self.data_modified, Modified::NONE);
+        self.partition_modified.widen(modified);
+        let entry = DataEntry { handle, modified };
+        self.index.add(separator, &entry.encode());
+        if self.options.has_segment_sets {
+            put_set(&mut self.segment_sets, &mut self.segments);
         }
         if self.buffer.len() >= WRITTEN_AT_ONCE_BYTES {
             self.write_out()?;
+        }
+        Ok(handle)
+    }
+
+    fn end_partition_if(&mut self, is_wanted: bool) -> Result<()> {
+        if is_wanted && !self.index.is_empty() {
+            self.finish_partition()?;
         }
         Ok(())
     }

@@ -1,0 +1,250 @@
+//! The engine as the backend trait shows it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Backups, Batch, Capabilities, Durability, Flow, FoldEnd, FoldFilter, IndexFolds,
+    IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
+    StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task, Timestamp, Write,
+};
+use kvorum_disk::Disk;
+use kvorum_encoding::StorageKey;
+use kvorum_lsm::{Body, DrawNumber, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared, Value};
+
+use crate::LeveldbSettings;
+use crate::index::ops_of;
+use crate::keyspace::{all_objects, index_range, object_key, term_and_key};
+use crate::snapshot::LeveldbSnapshot;
+
+/// An open store.
+pub struct Leveldb {
+    lsm: Lsm,
+    /// Entries expire by age, and index entries with them.
+    expires_by_age: bool,
+}
+
+impl Leveldb {
+    /// Opens a store, creating it if it is missing. `shared` is the node's block cache and its budget
+    /// for memtables; `draw` gives random numbers for identities.
+    ///
+    /// # Errors
+    /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
+    /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when both copies of its manifest are damaged. Damage to
+    /// anything else is listed in [`Status::lost`] and no reason not to open.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: &LeveldbSettings,
+        shared: Shared,
+        draw: DrawNumber,
+    ) -> Result<Self> {
+        Ok(Self {
+            lsm: Lsm::open(disk, directory, settings.to_lsm(), shared, draw)?,
+            expires_by_age: settings.expiry.is_some(),
+        })
+    }
+
+    /// How hard writers should feel that merging is behind, in thousandths.
+    pub fn pressure_permille(&self) -> u64 {
+        self.lsm.pressure_permille()
+    }
+
+    fn has_index_changes(batch: &Batch) -> bool {
+        batch.writes.iter().any(|it| !it.index_changes().is_empty())
+    }
+
+    /// With indexes a put depends on what is there: if that changes meanwhile, it is read again.
+    fn put_indexed(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        loop {
+            let guard = self.lsm.guard();
+            let ops = ops_of(&self.lsm, batch, self.expires_by_age)?;
+            let put = self
+                .lsm
+                .write_if_unchanged(&ops, durability, guard, Timestamp(0))?;
+            if let Some(receipt) = put {
+                return Ok(receipt);
+            }
+        }
+    }
+}
+
+/// The change of one write to its object. Requests are slices of what a connection read, so what is
+/// kept in memory is copied.
+pub(crate) fn put_op(write: &Write, extra: Bytes) -> Op {
+    match write {
+        Write::Remove { key, .. } => Op::Remove {
+            key: object_key(key.as_bytes()),
+        },
+        Write::Put {
+            key,
+            fields,
+            head,
+            body,
+            ..
+        } => {
+            let key = key.as_bytes();
+            let mut all = Vec::with_capacity(1 + key.len() + head.len() + body.len());
+            all.extend_from_slice(&object_key(key));
+            all.extend_from_slice(head);
+            all.extend_from_slice(body);
+            let all = Bytes::from(all);
+            let (key_end, head_end) = (1 + key.len(), 1 + key.len() + head.len());
+            Op::Put {
+                key: all.slice(..key_end),
+                value: Value {
+                    fields: *fields,
+                    extra,
+                    head: all.slice(key_end..head_end),
+                    body: Body::Inline(all.slice(head_end..)),
+                },
+            }
+        }
+    }
+}
+
+impl Backend for Leveldb {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: true,
+            indexes: true,
+            backups: true,
+        }
+    }
+
+    fn identity(&self) -> StoreId {
+        self.lsm.identity()
+    }
+
+    fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
+        if self.lsm.has_extras() || Self::has_index_changes(batch) {
+            return self.put_indexed(batch, durability);
+        }
+        let ops: Vec<Op> = batch
+            .writes
+            .iter()
+            .map(|it| put_op(it, Bytes::new()))
+            .collect();
+        self.lsm.write(&ops, durability, Timestamp(0))
+    }
+
+    fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        let found = self.lsm.get(&object_key(key.as_bytes()), at)?;
+        Ok(found.map(|(sequence, value, body)| StoredEntry {
+            sequence,
+            fields: value.fields,
+            head: value.head,
+            body,
+        }))
+    }
+
+    fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        let found = self.lsm.head(&object_key(key.as_bytes()), at)?;
+        Ok(found.map(|(sequence, value)| StoredHead {
+            sequence,
+            fields: value.fields,
+            body_len: value.body_len(),
+            head: value.head,
+        }))
+    }
+
+    fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(LeveldbSnapshot {
+            view: self.lsm.snapshot(lease),
+        }))
+    }
+
+    fn sync(&self) -> Result<Sequence> {
+        self.lsm.sync()
+    }
+
+    fn durable(&self) -> Sequence {
+        self.lsm.durable()
+    }
+
+    fn is_empty(&self, now: Timestamp) -> Result<bool> {
+        let (from, to) = all_objects();
+        let filter = FoldFilter::unexpired(now);
+        let view = self.lsm.snapshot(Lease::Unlimited);
+        let end = view.scan(&ScanRange { from, to }, &filter, &mut |_| ScanStep::Stop)?;
+        Ok(end == ScanEnd::Complete)
+    }
+
+    fn status(&self) -> Status {
+        let (from, to) = all_objects();
+        self.lsm.status(&ScanRange { from, to })
+    }
+
+    fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        self.lsm.maintenance_due(now)
+    }
+
+    fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        self.lsm.maintenance_step(task, budget, now)
+    }
+
+    fn erase(&self) -> Result<()> {
+        self.lsm.erase()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.lsm.close()
+    }
+
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        Some(self)
+    }
+
+    fn backups(&self) -> Option<&dyn Backups> {
+        Some(self)
+    }
+}
+
+impl IndexFolds for Leveldb {
+    fn fold_index(
+        &self,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        let (from, to) = index_range(range);
+        let view = self.lsm.snapshot(lease);
+        let mut last = StorageKey::from_encoded(Bytes::new());
+        let filter = FoldFilter::unexpired(now);
+        let end = view.scan(&ScanRange { from, to }, &filter, &mut |shown| {
+            let Some((term, key)) = term_and_key(range, shown.key) else {
+                return ScanStep::Next;
+            };
+            let flow = visitor(&term, &key);
+            last = key;
+            match flow {
+                Flow::Continue => ScanStep::Next,
+                Flow::Stop => ScanStep::Stop,
+            }
+        })?;
+        Ok(match end {
+            ScanEnd::Complete => FoldEnd::Complete,
+            ScanEnd::Stopped => FoldEnd::Stopped(last),
+            ScanEnd::LeaseExpired(at) => {
+                let key = term_and_key(range, &at).map_or(last, |(_, key)| key);
+                FoldEnd::LeaseExpired(key)
+            }
+        })
+    }
+}
+
+impl Backups for Leveldb {
+    fn backup(&self, directory: &Path) -> Result<()> {
+        self.lsm.backup(directory)
+    }
+}

@@ -1,0 +1,128 @@
+//! Index entries: the list that an object keeps of its own, and what a write changes in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Batch, ErrorKind, Fields, IndexChange, IndexEntry, Lookup, ReadAt, Reading, Result, Timestamp,
+    Write,
+};
+use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
+use kvorum_lsm::{Body, Lsm, Op, Value};
+
+use crate::engine::put_op;
+use crate::keyspace::{index_key, object_key};
+
+/// Encodes a list of index entries: for each, varint length and bytes of the field and of the term.
+pub(crate) fn encode(entries: &BTreeSet<IndexEntry>) -> Bytes {
+    let mut out = Vec::new();
+    for entry in entries {
+        for part in [&entry.field, &entry.term] {
+            put_varint(&mut out, part.len() as u64);
+            out.extend_from_slice(part);
+        }
+    }
+    out.into()
+}
+
+fn decode(bytes: &[u8]) -> std::result::Result<BTreeSet<IndexEntry>, Truncated> {
+    let mut reader = ByteReader::new(bytes);
+    let mut entries = BTreeSet::new();
+    while !reader.is_empty() {
+        entries.insert(IndexEntry {
+            field: Bytes::copy_from_slice(reader.take_prefixed()?),
+            term: Bytes::copy_from_slice(reader.take_prefixed()?),
+        });
+    }
+    Ok(entries)
+}
+
+/// What an object has before a write.
+#[derive(Clone, Default)]
+struct Before {
+    entries: BTreeSet<IndexEntry>,
+    fields: Option<Fields>,
+}
+
+/// The changes of a batch, index entries included.
+///
+/// `rewrites_all` says that index entries are gone by their own age, so that those which stay have to
+/// be written again.
+pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Vec<Op>> {
+    let mut known: BTreeMap<&StorageKey, Before> = BTreeMap::new();
+    let mut ops = Vec::with_capacity(batch.writes.len());
+    for write in &batch.writes {
+        let key = write.key();
+        let before = match known.get(key) {
+            Some(before) => before.clone(),
+            None => read_before(lsm, key)?,
+        };
+        let mut after = before.entries.clone();
+        for change in write.index_changes() {
+            match change {
+                IndexChange::Add(entry) => after.insert(entry.clone()),
+                IndexChange::Remove(entry) => after.remove(entry),
+            };
+        }
+        let fields = match write {
+            Write::Put { fields, .. } => Some(*fields),
+            Write::Remove { .. } => {
+                after.clear();
+                None
+            }
+        };
+        for gone in before.entries.difference(&after) {
+            let key = index_key(key, gone);
+            ops.push(Op::Remove { key });
+        }
+        if let Some(fields) = fields {
+            let is_as_before = before.fields.map(|it| it.expiry) == Some(fields.expiry);
+            for entry in &after {
+                let stays = is_as_before && !rewrites_all && before.entries.contains(entry);
+                if !stays {
+                    ops.push(index_op(key, entry, fields));
+                }
+            }
+        }
+        ops.push(put_op(write, encode(&after)));
+        let before = Before {
+            entries: after,
+            fields,
+        };
+        known.insert(key, before);
+    }
+    Ok(ops)
+}
+
+/// The entry of a key, expired or not. One that is damaged is as good as none: writing over it is how
+/// it is repaired.
+fn read_before(lsm: &Lsm, key: &StorageKey) -> Result<Before> {
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now: Timestamp(0),
+    };
+    let found = match lsm.head(&object_key(key.as_bytes()), at) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Before::default()),
+        found => found?,
+    };
+    let Lookup::Found((_, value)) = found else {
+        return Ok(Before::default());
+    };
+    Ok(Before {
+        entries: decode(&value.extra).unwrap_or_default(),
+        fields: Some(value.fields),
+    })
+}
+
+/// An index entry lives and expires as its object does.
+fn index_op(key: &StorageKey, entry: &IndexEntry, fields: Fields) -> Op {
+    Op::Put {
+        key: index_key(key, entry),
+        value: Value {
+            fields,
+            extra: Bytes::new(),
+            head: Bytes::new(),
+            body: Body::Inline(Bytes::new()),
+        },
+    }
+}

@@ -1,0 +1,213 @@
+//! How objects and index entries share the tree's key space.
+//!
+//! ```text
+//! object       'o' storage key
+//! index entry  'i' bucket prefix, part(field), part(term), storage key
+//! part(x)      x with each 0x00 written as 0x00 0xFF, then 0x00 0x01
+//! ```
+//!
+//! The bucket prefix ends where it says, so the entries of one index of one bucket are one range, in
+//! order of term and then of key.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use kvorum_backend::{FoldRange, IndexEntry, IndexRange};
+use kvorum_encoding::StorageKey;
+
+const OBJECT: u8 = b'o';
+const INDEX: u8 = b'i';
+const ESCAPED_ZERO: [u8; 2] = [0x00, 0xff];
+const PART_END: [u8; 2] = [0x00, 0x01];
+
+/// The tree's key of an object.
+pub fn object_key(key: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(1 + key.len());
+    out.push(OBJECT);
+    out.extend_from_slice(key);
+    out.into()
+}
+
+/// The storage key in the tree's key of an object.
+pub fn storage_key(object_key: &[u8]) -> StorageKey {
+    let key = object_key.get(1..).unwrap_or_default();
+    StorageKey::from_encoded(Bytes::copy_from_slice(key))
+}
+
+/// The range of all objects.
+pub fn all_objects() -> (Bound<Bytes>, Bound<Bytes>) {
+    let from = Bytes::from_static(&[OBJECT]);
+    let to = Bytes::from_static(&[OBJECT + 1]);
+    (Bound::Included(from), Bound::Excluded(to))
+}
+
+/// The tree's range of a range of storage keys.
+pub fn object_range(range: &FoldRange) -> (Bound<Bytes>, Bound<Bytes>) {
+    let (all_from, all_to) = all_objects();
+    let within = |bound: &Bound<Bytes>, open: Bound<Bytes>| match bound {
+        Bound::Included(key) => Bound::Included(object_key(key)),
+        Bound::Excluded(key) => Bound::Excluded(object_key(key)),
+        Bound::Unbounded => open,
+    };
+    (within(&range.from, all_from), within(&range.to, all_to))
+}
+
+/// The tree's key of an index entry.
+pub fn index_key(key: &StorageKey, entry: &IndexEntry) -> Bytes {
+    let prefix_len = key.bucket_prefix_len().unwrap_or(0);
+    let mut out = index_prefix(&key.as_bytes()[..prefix_len], &entry.field);
+    put_part(&mut out, &entry.term);
+    out.extend_from_slice(key.as_bytes());
+    out.into()
+}
+
+/// The tree's range of a range of terms.
+pub fn index_range(range: &IndexRange) -> (Bound<Bytes>, Bound<Bytes>) {
+    let index = index_prefix(&range.bucket_prefix, &range.field);
+    let at_term = |term: &Bytes| {
+        let mut out = index.clone();
+        put_part(&mut out, term);
+        out
+    };
+    let from = match &range.from {
+        Bound::Unbounded => index.clone(),
+        Bound::Included(term) => at_term(term),
+        Bound::Excluded(term) => behind(at_term(term)),
+    };
+    let to = match &range.to {
+        Bound::Unbounded => behind(index.clone()),
+        Bound::Included(term) => behind(at_term(term)),
+        Bound::Excluded(term) => at_term(term),
+    };
+    let from = match &range.after {
+        None => from,
+        Some((term, key)) => {
+            let mut after = at_term(term);
+            after.extend_from_slice(key.as_bytes());
+            after.push(0);
+            after.max(from)
+        }
+    };
+    (Bound::Included(from.into()), Bound::Excluded(to.into()))
+}
+
+/// The term and the storage key in the tree's key of an index entry of this range.
+pub fn term_and_key(range: &IndexRange, index_key: &[u8]) -> Option<(Bytes, StorageKey)> {
+    let prefix = index_prefix(&range.bucket_prefix, &range.field);
+    let rest = index_key.strip_prefix(&prefix[..])?;
+    let (term, key) = take_part(rest)?;
+    let key = StorageKey::from_encoded(Bytes::copy_from_slice(key));
+    Some((term.into(), key))
+}
+
+fn index_prefix(bucket_prefix: &[u8], field: &[u8]) -> Vec<u8> {
+    let mut out = vec![INDEX];
+    out.extend_from_slice(bucket_prefix);
+    put_part(&mut out, field);
+    out
+}
+
+/// Behind all keys that start with this, which ends with a part's end.
+fn behind(mut prefix: Vec<u8>) -> Vec<u8> {
+    if let Some(last) = prefix.last_mut() {
+        *last += 1;
+    }
+    prefix
+}
+
+fn put_part(out: &mut Vec<u8>, part: &[u8]) {
+    for byte in part {
+        match byte {
+            0 => out.extend_from_slice(&ESCAPED_ZERO),
+            byte => out.push(*byte),
+        }
+    }
+    out.extend_from_slice(&PART_END);
+}
+
+fn take_part(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut part = Vec::new();
+    let mut rest = bytes;
+    loop {
+        match rest {
+            [0x00, 0xff, behind @ ..] => {
+                part.push(0);
+                rest = behind;
+            }
+            [0x00, 0x01, behind @ ..] => return Some((part, behind)),
+            [0x00, ..] | [] => return None,
+            [byte, behind @ ..] => {
+                part.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_encoding::{Bucket, BucketType, Key, bucket_prefix};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(bucket: &[u8], key: &[u8]) -> StorageKey {
+        let bucket_type = BucketType::default_type();
+        StorageKey::new(
+            &bucket_type,
+            &Bucket::new(bucket.to_vec()),
+            &Key::new(key.to_vec()),
+        )
+    }
+
+    fn part() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()];
+        proptest::collection::vec(byte, 0..4)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn index_keys_sort_by_term_and_key_and_ranges_hold_what_they_should(
+            entries in proptest::collection::vec((part(), part()), 2..10),
+            from in part(),
+            to in part(),
+            includes: (bool, bool),
+        ) {
+            let bucket = b"b\0c";
+            let field = Bytes::from("age_int");
+            let range = IndexRange {
+                bucket_prefix: bucket_prefix(&BucketType::default_type(), &Bucket::new(bucket.to_vec())).into(),
+                field: field.clone(),
+                from: if includes.0 { Bound::Included(from.clone().into()) } else { Bound::Excluded(from.clone().into()) },
+                to: if includes.1 { Bound::Included(to.clone().into()) } else { Bound::Excluded(to.clone().into()) },
+                after: None,
+            };
+            let (low, high) = index_range(&range);
+            let encoded = |(term, name): &(Vec<u8>, Vec<u8>)| {
+                let entry = IndexEntry { field: field.clone(), term: term.clone().into() };
+                index_key(&key(bucket, name), &entry)
+            };
+            for entry in &entries {
+                let at = encoded(entry);
+                let is_in = FoldRange { from: low.clone(), to: high.clone() }.contains(&at);
+                let after = if includes.0 { entry.0 >= from } else { entry.0 > from };
+                let before = if includes.1 { entry.0 <= to } else { entry.0 < to };
+                prop_assert_eq!(is_in, after && before);
+                let (term, found) = term_and_key(&range, &at).unwrap();
+                prop_assert_eq!(&term[..], &entry.0[..]);
+                prop_assert_eq!(found, key(bucket, &entry.1));
+                for other in &entries {
+                    prop_assert_eq!(at.cmp(&encoded(other)), entry.cmp(other));
+                }
+                let resumed = IndexRange { after: Some((term, key(bucket, &entry.1))), from: Bound::Unbounded, to: Bound::Unbounded, ..range.clone() };
+                let (low, high) = index_range(&resumed);
+                for other in &entries {
+                    let is_in = FoldRange { from: low.clone(), to: high.clone() }.contains(&encoded(other));
+                    prop_assert_eq!(is_in, other > entry);
+                }
+            }
+        }
+    }
+}

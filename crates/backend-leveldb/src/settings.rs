@@ -1,0 +1,82 @@
+//! Settings of a store, under the names that `leveldb.*` keys have.
+
+use std::time::Duration;
+
+use kvorum_lsm::policy::PolicySettings;
+use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
+
+/// How a store behaves and performs.
+#[derive(Clone, Debug)]
+pub struct LeveldbSettings {
+    // Behaviour.
+    /// Whether the store keeps a log of its own; not needed behind the node's commit log, where a
+    /// sync is a flush.
+    pub has_log: bool,
+    /// What [`kvorum_backend::Durability::BackendDefault`] promises.
+    pub sync: SyncStrategy,
+    /// Entries are gone this long after their last modification; `None` for never.
+    pub expiry: Option<Duration>,
+
+    // Performance.
+    /// A memtable of this many bytes is flushed. Give each store another figure, or all flush at
+    /// once.
+    pub write_buffer_bytes: u64,
+    /// Whether tables have filters.
+    pub has_filter: bool,
+    /// Data blocks of this many bytes.
+    pub block_bytes: usize,
+    /// Keys from one restart point of a block to the next.
+    pub block_restart_interval: u32,
+    /// How tables from level 2 on are compressed; younger ones live too briefly for it to pay.
+    pub compression: Compression,
+    /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none.
+    pub blob_threshold_bytes: usize,
+    /// When tables are merged.
+    pub policy: PolicySettings,
+
+    /// One way of being wrong, for testing tests.
+    #[cfg(feature = "planted-defects")]
+    pub defect: Option<kvorum_backend::PlantedDefect>,
+}
+
+impl Default for LeveldbSettings {
+    fn default() -> Self {
+        Self {
+            has_log: true,
+            sync: SyncStrategy::Grouped,
+            expiry: None,
+            write_buffer_bytes: 45 << 20,
+            has_filter: true,
+            block_bytes: 4096,
+            block_restart_interval: 16,
+            compression: Compression::Lz4,
+            blob_threshold_bytes: 4096,
+            policy: PolicySettings::default(),
+            #[cfg(feature = "planted-defects")]
+            defect: None,
+        }
+    }
+}
+
+impl LeveldbSettings {
+    pub(crate) fn to_lsm(&self) -> LsmSettings {
+        let young = Compression::None;
+        LsmSettings {
+            name: "leveldb",
+            has_log: self.has_log,
+            sync: self.sync,
+            expiry: self.expiry,
+            memtable_bytes: self.write_buffer_bytes,
+            blob_threshold_bytes: self.blob_threshold_bytes,
+            block_bytes: self.block_bytes,
+            restart_interval: self.block_restart_interval,
+            compression: vec![young, young, self.compression],
+            blob_compression: self.compression,
+            filter_bits_per_key: if self.has_filter { 10 } else { 0 },
+            policy: self.policy.clone(),
+            #[cfg(feature = "planted-defects")]
+            defect: self.defect,
+            ..LsmSettings::default()
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The engine with settings so small that a few dozen writes fill memtables, tables and blob files.
+
+use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
+use kvorum_backend_conformance::{EngineUnderTest, Opening};
+use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy};
+use kvorum_lsm::policy::PolicySettings;
+
+/// Leveldb, perhaps with a defect.
+pub(crate) struct Engine {
+    pub(crate) defect: Option<PlantedDefect>,
+}
+
+impl EngineUnderTest for Engine {
+    fn name(&self) -> &str {
+        "leveldb"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            persistent: true,
+            cheap_heads: true,
+            ordered: true,
+            indexes: true,
+            backups: true,
+        }
+    }
+
+    fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
+        let settings = LeveldbSettings {
+            defect: self.defect,
+            ..settings(opening.variation)
+        };
+        let shared = Shared::new(64 << 10, 1 << 20);
+        let disk = opening.disk.clone();
+        let draw = opening.draw.clone();
+        let store = Leveldb::open(disk, &opening.directory, &settings, shared, draw)?;
+        Ok(Box::new(store))
+    }
+
+    fn variations(&self) -> u32 {
+        3
+    }
+
+    /// A block holds a few keys, and index entries of others.
+    fn keys_lost_per_flip_max(&self) -> usize {
+        8
+    }
+}
+
+fn settings(variation: u32) -> LeveldbSettings {
+    let eager = LeveldbSettings {
+        write_buffer_bytes: 3_000,
+        block_bytes: 300,
+        block_restart_interval: 2,
+        blob_threshold_bytes: 600,
+        compression: Compression::Lz4,
+        policy: PolicySettings {
+            levels: 4,
+            level_zero_tables: 2,
+            base_bytes: 6_000,
+            multiplier: 3,
+            table_bytes_max: 3_000,
+            slow_from_tables: 3,
+            slowest_at_tables: 6,
+        },
+        ..LeveldbSettings::default()
+    };
+    match variation {
+        0 => eager,
+        // Everything inline and compressed, one big level.
+        1 => LeveldbSettings {
+            blob_threshold_bytes: usize::MAX,
+            write_buffer_bytes: 8_000,
+            block_bytes: 500,
+            compression: Compression::Zstd(1),
+            sync: SyncStrategy::None,
+            ..eager
+        },
+        // Everything apart, no filters.
+        _ => LeveldbSettings {
+            blob_threshold_bytes: 1,
+            has_filter: false,
+            compression: Compression::None,
+            ..eager
+        },
+    }
+}

@@ -1,0 +1,5 @@
+//! The engine behind the trait.
+
+mod conformance;
+mod engine;
+mod planted;

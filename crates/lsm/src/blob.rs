@@ -1,0 +1,174 @@
+//! Blob files: bodies apart from their keys.
+//!
+//! A blob file is a sorted table whose keys are numbers counting up, one body to a block. An entry
+//! says which file, which number, and where the block stood when the file was written; as long as the
+//! file was not rewritten, a body is one read. Collecting garbage writes the bodies that are still
+//! used to a new file under the same numbers, so no entry has to change: it is then found by number.
+//! That, and not a log with positions, is why a table serves: it has an index already, is checked and
+//! salvaged block by block, and goes through the same cache.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::Disk;
+use kvorum_encoding::{ByteReader, put_varint};
+use kvorum_sst::{
+    Facts, ReadContext, Table, TableId, TableOptions, TableWriter, WrittenTable, hash_key,
+};
+
+use crate::BlobPlace;
+use crate::error::{IntoBackend, from_sst};
+
+/// A blob file that entries refer to.
+pub(crate) struct BlobFile {
+    /// What entries call it.
+    pub(crate) file: u64,
+    /// The number of the file that holds it now; the same until garbage was collected.
+    pub(crate) number: u64,
+    /// Bytes of bodies with their frames when it was first written: what uses are measured against.
+    pub(crate) file_len: u64,
+    /// Bytes of blocks that are still in it.
+    pub(crate) block_bytes: u64,
+    /// `None` when the file cannot be opened.
+    pub(crate) table: Option<Arc<Table>>,
+}
+
+/// The path of a blob file.
+pub(crate) fn blob_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:010}.blob"))
+}
+
+fn key_of(ordinal: u64) -> [u8; 8] {
+    // Big-endian, so that byte order is number order.
+    ordinal.to_be_bytes()
+}
+
+/// Writes a blob file.
+pub(crate) struct BlobWriter {
+    writer: TableWriter,
+    file: u64,
+    next: u64,
+    pub(crate) block_bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl BlobWriter {
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        id: TableId,
+        file: u64,
+        options: TableOptions,
+    ) -> Result<Self> {
+        let path = blob_path(directory, id.number);
+        let writer = TableWriter::create(disk, &path, id, options).into_backend()?;
+        Ok(Self {
+            writer,
+            file,
+            next: 0,
+            block_bytes: 0,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// The number of the file.
+    pub(crate) fn number(&self) -> u64 {
+        self.writer.id().number
+    }
+
+    /// Adds the body of a key.
+    ///
+    /// The block holds: varint length of the key, the key, the body. The key is there for collecting
+    /// garbage and for saying what a damaged block held.
+    pub(crate) fn add(&mut self, key: &[u8], body: &[u8]) -> Result<BlobPlace> {
+        let ordinal = self.next;
+        let block = self.add_as(ordinal, key, body)?;
+        Ok(BlobPlace {
+            file: self.file,
+            ordinal,
+            block,
+            len: body.len() as u64,
+        })
+    }
+
+    /// Adds a body under a number that it had before.
+    pub(crate) fn add_as(
+        &mut self,
+        ordinal: u64,
+        key: &[u8],
+        body: &[u8],
+    ) -> Result<kvorum_sst::BlockHandle> {
+        self.buffer.clear();
+        put_varint(&mut self.buffer, key.len() as u64);
+        self.buffer.extend_from_slice(key);
+        self.buffer.extend_from_slice(body);
+        let facts = Facts::default();
+        let added = self
+            .writer
+            .add_alone(&key_of(ordinal), &self.buffer, &facts);
+        let block = added.into_backend()?;
+        self.next = ordinal + 1;
+        self.block_bytes += u64::from(block.len);
+        Ok(block)
+    }
+
+    pub(crate) fn finish(self) -> kvorum_sst::Result<WrittenTable> {
+        self.writer.finish()
+    }
+}
+
+/// The key and the body in a block.
+pub(crate) fn split_blob(value: &Bytes) -> Option<(Bytes, Bytes)> {
+    let mut reader = ByteReader::new(value);
+    let key = reader.take_prefixed().ok()?.len();
+    let end = reader.offset();
+    Some((value.slice(end - key..end), value.slice(end..)))
+}
+
+/// The number that a blob block's key says.
+pub(crate) fn ordinal_of(key: &[u8]) -> Option<u64> {
+    key.try_into().ok().map(u64::from_be_bytes)
+}
+
+impl BlobFile {
+    /// Reads a body; `Ok(None)` when the read would have had to wait.
+    pub(crate) fn read(
+        &self,
+        place: &BlobPlace,
+        context: &ReadContext<'_>,
+    ) -> Result<Option<Bytes>> {
+        let lost = || {
+            let (file, ordinal) = (self.file, place.ordinal);
+            let detail = format!("body {ordinal} of blob file {file} was lost");
+            BackendError::new(ErrorKind::Corrupt, detail)
+        };
+        let table = self.table.as_ref().ok_or_else(lost)?;
+        let key = key_of(place.ordinal);
+        let hash = hash_key(&key);
+        let is_original = self.number == self.file;
+        let found = if is_original {
+            table.get_at(place.block, &key, hash, context)
+        } else {
+            table.get(&key, hash, context)
+        };
+        let found = match found {
+            Err(error) if error.would_block() => return Ok(None),
+            Err(error) => {
+                if is_original && error.is_damage() {
+                    // Found by number, the damage is told with what it cost.
+                    let _told = table.get(&key, hash, context);
+                }
+                return Err(from_sst(&error));
+            }
+            Ok(found) => found.ok_or_else(lost)?,
+        };
+        let (_, body) = split_blob(&found.value).ok_or_else(lost)?;
+        if body.len() as u64 == place.len {
+            Ok(Some(body))
+        } else {
+            Err(lost())
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Collecting the garbage of a blob file: bodies that are still used are written to a new file under
+//! their old numbers, and no key is rewritten.
+//!
+//! Whether a body is used is looked up in the tables alone. What memory has is newer and may be lost
+//! in a crash, and the body would then be wanted again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kvorum_backend::Result;
+use kvorum_sst::{ScanItem, ScanOptions, TableScan, WrittenTable};
+
+use crate::Body;
+use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
+use crate::error::IntoBackend;
+use crate::merge::newest_in_tables;
+use crate::store::Store;
+
+/// A collection that is going on.
+pub(crate) struct CollectJob {
+    file: u64,
+    scan: TableScan,
+    writer: Option<BlobWriter>,
+    /// The new file and the bytes of its blocks, when all is written.
+    pub(crate) written: Option<(WrittenTable, u64)>,
+}
+
+impl CollectJob {
+    /// `None` for a file that cannot be opened.
+    pub(crate) fn start(blob: &BlobFile) -> Option<Self> {
+        let table = Arc::clone(blob.table.as_ref()?);
+        let options = ScanOptions {
+            read_ahead_bytes: 256 << 10,
+            ..ScanOptions::default()
+        };
+        Some(Self {
+            file: blob.file,
+            scan: TableScan::new(table, options),
+            writer: None,
+            written: None,
+        })
+    }
+
+    pub(crate) fn file(&self) -> u64 {
+        self.file
+    }
+
+    /// The new file, finished or not.
+    pub(crate) fn output_paths(&self, store: &Store) -> Vec<PathBuf> {
+        let writing = self.writer.as_ref().map(BlobWriter::number);
+        let written = self.written.as_ref().map(|(table, _)| table.id.number);
+        let number = writing.or(written);
+        number
+            .map(|it| blob_path(&store.directory, it))
+            .into_iter()
+            .collect()
+    }
+
+    /// Looks at bodies until so many bytes were read and written.
+    pub(crate) fn step(&mut self, store: &Store, budget_bytes: u64) -> Result<(u64, bool)> {
+        let mut cost = 0;
+        while cost < budget_bytes.max(1) {
+            let context = kvorum_sst::ReadContext {
+                sink: &store.read_side.blobs,
+                ..store.read_side.for_folds()
+            };
+            match self.scan.advance(&context).into_backend()? {
+                // What the block held is lost, and told.
+                ScanItem::Gap(_) => {}
+                ScanItem::Entry => cost += self.take(store)?,
+                ScanItem::End => {
+                    self.finish(store)?;
+                    return Ok((cost, true));
+                }
+            }
+        }
+        Ok((cost, false))
+    }
+
+    /// Keeps the body that the scan stands on if it is used, and returns what that cost.
+    fn take(&mut self, store: &Store) -> Result<u64> {
+        let value = self.scan.value_bytes();
+        let bytes = value.len() as u64;
+        let parts = ordinal_of(self.scan.key()).zip(split_blob(&value));
+        let Some((ordinal, (key, body))) = parts else {
+            return Ok(bytes);
+        };
+        let version = store.version.load();
+        let context = store.read_side.at(kvorum_disk::Reading::MayBlock);
+        let newest = match newest_in_tables(&version, &key, &context) {
+            Ok(newest) => newest,
+            // Where nobody can tell, the body stays.
+            Err(error) if error.kind() == kvorum_backend::ErrorKind::Corrupt => {
+                self.keep(store, ordinal, &key, &body)?;
+                return Ok(2 * bytes);
+            }
+            Err(error) => return Err(error),
+        };
+        let is_used = newest.and_then(|it| it.value).is_some_and(|value| {
+            matches!(value.body, Body::Blob(at) if (at.file, at.ordinal) == (self.file, ordinal))
+        });
+        if !is_used {
+            return Ok(bytes);
+        }
+        self.keep(store, ordinal, &key, &body)?;
+        Ok(2 * bytes)
+    }
+
+    fn keep(&mut self, store: &Store, ordinal: u64, key: &[u8], body: &[u8]) -> Result<()> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => self.writer.insert(start(store, self.file)?),
+        };
+        writer.add_as(ordinal, key, body)?;
+        Ok(())
+    }
+
+    fn finish(&mut self, store: &Store) -> Result<()> {
+        let Some(writer) = self.writer.take() else {
+            // Nothing is used: the file goes when the last table that names it goes.
+            return Ok(());
+        };
+        let (number, block_bytes) = (writer.number(), writer.block_bytes);
+        let finished = writer.finish();
+        if finished.is_err() {
+            store.remove_files([blob_path(&store.directory, number)]);
+        }
+        let table = finished.map_err(|error| store.fail_if_sync(&error))?;
+        store.count_written(table.file_len);
+        self.written = Some((table, block_bytes));
+        Ok(())
+    }
+}
+
+fn start(store: &Store, file: u64) -> Result<BlobWriter> {
+    let id = store.table_id(store.take_number());
+    let options = store.settings.blob_options();
+    BlobWriter::create(&*store.disk, &store.directory, id, file, options)
+}

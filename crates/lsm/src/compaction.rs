@@ -1,0 +1,240 @@
+//! The mechanism of merging: layers in, tables out, in steps of bounded bytes.
+//!
+//! A flush is the same with memtables in, one table on level 0 out, and large bodies moved to a blob
+//! file on the way.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{Result, Timestamp};
+use kvorum_sst::{Mark, TableWriter, WrittenTable};
+
+use crate::blob::{BlobWriter, blob_path};
+use crate::error::IntoBackend;
+use crate::merge::{MergeWalk, Merged};
+use crate::store::{Store, table_path};
+use crate::version::Version;
+use crate::{Body, Entry};
+
+/// What becomes of a merge's tables.
+pub(crate) struct Job {
+    walk: MergeWalk,
+    /// What was there when it began: what is below the output stays below it.
+    version: Arc<Version>,
+    output_level: usize,
+    /// Tables of the input, newest first and those of the output level last.
+    pub(crate) inputs: Vec<u64>,
+    writer: Option<TableWriter>,
+    /// Where the present output's range begins: behind the last one's.
+    range_from: Option<Bytes>,
+    blobs: Option<BlobWriter>,
+    pub(crate) written: Vec<WrittenTable>,
+    pub(crate) written_blob: Option<WrittenBlob>,
+    is_flush: bool,
+}
+
+/// A blob file that a flush has written.
+pub(crate) struct WrittenBlob {
+    pub(crate) table: WrittenTable,
+    pub(crate) block_bytes: u64,
+}
+
+impl Job {
+    pub(crate) fn new(
+        walk: MergeWalk,
+        version: Arc<Version>,
+        output_level: usize,
+        inputs: Vec<u64>,
+        is_flush: bool,
+    ) -> Self {
+        Self {
+            walk,
+            version,
+            output_level,
+            inputs,
+            writer: None,
+            range_from: None,
+            blobs: None,
+            written: Vec::new(),
+            written_blob: None,
+            is_flush,
+        }
+    }
+
+    /// Merges until so many bytes were read and written. True when all is written and synced.
+    pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        budget_bytes: u64,
+        now: Timestamp,
+    ) -> Result<(u64, bool)> {
+        let from = self.walk.bytes();
+        loop {
+            // Each byte is read and, most often, written.
+            let cost = 2 * (self.walk.bytes() - from);
+            if cost >= budget_bytes.max(1) {
+                return Ok((cost, false));
+            }
+            match self.walk.advance(&store.read_side)? {
+                Merged::Hidden => {}
+                Merged::Entry(entry) => {
+                    if let Some(entry) = self.kept(store, entry, now) {
+                        self.put(store, entry)?;
+                    }
+                }
+                Merged::End => {
+                    let cost = 2 * (self.walk.bytes() - from);
+                    self.end_output(store, None)?;
+                    self.end_blobs(store)?;
+                    return Ok((cost, true));
+                }
+            }
+        }
+    }
+
+    /// The files of the outputs, finished or not.
+    pub(crate) fn output_paths(&self, store: &Store) -> Vec<PathBuf> {
+        let directory = &store.directory;
+        let writing = self.writer.as_ref().map(|it| it.id().number);
+        let tables = self.written.iter().map(|it| it.id.number).chain(writing);
+        let mut paths: Vec<PathBuf> = tables.map(|it| table_path(directory, it)).collect();
+        let blob = self.blobs.as_ref().map(BlobWriter::number);
+        let written = self.written_blob.as_ref().map(|it| it.table.id.number);
+        paths.extend(blob.or(written).map(|it| blob_path(directory, it)));
+        paths
+    }
+
+    /// What is left of an entry: nothing where nothing below could come up again.
+    fn kept(&self, store: &Store, entry: Entry, now: Timestamp) -> Option<Entry> {
+        let is_gone = match &entry.value {
+            None => true,
+            Some(value) => store.expiry.is_over(&value.fields, now),
+        };
+        if !is_gone {
+            return Some(entry);
+        }
+        let key = self.walk.key();
+        self.is_needed_above(store, key, key)
+            .then(|| Entry::removal(entry.sequence))
+    }
+
+    /// True when an older layer may have keys of this range, both ends included.
+    fn is_needed_above(&self, store: &Store, from: &[u8], to: &[u8]) -> bool {
+        #[cfg(feature = "planted-defects")]
+        if store.has_defect(kvorum_backend::PlantedDefect::TombstoneDroppedTooEarly) {
+            return false;
+        }
+        #[cfg(not(feature = "planted-defects"))]
+        let _defects_only = store;
+        let zero = &self.version.levels[0];
+        let is_in_zero = self.is_flush && zero.iter().any(|it| it.properties.overlaps(from, to));
+        is_in_zero || self.version.is_below(self.output_level, from, to)
+    }
+
+    fn put(&mut self, store: &Store, mut entry: Entry) -> Result<()> {
+        if self.is_flush {
+            self.move_body(store, &mut entry)?;
+        }
+        let is_full = self
+            .writer
+            .as_ref()
+            .is_some_and(|it| it.len() >= store.settings.policy.table_bytes_max);
+        if is_full && !self.is_flush {
+            let next = Bytes::copy_from_slice(self.walk.key());
+            self.end_output(store, Some(next))?;
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.start_output(store)?);
+        }
+        let mut value = Vec::new();
+        entry.encode(&mut value);
+        if let Some(writer) = &mut self.writer {
+            let facts = entry.facts();
+            writer.add(self.walk.key(), &value, &facts).into_backend()?;
+        }
+        Ok(())
+    }
+
+    fn move_body(&mut self, store: &Store, entry: &mut Entry) -> Result<()> {
+        let Some(value) = &mut entry.value else {
+            return Ok(());
+        };
+        let Body::Inline(body) = &value.body else {
+            return Ok(());
+        };
+        if body.len() < store.settings.blob_threshold_bytes.max(1) {
+            return Ok(());
+        }
+        let blobs = match &mut self.blobs {
+            Some(blobs) => blobs,
+            None => {
+                let number = store.take_number();
+                let (disk, directory) = (&*store.disk, &store.directory);
+                let options = store.settings.blob_options();
+                let id = store.table_id(number);
+                let created = BlobWriter::create(disk, directory, id, number, options)?;
+                self.blobs.insert(created)
+            }
+        };
+        value.body = Body::Blob(blobs.add(self.walk.key(), body)?);
+        Ok(())
+    }
+
+    fn start_output(&self, store: &Store) -> Result<TableWriter> {
+        let number = store.take_number();
+        let path = table_path(&store.directory, number);
+        let is_last = self.output_level + 1 >= self.version.levels.len();
+        let options = store.settings.table_options(self.output_level, is_last);
+        let id = store.table_id(number);
+        TableWriter::create(&*store.disk, &path, id, options).into_backend()
+    }
+
+    /// Finishes the present table, with the marks up to the next one's first key.
+    fn end_output(&mut self, store: &Store, next: Option<Bytes>) -> Result<()> {
+        let marks = self.marks(store, next.as_ref());
+        if self.writer.is_none() && !marks.is_empty() {
+            self.writer = Some(self.start_output(store)?);
+        }
+        if let Some(writer) = &mut self.writer {
+            marks.into_iter().for_each(|mark| writer.add_mark(mark));
+        }
+        self.range_from = next;
+        if let Some(writer) = self.writer.take() {
+            // Kept where an abandoned job finds it, in case the sync fails.
+            let number = writer.id().number;
+            let finished = writer.finish();
+            if finished.is_err() {
+                store.remove_files([table_path(&store.directory, number)]);
+            }
+            let table = finished.map_err(|error| store.fail_if_sync(&error))?;
+            store.count_written(table.file_len);
+            self.written.push(table);
+        }
+        Ok(())
+    }
+
+    /// The marks that are still needed over the range of the present table.
+    fn marks(&self, store: &Store, next: Option<&Bytes>) -> Vec<Mark> {
+        let sources = self.walk.sources().iter();
+        let all = sources.flat_map(|it| it.marks().iter().chain(it.gaps()));
+        let clipped = all.filter_map(|mark| mark.clipped(self.range_from.as_ref(), next));
+        clipped
+            .filter(|mark| self.is_needed_above(store, &mark.from, &mark.to))
+            .collect()
+    }
+
+    fn end_blobs(&mut self, store: &Store) -> Result<()> {
+        if let Some(blobs) = self.blobs.take() {
+            let (block_bytes, number) = (blobs.block_bytes, blobs.number());
+            let finished = blobs.finish();
+            if finished.is_err() {
+                store.remove_files([blob_path(&store.directory, number)]);
+            }
+            let table = finished.map_err(|error| store.fail_if_sync(&error))?;
+            store.count_written(table.file_len);
+            self.written_blob = Some(WrittenBlob { table, block_bytes });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! An entry: what a key holds, or that it holds nothing.
+
+use bytes::Bytes;
+use kvorum_backend::{Fields, Tag, Timestamp};
+use kvorum_encoding::{ByteReader, Truncated, put_varint};
+use kvorum_sst::{BlockHandle, Facts};
+
+const REMOVAL: u8 = 1;
+const EXPIRES: u8 = 1 << 1;
+const BODY_IN_BLOB: u8 = 1 << 2;
+const HAS_EXTRA: u8 = 1 << 3;
+const UNKNOWN: u8 = !(REMOVAL | EXPIRES | BODY_IN_BLOB | HAS_EXTRA);
+
+/// What was written to a key, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The batch that wrote it.
+    pub sequence: u64,
+    /// `None` when the key was removed.
+    pub value: Option<Value>,
+}
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// What folds filter by.
+    pub fields: Fields,
+    /// What the store's user keeps beside the head and reads with it.
+    pub extra: Bytes,
+    /// The head.
+    pub head: Bytes,
+    /// The body, or where it is.
+    pub body: Body,
+}
+
+/// The body of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// In the entry.
+    Inline(Bytes),
+    /// In a blob file.
+    Blob(BlobPlace),
+}
+
+/// Where in the blob files a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobPlace {
+    /// The blob file.
+    pub file: u64,
+    /// Which body of that file, for as long as it exists.
+    pub ordinal: u64,
+    /// Where it stands as long as the file was not rewritten.
+    pub block: BlockHandle,
+    /// Its length, in bytes.
+    pub len: u64,
+}
+
+impl Entry {
+    /// An entry that says that its key is gone.
+    pub fn removal(sequence: u64) -> Self {
+        Self {
+            sequence,
+            value: None,
+        }
+    }
+
+    /// What a table has to know of it.
+    pub(crate) fn facts(&self) -> Facts {
+        let Some(value) = &self.value else {
+            return Facts {
+                sequence: self.sequence,
+                is_removal: true,
+                ..Facts::default()
+            };
+        };
+        Facts {
+            sequence: self.sequence,
+            last_modified: value.fields.last_modified.0,
+            expiry: value.fields.expiry.map(|it| it.0),
+            segment: value.fields.segment,
+            is_removal: false,
+            blob: match &value.body {
+                Body::Inline(_) => None,
+                Body::Blob(place) => Some((place.file, u64::from(place.block.len))),
+            },
+        }
+    }
+
+    /// Bytes of its parts in memory.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, |value| {
+            let body = match &value.body {
+                Body::Inline(body) => body.len(),
+                Body::Blob(_) => 0,
+            };
+            value.extra.len() + value.head.len() + body
+        })
+    }
+
+    /// Appends the entry:
+    ///
+    /// ```text
+    /// size    field
+    /// 1       flags: 0 removal, 1 expires, 2 body in a blob file, 3 has extra bytes
+    /// varint  sequence; a removal ends here
+    /// varint  anti-entropy segment
+    /// varint  last modified
+    /// varint  expiry, if it expires
+    /// 1       tag
+    /// varint  length of the extra bytes, then the bytes, if there are any
+    /// varint  length of the head, then the head
+    ///         the body to the end, or varints: blob file, ordinal, block offset, block length, length
+    /// ```
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_but_body(out);
+        match self.value.as_ref().map(|value| &value.body) {
+            None => {}
+            Some(Body::Inline(body)) => out.extend_from_slice(body),
+            Some(Body::Blob(place)) => {
+                for number in [
+                    place.file,
+                    place.ordinal,
+                    place.block.offset,
+                    u64::from(place.block.len),
+                    place.len,
+                ] {
+                    put_varint(out, number);
+                }
+            }
+        }
+    }
+
+    /// The same up to an inline body; a log keeps that apart.
+    pub(crate) fn encode_but_body(&self, out: &mut Vec<u8>) {
+        let Some(value) = &self.value else {
+            out.push(REMOVAL);
+            put_varint(out, self.sequence);
+            return;
+        };
+        let mut flags = 0;
+        if value.fields.expiry.is_some() {
+            flags |= EXPIRES;
+        }
+        if matches!(value.body, Body::Blob(_)) {
+            flags |= BODY_IN_BLOB;
+        }
+        if !value.extra.is_empty() {
+            flags |= HAS_EXTRA;
+        }
+        out.push(flags);
+        put_varint(out, self.sequence);
+        put_varint(out, u64::from(value.fields.segment));
+        put_varint(out, value.fields.last_modified.0);
+        if let Some(expiry) = value.fields.expiry {
+            put_varint(out, expiry.0);
+        }
+        out.push(value.fields.tag.0);
+        if !value.extra.is_empty() {
+            put_varint(out, value.extra.len() as u64);
+            out.extend_from_slice(&value.extra);
+        }
+        put_varint(out, value.head.len() as u64);
+        out.extend_from_slice(&value.head);
+    }
+
+    /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
+    pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let flags = reader.u8()?;
+        if flags & UNKNOWN != 0 {
+            return Err(Truncated { offset: 0 });
+        }
+        let sequence = reader.varint()?;
+        if flags & REMOVAL != 0 {
+            return Ok(Self::removal(sequence));
+        }
+        let offset = reader.offset();
+        let segment = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })?;
+        let last_modified = Timestamp(reader.varint()?);
+        let expiry = match flags & EXPIRES {
+            0 => None,
+            _ => Some(Timestamp(reader.varint()?)),
+        };
+        let fields = Fields {
+            segment,
+            last_modified,
+            expiry,
+            tag: Tag(reader.u8()?),
+        };
+        let extra = match flags & HAS_EXTRA {
+            0 => Bytes::new(),
+            _ => take_slice(&mut reader, bytes)?,
+        };
+        let head = take_slice(&mut reader, bytes)?;
+        let body = if flags & BODY_IN_BLOB == 0 {
+            Body::Inline(bytes.slice(reader.offset()..))
+        } else {
+            Body::Blob(take_place(&mut reader)?)
+        };
+        let value = Value {
+            fields,
+            extra,
+            head,
+            body,
+        };
+        Ok(Self {
+            sequence,
+            value: Some(value),
+        })
+    }
+}
+
+impl Value {
+    /// The length of the body, in bytes.
+    pub fn body_len(&self) -> u64 {
+        match &self.body {
+            Body::Inline(body) => body.len() as u64,
+            Body::Blob(place) => place.len,
+        }
+    }
+}
+
+fn take_slice(reader: &mut ByteReader<'_>, bytes: &Bytes) -> Result<Bytes, Truncated> {
+    let len = reader.take_prefixed()?.len();
+    let end = reader.offset();
+    Ok(bytes.slice(end - len..end))
+}
+
+fn take_place(reader: &mut ByteReader<'_>) -> Result<BlobPlace, Truncated> {
+    let (file, ordinal, at) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let offset = reader.offset();
+    let len = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })?;
+    Ok(BlobPlace {
+        file,
+        ordinal,
+        block: BlockHandle { offset: at, len },
+        len: reader.varint()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value() -> impl Strategy<Value = Value> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+        let place =
+            any::<(u64, u64, u64, u32, u64)>().prop_map(|(file, ordinal, offset, size, len)| {
+                Body::Blob(BlobPlace {
+                    file,
+                    ordinal,
+                    block: BlockHandle { offset, len: size },
+                    len,
+                })
+            });
+        let body = prop_oneof![bytes().prop_map(Body::Inline), place];
+        let fields = any::<(u32, u64, Option<u64>, u8)>();
+        (fields, bytes(), bytes(), body).prop_map(|(fields, extra, head, body)| Value {
+            fields: Fields {
+                segment: fields.0,
+                last_modified: Timestamp(fields.1),
+                expiry: fields.2.map(Timestamp),
+                tag: Tag(fields.3),
+            },
+            extra,
+            head,
+            body,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn entries_round_trip(sequence: u64, value in proptest::option::of(value())) {
+            let entry = Entry { sequence, value };
+            let mut out = Vec::new();
+            entry.encode(&mut out);
+            prop_assert_eq!(Entry::decode(&Bytes::from(out)).unwrap(), entry);
+        }
+
+        #[test]
+        fn hostile_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _decoded_or_refused = Entry::decode(&Bytes::from(bytes));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Failures of the floors below, told as the backend's kinds.
+
+use kvorum_backend::{BackendError, ErrorKind};
+use kvorum_disk::DiskError;
+use kvorum_segment::SegmentError;
+use kvorum_sst::SstError;
+
+pub(crate) fn from_disk(error: &DiskError) -> BackendError {
+    use kvorum_disk::ErrorKind as Disk;
+    let kind = match error.kind() {
+        Disk::NoSpace => ErrorKind::Full,
+        Disk::Denied => ErrorKind::Denied,
+        Disk::Locked => ErrorKind::Locked,
+        Disk::TooLarge => ErrorKind::Corrupt,
+        Disk::NotFound | Disk::AlreadyExists | Disk::WouldBlock | Disk::Suspect | Disk::Device => {
+            ErrorKind::Failed
+        }
+    };
+    BackendError::new(kind, error.to_string())
+}
+
+pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
+    let kind = match error {
+        SegmentError::Disk(disk) => return from_disk(disk),
+        SegmentError::Damaged { .. }
+        | SegmentError::Foreign { .. }
+        | SegmentError::Undecodable { .. } => ErrorKind::Corrupt,
+        SegmentError::NewerFormat { .. } => ErrorKind::NewerFormat,
+        SegmentError::TooLarge { .. } => ErrorKind::TooLarge,
+        SegmentError::Suspect { .. } => ErrorKind::Failed,
+    };
+    BackendError::new(kind, error.to_string())
+}
+
+pub(crate) fn from_sst(error: &SstError) -> BackendError {
+    let kind = match error {
+        SstError::Disk(disk) => return from_disk(disk),
+        SstError::Damaged { .. } | SstError::Foreign { .. } => ErrorKind::Corrupt,
+        SstError::NewerFormat { .. } => ErrorKind::NewerFormat,
+        SstError::TooLarge { .. } => ErrorKind::TooLarge,
+        SstError::Misuse { .. } => ErrorKind::Misuse,
+    };
+    BackendError::new(kind, error.to_string())
+}
+
+/// Turns results of the floors below into the backend's.
+pub(crate) trait IntoBackend<T> {
+    fn into_backend(self) -> kvorum_backend::Result<T>;
+}
+
+impl<T> IntoBackend<T> for kvorum_disk::Result<T> {
+    fn into_backend(self) -> kvorum_backend::Result<T> {
+        self.map_err(|error| from_disk(&error))
+    }
+}
+
+impl<T> IntoBackend<T> for kvorum_segment::Result<T> {
+    fn into_backend(self) -> kvorum_backend::Result<T> {
+        self.map_err(|error| from_segment(&error))
+    }
+}
+
+impl<T> IntoBackend<T> for kvorum_sst::Result<T> {
+    fn into_backend(self) -> kvorum_backend::Result<T> {
+        self.map_err(|error| from_sst(&error))
+    }
+}

@@ -1,0 +1,40 @@
+//! When an entry is gone by time.
+
+use kvorum_backend::{Fields, Timestamp};
+
+use crate::LsmSettings;
+
+/// Expiry as a store has it: an entry's own, and the store's by age.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expiry {
+    age_micros: Option<u64>,
+    /// The planted defect: nothing ever is.
+    is_ignored: bool,
+}
+
+impl Expiry {
+    pub(crate) fn of(settings: &LsmSettings) -> Self {
+        let age = settings.expiry;
+        #[cfg(feature = "planted-defects")]
+        let is_ignored =
+            settings.defect == Some(kvorum_backend::PlantedDefect::ExpiredEntryReturned);
+        #[cfg(not(feature = "planted-defects"))]
+        let is_ignored = false;
+        Self {
+            age_micros: age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
+            is_ignored,
+        }
+    }
+
+    pub(crate) fn age_micros(&self) -> Option<u64> {
+        self.age_micros
+    }
+
+    /// True when an entry with these fields is gone at `now`.
+    pub(crate) fn is_over(&self, fields: &Fields, now: Timestamp) -> bool {
+        let by_age = self
+            .age_micros
+            .is_some_and(|age| fields.last_modified.0.saturating_add(age) <= now.0);
+        !self.is_ignored && (by_age || fields.is_expired(now))
+    }
+}

@@ -1,0 +1,68 @@
+//! An LSM tree in parts: what the `leveldb` engine is, and the ledgers of others.
+//!
+//! Writes go to a *memtable*, an ordered map in memory, and, where no log of the node stands in front,
+//! to a log of the store's own. A full memtable is flushed to a sorted table on level 0; tables are
+//! merged downwards, each level holding a multiple of the one above. Bodies above a threshold go to
+//! *blob files* when they are flushed: a merge then moves pointers, and blob files are collected
+//! without rewriting a key.
+//!
+//! # Who decides what
+//!
+//! [`policy`] says which tables to merge, from sizes and key ranges alone; it is simulated over stores
+//! that do not exist. The mechanism does it in steps of bounded bytes that somebody else schedules
+//! ([`Lsm::maintenance_step`]). Nothing here starts a thread or reads a clock.
+//!
+//! # What readers see
+//!
+//! Everything that a read looks at is one immutable [`version::Version`]: the memtables, the tables of
+//! each level, the blob files. A snapshot is a handle on a version and a sequence; a table holds at
+//! most one entry of a key, since whoever wants an older one holds the memtables and tables that have
+//! it. A newer layer's entries of a key have higher sequences than an older layer's.
+//!
+//! # Damage
+//!
+//! A block that cannot be read is an error to gets, is passed over by folds, and hides what older
+//! layers have of its keys: that may be out of date, or removed. A merge puts a *mark* over the range
+//! in the block's place, and sets the bytes aside in `lost/`. Only when the mark comes to the last
+//! level is it forgotten: nothing is left then that could return.
+
+mod backup;
+mod blob;
+mod cache;
+mod collect;
+mod compaction;
+mod entry;
+mod error;
+mod expiry;
+mod log;
+mod lost;
+mod lsm;
+mod manifest;
+mod memory;
+mod memtable;
+mod merge;
+mod pins;
+#[cfg(feature = "planted-defects")]
+mod planted;
+pub mod policy;
+mod read;
+mod recovery;
+mod settings;
+mod snapshot;
+mod status;
+mod store;
+mod sync_group;
+mod upkeep;
+pub mod version;
+mod write;
+
+pub use cache::SharedCache;
+pub use entry::{BlobPlace, Body, Entry, Value};
+pub use lsm::Lsm;
+pub use memory::MemoryBudget;
+pub use settings::{LsmSettings, Shared, SyncStrategy};
+pub use snapshot::{LsmSnapshot, ScanEnd, ScanRange, ScanStep, Shown};
+pub use store::DrawNumber;
+pub use write::{Guard, Op};
+
+pub use kvorum_sst::{Compression, FilterKind};

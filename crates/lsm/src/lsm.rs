@@ -1,0 +1,300 @@
+//! An open store, as its users see it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence, Status,
+    StepBudget, StepOutcome, StoreId, Task, Timestamp,
+};
+use kvorum_disk::Disk;
+
+use crate::error::IntoBackend;
+use crate::log::log_path;
+use crate::lost::LostLog;
+use crate::recovery::Recovery;
+use crate::snapshot::{LsmSnapshot, ScanRange};
+use crate::store::{Store, table_path};
+use crate::write::{Guard, Op};
+use crate::{DrawNumber, LsmSettings, Shared, Value};
+
+const LOCK_NAME: &str = "lock";
+
+/// A store of keys, each with fields, extra bytes, a head and a body.
+pub struct Lsm {
+    store: Arc<Store>,
+}
+
+impl Lsm {
+    /// Opens a store, creating it if it is missing. `draw` gives random numbers for identities.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
+    /// version wrote it, [`ErrorKind::Corrupt`] when both copies of its manifest are damaged. Damage
+    /// to anything else is listed in [`Status::lost`] and no reason not to open.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: LsmSettings,
+        shared: Shared,
+        draw: DrawNumber,
+    ) -> Result<Self> {
+        #[cfg(feature = "planted-defects")]
+        let disk = crate::planted::wrap(disk, settings.defect);
+        kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
+        let holder = format!("pid {}\n", std::process::id());
+        let lock = disk
+            .lock(&directory.join(LOCK_NAME), &holder)
+            .into_backend()?;
+        let lost = Arc::new(LostLog::open(&*disk, directory));
+        let recovery = Recovery {
+            disk,
+            directory: directory.to_owned(),
+            settings,
+            shared,
+            draw,
+            lost,
+        };
+        let store = recovery.run(lock)?;
+        store.shared.memory.enter();
+        Ok(Self { store })
+    }
+
+    /// The identity of the present contents.
+    pub fn identity(&self) -> StoreId {
+        StoreId(self.store.identity())
+    }
+
+    /// Applies a batch atomically. `now` is for the upkeep that a put pays for when the store has
+    /// fallen behind.
+    pub fn write(&self, ops: &[Op], durability: Durability, now: Timestamp) -> Result<Receipt> {
+        let receipt = self.store.write(ops, durability, None)?;
+        self.after_write(ops, now);
+        receipt.ok_or_else(|| {
+            let detail = "a batch without a guard was refused";
+            kvorum_backend::BackendError::new(ErrorKind::Misuse, detail)
+        })
+    }
+
+    /// Applies a batch if none of its keys was written since the guard was taken; `None` if one was,
+    /// or may have been.
+    pub fn write_if_unchanged(
+        &self,
+        ops: &[Op],
+        durability: Durability,
+        guard: Guard,
+        now: Timestamp,
+    ) -> Result<Option<Receipt>> {
+        let receipt = self.store.write(ops, durability, Some(guard))?;
+        if receipt.is_some() {
+            self.after_write(ops, now);
+        }
+        Ok(receipt)
+    }
+
+    fn after_write(&self, ops: &[Op], now: Timestamp) {
+        let bytes: usize = ops.iter().map(Op::payload_bytes).sum();
+        let bytes = bytes as u64;
+        self.store
+            .counters
+            .put_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+        self.store.pay(bytes, now);
+    }
+
+    /// Taken before what a write depends on is read.
+    pub fn guard(&self) -> Guard {
+        let flushes = self.store.version.load().flushes;
+        Guard {
+            sequence: self.store.visible_sequence(),
+            flushes,
+        }
+    }
+
+    /// True when entries with extra bytes may be in the store.
+    pub fn has_extras(&self) -> bool {
+        self.store.has_extras.load(Ordering::Acquire)
+    }
+
+    /// What a key holds, its body included.
+    pub fn get(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value, Bytes)>> {
+        let version = self.store.version.load();
+        let reading = disk_reading(at.reading);
+        let found = self.store.find_unexpired(&version, key, reading, at.now)?;
+        let (sequence, value) = match found {
+            Lookup::Found(found) => found,
+            Lookup::Absent => return Ok(Lookup::Absent),
+            Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
+        };
+        let body = self.store.body(&version, &value, reading)?;
+        Ok(body.map(|body| (Sequence(sequence), value, body)))
+    }
+
+    /// What a key holds; its body stays where it is.
+    pub fn head(&self, key: &Bytes, at: ReadAt) -> Result<Lookup<(Sequence, Value)>> {
+        let version = self.store.version.load();
+        let reading = disk_reading(at.reading);
+        let found = self.store.find_unexpired(&version, key, reading, at.now)?;
+        Ok(found.map(|(sequence, value)| (Sequence(sequence), value)))
+    }
+
+    /// A consistent view of now.
+    pub fn snapshot(&self, lease: Lease) -> LsmSnapshot {
+        LsmSnapshot::take(&self.store, lease)
+    }
+
+    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    pub fn sync(&self) -> Result<Sequence> {
+        self.store.sync_all().map(Sequence)
+    }
+
+    /// The sequence up to which every batch is known to be durable.
+    pub fn durable(&self) -> Sequence {
+        Sequence(self.store.durable.load(Ordering::Acquire))
+    }
+
+    /// Sizes, counts and debts; keys in `counted` count as keys.
+    pub fn status(&self, counted: &ScanRange) -> Status {
+        self.store.status(counted)
+    }
+
+    /// The upkeep that the store would do now, most urgent first.
+    pub fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        if self.store.check_writable().is_err() {
+            return Vec::new();
+        }
+        self.store.due(now)
+    }
+
+    /// Does a part of a task.
+    pub fn maintenance_step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        self.store.step(task, budget, now)
+    }
+
+    /// How hard writers should feel that merging is behind, in thousandths; 0 while it keeps up.
+    pub fn pressure_permille(&self) -> u64 {
+        let version = self.store.version.load();
+        let shape = self.store.shape(&version);
+        crate::policy::debt(&shape, &self.store.settings.policy).pressure_permille
+    }
+
+    /// Makes a copy in a directory that does not exist, sharing files by hard links.
+    pub fn backup(&self, directory: &Path) -> Result<()> {
+        self.store.backup(directory)
+    }
+
+    /// Removes everything. Open snapshots end as if their leases had run out.
+    pub fn erase(&self) -> Result<()> {
+        self.store.erase()
+    }
+
+    /// Flushes, syncs, and refuses further writes.
+    pub fn close(&self) -> Result<()> {
+        self.store.close()
+    }
+}
+
+impl Drop for Lsm {
+    fn drop(&mut self) {
+        let version = self.store.version.load();
+        let held: u64 = version.memtables().map(|it| it.bytes()).sum();
+        self.store.shared.memory.subtract(held);
+        self.store.shared.memory.leave();
+    }
+}
+
+impl Op {
+    fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Put { key, value } => {
+                let body = usize::try_from(value.body_len()).unwrap_or(0);
+                key.len() + value.head.len() + body
+            }
+            Self::Remove { key } => key.len(),
+            Self::RemoveRange { from, to } => from.len() + to.len(),
+        }
+    }
+}
+
+fn disk_reading(reading: Reading) -> kvorum_disk::Reading {
+    match reading {
+        Reading::CachedOnly => kvorum_disk::Reading::CachedOnly,
+        Reading::MayBlock => kvorum_disk::Reading::MayBlock,
+    }
+}
+
+impl Store {
+    fn close(&self) -> Result<()> {
+        {
+            let _puts_wait = self.writer.lock();
+            if self.is_closed.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
+        }
+        {
+            let mut upkeep = self.upkeep.lock();
+            self.abandon(&mut upkeep);
+        }
+        let finished = self.sync_all().and_then(|_| self.flush_all());
+        self.read_side.lost.write(&*self.disk);
+        *self.lock.lock() = None;
+        match finished {
+            // On a full disk the log is read again; what was put is durable all the same.
+            Err(error) if error.kind() == ErrorKind::Full && self.settings.has_log => Ok(()),
+            finished => finished.map(drop),
+        }
+    }
+
+    fn erase(&self) -> Result<()> {
+        let mut upkeep = self.upkeep.lock();
+        self.check_writable()?;
+        self.abandon(&mut upkeep);
+        // Puts wait for the device here: there is nothing left that they could be put to.
+        let mut writer = self.writer.lock();
+        let sequence = writer.last_sequence;
+        let first_log = self.take_number();
+        let identity = (self.draw)();
+        self.change_manifest(|manifest| {
+            manifest.erased = manifest.identity;
+            manifest.identity = identity;
+            manifest.sequence = sequence;
+            manifest.first_log = first_log;
+            manifest.has_extras = false;
+            manifest.tables.clear();
+            manifest.blobs.clear();
+        })?;
+        self.identity.store(identity, Ordering::Release);
+        self.has_extras.store(false, Ordering::Release);
+        let old = self.version.load_full();
+        let levels = old.levels.len();
+        let mut empty = crate::version::Version::empty(levels, first_log);
+        empty.flushes = old.flushes + 1;
+        self.version.store(Arc::new(empty));
+        writer.log = None;
+        let logs: Vec<u64> = writer
+            .unsynced
+            .drain(..)
+            .map(|(number, _)| number)
+            .collect();
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        drop(writer);
+        let held: u64 = old.memtables().map(|it| it.bytes()).sum();
+        self.shared.memory.subtract(held);
+        self.pins.release_all();
+        self.read_side.lost.clear(&*self.disk);
+        let directory = &self.directory;
+        let tables = old.tables().map(|it| table_path(directory, it.number));
+        let blobs = old.blobs.values();
+        let blobs = blobs.map(|it| crate::blob::blob_path(directory, it.number));
+        let logs = logs.iter().map(|it| log_path(directory, *it));
+        self.remove_files(tables.chain(blobs).chain(logs));
+        crate::store::sync_directory(&*self.disk, directory)
+    }
+}

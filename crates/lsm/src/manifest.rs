@@ -1,0 +1,314 @@
+//! The manifest: which files make up the store, kept twice.
+//!
+//! It is small, and written whole at each change, to two files one after the other. The first write is
+//! the moment of change; an opening that finds them different finishes the second. So no power cut
+//! finds half an edit, and damage to one copy costs nothing. The properties of tables stand in it too:
+//! they are read at each opening and decide what may be dropped, so they are kept where there are two.
+
+use std::path::Path;
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::{Disk, read_file, replace_file};
+use kvorum_encoding::{
+    ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
+};
+use kvorum_sst::Properties;
+
+use crate::error::IntoBackend;
+
+pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
+const MAGIC: [u8; 8] = *b"KVlsmmft";
+const VERSION: u8 = 1;
+const BYTES_MAX: u64 = 1 << 30;
+const HAS_EXTRAS: u8 = 1;
+
+/// A table, as the manifest lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableRecord {
+    pub(crate) level: u64,
+    pub(crate) number: u64,
+    pub(crate) file_len: u64,
+    pub(crate) properties: Properties,
+}
+
+/// A blob file, as the manifest lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlobRecord {
+    pub(crate) file: u64,
+    pub(crate) number: u64,
+    pub(crate) file_len: u64,
+    pub(crate) block_bytes: u64,
+}
+
+/// What a store is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Counts the writes of this file.
+    pub(crate) generation: u64,
+    /// The identity of the contents; tables and logs are bound to it.
+    pub(crate) identity: u64,
+    /// The identity before the last erasure.
+    pub(crate) erased: u64,
+    /// No file has this number or a higher one.
+    pub(crate) next_number: u64,
+    /// Every batch up to this one is in the tables.
+    pub(crate) sequence: u64,
+    /// Log segments below this number are not needed any more.
+    pub(crate) first_log: u64,
+    /// Entries with extra bytes were put since the store was created or erased.
+    pub(crate) has_extras: bool,
+    /// Level 0 newest first, the others in key order.
+    pub(crate) tables: Vec<TableRecord>,
+    pub(crate) blobs: Vec<BlobRecord>,
+}
+
+impl Manifest {
+    /// Encodes it:
+    ///
+    /// ```text
+    /// size    field
+    /// 8       magic "KVlsmmft"
+    /// 1       format version, 1
+    /// 3       zero
+    /// 4       masked CRC-32C of the bytes before and behind
+    /// 8       generation
+    /// 8       identity
+    /// 8       identity before the last erasure
+    /// varint  next number, sequence, first log (one each)
+    /// 1       flags: 0 has extras
+    /// varint  number of tables, and for each: varints level, number, file length, length of its
+    ///         properties; the properties
+    /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
+    /// ```
+    fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&[VERSION, 0, 0, 0]);
+        out.extend_from_slice(&[0; 4]);
+        for number in [self.generation, self.identity, self.erased] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.next_number, self.sequence, self.first_log] {
+            put_varint(&mut out, number);
+        }
+        out.push(if self.has_extras { HAS_EXTRAS } else { 0 });
+        put_varint(&mut out, self.tables.len() as u64);
+        let mut properties = Vec::new();
+        for table in &self.tables {
+            properties.clear();
+            table.properties.encode(&mut properties);
+            let len = properties.len() as u64;
+            for number in [table.level, table.number, table.file_len, len] {
+                put_varint(&mut out, number);
+            }
+            out.extend_from_slice(&properties);
+        }
+        put_varint(&mut out, self.blobs.len() as u64);
+        for blob in &self.blobs {
+            for number in [blob.file, blob.number, blob.file_len, blob.block_bytes] {
+                put_varint(&mut out, number);
+            }
+        }
+        let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
+        out[12..16].copy_from_slice(&check.to_le_bytes());
+        out
+    }
+
+    /// `Ok(None)` for damaged bytes.
+    fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
+        let Ok((version, stored)) = read_prefix(bytes) else {
+            return Ok(None);
+        };
+        if mask_checksum(checksum_append(checksum(&bytes[..12]), &bytes[16..])) != stored {
+            return Ok(None);
+        }
+        if version > VERSION {
+            let path = path.display();
+            let detail = format!("{path} has format version {version}, expected at most {VERSION}");
+            return Err(BackendError::new(ErrorKind::NewerFormat, detail));
+        }
+        Ok(Self::decode_fields(&bytes[16..]).ok())
+    }
+
+    fn decode_fields(bytes: &[u8]) -> std::result::Result<Self, Truncated> {
+        let mut reader = ByteReader::new(bytes);
+        let mut manifest = Self {
+            generation: reader.u64()?,
+            identity: reader.u64()?,
+            erased: reader.u64()?,
+            next_number: reader.varint()?,
+            sequence: reader.varint()?,
+            first_log: reader.varint()?,
+            has_extras: reader.u8()? & HAS_EXTRAS != 0,
+            tables: Vec::new(),
+            blobs: Vec::new(),
+        };
+        for _ in 0..reader.varint_len()? {
+            let (level, number, file_len) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            let properties = reader.take_prefixed()?;
+            manifest.tables.push(TableRecord {
+                level,
+                number,
+                file_len,
+                properties: Properties::decode(&mut ByteReader::new(properties))?,
+            });
+        }
+        for _ in 0..reader.varint_len()? {
+            manifest.blobs.push(BlobRecord {
+                file: reader.varint()?,
+                number: reader.varint()?,
+                file_len: reader.varint()?,
+                block_bytes: reader.varint()?,
+            });
+        }
+        Ok(manifest)
+    }
+}
+
+fn read_prefix(bytes: &[u8]) -> std::result::Result<(u8, u32), Truncated> {
+    let mut reader = ByteReader::new(bytes);
+    if reader.array::<8>()? != MAGIC {
+        return Err(Truncated { offset: 0 });
+    }
+    let version = reader.u8()?;
+    let _zero = reader.take(3)?;
+    Ok((version, reader.u32()?))
+}
+
+/// What an opening finds.
+pub(crate) struct FoundManifest {
+    /// The newest copy that is whole.
+    pub(crate) manifest: Option<Manifest>,
+    /// Names of copies that are damaged.
+    pub(crate) damaged: Vec<&'static str>,
+    /// True when the copies have to be written again.
+    pub(crate) is_uneven: bool,
+}
+
+pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
+    let mut copies = Vec::new();
+    let mut damaged = Vec::new();
+    for name in NAMES {
+        let path = directory.join(name);
+        if disk.info(&path).into_backend()?.is_none() {
+            continue;
+        }
+        let read = || -> Result<Option<Manifest>> {
+            let bytes = read_file(disk, &path, BYTES_MAX).into_backend()?;
+            Manifest::decode(&bytes, &path)
+        };
+        // A device may err once, and a manifest that is given up is a store that is older.
+        let decoded = match read()? {
+            Some(manifest) => Some(manifest),
+            None => read()?,
+        };
+        match decoded {
+            Some(manifest) => copies.push(manifest),
+            None => damaged.push(name),
+        }
+    }
+    let is_uneven = copies.len() < NAMES.len() || copies.first() != copies.last();
+    Ok(FoundManifest {
+        manifest: copies.into_iter().max_by_key(|it| it.generation),
+        damaged,
+        is_uneven,
+    })
+}
+
+/// How far a write came.
+pub(crate) enum Written {
+    /// Both copies are durable.
+    Both,
+    /// The change is made and durable, and the second copy is as it was.
+    First(BackendError),
+    /// Nothing has changed.
+    None(BackendError),
+    /// Nobody knows.
+    Unknown(BackendError),
+}
+
+pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
+    let bytes = manifest.encode();
+    let put = |name: &str| replace_file(disk, &directory.join(name), &bytes).into_backend();
+    if let Err(error) = put(NAMES[0]) {
+        // For want of space it fails before the old file is replaced, and at no later time.
+        return match error.kind() {
+            ErrorKind::Full => Written::None(error),
+            _ => Written::Unknown(error),
+        };
+    }
+    match put(NAMES[1]) {
+        Ok(()) => Written::Both,
+        Err(error) => Written::First(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_disk::{MemoryDisk, OpenMode};
+
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            generation: 3,
+            identity: 4,
+            erased: 5,
+            next_number: 600,
+            sequence: 7,
+            first_log: 8,
+            has_extras: true,
+            tables: vec![TableRecord {
+                level: 1,
+                number: 9,
+                file_len: 1000,
+                properties: Properties {
+                    entries: 12,
+                    ..Properties::default()
+                },
+            }],
+            blobs: vec![BlobRecord {
+                file: 10,
+                number: 11,
+                file_len: 12,
+                block_bytes: 13,
+            }],
+        }
+    }
+
+    #[test]
+    fn any_damage_to_one_copy_leaves_the_other() {
+        let len = manifest().encode().len();
+        for (at, name) in (0..len as u64).flat_map(|at| NAMES.map(|name| (at, name))) {
+            let disk = MemoryDisk::new();
+            assert!(matches!(
+                write(&disk, Path::new(""), &manifest()),
+                Written::Both
+            ));
+            let file = disk.open(Path::new(name), OpenMode::ReadWrite).unwrap();
+            file.write_at(&[0xa5], at).unwrap();
+            let found = read(&disk, Path::new("")).unwrap();
+            assert_eq!(found.manifest, Some(manifest()), "byte {at}");
+            assert_eq!((found.damaged, found.is_uneven), (vec![name], true));
+        }
+    }
+
+    #[test]
+    fn the_newer_copy_counts_and_a_newer_version_is_refused() {
+        let disk = MemoryDisk::new();
+        let _written = write(&disk, Path::new(""), &manifest());
+        let newer = Manifest {
+            generation: 4,
+            ..manifest()
+        };
+        replace_file(&disk, Path::new(NAMES[0]), &newer.encode()).unwrap();
+        let found = read(&disk, Path::new("")).unwrap();
+        assert_eq!(found.manifest, Some(newer));
+        assert!(found.is_uneven);
+        let mut bytes = manifest().encode();
+        bytes[8] = 2;
+        let check = mask_checksum(checksum_append(checksum(&bytes[..12]), &bytes[16..]));
+        bytes[12..16].copy_from_slice(&check.to_le_bytes());
+        let error = Manifest::decode(&bytes, Path::new("x")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NewerFormat);
+    }
+}

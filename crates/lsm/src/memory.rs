@@ -1,0 +1,76 @@
+//! One budget for the memtables of all stores of a node.
+//!
+//! Each store flushes when its own memtable is full. With many stores that sum may be more than the
+//! node has: then the stores with more than their share flush early.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What memtables take and may take, in bytes.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    bytes_max: AtomicU64,
+    used: AtomicU64,
+    stores: AtomicU64,
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max: AtomicU64::new(bytes_max),
+            used: AtomicU64::new(0),
+            stores: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes the budget.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// What memtables take now, in bytes.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn enter(&self) {
+        self.stores.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self) {
+        self.stores.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// True when a memtable of `bytes` should make room: three quarters of the budget are used, and
+    /// this one has at least half of what each store could have.
+    pub(crate) fn wants_flush(&self, bytes: u64) -> bool {
+        let max = self.bytes_max.load(Ordering::Relaxed);
+        let share = max / self.stores.load(Ordering::Relaxed).max(1);
+        self.used() > max / 4 * 3 && bytes > share / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_above_their_share_make_room_when_the_budget_runs_out() {
+        let budget = MemoryBudget::new(1000);
+        (0..10).for_each(|_| budget.enter());
+        budget.add(700);
+        assert!(!budget.wants_flush(300));
+        budget.add(100);
+        assert!(budget.wants_flush(300) && !budget.wants_flush(20));
+        budget.subtract(400);
+        assert!(!budget.wants_flush(300));
+    }
+}

@@ -1,0 +1,351 @@
+//! Walking several layers as one: each key once, as its newest layer has it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::Result;
+use kvorum_sst::{
+    Mark, MarkKind, Marks, ReadContext, ScanFilter, ScanItem, ScanOptions, TableScan,
+};
+
+use crate::Entry;
+use crate::error::{IntoBackend, from_sst};
+use crate::memtable::Memtable;
+use crate::store::ReadSide;
+use crate::version::{LevelTable, Version};
+
+/// Entries of a memtable fetched at once: the search for the place to go on is shared by so many.
+const FETCHED_ENTRIES: usize = 64;
+
+/// One layer.
+pub(crate) struct Source {
+    kind: SourceKind,
+    marks: Marks,
+    /// Ranges that damage has taken from this layer so far.
+    gaps: Vec<Mark>,
+}
+
+enum SourceKind {
+    Memtable {
+        memtable: Arc<Memtable>,
+        sequence: u64,
+        fetched: Vec<(Bytes, Entry)>,
+        at: usize,
+        from: Bound<Bytes>,
+    },
+    /// Tables in key order, without keys in common.
+    Run {
+        tables: Vec<LevelTable>,
+        next: usize,
+        scan: Option<TableScan>,
+        options: ScanOptions,
+    },
+}
+
+/// What an advance of a source came to.
+enum Advanced {
+    Entry,
+    End,
+}
+
+impl Source {
+    pub(crate) fn memtable(memtable: &Arc<Memtable>, sequence: u64, from: Bound<Bytes>) -> Self {
+        Self {
+            marks: memtable.marks(sequence),
+            gaps: Vec::new(),
+            kind: SourceKind::Memtable {
+                memtable: memtable.clone(),
+                sequence,
+                fetched: Vec::new(),
+                at: 0,
+                from,
+            },
+        }
+    }
+
+    /// `tables` are in key order.
+    pub(crate) fn run(tables: &[LevelTable], from: &Bound<Bytes>, filter: ScanFilter) -> Self {
+        let marks = tables.iter().flat_map(|it| it.properties.marks.iter());
+        let first = match from {
+            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) => {
+                tables.partition_point(|it| it.properties.largest < *key)
+            }
+        };
+        Self {
+            marks: Marks::new(marks.cloned().collect()),
+            gaps: Vec::new(),
+            kind: SourceKind::Run {
+                tables: tables[first..].to_vec(),
+                next: 0,
+                scan: None,
+                options: ScanOptions {
+                    from: from.clone(),
+                    filter,
+                    read_ahead_bytes: 256 << 10,
+                },
+            },
+        }
+    }
+
+    /// The marks over ranges that this layer has.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Ranges that damage has taken so far.
+    pub(crate) fn gaps(&self) -> &[Mark] {
+        &self.gaps
+    }
+
+    fn key(&self) -> &[u8] {
+        match &self.kind {
+            SourceKind::Memtable { fetched, at, .. } => {
+                fetched.get(*at).map_or(&[], |(key, _)| &key[..])
+            }
+            SourceKind::Run { scan, .. } => scan.as_ref().map_or(&[], TableScan::key),
+        }
+    }
+
+    /// `None` for bytes that do not decode although their checksum is good.
+    fn entry(&self) -> Option<Entry> {
+        match &self.kind {
+            SourceKind::Memtable { fetched, at, .. } => {
+                fetched.get(*at).map(|(_, entry)| entry.clone())
+            }
+            SourceKind::Run { scan, .. } => {
+                let value = scan.as_ref().map(TableScan::value_bytes)?;
+                Entry::decode(&value).ok()
+            }
+        }
+    }
+
+    /// Goes on to the next entry. Damage on the way is remembered as a gap.
+    fn advance(&mut self, read: &ReadSide) -> Result<Advanced> {
+        match &mut self.kind {
+            SourceKind::Memtable {
+                memtable,
+                sequence,
+                fetched,
+                at,
+                from,
+            } => {
+                *at += 1;
+                if *at < fetched.len() {
+                    return Ok(Advanced::Entry);
+                }
+                if let Some((last, _)) = fetched.last() {
+                    *from = Bound::Excluded(last.clone());
+                }
+                fetched.clear();
+                memtable.batch(from.as_ref(), *sequence, FETCHED_ENTRIES, fetched);
+                *at = 0;
+                Ok(match fetched.is_empty() {
+                    true => Advanced::End,
+                    false => Advanced::Entry,
+                })
+            }
+            SourceKind::Run {
+                tables,
+                next,
+                scan,
+                options,
+            } => loop {
+                let Some(current) = scan else {
+                    let Some(table) = tables.get(*next) else {
+                        return Ok(Advanced::End);
+                    };
+                    *next += 1;
+                    match &table.table {
+                        Some(table) => {
+                            *scan = Some(TableScan::new(table.clone(), options.clone()));
+                            // Only the first table of a run can begin before the range.
+                            options.from = Bound::Unbounded;
+                        }
+                        None => self.gaps.push(gap_of_table(table)),
+                    }
+                    continue;
+                };
+                match current.advance(&read.for_folds()).into_backend()? {
+                    ScanItem::Entry => return Ok(Advanced::Entry),
+                    ScanItem::Gap(gap) => self.gaps.push(lost(gap.from, gap.to)),
+                    ScanItem::End => *scan = None,
+                }
+            },
+        }
+    }
+
+    /// True when this layer tells that older layers' entries of a key do not count.
+    fn hides_older(&self, key: &[u8]) -> bool {
+        let has_mark = !self.marks.is_empty() && self.marks.covering(key).next().is_some();
+        has_mark || self.gaps.iter().any(|gap| gap.covers(key))
+    }
+
+    fn hides_own(&self, key: &[u8], sequence: u64) -> bool {
+        let removal = self.marks.strongest(key);
+        removal.is_some_and(|mark| mark.kind == MarkKind::Removed && mark.sequence > sequence)
+    }
+}
+
+fn lost(from: Bytes, to: Bytes) -> Mark {
+    Mark {
+        from,
+        to,
+        sequence: 0,
+        kind: MarkKind::Lost,
+    }
+}
+
+/// All keys of a table that cannot be opened.
+pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
+    let mut behind = table.properties.largest.to_vec();
+    behind.push(0);
+    lost(table.properties.smallest.clone(), behind.into())
+}
+
+/// What a walk came to.
+pub(crate) enum Merged {
+    /// The newest entry of the next key.
+    Entry(Entry),
+    /// Entries of a key that newer layers have removed or lost.
+    Hidden,
+    /// There is nothing more.
+    End,
+}
+
+/// Walks layers as one.
+pub(crate) struct MergeWalk {
+    /// Newest first.
+    sources: Vec<Source>,
+    /// Sources that stand on an entry, by key and then by age.
+    order: Vec<usize>,
+    key: Vec<u8>,
+    is_started: bool,
+    bytes: u64,
+}
+
+impl MergeWalk {
+    /// Sources are given newest first.
+    pub(crate) fn new(sources: Vec<Source>) -> Self {
+        Self {
+            sources,
+            order: Vec::new(),
+            key: Vec::new(),
+            is_started: false,
+            bytes: 0,
+        }
+    }
+
+    /// All layers of a version, from a key on. `filter` is for the oldest layer only: what it skips
+    /// there hides nothing.
+    pub(crate) fn of_version(
+        version: &Version,
+        sequence: u64,
+        from: &Bound<Bytes>,
+        filter: ScanFilter,
+    ) -> Self {
+        let memtables = version.memtables();
+        let mut sources: Vec<Source> = memtables
+            .filter(|it| !it.is_empty())
+            .map(|it| Source::memtable(it, sequence, from.clone()))
+            .collect();
+        let mut runs: Vec<&[LevelTable]> = Vec::new();
+        runs.extend(version.levels[0].chunks(1));
+        let levels = version.levels[1..].iter();
+        runs.extend(levels.filter(|it| !it.is_empty()).map(|it| &it[..]));
+        let count = runs.len();
+        for (number, tables) in runs.into_iter().enumerate() {
+            let filter = match number + 1 == count {
+                true => filter.clone(),
+                false => ScanFilter::default(),
+            };
+            sources.push(Source::run(tables, from, filter));
+        }
+        Self::new(sources)
+    }
+
+    /// The key that the walk stands on.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Bytes of keys and values that were passed, hidden ones included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Goes on to the next key.
+    pub(crate) fn advance(&mut self, read: &ReadSide) -> Result<Merged> {
+        if !self.is_started {
+            self.is_started = true;
+            for source in 0..self.sources.len() {
+                self.advance_source(source, read)?;
+            }
+        }
+        let Some(newest) = self.order.first().copied() else {
+            return Ok(Merged::End);
+        };
+        self.key.clear();
+        self.key.extend_from_slice(self.sources[newest].key());
+        let entry = self.sources[newest].entry();
+        while let Some(first) = self.order.first().copied()
+            && self.sources[first].key() == self.key
+        {
+            self.bytes += self.passed_bytes(first);
+            self.order.remove(0);
+            self.advance_source(first, read)?;
+        }
+        let Some(entry) = entry else {
+            return Ok(Merged::Hidden);
+        };
+        let newer = &self.sources[..newest];
+        let is_hidden = newer.iter().any(|it| it.hides_older(&self.key))
+            || self.sources[newest].hides_own(&self.key, entry.sequence);
+        Ok(match is_hidden {
+            true => Merged::Hidden,
+            false => Merged::Entry(entry),
+        })
+    }
+
+    fn passed_bytes(&self, source: usize) -> u64 {
+        match &self.sources[source].kind {
+            SourceKind::Memtable { fetched, at, .. } => fetched
+                .get(*at)
+                .map_or(0, |(key, entry)| (key.len() + entry.payload_bytes()) as u64),
+            SourceKind::Run { scan, .. } => scan
+                .as_ref()
+                .map_or(0, |scan| (scan.key().len() + scan.value().len()) as u64),
+        }
+    }
+
+    /// Advances a source that is not in the order and puts it to its place. Most often it goes on
+    /// where it was, so the search begins at the front.
+    fn advance_source(&mut self, source: usize, read: &ReadSide) -> Result<()> {
+        if matches!(self.sources[source].advance(read)?, Advanced::End) {
+            return Ok(());
+        }
+        let key = self.sources[source].key();
+        let is_behind = |other: &usize| (self.sources[*other].key(), *other) > (key, source);
+        let at = self.order.iter().position(is_behind);
+        self.order.insert(at.unwrap_or(self.order.len()), source);
+        Ok(())
+    }
+}
+
+/// The newest that tables have of a key; memtables are not looked at.
+pub(crate) fn newest_in_tables(
+    version: &Version,
+    key: &[u8],
+    context: &ReadContext<'_>,
+) -> Result<Option<Entry>> {
+    match crate::read::find_in_tables(version, key, context) {
+        Ok(found) => Ok(found),
+        Err(crate::read::Unread::Sst(error)) => Err(from_sst(&error)),
+        Err(crate::read::Unread::Lost(error)) => Err(error),
+    }
+}

@@ -1,0 +1,314 @@
+//! Which tables to merge: a function of sizes and key ranges, and of nothing else.
+//!
+//! Levelled, with sizes that follow the last level: it holds what it holds, each level above is to
+//! hold a fixed part of the one below, and the first one in use is the first whose target would be
+//! small enough. So nine tenths of the data are on the last level however much there is, and space
+//! amplification stays near one ninth. A ladder of fixed sizes has a nearly empty last level most of
+//! the time, and as many dead entries as live ones.
+//!
+//! Level 0 holds flushed tables, which overlap, newest first. All of it is merged at once: a part
+//! would leave the same tables to be looked at by every read and save nothing.
+
+use bytes::Bytes;
+
+/// When tables are merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySettings {
+    /// Levels, level 0 included.
+    pub levels: usize,
+    /// Level 0 is merged when it has this many tables.
+    pub level_zero_tables: usize,
+    /// The first level in use below level 0 is to hold at most this many bytes.
+    pub base_bytes: u64,
+    /// Each level is to hold so many times what the one above holds.
+    pub multiplier: u64,
+    /// A merge starts another table when one has this many bytes.
+    pub table_bytes_max: u64,
+    /// From this many tables on level 0 on, putting pays for merging.
+    pub slow_from_tables: usize,
+    /// With this many tables on level 0, putting pays as much as can be asked.
+    pub slowest_at_tables: usize,
+}
+
+impl Default for PolicySettings {
+    fn default() -> Self {
+        Self {
+            levels: 7,
+            level_zero_tables: 4,
+            base_bytes: 128 << 20,
+            multiplier: 8,
+            table_bytes_max: 64 << 20,
+            slow_from_tables: 8,
+            slowest_at_tables: 20,
+        }
+    }
+}
+
+/// What the policy has to know of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableShape {
+    /// Its number.
+    pub number: u64,
+    /// Its length, in bytes.
+    pub bytes: u64,
+    /// The lowest key.
+    pub smallest: Bytes,
+    /// The highest key.
+    pub largest: Bytes,
+    /// Entries, removals included.
+    pub entries: u64,
+    /// Entries and marks that only say that something is gone.
+    pub removals: u64,
+    /// When half of it or more is expired, in microseconds; `None` for never.
+    pub expired_at: Option<u64>,
+}
+
+impl TableShape {
+    fn overlaps(&self, from: &Bytes, to: &Bytes) -> bool {
+        self.smallest <= *to && *from <= self.largest
+    }
+}
+
+/// The tables of each level. Level 0 newest first, the others in key order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// The levels.
+    pub levels: Vec<Vec<TableShape>>,
+}
+
+/// Why tables are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The level holds too much.
+    Size,
+    /// Much of a table is removals.
+    Removals,
+    /// Much of a table is expired.
+    Expired,
+}
+
+/// A merge that would do good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Why.
+    pub reason: Reason,
+    /// How much the level is over its target, in percent of it; 100 is "full".
+    pub score_percent: u64,
+    /// The level that the merge relieves.
+    pub level: usize,
+    /// Its tables that take part, in the level's order.
+    pub inputs: Vec<u64>,
+    /// The level that the result goes to. The same one when a table of the last level is rewritten.
+    pub output: usize,
+    /// Tables of that level that take part.
+    pub below: Vec<u64>,
+    /// What is read, in bytes.
+    pub bytes: u64,
+}
+
+impl Pick {
+    /// True when the table need not be rewritten: nothing below has keys in common with it.
+    pub fn is_move(&self) -> bool {
+        let is_one = self.level > 0 && self.inputs.len() == 1;
+        self.reason == Reason::Size && is_one && self.below.is_empty() && self.output > self.level
+    }
+}
+
+/// What a store owes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// Bytes to be read and written before every level is within its target.
+    pub bytes: u64,
+    /// How hard writers should feel it, in thousandths: 0 not at all, 1000 as hard as can be.
+    pub pressure_permille: u64,
+}
+
+/// What each level is to hold, in bytes; 0 for levels that are not in use.
+pub fn targets(shape: &Shape, settings: &PolicySettings) -> Vec<u64> {
+    let last = last_level(settings);
+    let mut targets = vec![0; last + 1];
+    let mut target = level_bytes(shape, last).max(settings.base_bytes);
+    let mut level = last;
+    targets[last] = target;
+    while level > 1 && target > settings.base_bytes {
+        level -= 1;
+        target /= settings.multiplier.max(2);
+        targets[level] = target.max(1);
+    }
+    targets
+}
+
+/// The first level below level 0 that is in use.
+pub fn base_level(shape: &Shape, settings: &PolicySettings) -> usize {
+    let targets = targets(shape, settings);
+    targets
+        .iter()
+        .position(|it| *it > 0)
+        .unwrap_or(last_level(settings))
+}
+
+/// The merges that are due, most wanted first.
+pub fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
+    let mut picks: Vec<Pick> = size_picks(shape, settings).collect();
+    picks.sort_by_key(|pick| std::cmp::Reverse(pick.score_percent));
+    if picks.is_empty() {
+        picks.extend(garbage_pick(shape, settings, now));
+    }
+    picks
+}
+
+/// What the store owes.
+pub fn debt(shape: &Shape, settings: &PolicySettings) -> Debt {
+    let targets = targets(shape, settings);
+    let zero = tables(shape, 0).len();
+    let mut bytes = 0;
+    // What is over in a level moves down with what it overlaps, and is then over in the next.
+    let mut carried = match zero >= settings.level_zero_tables {
+        true => level_bytes(shape, 0),
+        false => 0,
+    };
+    let base = base_level(shape, settings);
+    for (level, target) in targets.iter().enumerate().skip(1) {
+        if carried > 0 && level >= base {
+            let below = level_bytes(shape, level);
+            let share = match level == base {
+                true => below,
+                false => below.min(carried * settings.multiplier),
+            };
+            bytes += 2 * (carried + share);
+        }
+        let is_last = level == last_level(settings);
+        let held = level_bytes(shape, level) + if level >= base { carried } else { 0 };
+        if !is_last {
+            carried = held.saturating_sub(*target);
+        }
+    }
+    let slow = zero.saturating_sub(settings.slow_from_tables) as u64;
+    let span = settings
+        .slowest_at_tables
+        .saturating_sub(settings.slow_from_tables)
+        .max(1) as u64;
+    Debt {
+        bytes,
+        pressure_permille: (1000 * slow / span).min(1000),
+    }
+}
+
+fn last_level(settings: &PolicySettings) -> usize {
+    settings.levels.max(2) - 1
+}
+
+fn tables(shape: &Shape, level: usize) -> &[TableShape] {
+    shape.levels.get(level).map_or(&[], Vec::as_slice)
+}
+
+fn level_bytes(shape: &Shape, level: usize) -> u64 {
+    tables(shape, level).iter().map(|it| it.bytes).sum()
+}
+
+fn size_picks<'a>(
+    shape: &'a Shape,
+    settings: &'a PolicySettings,
+) -> impl Iterator<Item = Pick> + 'a {
+    let targets = targets(shape, settings);
+    let base = base_level(shape, settings);
+    (0..last_level(settings)).filter_map(move |level| {
+        let held = level_bytes(shape, level);
+        let percent = if level == 0 {
+            let by_count = 100 * tables(shape, 0).len() / settings.level_zero_tables.max(1);
+            by_count as u64
+        } else if level < base {
+            // Not in use any more: drained before anything else grows.
+            if held > 0 { 1_000 } else { 0 }
+        } else {
+            (100 * held).checked_div(targets[level]).unwrap_or(0)
+        };
+        let is_over = if level == 0 {
+            percent >= 100
+        } else {
+            percent > 100
+        };
+        if !is_over {
+            return None;
+        }
+        let output = if level < base { base } else { level + 1 };
+        let inputs: Vec<&TableShape> = match level {
+            0 => tables(shape, 0).iter().collect(),
+            _ => cheapest(shape, level, output).into_iter().collect(),
+        };
+        pick(shape, Reason::Size, percent, level, &inputs, output)
+    })
+}
+
+/// The table that moves down with the least to rewrite for what it is. A removal frees what it
+/// removes, so it counts double.
+fn cheapest(shape: &Shape, level: usize, output: usize) -> Option<&TableShape> {
+    tables(shape, level).iter().min_by_key(|table| {
+        let overlap: u64 = tables(shape, output)
+            .iter()
+            .filter(|it| it.overlaps(&table.smallest, &table.largest))
+            .map(|it| it.bytes)
+            .sum();
+        let removals = table.bytes * table.removals / table.entries.max(1);
+        1000 * (overlap + table.bytes) / (table.bytes + removals).max(1)
+    })
+}
+
+fn pick(
+    shape: &Shape,
+    reason: Reason,
+    score_percent: u64,
+    level: usize,
+    inputs: &[&TableShape],
+    output: usize,
+) -> Option<Pick> {
+    let smallest = inputs.iter().map(|it| &it.smallest).min()?;
+    let largest = inputs.iter().map(|it| &it.largest).max()?;
+    let below: Vec<&TableShape> = match output == level {
+        true => Vec::new(),
+        false => tables(shape, output)
+            .iter()
+            .filter(|it| it.overlaps(smallest, largest))
+            .collect(),
+    };
+    Some(Pick {
+        reason,
+        score_percent,
+        level,
+        inputs: inputs.iter().map(|it| it.number).collect(),
+        output,
+        bytes: inputs.iter().chain(&below).map(|it| it.bytes).sum(),
+        below: below.iter().map(|it| it.number).collect(),
+    })
+}
+
+/// A table that is mostly removals moves down to where they can be dropped; one that is mostly
+/// expired is rewritten where it is, or moves down if something may be below.
+fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pick> {
+    let last = last_level(settings);
+    for level in (1..=last).rev() {
+        for table in tables(shape, level) {
+            let is_expired = table.expired_at.is_some_and(|it| it <= now);
+            let is_removals = 2 * table.removals > table.entries && level < last;
+            let reason = match (is_expired, is_removals) {
+                (true, _) => Reason::Expired,
+                (false, true) => Reason::Removals,
+                _ => continue,
+            };
+            let output = (level + 1).min(last);
+            return pick(shape, reason, 0, level, &[table], output);
+        }
+    }
+    let zero = tables(shape, 0);
+    let is_expired = |table: &TableShape| table.expired_at.is_some_and(|it| it <= now);
+    if !zero.is_empty() && zero.iter().all(is_expired) {
+        let inputs: Vec<&TableShape> = zero.iter().collect();
+        let output = base_level(shape, settings);
+        return pick(shape, Reason::Expired, 0, 0, &inputs, output);
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "policy_test.rs"]
+mod policy_test;

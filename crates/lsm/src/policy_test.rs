@@ -1,0 +1,243 @@
+//! The policy on stores that do not exist: sets of numbers in place of tables.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+const KEY_BYTES: u64 = 100;
+
+fn settings() -> PolicySettings {
+    PolicySettings {
+        levels: 6,
+        level_zero_tables: 4,
+        base_bytes: 4_000 * KEY_BYTES,
+        multiplier: 8,
+        table_bytes_max: 2_000 * KEY_BYTES,
+        ..PolicySettings::default()
+    }
+}
+
+/// A store of keys without values.
+struct Virtual {
+    levels: Vec<Vec<(u64, BTreeSet<u32>)>>,
+    next: u64,
+    flushed: u64,
+    written: u64,
+    level_zero_max: usize,
+}
+
+impl Virtual {
+    fn new() -> Self {
+        Self {
+            levels: vec![Vec::new(); settings().levels],
+            next: 0,
+            flushed: 0,
+            written: 0,
+            level_zero_max: 0,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        let key = |key: Option<&u32>| Bytes::from(key.unwrap().to_be_bytes().to_vec());
+        let shape = |(number, keys): &(u64, BTreeSet<u32>)| TableShape {
+            number: *number,
+            bytes: keys.len() as u64 * KEY_BYTES,
+            smallest: key(keys.first()),
+            largest: key(keys.last()),
+            entries: keys.len() as u64,
+            removals: 0,
+            expired_at: None,
+        };
+        let levels = self.levels.iter();
+        Shape {
+            levels: levels.map(|it| it.iter().map(shape).collect()).collect(),
+        }
+    }
+
+    fn flush(&mut self, keys: BTreeSet<u32>) {
+        self.flushed += keys.len() as u64;
+        self.written += keys.len() as u64;
+        self.next += 1;
+        self.levels[0].insert(0, (self.next, keys));
+        self.level_zero_max = self.level_zero_max.max(self.levels[0].len());
+    }
+
+    /// Does the most wanted merge; false when there is none.
+    fn merge(&mut self) -> bool {
+        let Some(pick) = picks(&self.shape(), &settings(), 0).into_iter().next() else {
+            return false;
+        };
+        let mut merged = BTreeSet::new();
+        let mut take = |level: &mut Vec<(u64, BTreeSet<u32>)>, numbers: &[u64]| {
+            for (_, keys) in level.extract_if(.., |(number, _)| numbers.contains(number)) {
+                merged.extend(keys);
+            }
+        };
+        take(&mut self.levels[pick.level], &pick.inputs);
+        take(&mut self.levels[pick.output], &pick.below);
+        if !pick.is_move() {
+            self.written += merged.len() as u64;
+        }
+        let keys: Vec<u32> = merged.into_iter().collect();
+        for keys in keys.chunks(2_000) {
+            self.next += 1;
+            let table = (self.next, keys.iter().copied().collect());
+            self.levels[pick.output].push(table);
+        }
+        self.levels[pick.output].sort_by_key(|(_, keys)| keys.first().copied());
+        true
+    }
+
+    fn entries(&self) -> usize {
+        self.levels
+            .iter()
+            .flatten()
+            .map(|(_, keys)| keys.len())
+            .sum()
+    }
+
+    fn amplification_percent(&self) -> u64 {
+        100 * self.written / self.flushed
+    }
+}
+
+fn random(state: &mut u64) -> u32 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    u32::try_from(*state >> 33).unwrap()
+}
+
+#[test]
+fn random_overwrites_stay_within_bounds_of_space_and_writes() {
+    const KEYS: u32 = 200_000;
+    let mut store = Virtual::new();
+    let mut state = 7;
+    for round in 0..1_200 {
+        let keys = (0..1_000).map(|_| random(&mut state) % KEYS).collect();
+        store.flush(keys);
+        // What comes is paid off as it comes.
+        while store.merge() {}
+        assert_eq!(debt(&store.shape(), &settings()).bytes, 0, "round {round}");
+    }
+    // Two levels of eight, and level 0 over the base: as the arithmetic of levels has it.
+    assert!(
+        store.amplification_percent() < 1_500,
+        "{}",
+        store.amplification_percent()
+    );
+    let space = 100 * store.entries() / KEYS as usize;
+    assert!(space < 125, "{space} % of the live entries");
+    assert!(store.level_zero_max <= 4);
+}
+
+#[test]
+fn ascending_keys_are_moved_and_hardly_rewritten() {
+    let mut store = Virtual::new();
+    for round in 0..400u32 {
+        store.flush((round * 1_000..(round + 1) * 1_000).collect());
+        while store.merge() {}
+    }
+    assert!(
+        store.amplification_percent() < 350,
+        "{}",
+        store.amplification_percent()
+    );
+}
+
+#[test]
+fn merging_at_a_bounded_rate_bounds_level_zero() {
+    let mut store = Virtual::new();
+    let mut state = 3;
+    let mut owed = 0;
+    for _ in 0..600 {
+        store.flush((0..1_000).map(|_| random(&mut state) % 100_000).collect());
+        // Eleven entries of merging for each that is put: less than bursts need, enough on average.
+        owed += 11_000i64;
+        while owed > 0 {
+            let before = store.written;
+            if !store.merge() {
+                owed = 0;
+                break;
+            }
+            owed -= i64::try_from(store.written - before).unwrap();
+        }
+    }
+    assert!(store.level_zero_max < 12, "{}", store.level_zero_max);
+}
+
+#[test]
+fn levels_above_the_base_are_not_used() {
+    let mut store = Virtual::new();
+    store.flush((0..3_000).collect());
+    store.levels[5] = store.levels[0].drain(..).collect();
+    let shape = store.shape();
+    assert_eq!(base_level(&shape, &settings()), 5);
+    assert_eq!(targets(&shape, &settings())[..5], [0; 5]);
+    let large = TableShape {
+        bytes: 1_000_000 * KEY_BYTES,
+        ..shape.levels[5][0].clone()
+    };
+    let shape = Shape {
+        levels: vec![vec![], vec![], vec![], vec![], vec![], vec![large]],
+    };
+    let targets = targets(&shape, &settings());
+    assert_eq!(targets[4], 125_000 * KEY_BYTES);
+    assert_eq!(base_level(&shape, &settings()), 2);
+    assert!(targets[2] <= settings().base_bytes && targets[2] > settings().base_bytes / 8);
+}
+
+#[test]
+fn garbage_is_collected_when_nothing_is_too_large() {
+    let table = |number, removals, expired_at| TableShape {
+        number,
+        bytes: 10,
+        smallest: Bytes::from("a"),
+        largest: Bytes::from("b"),
+        entries: 10,
+        removals,
+        expired_at,
+    };
+    let on_level = |level: usize, table: TableShape| {
+        let mut levels = vec![Vec::new(); 6];
+        levels[level].push(table);
+        Shape { levels }
+    };
+    let reason = |shape: &Shape, now| {
+        let picks = picks(shape, &settings(), now);
+        picks.first().map(|pick| (pick.reason, pick.output))
+    };
+    let expired = on_level(5, table(1, 0, Some(50)));
+    assert_eq!(reason(&expired, 49), None);
+    assert_eq!(reason(&expired, 50), Some((Reason::Expired, 5)));
+    let removals = on_level(4, table(1, 6, None));
+    // Level 4 is not in use with so little data: it is drained anyway.
+    assert_eq!(reason(&removals, 0), Some((Reason::Size, 5)));
+}
+
+#[test]
+fn writers_feel_level_zero_smoothly() {
+    let pressure = |count: usize| {
+        let table = TableShape {
+            number: 1,
+            bytes: 10,
+            smallest: Bytes::new(),
+            largest: Bytes::new(),
+            entries: 1,
+            removals: 0,
+            expired_at: None,
+        };
+        let shape = Shape {
+            levels: vec![vec![table; count]],
+        };
+        debt(&shape, &settings()).pressure_permille
+    };
+    let pressures: Vec<u64> = (0..25).map(pressure).collect();
+    assert_eq!(pressures[8], 0);
+    assert_eq!(pressures[20], 1000);
+    assert!(
+        pressures
+            .windows(2)
+            .all(|pair| pair[1] >= pair[0] && pair[1] - pair[0] < 100)
+    );
+}

@@ -1,0 +1,188 @@
+//! Point reads: from the newest layer to the oldest, until one tells.
+
+use bytes::Bytes;
+use kvorum_backend::{BackendError, ErrorKind, Lookup, Result, Timestamp};
+use kvorum_disk::Reading;
+use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
+
+use crate::error::from_sst;
+use crate::store::Store;
+use crate::version::{LevelTable, Version};
+use crate::{Body, Entry, Value};
+
+/// Why a read has no answer.
+pub(crate) enum Unread {
+    /// The disk, or damage met now.
+    Sst(SstError),
+    /// Damage met before.
+    Lost(BackendError),
+}
+
+impl From<SstError> for Unread {
+    fn from(error: SstError) -> Self {
+        Self::Sst(error)
+    }
+}
+
+/// What a layer tells of a key.
+enum Told {
+    Nothing,
+    Entry(Entry),
+    Removed,
+}
+
+impl Store {
+    /// What a key holds, expired or not.
+    ///
+    /// The version was loaded before: what is in its tables is at or below a sequence that is read
+    /// later.
+    pub(crate) fn find(
+        &self,
+        version: &Version,
+        key: &Bytes,
+        reading: Reading,
+    ) -> Result<Lookup<Entry>> {
+        let sequence = self.visible_sequence();
+        for memtable in version.memtables() {
+            let entry = memtable.get(key, sequence);
+            let removed_at = memtable.removed_at(key, sequence);
+            match (entry, removed_at) {
+                (Some(entry), removed_at) if removed_at.is_none_or(|it| it <= entry.sequence) => {
+                    return Ok(found(entry));
+                }
+                (_, Some(_)) => return Ok(Lookup::Absent),
+                _ => {}
+            }
+        }
+        match find_in_tables(version, key, &self.read_side.at(reading)) {
+            Ok(Some(entry)) => Ok(found(entry)),
+            Ok(None) => Ok(Lookup::Absent),
+            Err(Unread::Sst(error)) if error.would_block() => Ok(Lookup::WouldBlock),
+            Err(Unread::Sst(error)) => {
+                if error.is_damage() {
+                    self.count_corrupt_read();
+                }
+                Err(from_sst(&error))
+            }
+            Err(Unread::Lost(error)) => {
+                self.count_corrupt_read();
+                Err(error)
+            }
+        }
+    }
+
+    /// What a key holds at `now`.
+    pub(crate) fn find_unexpired(
+        &self,
+        version: &Version,
+        key: &Bytes,
+        reading: Reading,
+        now: Timestamp,
+    ) -> Result<Lookup<(u64, Value)>> {
+        let found = self.find(version, key, reading)?;
+        Ok(match found {
+            Lookup::Found(Entry {
+                sequence,
+                value: Some(value),
+            }) if !self.expiry.is_over(&value.fields, now) => Lookup::Found((sequence, value)),
+            Lookup::WouldBlock => Lookup::WouldBlock,
+            _ => Lookup::Absent,
+        })
+    }
+
+    /// The body of a value that was found in this version.
+    pub(crate) fn body(
+        &self,
+        version: &Version,
+        value: &Value,
+        reading: Reading,
+    ) -> Result<Lookup<Bytes>> {
+        let place = match &value.body {
+            Body::Inline(body) => return Ok(Lookup::Found(body.clone())),
+            Body::Blob(place) => place,
+        };
+        let lost = || {
+            let detail = format!("blob file {} is not there", place.file);
+            BackendError::new(ErrorKind::Corrupt, detail)
+        };
+        let read = match version.blobs.get(&place.file) {
+            Some(file) => file.read(place, &self.read_side.at_blobs(reading)),
+            None => Err(lost()),
+        };
+        if let Err(error) = &read
+            && error.kind() == ErrorKind::Corrupt
+        {
+            self.count_corrupt_read();
+        }
+        Ok(read?.map_or(Lookup::WouldBlock, Lookup::Found))
+    }
+}
+
+fn found(entry: Entry) -> Lookup<Entry> {
+    match entry.value {
+        Some(_) => Lookup::Found(entry),
+        None => Lookup::Absent,
+    }
+}
+
+/// The newest that tables have of a key: an entry or a removal.
+pub(crate) fn find_in_tables(
+    version: &Version,
+    key: &[u8],
+    context: &ReadContext<'_>,
+) -> std::result::Result<Option<Entry>, Unread> {
+    let hash = hash_key(key);
+    for table in &version.levels[0] {
+        match ask(table, key, hash, context)? {
+            Told::Entry(entry) => return Ok(Some(entry)),
+            Told::Removed => return Ok(None),
+            Told::Nothing => {}
+        }
+    }
+    for level in 1..version.levels.len() {
+        let Some(table) = version.table_for(level, key) else {
+            continue;
+        };
+        match ask(table, key, hash, context)? {
+            Told::Entry(entry) => return Ok(Some(entry)),
+            Told::Removed => return Ok(None),
+            Told::Nothing => {}
+        }
+    }
+    Ok(None)
+}
+
+fn ask(
+    table: &LevelTable,
+    key: &[u8],
+    hash: u64,
+    context: &ReadContext<'_>,
+) -> std::result::Result<Told, Unread> {
+    let properties = &table.properties;
+    if key < &properties.smallest[..] || key > &properties.largest[..] {
+        return Ok(Told::Nothing);
+    }
+    let lost = |what: &str| {
+        let detail = format!("{what} of table {} was lost", table.number);
+        Unread::Lost(BackendError::new(ErrorKind::Corrupt, detail))
+    };
+    let opened = table.table.as_ref().ok_or_else(|| lost("the file"))?;
+    let mark = properties.marks.strongest(key);
+    let entry = match opened.get(key, hash, context)? {
+        Some(found) => {
+            Some(Entry::decode(&found.value).map_err(|_| lost("an entry with a good checksum"))?)
+        }
+        None => None,
+    };
+    Ok(match (entry, mark) {
+        (Some(entry), Some(mark))
+            if mark.kind == MarkKind::Removed && mark.sequence > entry.sequence =>
+        {
+            Told::Removed
+        }
+        (Some(entry), _) => Told::Entry(entry),
+        (None, Some(mark)) if mark.kind == MarkKind::Removed => Told::Removed,
+        (None, Some(_)) => return Err(lost("a range with the key")),
+        (None, None) => Told::Nothing,
+    })
+}

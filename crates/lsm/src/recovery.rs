@@ -1,0 +1,534 @@
+//! Opening a store: the manifest says what it is made of, the logs what memory held.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use arc_swap::ArcSwap;
+use kvorum_backend::{BackendError, ErrorKind, LostRange, Result};
+use kvorum_disk::{Disk, DiskLock, EntryKind};
+use kvorum_segment::{
+    FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
+    SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
+};
+use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
+use parking_lot::Mutex;
+
+use crate::blob::{BlobFile, blob_path};
+use crate::error::{IntoBackend, from_segment, from_sst};
+use crate::expiry::Expiry;
+use crate::log::{self, log_id, log_path};
+use crate::lost::{LostLog, shown};
+use crate::manifest::{self, BlobRecord, Manifest, TableRecord, Written};
+use crate::memtable::Memtable;
+use crate::pins::Pins;
+use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, sync_directory, table_path};
+use crate::sync_group::SyncGroup;
+use crate::upkeep::Upkeep;
+use crate::version::{LevelTable, Version};
+use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};
+
+/// What opening works with.
+pub(crate) struct Recovery {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) settings: LsmSettings,
+    pub(crate) shared: Shared,
+    pub(crate) draw: DrawNumber,
+    pub(crate) lost: Arc<LostLog>,
+}
+
+/// A log segment while it is being read.
+struct FoundLog {
+    number: u64,
+    records: Vec<StoredRecord>,
+    end: ScanEnd,
+    is_sealed: bool,
+    /// Everything in it is known to have been durable.
+    is_proven: bool,
+    /// Batches are missing that were durable once.
+    has_damage: bool,
+}
+
+/// What the logs held.
+struct Replayed {
+    memtable: Memtable,
+    writer: Option<SegmentWriter>,
+    unsynced: Vec<(u64, kvorum_segment::SegmentSync)>,
+    last_sequence: u64,
+    torn_bytes: u64,
+}
+
+impl Recovery {
+    pub(crate) fn run(self, lock: Box<dyn DiskLock>) -> Result<Arc<Store>> {
+        let (manifest, was_damaged) = self.read_manifest()?;
+        // What was read may be in memory only, and files that it does not list go next.
+        sync_directory(&*self.disk, &self.directory)?;
+        let next_number = self.tidy(&manifest, was_damaged)?;
+        let read_side = ReadSide::new(self.shared.cache.clone(), self.lost.clone());
+        let mut version = self.open_files(&manifest, &read_side)?;
+        let replayed = self.replay(&manifest)?;
+        self.shared.memory.add(replayed.memtable.bytes());
+        version.memtable = Arc::new(replayed.memtable);
+        let sequence = replayed.last_sequence;
+        let durable = match self.settings.has_log {
+            true => sequence,
+            false => manifest.sequence.max(sequence),
+        };
+        let store = Arc::new_cyclic(|this: &std::sync::Weak<Store>| {
+            let this = this.clone();
+            let group = SyncGroup::new(move || match this.upgrade() {
+                Some(store) => store.sync_all(),
+                None => Err(BackendError::new(
+                    ErrorKind::Closed,
+                    "the store was dropped before its sync",
+                )),
+            });
+            Store {
+                expiry: Expiry::of(&self.settings),
+                read_side,
+                upkeep: Mutex::new(Upkeep::default()),
+                writer: Mutex::new(WriteSide {
+                    log: replayed.writer,
+                    unsynced: replayed.unsynced,
+                    last_sequence: sequence,
+                }),
+                version: ArcSwap::from_pointee(version),
+                pins: Pins::default(),
+                group,
+                counters: crate::store::Counters {
+                    torn_bytes: AtomicU64::new(replayed.torn_bytes),
+                    ..Default::default()
+                },
+                identity: AtomicU64::new(manifest.identity),
+                next_number: AtomicU64::new(next_number),
+                visible: AtomicU64::new(sequence),
+                durable: AtomicU64::new(durable),
+                has_extras: AtomicBool::new(manifest.has_extras),
+                manifest: Mutex::new(manifest),
+                is_closed: AtomicBool::new(false),
+                failure: Mutex::new(None),
+                lock: Mutex::new(Some(lock)),
+                disk: self.disk,
+                directory: self.directory,
+                settings: self.settings,
+                shared: self.shared,
+                draw: self.draw,
+            }
+        });
+        Ok(store)
+    }
+
+    fn note(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
+        self.lost.note(LostRange {
+            file,
+            offset,
+            len,
+            held: held.into(),
+        });
+    }
+
+    /// The manifest, and whether a copy of it was damaged.
+    fn read_manifest(&self) -> Result<(Manifest, bool)> {
+        let found = manifest::read(&*self.disk, &self.directory)?;
+        let was_damaged = !found.damaged.is_empty();
+        for name in found.damaged {
+            let path = self.directory.join(name);
+            let len = self.disk.info(&path).into_backend()?.map_or(0, |it| it.len);
+            let held = "one of two copies of the manifest; nothing is lost";
+            self.note(name.to_owned(), 0, len, held);
+        }
+        if let Some(mut manifest) = found.manifest {
+            if found.is_uneven {
+                manifest.generation += 1;
+                match manifest::write(&*self.disk, &self.directory, &manifest) {
+                    Written::Both => {}
+                    // The next change writes both; a node has to come up on a full disk.
+                    Written::First(error) | Written::None(error)
+                        if error.kind() == ErrorKind::Full => {}
+                    Written::First(error) | Written::None(error) | Written::Unknown(error) => {
+                        return Err(error);
+                    }
+                }
+            }
+            return Ok((manifest, was_damaged));
+        }
+        if was_damaged || self.has_data()? {
+            let directory = self.directory.display();
+            let detail = format!("{directory} holds tables or logs and no readable manifest");
+            return Err(BackendError::new(ErrorKind::Corrupt, detail));
+        }
+        let manifest = Manifest {
+            generation: 1,
+            identity: (self.draw)(),
+            next_number: 1,
+            ..Manifest::default()
+        };
+        match manifest::write(&*self.disk, &self.directory, &manifest) {
+            Written::Both => Ok((manifest, false)),
+            Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
+        }
+    }
+
+    fn has_data(&self) -> Result<bool> {
+        let entries = self.disk.list(&self.directory).into_backend()?;
+        Ok(entries.iter().any(|it| number_of(&it.name).is_some()))
+    }
+
+    /// Removes files that no manifest lists any more, and returns a number above all that are there.
+    /// Where a copy of the manifest was damaged, the other one may be older by a change: files that it
+    /// does not know then stay.
+    fn tidy(&self, manifest: &Manifest, was_damaged: bool) -> Result<u64> {
+        let mut next = manifest.next_number;
+        for entry in self.disk.list(&self.directory).into_backend()? {
+            if entry.kind != EntryKind::File {
+                continue;
+            }
+            let path = self.directory.join(&entry.name);
+            if entry.name.ends_with(".tmp") {
+                self.disk.remove_file(&path).into_backend()?;
+                continue;
+            }
+            let Some((number, suffix)) = number_of(&entry.name) else {
+                continue;
+            };
+            next = next.max(number + 1);
+            let is_used = match suffix {
+                "sst" => manifest.tables.iter().any(|it| it.number == number),
+                "blob" => manifest.blobs.iter().any(|it| it.number == number),
+                _ => number >= manifest.first_log,
+            };
+            if !is_used && !was_damaged {
+                self.disk.remove_file(&path).into_backend()?;
+            }
+        }
+        Ok(next)
+    }
+
+    fn open_files(&self, manifest: &Manifest, read_side: &ReadSide) -> Result<Version> {
+        let levels = self.settings.policy.levels;
+        let deepest = manifest.tables.iter().map(|it| it.level).max().unwrap_or(0);
+        let deepest = usize::try_from(deepest).unwrap_or(levels);
+        let mut version = Version::empty(levels.max(deepest + 1), manifest.first_log);
+        for record in &manifest.tables {
+            let opened = self.open_table(manifest, record, read_side)?;
+            let level = usize::try_from(record.level).unwrap_or(0);
+            version.levels[level].push(LevelTable {
+                number: record.number,
+                file_len: record.file_len,
+                properties: Arc::new(record.properties.clone()),
+                table: opened.map(Arc::new),
+            });
+        }
+        let mut blobs = BTreeMap::new();
+        for record in &manifest.blobs {
+            let table = self.open_blob(manifest, record, read_side)?;
+            let blob = BlobFile {
+                file: record.file,
+                number: record.number,
+                file_len: record.file_len,
+                block_bytes: record.block_bytes,
+                table: table.map(Arc::new),
+            };
+            blobs.insert(record.file, Arc::new(blob));
+        }
+        version.blobs = Arc::new(blobs);
+        Ok(version)
+    }
+
+    /// `None` when the file is missing or another one.
+    fn open_table(
+        &self,
+        manifest: &Manifest,
+        record: &TableRecord,
+        read_side: &ReadSide,
+    ) -> Result<Option<Table>> {
+        let known = KnownTable {
+            id: TableId {
+                store: manifest.identity,
+                number: record.number,
+            },
+            file_len: record.file_len,
+            properties: record.properties.clone(),
+        };
+        let path = table_path(&self.directory, record.number);
+        let cache_id = self.shared.cache.new_table();
+        let opened = Table::open(&*self.disk, &path, known, cache_id, &read_side.tables);
+        self.unless_missing(opened, || {
+            let (from, to) = (&record.properties.smallest, &record.properties.largest);
+            let entries = record.properties.entries;
+            let held = format!(
+                "a table of {entries} entries with the keys from {} to {}",
+                shown(from),
+                shown(to)
+            );
+            self.note(
+                format!("{:010}.sst", record.number),
+                0,
+                record.file_len,
+                held,
+            );
+        })
+    }
+
+    fn open_blob(
+        &self,
+        manifest: &Manifest,
+        record: &BlobRecord,
+        read_side: &ReadSide,
+    ) -> Result<Option<Table>> {
+        let known = KnownTable {
+            id: TableId {
+                store: manifest.identity,
+                number: record.number,
+            },
+            file_len: record.file_len,
+            properties: Properties {
+                largest: vec![0xff; 8].into(),
+                ..Properties::default()
+            },
+        };
+        let path = blob_path(&self.directory, record.number);
+        let cache_id = self.shared.cache.new_table();
+        let opened = Table::open(&*self.disk, &path, known, cache_id, &read_side.blobs);
+        self.unless_missing(opened, || {
+            let held = "bodies of large entries; their heads are in tables";
+            self.note(
+                format!("{:010}.blob", record.number),
+                0,
+                record.file_len,
+                held,
+            );
+        })
+    }
+
+    fn unless_missing(
+        &self,
+        opened: kvorum_sst::Result<Table>,
+        tell: impl Fn(),
+    ) -> Result<Option<Table>> {
+        match opened {
+            Ok(table) => Ok(Some(table)),
+            Err(SstError::Disk(error)) if error.kind() == kvorum_disk::ErrorKind::NotFound => {
+                tell();
+                Ok(None)
+            }
+            Err(SstError::Foreign { .. }) => {
+                tell();
+                Ok(None)
+            }
+            Err(error) => Err(from_sst(&error)),
+        }
+    }
+
+    fn replay(&self, manifest: &Manifest) -> Result<Replayed> {
+        let mut logs = self.read_logs(manifest)?;
+        self.cut_behind_gap(manifest, &mut logs)?;
+        let suspect = self.directory.join(SUSPECT_NAME);
+        let is_suspect = self.disk.info(&suspect).into_backend()?.is_some();
+        let first_log = logs.first().map_or(manifest.first_log, |it| it.number);
+        let mut replayed = Replayed {
+            memtable: Memtable::new(first_log),
+            writer: None,
+            unsynced: Vec::new(),
+            last_sequence: manifest.sequence,
+            torn_bytes: 0,
+        };
+        for found in logs {
+            self.apply(&found, manifest, &mut replayed)?;
+            if let Tail::Torn { len } = found.end.tail {
+                replayed.torn_bytes += len;
+            }
+            if found.is_sealed {
+                continue;
+            }
+            let rewrite_from = is_suspect.then_some(FILE_HEADER_BYTES);
+            let writer = self.resume(manifest, &found, rewrite_from)?;
+            replayed.unsynced.push((found.number, writer.sync_handle()));
+            replayed.writer = Some(writer);
+        }
+        if is_suspect {
+            self.disk.remove_file(&suspect).into_backend()?;
+        }
+        Ok(replayed)
+    }
+
+    /// Reads the logs from the newest to the oldest: proof that a younger one was synced proves the
+    /// older ones. Returns them oldest first.
+    fn read_logs(&self, manifest: &Manifest) -> Result<Vec<FoundLog>> {
+        let entries = self.disk.list(&self.directory).into_backend()?;
+        let numbers = entries.iter().filter_map(|it| parse_file_name(&it.name));
+        let mut numbers: Vec<u64> = numbers.filter(|it| *it >= manifest.first_log).collect();
+        numbers.sort_unstable();
+        let mut logs = Vec::new();
+        let mut is_proven = false;
+        for number in numbers.into_iter().rev() {
+            let Some(found) = self.read_log(manifest, number, is_proven)? else {
+                continue;
+            };
+            is_proven |= found.is_proven || found.end.durable_to > FILE_HEADER_BYTES;
+            logs.push(found);
+        }
+        logs.reverse();
+        Ok(logs)
+    }
+
+    fn read_log(
+        &self,
+        manifest: &Manifest,
+        number: u64,
+        is_later_proven: bool,
+    ) -> Result<Option<FoundLog>> {
+        let path = log_path(&self.directory, number);
+        let name = kvorum_segment::file_name(number);
+        let id = log_id(manifest.identity, number);
+        let reader = SegmentReader::open(&*self.disk, &path, id).into_backend()?;
+        let has_header = match reader.check_header() {
+            Ok(_) => true,
+            Err(SegmentError::Damaged { .. }) => false,
+            Err(SegmentError::Foreign { got_log, .. }) => {
+                if got_log == manifest.erased {
+                    self.disk.remove_file(&path).into_backend()?;
+                } else {
+                    let len = reader.file_len().into_backend()?;
+                    self.note(name, 0, len, "a log of another store");
+                }
+                return Ok(None);
+            }
+            Err(error) => return Err(from_segment(&error)),
+        };
+        let options = ScanOptions {
+            from: 0,
+            durable_to: if is_later_proven { u64::MAX } else { 0 },
+            until: None,
+        };
+        let mut scan = reader.scan(options).into_backend()?;
+        let is_sealed = scan.seal().is_some();
+        let mut records = Vec::new();
+        let mut has_damage = false;
+        for scanned in scan.by_ref() {
+            match scanned.into_backend()? {
+                Scanned::Record(record) => records.push(record),
+                Scanned::Damage(damage) => {
+                    has_damage = true;
+                    let held = format!("writes that were not in a table yet ({})", damage.found);
+                    self.note(name.clone(), damage.offset, damage.len, held);
+                }
+            }
+        }
+        let end = scan.end().unwrap_or(ScanEnd {
+            clean_to: FILE_HEADER_BYTES,
+            tail: Tail::Open,
+            durable_to: 0,
+        });
+        if !has_header && records.is_empty() && !is_sealed {
+            // Its creation was cut short.
+            self.disk.remove_file(&path).into_backend()?;
+            return Ok(None);
+        }
+        if !has_header {
+            self.note(name, 0, FILE_HEADER_BYTES, "the header of the file");
+        }
+        Ok(Some(FoundLog {
+            number,
+            records,
+            end,
+            is_sealed,
+            is_proven: is_later_proven || is_sealed,
+            has_damage,
+        }))
+    }
+
+    /// Logs that were not sealed may end anywhere after a crash. Where a batch is missing between two
+    /// of them, what follows was not durable either, and is cut: the store then holds every batch up
+    /// to one, and none behind it.
+    fn cut_behind_gap(&self, manifest: &Manifest, logs: &mut Vec<FoundLog>) -> Result<()> {
+        let mut last = manifest.sequence;
+        let mut cut_from = None;
+        let mut is_gap_possible = true;
+        for (at, found) in logs.iter().enumerate() {
+            let mut sequences = found.records.iter().map(|it| it.head.sequence);
+            let first = sequences.next();
+            let is_gap = first.is_some_and(|first| first > last + 1);
+            let is_damaged = logs[..=at].iter().any(|it| it.has_damage);
+            if is_gap_possible && is_gap && !found.is_proven && !is_damaged {
+                cut_from = Some(at);
+                break;
+            }
+            last = sequences.chain(first).fold(last, u64::max);
+            is_gap_possible = !found.is_proven;
+        }
+        for found in logs.drain(cut_from.unwrap_or(logs.len())..) {
+            let path = log_path(&self.directory, found.number);
+            self.disk.remove_file(&path).into_backend()?;
+            sync_directory(&*self.disk, &self.directory)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&self, found: &FoundLog, manifest: &Manifest, replayed: &mut Replayed) -> Result<()> {
+        for record in &found.records {
+            let sequence = record.head.sequence;
+            if sequence <= manifest.sequence {
+                continue;
+            }
+            replayed.last_sequence = replayed.last_sequence.max(sequence);
+            match log::decode(record) {
+                Ok(None) => {}
+                Ok(Some(op)) => insert(&replayed.memtable, op, sequence),
+                Err(error) => {
+                    let name = kvorum_segment::file_name(found.number);
+                    let at = record.head.location;
+                    let held =
+                        format!("a write with a good checksum that does not decode: {error}");
+                    self.note(name, at.offset, at.len, held);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn resume(
+        &self,
+        manifest: &Manifest,
+        found: &FoundLog,
+        rewrite_from: Option<u64>,
+    ) -> Result<SegmentWriter> {
+        let sequences = || found.records.iter().map(|it| it.head.sequence);
+        let at = ResumeAt {
+            end: found.end.clean_to,
+            records: found.records.len() as u64,
+            sequence_min: sequences().min().unwrap_or(0),
+            sequence_max: sequences().max().unwrap_or(0),
+        };
+        let id = log_id(manifest.identity, found.number);
+        let path = log_path(&self.directory, found.number);
+        let options = WriterOptions::default();
+        SegmentWriter::resume(&*self.disk, &path, id, options, at, rewrite_from).into_backend()
+    }
+}
+
+fn insert(memtable: &Memtable, op: Op, sequence: u64) {
+    let _bytes = match op {
+        Op::Put { key, value } => {
+            let value = Some(value);
+            memtable.insert(key, Entry { sequence, value })
+        }
+        Op::Remove { key } => memtable.insert(key, Entry::removal(sequence)),
+        Op::RemoveRange { from, to } => memtable.insert_mark(kvorum_sst::Mark {
+            from,
+            to,
+            sequence,
+            kind: kvorum_sst::MarkKind::Removed,
+        }),
+    };
+}
+
+/// The number and the kind in the name of a file of the store.
+fn number_of(name: &str) -> Option<(u64, &str)> {
+    let (digits, suffix) = name.split_once('.')?;
+    let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
+    let number = digits.parse().ok()?;
+    is_ours.then_some((number, suffix))
+}

@@ -1,0 +1,139 @@
+//! Settings of a store: what it does, and how fast. Live objects are handed in beside them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_sst::{Compression, FilterKind, TableOptions};
+
+use crate::policy::PolicySettings;
+use crate::{MemoryBudget, SharedCache};
+
+/// What a put promises when its caller leaves it to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncStrategy {
+    /// Nothing: the system writes when it likes, or a log in front of the store vouches for it.
+    None,
+    /// A put is durable when its ticket resolves; puts that wait together share a sync.
+    Grouped,
+}
+
+/// Live objects that all stores of a node share.
+#[derive(Clone)]
+pub struct Shared {
+    /// The block cache.
+    pub cache: Arc<SharedCache>,
+    /// What all memtables together may take.
+    pub memory: Arc<MemoryBudget>,
+}
+
+impl Shared {
+    /// A cache and a budget of so many bytes.
+    pub fn new(cache_bytes: u64, memtable_bytes: u64) -> Self {
+        Self {
+            cache: Arc::new(SharedCache::new(cache_bytes)),
+            memory: Arc::new(MemoryBudget::new(memtable_bytes)),
+        }
+    }
+}
+
+/// How a store behaves and performs.
+#[derive(Clone, Debug)]
+pub struct LsmSettings {
+    // Behaviour.
+    /// The engine's name, for its status.
+    pub name: &'static str,
+    /// Whether the store keeps a log of its own. Without it a sync is a flush; that is right where
+    /// the node's commit log stands in front.
+    pub has_log: bool,
+    /// What [`kvorum_backend::Durability::BackendDefault`] promises.
+    pub sync: SyncStrategy,
+    /// Entries are gone this long after their last modification; `None` for never. An entry's own
+    /// expiry counts too, whichever comes first.
+    pub expiry: Option<Duration>,
+
+    // Performance.
+    /// A memtable of this many bytes is flushed.
+    pub memtable_bytes: u64,
+    /// Bodies of this many bytes or more go to blob files; `usize::MAX` for none.
+    pub blob_threshold_bytes: usize,
+    /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
+    pub blob_garbage_percent: u8,
+    /// Data blocks of this many bytes before compression.
+    pub block_bytes: usize,
+    /// Entries from one restart point of a block to the next.
+    pub restart_interval: u32,
+    /// Blocks of an index of this many bytes.
+    pub index_block_bytes: usize,
+    /// How tables of each level are compressed; the last one holds for all deeper levels.
+    pub compression: Vec<Compression>,
+    /// How blob files are compressed.
+    pub blob_compression: Compression,
+    /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
+    pub filter_bits_per_key: u8,
+    /// When tables are merged.
+    pub policy: PolicySettings,
+    /// Files are synced each time so many bytes of them were written.
+    pub sync_every_bytes: u64,
+
+    /// One way of being wrong, for testing tests.
+    #[cfg(feature = "planted-defects")]
+    pub defect: Option<kvorum_backend::PlantedDefect>,
+}
+
+impl Default for LsmSettings {
+    fn default() -> Self {
+        Self {
+            name: "lsm",
+            has_log: true,
+            sync: SyncStrategy::Grouped,
+            expiry: None,
+            memtable_bytes: 32 << 20,
+            blob_threshold_bytes: 4096,
+            blob_garbage_percent: 50,
+            block_bytes: 4096,
+            restart_interval: 16,
+            index_block_bytes: 4096,
+            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            blob_compression: Compression::None,
+            filter_bits_per_key: 10,
+            policy: PolicySettings::default(),
+            sync_every_bytes: 8 << 20,
+            #[cfg(feature = "planted-defects")]
+            defect: None,
+        }
+    }
+}
+
+impl LsmSettings {
+    /// How a table of a level is written. `is_last` says that nothing is below it: such a table lives
+    /// long, and a filter that is smaller pays for its building.
+    pub(crate) fn table_options(&self, level: usize, is_last: bool) -> TableOptions {
+        let last = self.compression.last().copied().unwrap_or_default();
+        let filter = match self.filter_bits_per_key {
+            0 => FilterKind::None,
+            _ if is_last && level > 0 => FilterKind::Fuse,
+            bits_per_key => FilterKind::Bloom { bits_per_key },
+        };
+        TableOptions {
+            block_bytes: self.block_bytes,
+            restart_interval: self.restart_interval,
+            has_hash_index: true,
+            index_block_bytes: self.index_block_bytes,
+            compression: self.compression.get(level).copied().unwrap_or(last),
+            filter,
+            has_segment_sets: true,
+            sync_every_bytes: self.sync_every_bytes,
+        }
+    }
+
+    /// How a blob file is written: found by its number and nothing else.
+    pub(crate) fn blob_options(&self) -> TableOptions {
+        TableOptions {
+            compression: self.blob_compression,
+            filter: FilterKind::None,
+            has_segment_sets: false,
+            has_hash_index: false,
+            ..self.table_options(0, false)
+        }
+    }
+}

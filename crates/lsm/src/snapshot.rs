@@ -1,0 +1,235 @@
+//! Snapshots: walking a store as it was at one moment.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{FoldFilter, Lease, Result, Sequence};
+use kvorum_disk::Reading;
+use kvorum_sst::ScanFilter;
+
+use crate::Value;
+use crate::merge::{MergeWalk, Merged};
+use crate::pins::Pin;
+use crate::store::Store;
+use crate::version::Version;
+
+/// A range of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanRange {
+    /// Where to start.
+    pub from: Bound<Bytes>,
+    /// Where to end.
+    pub to: Bound<Bytes>,
+}
+
+/// What a scan shows of an entry.
+pub struct Shown<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The batch that wrote it.
+    pub sequence: u64,
+    /// What the key holds; [`Shown::body`] reads the body where it is elsewhere.
+    pub value: &'a Value,
+    store: &'a Store,
+    version: &'a Version,
+}
+
+impl Shown<'_> {
+    /// The body.
+    ///
+    /// # Errors
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
+    pub fn body(&self) -> Result<Bytes> {
+        match self
+            .store
+            .body(self.version, self.value, Reading::MayBlock)?
+        {
+            kvorum_backend::Lookup::Found(body) => Ok(body),
+            _ => Ok(Bytes::new()),
+        }
+    }
+}
+
+/// How a scan goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanStep {
+    /// With the next key.
+    Next,
+    /// With the first key at or behind this one.
+    SkipTo(Bytes),
+    /// Not at all.
+    Stop,
+}
+
+/// How a scan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanEnd {
+    /// All of the range was visited.
+    Complete,
+    /// The visitor stopped it behind the key that it saw last.
+    Stopped,
+    /// The lease ran out before this key.
+    LeaseExpired(Bytes),
+}
+
+/// A consistent view of a store.
+pub struct LsmSnapshot {
+    store: Arc<Store>,
+    pin: Arc<Pin>,
+    sequence: u64,
+    /// The planted defect: the view is that of now.
+    is_late: bool,
+}
+
+impl LsmSnapshot {
+    pub(crate) fn take(store: &Arc<Store>, lease: Lease) -> Self {
+        let (version, sequence) = store.view();
+        #[cfg(feature = "planted-defects")]
+        let is_late = store.has_defect(kvorum_backend::PlantedDefect::SnapshotSeesLaterWrites);
+        #[cfg(not(feature = "planted-defects"))]
+        let is_late = false;
+        Self {
+            pin: store.pins.add(version, lease),
+            store: store.clone(),
+            sequence,
+            is_late,
+        }
+    }
+
+    /// The last batch that the snapshot sees.
+    pub fn sequence(&self) -> Sequence {
+        Sequence(self.sequence)
+    }
+
+    /// Visits the unexpired entries of a range that the filter admits, in key order.
+    ///
+    /// # Errors
+    /// Damage is none: what it hits is passed over.
+    pub fn scan(
+        &self,
+        range: &ScanRange,
+        filter: &FoldFilter,
+        visit: &mut dyn FnMut(&Shown<'_>) -> ScanStep,
+    ) -> Result<ScanEnd> {
+        let expired = || {
+            let from = match &range.from {
+                Bound::Included(key) => key.clone(),
+                Bound::Excluded(key) => successor(key),
+                Bound::Unbounded => Bytes::new(),
+            };
+            Ok(ScanEnd::LeaseExpired(from))
+        };
+        if self.pin.lease.is_over(filter.now) {
+            return expired();
+        }
+        let Some(version) = self.pin.version() else {
+            return expired();
+        };
+        let (version, sequence) = match self.is_late {
+            true => self.store.view(),
+            false => (version, self.sequence),
+        };
+        self.scan_version(&version, sequence, range, filter, visit)
+    }
+
+    fn scan_version(
+        &self,
+        version: &Version,
+        sequence: u64,
+        range: &ScanRange,
+        filter: &FoldFilter,
+        visit: &mut dyn FnMut(&Shown<'_>) -> ScanStep,
+    ) -> Result<ScanEnd> {
+        let skipped = ScanFilter {
+            last_modified: filter
+                .last_modified
+                .as_ref()
+                .map(|it| it.start().0..=it.end().0),
+            segments: filter.segments.clone(),
+        };
+        let start =
+            |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, skipped.clone());
+        let mut walk = start(&range.from);
+        loop {
+            let entry = match walk.advance(&self.store.read_side)? {
+                Merged::End => return Ok(ScanEnd::Complete),
+                Merged::Hidden => None,
+                Merged::Entry(entry) => entry.value.map(|value| (entry.sequence, value)),
+            };
+            if is_past(&range.to, walk.key()) {
+                return Ok(ScanEnd::Complete);
+            }
+            if self.pin.lease.is_over(filter.now) {
+                return Ok(ScanEnd::LeaseExpired(Bytes::copy_from_slice(walk.key())));
+            }
+            let Some((sequence, value)) = entry.filter(|(_, value)| self.admits(value, filter))
+            else {
+                continue;
+            };
+            let shown = Shown {
+                key: walk.key(),
+                sequence,
+                value: &value,
+                store: &self.store,
+                version,
+            };
+            match visit(&shown) {
+                ScanStep::Next => {}
+                ScanStep::Stop => return Ok(ScanEnd::Stopped),
+                ScanStep::SkipTo(key) => {
+                    if is_past(&range.to, &key) {
+                        return Ok(ScanEnd::Complete);
+                    }
+                    walk = start(&Bound::Included(key));
+                }
+            }
+        }
+    }
+
+    fn admits(&self, value: &Value, filter: &FoldFilter) -> bool {
+        let unexpired = FoldFilter {
+            now: kvorum_backend::Timestamp(0),
+            last_modified: filter.last_modified.clone(),
+            segments: None,
+        };
+        let segments = filter.segments.as_ref();
+        let is_wanted = segments.is_none_or(|ids| ids.binary_search(&value.fields.segment).is_ok());
+        let fields = kvorum_backend::Fields {
+            expiry: None,
+            ..value.fields
+        };
+        is_wanted
+            && unexpired.admits(&fields)
+            && !self.store.expiry.is_over(&value.fields, filter.now)
+    }
+}
+
+impl Store {
+    /// What there is now: a version, and the sequence up to which it is to be read.
+    pub(crate) fn view(&self) -> (Arc<Version>, u64) {
+        loop {
+            let version = self.version.load_full();
+            let sequence = self.visible_sequence();
+            // Another memtable since then may have what the sequence speaks of.
+            if Arc::ptr_eq(&self.version.load().memtable, &version.memtable) {
+                return (version, sequence);
+            }
+        }
+    }
+}
+
+fn is_past(to: &Bound<Bytes>, key: &[u8]) -> bool {
+    match to {
+        Bound::Included(to) => key > &to[..],
+        Bound::Excluded(to) => key >= &to[..],
+        Bound::Unbounded => false,
+    }
+}
+
+fn successor(key: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(key.len() + 1);
+    out.extend_from_slice(key);
+    out.push(0);
+    out.into()
+}

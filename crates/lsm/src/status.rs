@@ -1,0 +1,102 @@
+//! What a store says of itself.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kvorum_backend::{FoldFilter, Lease, Status, Timestamp};
+
+use crate::policy;
+use crate::snapshot::{LsmSnapshot, ScanRange, ScanStep};
+use crate::store::Store;
+use crate::version::Version;
+
+/// Up to so many entries, overwritten ones included, keys are counted; beyond, they are estimated.
+const COUNTED_ENTRIES_MAX: u64 = 2_000;
+
+impl Store {
+    /// Sizes, counts and debts. `counted` is the range of keys that count as keys.
+    pub(crate) fn status(self: &Arc<Self>, counted: &ScanRange) -> Status {
+        let version = self.version.load_full();
+        let debt = policy::debt(&self.shape(&version), &self.settings.policy);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let table_bytes: u64 = version.tables().map(|it| it.file_len).sum();
+        let blob_bytes: u64 = version.blobs.values().map(|it| it.file_len).sum();
+        let blob_blocks: u64 = version.blobs.values().map(|it| it.block_bytes).sum();
+        let blob_live: u64 = version.blob_use().values().sum();
+        let last = version.levels.iter().rev().find(|it| !it.is_empty());
+        let last_bytes: u64 = last.map_or(0, |it| it.iter().map(|it| it.file_len).sum());
+        let memory: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let marks: usize = version
+            .tables()
+            .flat_map(|it| it.properties.marks.iter())
+            .count();
+        let counters = &self.counters;
+        let levels: Vec<String> = version
+            .levels
+            .iter()
+            .map(|it| it.len().to_string())
+            .collect();
+        let log_files = self.writer.lock().unsynced.len() as u64;
+        Status {
+            engine: self.settings.name,
+            keys: self.keys(&version, counted),
+            live_bytes: last_bytes + blob_live.min(blob_blocks),
+            dead_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
+            disk_bytes: table_bytes + blob_bytes,
+            files: version.tables().count() as u64 + version.blobs.len() as u64 + log_files,
+            memory_bytes: memory,
+            pinned_bytes: self.pinned_bytes(&version),
+            debt_bytes: debt.bytes,
+            put_bytes: read(&counters.put_bytes),
+            written_bytes: read(&counters.written_bytes),
+            corrupt_reads: read(&counters.corrupt_reads),
+            lost: self.read_side.lost.ranges(),
+            details: vec![
+                ("tables_per_level", levels.join(" ")),
+                ("blob_files", version.blobs.len().to_string()),
+                ("range_marks", marks.to_string()),
+                ("frozen_memtables", version.frozen.len().to_string()),
+                ("pressure_permille", debt.pressure_permille.to_string()),
+                ("flushes", read(&counters.flushes).to_string()),
+                ("merges", read(&counters.merges).to_string()),
+                ("moves", read(&counters.moves).to_string()),
+                ("torn_tail_bytes", read(&counters.torn_bytes).to_string()),
+                ("cache_bytes", self.shared.cache.bytes().to_string()),
+            ],
+        }
+    }
+
+    fn keys(self: &Arc<Self>, version: &Version, counted: &ScanRange) -> u64 {
+        let in_memory: usize = version.memtables().map(|it| it.len()).sum();
+        let in_tables: u64 = version.tables().map(|it| it.properties.entries).sum();
+        let removals: u64 = version.tables().map(|it| it.properties.removals).sum();
+        let entries = in_memory as u64 + in_tables;
+        if entries > COUNTED_ENTRIES_MAX {
+            return entries.saturating_sub(2 * removals);
+        }
+        let mut keys = 0;
+        let snapshot = LsmSnapshot::take(self, Lease::Unlimited);
+        let filter = FoldFilter::unexpired(Timestamp(0));
+        let scanned = snapshot.scan(counted, &filter, &mut |_| {
+            keys += 1;
+            ScanStep::Next
+        });
+        scanned.map_or(entries, |_| keys)
+    }
+
+    /// What is on disk for snapshots alone.
+    fn pinned_bytes(&self, version: &Version) -> u64 {
+        let present: BTreeSet<u64> = version.tables().map(|it| it.number).collect();
+        let mut pinned = BTreeSet::new();
+        let held = self.pins.versions();
+        for it in &held {
+            let tables = it.tables().map(|it| (it.number, it.file_len));
+            let blobs = it.blobs.values().map(|it| (it.number, it.file_len));
+            pinned.extend(tables.filter(|(number, _)| !present.contains(number)));
+            let is_gone = |number: u64| !version.blobs.values().any(|it| it.number == number);
+            pinned.extend(blobs.filter(|(number, _)| is_gone(*number)));
+        }
+        pinned.iter().map(|(_, bytes)| bytes).sum()
+    }
+}

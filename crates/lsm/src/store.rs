@@ -1,0 +1,308 @@
+//! The store: what its parts share, and the order of its locks.
+//!
+//! Locks are taken in this order: upkeep, manifest, writer. A put holds the writer's lock over one
+//! append; upkeep holds its own over a step, and the writer's for as long as exchanging the version
+//! takes. Reads take none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::{Disk, DiskLock, OpenMode, Operation, Reading};
+use kvorum_segment::{SegmentSync, SegmentWriter};
+use kvorum_sst::{ReadContext, SstError, TableId};
+use parking_lot::Mutex;
+
+use crate::error::{IntoBackend, from_segment, from_sst};
+use crate::expiry::Expiry;
+use crate::lost::{LostLog, LostSink};
+use crate::manifest::{self, Manifest, Written};
+use crate::pins::Pins;
+use crate::sync_group::SyncGroup;
+use crate::upkeep::Upkeep;
+use crate::version::Version;
+use crate::{LsmSettings, Shared, SharedCache};
+
+/// Says that a sync failed, so that the next opening writes again what the page cache may show and
+/// the device never got.
+pub(crate) const SUSPECT_NAME: &str = "suspect";
+
+/// Draws a random number.
+pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// What all parts of an open store share.
+pub(crate) struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) settings: LsmSettings,
+    pub(crate) shared: Shared,
+    pub(crate) draw: DrawNumber,
+    pub(crate) expiry: Expiry,
+    pub(crate) read_side: ReadSide,
+    pub(crate) upkeep: Mutex<Upkeep>,
+    pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) writer: Mutex<WriteSide>,
+    /// Changed under the writer's lock only.
+    pub(crate) version: ArcSwap<Version>,
+    pub(crate) pins: Pins,
+    pub(crate) group: Arc<SyncGroup>,
+    pub(crate) counters: Counters,
+    pub(crate) identity: AtomicU64,
+    pub(crate) next_number: AtomicU64,
+    /// The last batch that readers see.
+    pub(crate) visible: AtomicU64,
+    /// The sequence up to which every batch is known to be durable.
+    pub(crate) durable: AtomicU64,
+    pub(crate) has_extras: AtomicBool,
+    pub(crate) is_closed: AtomicBool,
+    /// Why the store takes no more writes.
+    pub(crate) failure: Mutex<Option<BackendError>>,
+    /// Released when the store is dropped or closed.
+    pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+/// What reading needs beside a version.
+pub(crate) struct ReadSide {
+    pub(crate) cache: Arc<SharedCache>,
+    pub(crate) lost: Arc<LostLog>,
+    pub(crate) tables: LostSink,
+    pub(crate) blobs: LostSink,
+}
+
+/// What the writer's lock protects.
+pub(crate) struct WriteSide {
+    pub(crate) log: Option<SegmentWriter>,
+    /// Log segments that may hold batches not yet durable, oldest first.
+    pub(crate) unsynced: Vec<(u64, SegmentSync)>,
+    pub(crate) last_sequence: u64,
+}
+
+/// Counts since opening.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) put_bytes: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) corrupt_reads: AtomicU64,
+    pub(crate) torn_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) moves: AtomicU64,
+}
+
+impl ReadSide {
+    pub(crate) fn new(cache: Arc<SharedCache>, lost: Arc<LostLog>) -> Self {
+        let sink = |suffix| LostSink {
+            log: lost.clone(),
+            suffix,
+        };
+        Self {
+            cache,
+            tables: sink(".sst"),
+            blobs: sink(".blob"),
+            lost,
+        }
+    }
+
+    /// For point reads.
+    pub(crate) fn at(&self, reading: Reading) -> ReadContext<'_> {
+        ReadContext {
+            cache: &*self.cache,
+            sink: &self.tables,
+            reading,
+            fills_cache: true,
+        }
+    }
+
+    /// For bodies. They are read from the page cache as often as not, and would push out what many
+    /// reads need.
+    pub(crate) fn at_blobs(&self, reading: Reading) -> ReadContext<'_> {
+        ReadContext {
+            sink: &self.blobs,
+            fills_cache: false,
+            ..self.at(reading)
+        }
+    }
+
+    /// For folds and merges, which see each block once.
+    pub(crate) fn for_folds(&self) -> ReadContext<'_> {
+        ReadContext {
+            fills_cache: false,
+            ..self.at(Reading::MayBlock)
+        }
+    }
+}
+
+impl Store {
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn table_id(&self, number: u64) -> TableId {
+        TableId {
+            store: self.identity(),
+            number,
+        }
+    }
+
+    pub(crate) fn take_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn visible_sequence(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn show_up_to(&self, sequence: u64) {
+        self.visible.store(sequence, Ordering::Release);
+    }
+
+    pub(crate) fn count_written(&self, bytes: u64) {
+        self.counters
+            .written_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_corrupt_read(&self) {
+        self.counters.corrupt_reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) {
+            let path = self.directory.display();
+            let detail = format!("{path} was closed");
+            return Err(BackendError::new(ErrorKind::Closed, detail));
+        }
+        match &*self.failure.lock() {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing more is written until the store is opened again.
+    pub(crate) fn fail(&self, error: &BackendError) -> BackendError {
+        let error = BackendError::new(ErrorKind::Failed, error.to_string());
+        self.failure.lock().get_or_insert_with(|| error.clone());
+        // It has to be seen by this machine's page cache only: what a crash forgets, it forgets
+        // together with the pages that the mark warns of.
+        let path = self.directory.join(SUSPECT_NAME);
+        if let Ok(mark) = self.disk.open(&path, OpenMode::Create) {
+            let _marked_or_failing_disk = mark.write_at(b"sync failed\n", 0);
+        }
+        error
+    }
+
+    /// The same, unless it was only that space ran out.
+    pub(crate) fn fail_unless_full(&self, error: BackendError) -> BackendError {
+        match error.kind() {
+            ErrorKind::Full => error,
+            _ => self.fail(&error),
+        }
+    }
+
+    /// A failed sync is final; other failures of writing a new file are not.
+    pub(crate) fn fail_if_sync(&self, error: &SstError) -> BackendError {
+        let told = from_sst(error);
+        match error {
+            SstError::Disk(disk) if disk.operation() == Operation::Sync => {
+                self.fail_unless_full(told)
+            }
+            _ => told,
+        }
+    }
+
+    /// Makes everything put so far durable and returns the sequence up to which that holds.
+    pub(crate) fn sync_all(&self) -> Result<u64> {
+        if let Some(failure) = &*self.failure.lock() {
+            return Err(failure.clone());
+        }
+        if !self.settings.has_log {
+            return self.flush_all();
+        }
+        let (handles, sequence) = {
+            let writer = self.writer.lock();
+            (writer.unsynced.clone(), writer.last_sequence)
+        };
+        for (_, handle) in &handles {
+            handle
+                .sync()
+                .map_err(|error| self.fail(&from_segment(&error)))?;
+        }
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.mark_if_idle(sequence);
+        Ok(sequence)
+    }
+
+    /// Leaves proof of what was synced when no later record is there to carry it.
+    fn mark_if_idle(&self, sequence: u64) {
+        if let Some(mut writer) = self.writer.try_lock()
+            && writer.last_sequence == sequence
+            && let Some(log) = &mut writer.log
+        {
+            // Without the mark, damage to the last group may look like a torn tail; no more.
+            let _marked_or_full_disk = log.mark();
+        }
+    }
+
+    /// Changes the manifest, on disk first.
+    pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut held = self.manifest.lock();
+        let mut changed = held.clone();
+        change(&mut changed);
+        changed.generation += 1;
+        changed.next_number = self.next_number.load(Ordering::Relaxed);
+        match manifest::write(&*self.disk, &self.directory, &changed) {
+            Written::Both => {}
+            // The change is made; the next one writes the second copy again.
+            Written::First(error) if error.kind() == ErrorKind::Full => {}
+            Written::First(error) => {
+                *held = changed;
+                return Err(self.fail(&error));
+            }
+            Written::None(error) => return Err(error),
+            Written::Unknown(error) => return Err(self.fail(&error)),
+        }
+        *held = changed;
+        Ok(())
+    }
+
+    /// Remembers for good that there are extra bytes, before the first of them is there.
+    pub(crate) fn note_extras(&self) -> Result<()> {
+        if self.has_extras.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.change_manifest(|manifest| manifest.has_extras = true)?;
+        self.has_extras.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Exchanges the version.
+    pub(crate) fn change_version(&self, change: impl FnOnce(&mut Version)) {
+        let _no_put_and_no_other_change = self.writer.lock();
+        let mut version = Version::clone(&self.version.load());
+        change(&mut version);
+        self.version.store(Arc::new(version));
+    }
+
+    /// Removes files that nothing refers to any more. Failing to costs space until the next opening.
+    pub(crate) fn remove_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
+            let _removed_or_left_over = self.disk.remove_file(&path);
+        }
+    }
+
+    #[cfg(feature = "planted-defects")]
+    pub(crate) fn has_defect(&self, defect: kvorum_backend::PlantedDefect) -> bool {
+        self.settings.defect == Some(defect)
+    }
+}
+
+/// The path of a table.
+pub(crate) fn table_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:010}.sst"))
+}
+
+pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    disk.sync_directory(directory).into_backend()
+}

@@ -1,0 +1,119 @@
+//! What readers look at: memtables, tables and blob files, as they were at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_sst::{Properties, Table};
+
+use crate::blob::BlobFile;
+use crate::memtable::Memtable;
+use crate::policy::{Shape, TableShape};
+
+/// A table on a level.
+#[derive(Clone)]
+pub struct LevelTable {
+    /// Its number.
+    pub number: u64,
+    /// Its length as it was written, in bytes.
+    pub file_len: u64,
+    /// Sums over its entries.
+    pub properties: Arc<Properties>,
+    /// The table, or `None` when its file cannot be opened: all its keys are lost.
+    pub table: Option<Arc<Table>>,
+}
+
+/// An immutable view of a store.
+#[derive(Clone)]
+pub struct Version {
+    pub(crate) memtable: Arc<Memtable>,
+    /// Memtables that are being flushed, newest first.
+    pub(crate) frozen: Vec<Arc<Memtable>>,
+    /// Level 0 newest first, the others in key order.
+    pub(crate) levels: Vec<Vec<LevelTable>>,
+    pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
+    /// Counts flushes: entries may have left memory when it differs.
+    pub(crate) flushes: u64,
+}
+
+impl Version {
+    /// A store without tables.
+    pub(crate) fn empty(levels: usize, first_log: u64) -> Self {
+        Self {
+            memtable: Arc::new(Memtable::new(first_log)),
+            frozen: Vec::new(),
+            levels: vec![Vec::new(); levels.max(2)],
+            blobs: Arc::default(),
+            flushes: 0,
+        }
+    }
+
+    /// All memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.memtable).chain(&self.frozen)
+    }
+
+    /// All tables, newest layer first.
+    pub fn tables(&self) -> impl Iterator<Item = &LevelTable> {
+        self.levels.iter().flatten()
+    }
+
+    /// The table of a level below 0 that may hold a key.
+    pub(crate) fn table_for(&self, level: usize, key: &[u8]) -> Option<&LevelTable> {
+        let tables = self.levels.get(level)?;
+        let at = tables.partition_point(|it| &it.properties.largest[..] < key);
+        tables
+            .get(at)
+            .filter(|it| &it.properties.smallest[..] <= key)
+    }
+
+    /// True when a level below `level` may hold a key between these, both included.
+    pub(crate) fn is_below(&self, level: usize, from: &[u8], to: &[u8]) -> bool {
+        let deeper = self.levels.iter().skip(level + 1);
+        deeper.into_iter().any(|tables| {
+            let at = tables.partition_point(|it| &it.properties.largest[..] < from);
+            tables
+                .get(at)
+                .is_some_and(|it| it.properties.overlaps(from, to))
+        })
+    }
+
+    /// What the policy looks at.
+    pub fn shape(&self, expiry_micros: Option<u64>) -> Shape {
+        let table = |it: &LevelTable| TableShape {
+            number: it.number,
+            bytes: it.file_len,
+            smallest: it.properties.smallest.clone(),
+            largest: it.properties.largest.clone(),
+            entries: it.properties.entries,
+            removals: it.properties.removals,
+            expired_at: expired_at(&it.properties, expiry_micros),
+        };
+        let levels = self.levels.iter();
+        Shape {
+            levels: levels.map(|it| it.iter().map(table).collect()).collect(),
+        }
+    }
+
+    /// Bytes of each blob file that tables refer to.
+    pub(crate) fn blob_use(&self) -> BTreeMap<u64, u64> {
+        let mut used = BTreeMap::new();
+        for table in self.tables() {
+            for blob in &table.properties.blobs {
+                *used.entry(blob.file).or_default() += blob.bytes;
+            }
+        }
+        used
+    }
+}
+
+/// When half of a table or more is expired.
+fn expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
+    let by_age = expiry_micros.map(|age| properties.last_modified_max.saturating_add(age));
+    let lasting = properties.entries - properties.removals;
+    let is_mostly_expiring = properties.expiring > 0 && 2 * properties.expiring >= lasting;
+    let by_own = is_mostly_expiring.then_some(properties.expiry_max);
+    match (by_age.filter(|_| lasting > 0), by_own) {
+        (Some(by_age), Some(by_own)) => Some(by_age.min(by_own)),
+        (by_age, by_own) => by_age.or(by_own),
+    }
+}

@@ -1,0 +1,222 @@
+//! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
+
+use bytes::Bytes;
+use kvorum_backend::{
+    BackendError, Durability, Durable, ErrorKind, Receipt, Result, Sequence, SyncTicket,
+};
+use kvorum_segment::{SegmentWriter, WriterOptions};
+use kvorum_sst::{KEY_BYTES_MAX, Mark, MarkKind};
+
+use crate::error::IntoBackend;
+use crate::log::{Encoded, log_id, log_path};
+use crate::settings::SyncStrategy;
+use crate::store::{Store, WriteSide};
+use crate::{Entry, Value};
+
+/// The largest body: what a table's block and a log's record can hold.
+const BODY_BYTES_MAX: u64 = 256 << 20;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Stores a value, replacing what the key held. Its body is inline.
+    Put {
+        /// The key. Kept in memory as it is given: a slice of something large keeps that too.
+        key: Bytes,
+        /// The value.
+        value: Value,
+    },
+    /// Removes a key.
+    Remove {
+        /// The key.
+        key: Bytes,
+    },
+    /// Removes all keys from `from` up to but without `to`.
+    RemoveRange {
+        /// The first key.
+        from: Bytes,
+        /// The first key behind.
+        to: Bytes,
+    },
+}
+
+/// What a writer saw before it decided what to write; see [`crate::Lsm::write_if_unchanged`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub(crate) sequence: u64,
+    pub(crate) flushes: u64,
+}
+
+impl Op {
+    fn check(&self) -> Result<()> {
+        let too_large = |what: &str, got: usize| {
+            let detail = format!("{what} of {got} bytes");
+            Err(BackendError::new(ErrorKind::TooLarge, detail))
+        };
+        let (key, value) = match self {
+            Self::Put { key, value } => (key, Some(value)),
+            Self::Remove { key } => (key, None),
+            Self::RemoveRange { from, to } => (if from > to { from } else { to }, None),
+        };
+        if key.len() >= KEY_BYTES_MAX {
+            return too_large("key", key.len());
+        }
+        if let Some(value) = value {
+            let front = value.head.len() + value.extra.len();
+            if front > 32 << 20 {
+                return too_large("head", front);
+            }
+            if value.body_len() > BODY_BYTES_MAX {
+                return too_large(
+                    "body",
+                    usize::try_from(value.body_len()).unwrap_or(usize::MAX),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Applies a batch; `None` when `guard` is given and one of its keys was written since.
+    pub(crate) fn write(
+        &self,
+        ops: &[Op],
+        durability: Durability,
+        guard: Option<Guard>,
+    ) -> Result<Option<Receipt>> {
+        self.check_writable()?;
+        ops.iter().try_for_each(Op::check)?;
+        let encoded = self.settings.has_log.then(|| Encoded::new(ops));
+        let has_extras = ops
+            .iter()
+            .any(|op| matches!(op, Op::Put { value, .. } if !value.extra.is_empty()));
+        if has_extras {
+            self.note_extras()?;
+        }
+        let Some(sequence) = self.apply(ops, encoded.as_ref(), guard)? else {
+            return Ok(None);
+        };
+        let is_grouped = match durability {
+            Durability::Buffered => false,
+            Durability::Grouped => true,
+            Durability::BackendDefault => self.settings.sync == SyncStrategy::Grouped,
+        };
+        #[cfg(feature = "planted-defects")]
+        let is_grouped =
+            is_grouped && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
+        let durable = if is_grouped {
+            Durable::After(SyncTicket::new(self.group.clone(), sequence))
+        } else {
+            Durable::Already
+        };
+        Ok(Some(Receipt {
+            sequence: Sequence(sequence),
+            durable,
+        }))
+    }
+
+    fn apply(
+        &self,
+        ops: &[Op],
+        encoded: Option<&Encoded<'_>>,
+        guard: Option<Guard>,
+    ) -> Result<Option<u64>> {
+        let mut writer = self.writer.lock();
+        // Closing and failing wait for the lock, so this is the last word.
+        self.check_writable()?;
+        if let Some(guard) = guard
+            && self.is_changed(ops, guard)
+        {
+            return Ok(None);
+        }
+        let sequence = writer.last_sequence + 1;
+        if let Some(encoded) = encoded {
+            let records = encoded.records(sequence);
+            let log = self.log_for(&mut writer)?;
+            let before = log.end();
+            let mut locations = Vec::with_capacity(records.len());
+            log.append(&records, &mut locations).into_backend()?;
+            self.count_written(log.end() - before);
+        }
+        writer.last_sequence = sequence;
+        self.insert(ops, sequence);
+        self.show_up_to(sequence);
+        Ok(Some(sequence))
+    }
+
+    /// True when a key of the batch was written after the guard was taken, or may have been.
+    fn is_changed(&self, ops: &[Op], guard: Guard) -> bool {
+        let version = self.version.load();
+        let is_newer = |key: &Bytes| {
+            version.memtables().any(|memtable| {
+                let entry = memtable.get(key, u64::MAX);
+                let removed_at = memtable.removed_at(key, u64::MAX);
+                entry.is_some_and(|it| it.sequence > guard.sequence)
+                    || removed_at.is_some_and(|it| it > guard.sequence)
+            })
+        };
+        version.flushes != guard.flushes
+            || ops.iter().any(|op| match op {
+                Op::Put { key, .. } | Op::Remove { key } => is_newer(key),
+                Op::RemoveRange { .. } => false,
+            })
+    }
+
+    /// The log to append to; made by the first put, so that opening needs no space.
+    fn log_for<'w>(&self, writer: &'w mut WriteSide) -> Result<&'w mut SegmentWriter> {
+        if writer.log.is_none() {
+            let created = self.create_log()?;
+            writer
+                .unsynced
+                .push((created.id().number, created.sync_handle()));
+            writer.log = Some(created);
+        }
+        writer
+            .log
+            .as_mut()
+            .ok_or_else(|| BackendError::new(ErrorKind::Misuse, "no log to append to"))
+    }
+
+    pub(crate) fn create_log(&self) -> Result<SegmentWriter> {
+        let number = self.take_number();
+        let id = log_id(self.identity(), number);
+        let path = log_path(&self.directory, number);
+        let options = WriterOptions::default();
+        SegmentWriter::create(&*self.disk, &path, id, options).into_backend()
+    }
+
+    /// Later writes of a batch win over earlier ones: an entry replaces one of the same key, and a
+    /// removed range takes the entries before it with it.
+    fn insert(&self, ops: &[Op], sequence: u64) {
+        let version = self.version.load();
+        let memtable = &version.memtable;
+        let mut bytes = 0;
+        let has_ranges = ops.iter().any(|op| matches!(op, Op::RemoveRange { .. }));
+        for (number, op) in ops.iter().enumerate() {
+            let is_covered = |key: &Bytes| {
+                has_ranges && ops[number + 1..].iter().any(|later| {
+                    matches!(later, Op::RemoveRange { from, to } if from <= key && key < to)
+                })
+            };
+            bytes += match op {
+                Op::Put { key, .. } | Op::Remove { key } if is_covered(key) => {
+                    memtable.insert(key.clone(), Entry::removal(sequence))
+                }
+                Op::Put { key, value } => {
+                    let value = Some(value.clone());
+                    memtable.insert(key.clone(), Entry { sequence, value })
+                }
+                Op::Remove { key } => memtable.insert(key.clone(), Entry::removal(sequence)),
+                Op::RemoveRange { from, to } if from < to => memtable.insert_mark(Mark {
+                    from: from.clone(),
+                    to: to.clone(),
+                    sequence,
+                    kind: MarkKind::Removed,
+                }),
+                Op::RemoveRange { .. } => 0,
+            };
+        }
+        self.shared.memory.add(bytes);
+    }
+}
