@@ -228,8 +228,12 @@ impl Account {
             let owed = &mut self.tasks[at];
             owed.since = now;
             let rank = owed.rank.place();
-            // What is not done owes something, whatever was said before.
-            owed.task.cost_bytes = owed.task.cost_bytes.saturating_sub(cost_bytes).max(1);
+            owed.task.cost_bytes = owed.task.cost_bytes.saturating_sub(cost_bytes);
+            if owed.task.cost_bytes == 0 && !is_done {
+                // More is left than was said: how much, the owner is to say anew.
+                owed.task.cost_bytes = 1;
+                self.ask_at = now;
+            }
             self.served[rank] = self.served[rank].saturating_add(cost_bytes);
             if is_done {
                 self.tasks.remove(at);

@@ -34,9 +34,9 @@ const SYNCS_MAX: usize = 16;
 const SYNC_REST_MAX: Duration = Duration::from_millis(50);
 /// Nobody can rest for less. The credit that is saved up meanwhile makes up for it.
 const REST_MIN: Duration = Duration::from_micros(200);
-/// A step that costs less is never one that costs too much: below this, what a step does beside the
-/// bytes decides.
-const DECLARED_MIN: u64 = 4 << 10;
+/// The least that a step is taken to cost, which is the smallest budget there is: the last few bytes
+/// of a task come with the ends of files, which nobody declares.
+const DECLARED_MIN: u64 = crate::speed::BUDGET_MIN;
 /// A step may cost this many times what it declared.
 const OVERRUN_TIMES: u64 = 2;
 /// Pressing work for so long fills the spring,

@@ -10,7 +10,7 @@ use crate::average::whole;
 /// A step's budget before anything is known, in bytes.
 const BUDGET_AT_FIRST: u64 = 256 << 10;
 /// Below this, what a step does beside the bytes outweighs them.
-const BUDGET_MIN: u64 = 32 << 10;
+pub(crate) const BUDGET_MIN: u64 = 32 << 10;
 /// Above this, a step holds memory and locks for longer than its duration says.
 const BUDGET_MAX: u64 = 8 << 20;
 /// What is known fades by this part with each step.

@@ -62,7 +62,7 @@ pub(super) const KEYS: &[Key] = &[
         "maintenance.open_files_max",
         Kind::IntegerOr {
             word: "auto",
-            least: 64,
+            least: 1,
             most: u64::MAX,
             set: |settings, value| settings.maintenance.open_files_max = value,
         },
