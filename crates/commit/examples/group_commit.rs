@@ -16,7 +16,7 @@
 //! cargo run --release -p kvorum-commit --example group_commit -- [SECONDS] [ROUNDS] [DIRECTORY] [ONLY]
 //! ```
 //!
-//! With `ONLY`, the contender of that name runs alone, for profiling.
+//! With `ONLY`, the contenders of these names run alone (separated by commas).
 
 #![expect(
     clippy::unwrap_used,
@@ -74,7 +74,7 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path, only: O
         }),
         ("values", |directory| Arc::new(ValueStores::open(directory))),
     ];
-    contenders.retain(|(name, _)| only.is_none_or(|only| only == *name));
+    contenders.retain(|(name, _)| only.is_none_or(|only| only.split(',').any(|it| it == *name)));
     let mut rates = vec![Vec::new(); contenders.len()];
     let mut costs = rates.clone();
     for _ in 0..rounds {

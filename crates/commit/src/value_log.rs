@@ -228,6 +228,9 @@ impl SharedLog for ValueLog {
         if self.files().is_stalled() {
             self.files().retry().map_err(|failure| self.told(failure))?;
         }
+        self.files()
+            .make_room(len)
+            .map_err(|failure| self.told(failure))?;
         let mut placed = None;
         let (ticket, is_crowded) = self.shared.push(|| {
             let (item, segment) = self.files().place(batch)?;

@@ -174,6 +174,15 @@ impl SegmentWriter {
         SegmentReader::over(self.file.clone(), self.id)
     }
 
+    /// Reserves space up to `end` of the file ahead of the appends that will need it.
+    pub fn reserve_to(&mut self, end: u64) -> Result<()> {
+        if end > self.allocated_to {
+            self.file.allocate(end)?;
+            self.allocated_to = end;
+        }
+        Ok(())
+    }
+
     /// The length that records will take, alignment included: for deciding whether to roll first.
     pub fn appended_len(records: &[Record<'_>]) -> u64 {
         records

@@ -1,8 +1,10 @@
 //! The files of the value log: places are handed out when a batch is queued, and the bytes follow.
 //!
-//! A place once handed out is kept: key directories point to it. So a group that cannot be written
-//! (the disk is full) fails for those who wait for it, and stays, in memory and readable, until it is
-//! written; whoever appends next tries that first, and is refused if it does not succeed.
+//! A place once handed out is kept: key directories point to it. So places are handed out in files
+//! whose space is reserved, and where there is none for the next file, a batch is refused before
+//! anything of it can be seen. Should a write fail all the same, its group fails for those who wait for
+//! it, and stays, in memory and readable, until it is written; whoever appends next tries that first,
+//! and is refused if it does not succeed.
 //!
 //! Two sentences make recovery possible. A segment gets its first record after everything in the one
 //! before it was synced. And the newest segment that a crash left is cut at its end before a new one
@@ -31,9 +33,6 @@ use crate::value_log::opening::{Opened, TornEnd};
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'V';
-/// Space is reserved in pieces of this size: large enough to be rare, and small enough to be had on a
-/// disk that is nearly full. Bytes.
-const RESERVED_BYTES: u64 = 16 << 20;
 /// Records in one write: systems take some 1,000 parts, and a record has three.
 const RECORDS_AT_ONCE: usize = 300;
 
@@ -48,19 +47,24 @@ pub(crate) struct Files {
     /// Where the next batch goes. Taken within the queue's lock.
     cursor: Mutex<Arc<LogSegment>>,
     state: Mutex<State>,
-    /// Made ahead of need. The lock is held while a file is created, by whoever does it.
-    spare: Mutex<Option<SegmentWriter>>,
+    /// Files that were made ahead of need, oldest first. The lock is held while one is created, by
+    /// whoever does it.
+    spares: Mutex<VecDeque<SegmentWriter>>,
+    /// The highest number for which there is a file with its space, or one of an earlier run.
+    ready_to: AtomicU64,
+    has_directory: AtomicBool,
     /// The last place that was handed out, and up to where the log is durable.
     appended: AtomicU64,
     synced: AtomicU64,
     /// The highest number that a file has: older ones may go, this one keeps the count.
     newest_file: AtomicU64,
     is_stalled: AtomicBool,
+    /// There was no space for a spare: it is not tried again before somebody needs one.
+    is_full: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    has_directory: bool,
     /// What an earlier run left is to be ended first.
     torn: Option<TornEnd>,
     active: Option<Active>,
@@ -114,15 +118,17 @@ impl Files {
             segments: RwLock::new(segments),
             cursor: Mutex::new(next),
             state: Mutex::new(State {
-                has_directory,
                 torn: opened.torn,
                 ..State::default()
             }),
-            spare: Mutex::new(None),
+            spares: Mutex::default(),
+            ready_to: AtomicU64::new(u64::from(newest_file)),
+            has_directory: AtomicBool::new(has_directory),
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             newest_file: AtomicU64::new(u64::from(newest_file)),
             is_stalled: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
         }
     }
 
@@ -272,18 +278,13 @@ impl Files {
             }
             None => {}
         }
-        if !state.has_directory {
-            self.make_directory()?;
-            state.has_directory = true;
-        }
         let segment = self.segment(number).ok_or_else(out_of_place)?;
         let writer = {
-            let mut spare = self.spare.lock();
-            let ready = spare.take();
+            let mut spares = self.spares.lock();
             let is_this = |spare: &SegmentWriter| spare.id().number == u64::from(number);
-            let writer = match ready.filter(is_this) {
+            let writer = match spares.pop_front().filter(is_this) {
                 Some(ready) => ready,
-                None => self.create_segment(&segment.path, number)?,
+                None => self.create_segment(number)?,
             };
             self.newest_file
                 .fetch_max(u64::from(number), Ordering::AcqRel);
@@ -299,58 +300,91 @@ impl Files {
         Ok(())
     }
 
-    fn make_directory(&self) -> std::result::Result<(), GroupFailure> {
-        kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
-            .map_err(|error| failed_creation(&error.into()))
-    }
-
-    fn create_segment(
-        &self,
-        path: &Path,
-        number: u32,
-    ) -> std::result::Result<SegmentWriter, GroupFailure> {
+    /// Creates a segment's file with all its space. The lock on the spares is held.
+    fn create_segment(&self, number: u32) -> std::result::Result<SegmentWriter, GroupFailure> {
+        if !self.has_directory.load(Ordering::Acquire) {
+            kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
+                .map_err(|error| failed_creation(&error.into()))?;
+            self.has_directory.store(true, Ordering::Release);
+        }
+        let path = self.directory.join(file_name(u64::from(number)));
         let id = SegmentId {
             log_id: self.log_id,
             number: u64::from(number),
             kind: SEGMENT_KIND,
         };
-        let options = WriterOptions {
-            preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
-        };
         // What has the name is left of a creation that failed.
-        let is_left = self.disk.info(path).is_ok_and(|found| found.is_some());
+        let is_left = self.disk.info(&path).is_ok_and(|found| found.is_some());
         if is_left {
-            let _created_or_refused_next = self.disk.remove_file(path);
+            let _created_or_refused_next = self.disk.remove_file(&path);
         }
-        SegmentWriter::create(&*self.disk, path, id, options)
-            .map_err(|error| failed_creation(&error))
+        let created = SegmentWriter::create(&*self.disk, &path, id, WriterOptions::default());
+        let mut writer = created.map_err(|error| failed_creation(&error))?;
+        if let Err(error) = writer.reserve_to(self.settings.segment_bytes) {
+            // Its number is the next one's.
+            let _gone_or_not = self.disk.remove_file(&path);
+            return Err(failed_creation(&error));
+        }
+        self.ready_to.fetch_max(u64::from(number), Ordering::AcqRel);
+        Ok(writer)
+    }
+
+    /// True when a batch of this length gets its place in a file whose space is reserved.
+    fn has_room(&self, len: u64) -> bool {
+        let cursor = self.newest();
+        let ready_to = self.ready_to.load(Ordering::Acquire);
+        let number = u64::from(cursor.number);
+        let fits = !cursor.has_records() || cursor.end() + len <= self.settings.segment_bytes;
+        number < ready_to || (number == ready_to && fits)
+    }
+
+    /// Makes a file for a batch of this length if there is none. To be asked before a place is.
+    ///
+    /// # Errors
+    /// There is no space for it.
+    pub(crate) fn make_room(&self, len: u64) -> std::result::Result<(), GroupFailure> {
+        while !self.has_room(len) {
+            let mut spares = self.spares.lock();
+            if !self.has_room(len) {
+                let spare = self.create_segment(self.next_number()?)?;
+                spares.push_back(spare);
+            }
+        }
+        Ok(())
+    }
+
+    fn next_number(&self) -> std::result::Result<u32, GroupFailure> {
+        let next = self.ready_to.load(Ordering::Acquire) + 1;
+        u32::try_from(next).map_err(|_| {
+            let detail = "the value log has run out of numbers";
+            GroupFailure::ThisGroup(BackendError::new(ErrorKind::Failed, detail))
+        })
     }
 
     /// True when the segment that comes next has no file yet, and may soon need one.
     pub(crate) fn wants_spare(&self) -> bool {
-        self.next_number().is_some() && self.spare.lock().is_none()
+        let cursor = self.newest();
+        let ready_to = self.ready_to.load(Ordering::Acquire);
+        let is_full = self.is_full.load(Ordering::Acquire);
+        cursor.has_records() && ready_to <= u64::from(cursor.number) && !is_full
     }
 
-    fn next_number(&self) -> Option<u32> {
-        let state = self.state.lock();
-        let active = state.active.as_ref()?;
-        let is_used = active.writer.position().records > 0 && state.unwritten.is_empty();
-        is_used.then(|| active.segment.number.checked_add(1))?
-    }
-
-    /// Makes the next segment's file ahead of need; false if there is one.
-    pub(crate) fn make_spare(&self) -> Result<bool> {
-        let Some(number) = self.next_number() else {
-            return Ok(false);
-        };
-        let mut spare = self.spare.lock();
+    /// Makes the next segment's file ahead of need; false if there is one, or no space.
+    pub(crate) fn make_spare(&self) -> std::result::Result<bool, GroupFailure> {
+        let mut spares = self.spares.lock();
         // Somebody may have been faster.
-        if spare.is_some() || self.newest_file.load(Ordering::Acquire) >= u64::from(number) {
+        if !self.wants_spare() {
             return Ok(false);
         }
-        let path = self.directory.join(file_name(u64::from(number)));
-        let made = self.create_segment(&path, number);
-        *spare = Some(made.map_err(GroupFailure::into_error)?);
+        match self.create_segment(self.next_number()?) {
+            Ok(spare) => spares.push_back(spare),
+            // Whoever needs it is told.
+            Err(GroupFailure::ThisGroup(error)) if error.kind() == ErrorKind::Full => {
+                self.is_full.store(true, Ordering::Release);
+                return Ok(false);
+            }
+            Err(failure) => return Err(failure),
+        }
         Ok(true)
     }
 

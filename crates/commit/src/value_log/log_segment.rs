@@ -121,6 +121,7 @@ impl LogSegment {
         });
         holding.first = holding.first.min(sequence);
         holding.last = holding.last.max(sequence);
+        holding.is_needed = true;
     }
 
     /// What stores have in it, needed or not.

@@ -94,7 +94,8 @@ impl ValueLog {
             cost_bytes,
             is_done: false,
         };
-        if files.make_spare()? || self.settle_identity()? || files.seal_one()? {
+        let has_spare = files.make_spare().map_err(|failure| self.told(failure))?;
+        if has_spare || self.settle_identity()? || files.seal_one()? {
             return Ok(done(FILE_COST_BYTES));
         }
         files.mark_if_idle()?;

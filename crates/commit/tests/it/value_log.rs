@@ -63,12 +63,13 @@ fn a_record_is_read_before_it_is_written_and_while_its_group_waits() {
     let receipt = node.engines[0]
         .put(&batch(1), Durability::Buffered)
         .unwrap();
-    // Nobody has committed anything: there is no file yet.
-    assert_eq!(segments(&disk), Vec::<PathBuf>::new());
+    // Nobody has committed anything: the file is full of zeros.
+    let content = || read_file(&disk, &segments(&disk)[0], 1 << 20).unwrap();
+    assert!(content()[32..].iter().all(|byte| *byte == 0));
     let before = node.engines[0].values(Reading::CachedOnly).unwrap();
     assert_eq!(before.len(), 1);
     receipt.wait().unwrap();
-    assert_eq!(segments(&disk).len(), 1);
+    assert!(content()[32..].iter().any(|byte| *byte != 0));
     let after = node.engines[0].values(Reading::CachedOnly).unwrap();
     assert_eq!(before, after);
 }
@@ -158,6 +159,33 @@ fn a_full_disk_refuses_and_what_it_refused_keeps_its_place() {
     let node = Node::open(&shared(&image), &drawn).unwrap();
     assert_eq!(node.values(), expected);
     assert_eq!(node.engines[0].last(), 19);
+}
+
+#[test]
+fn without_space_for_a_segment_nothing_of_a_refused_put_is_seen() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let node = Node::open(&shared(&disk), &drawn()).unwrap();
+    put(&node, 0, 1).unwrap();
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    let mut expected = node.values();
+    let mut refused = 0;
+    for number in 2..12 {
+        match put(&node, 0, number) {
+            Ok(_) => expected = node.values(),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Full);
+                refused += 1;
+            }
+        }
+        assert_eq!(node.values(), expected);
+        node.do_upkeep().unwrap();
+    }
+    assert!(refused > 3);
+    disk.heal();
+    put(&node, 0, 12).unwrap();
+    node.do_upkeep().unwrap();
 }
 
 #[test]
