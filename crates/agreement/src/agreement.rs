@@ -1,0 +1,383 @@
+//! The agreed log of one node: opened, asked, and answering others.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_disk::{Disk, create_directory_durably};
+use kvorum_peer::{Message, Peers};
+use kvorum_ring::NodeId;
+use kvorum_runtime::{Moment, Runtime};
+use openraft::error::{ClientWriteError, InitializeError, RaftError};
+use openraft::{ChangeMembers, Config, SnapshotPolicy};
+
+use crate::asking::{self, Asking, Call, Proposed, SERVICE};
+use crate::error::{AgreementError, OpenError};
+use crate::log_file::{LogContents, LogFile};
+use crate::log_store::LogStore;
+use crate::machine::{Driven, Machine};
+use crate::membership::{MembershipStep, next_membership_step};
+use crate::raft_runtime::within;
+use crate::raft_types::{MemberId, Proposal, Raft};
+use crate::snapshot_file::SnapshotFiles;
+
+/// Before a proposal is tried again when nobody leads.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// How the log is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct AgreementSettings {
+    /// The leader says this often that it leads.
+    pub heartbeat: Duration,
+    /// A new leader is sought after at least this long without a word, and at most twice that.
+    pub patience: Duration,
+    /// Commands between two snapshots of the machine.
+    pub commands_between_snapshots: u64,
+    /// The most nodes that vote.
+    pub voters_max: usize,
+}
+
+impl Default for AgreementSettings {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(250),
+            patience: Duration::from_millis(1_500),
+            commands_between_snapshots: 200,
+            voters_max: 5,
+        }
+    }
+}
+
+/// How a node comes to its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Founding {
+    /// It has one from before.
+    Opened,
+    /// It begins one, as its only voter.
+    Alone,
+    /// It will be sent one, by a cluster that it joins.
+    Joining,
+}
+
+/// What a log is made of.
+pub struct Parts {
+    /// The node's runtime.
+    pub runtime: Runtime,
+    /// Where it is kept.
+    pub disk: Arc<dyn Disk>,
+    /// A directory of its own.
+    pub directory: PathBuf,
+    /// This node.
+    pub node: NodeId,
+    /// The way to the others.
+    pub peers: Peers,
+    /// What it drives, in its first state.
+    pub machine: Arc<dyn Machine>,
+}
+
+/// What operators see of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgreementStatus {
+    /// Who leads, as far as this node knows.
+    pub leader: Option<NodeId>,
+    /// How often a leader was sought.
+    pub term: u64,
+    /// The last command that the machine here has applied.
+    pub applied: Option<u64>,
+    /// Who votes.
+    pub voters: BTreeSet<NodeId>,
+    /// Who is sent the log without a vote.
+    pub listeners: BTreeSet<NodeId>,
+    /// A generation of the snapshot that could not be read when the log was opened.
+    pub unreadable_snapshot: Option<PathBuf>,
+}
+
+/// The agreed log of this node. Cheap to clone.
+#[derive(Clone)]
+pub struct Agreement {
+    raft: Raft,
+    runtime: Runtime,
+    peers: Peers,
+    node: NodeId,
+    settings: AgreementSettings,
+    unreadable_snapshot: Option<PathBuf>,
+}
+
+impl Agreement {
+    /// Opens or begins a log. The machine is in its last agreed state as far as this node knows it
+    /// when this returns.
+    pub async fn open(
+        parts: Parts,
+        founding: Founding,
+        settings: AgreementSettings,
+    ) -> Result<Self, OpenError> {
+        let runtime = parts.runtime.clone();
+        within(runtime, Self::open_within(parts, founding, settings)).await
+    }
+
+    async fn open_within(
+        parts: Parts,
+        founding: Founding,
+        settings: AgreementSettings,
+    ) -> Result<Self, OpenError> {
+        let Parts {
+            runtime,
+            disk,
+            directory,
+            node,
+            peers,
+            machine,
+        } = parts;
+        let start = |detail: String| OpenError::Start { detail };
+        let (file, contents) = open_log(disk.clone(), &directory, founding)?;
+        let files = SnapshotFiles::new(disk, &directory);
+        let (snapshot, unreadable_snapshot) = files.load()?;
+        let driven = Driven::new(runtime.clone(), machine, files, snapshot).map_err(start)?;
+        let log = LogStore::new(runtime.clone(), file, contents);
+        let network = Asking {
+            runtime: runtime.clone(),
+            peers: peers.clone(),
+        };
+        let config = Arc::new(config(settings).map_err(start)?);
+        let raft = Raft::new(MemberId::from(node), config, network, log, driven).await;
+        let raft = raft.map_err(|error| start(error.to_string()))?;
+        if founding == Founding::Alone {
+            let alone = BTreeSet::from([MemberId::from(node)]);
+            match raft.initialize(alone).await {
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => return Err(start(error.to_string())),
+            }
+        }
+        let agreement = Self {
+            raft,
+            runtime,
+            peers,
+            node,
+            settings,
+            unreadable_snapshot,
+        };
+        agreement.lead_if_alone().await;
+        Ok(agreement)
+    }
+
+    /// The only voter need not wait whether somebody else leads.
+    async fn lead_if_alone(&self) {
+        if self.status().voters == BTreeSet::from([self.node]) {
+            // Should it fail, the log's own patience does the same a little later.
+            let _triggered_or_later = self.raft.trigger().elect().await;
+        }
+    }
+
+    /// True for messages of this service.
+    pub fn serves(message: &Message) -> bool {
+        message.head.first() == Some(&SERVICE)
+    }
+
+    /// Puts a command into the log and waits, at most until `deadline`, until it is agreed and applied
+    /// here; returns the machine's outcome.
+    pub async fn propose(
+        &self,
+        command: String,
+        deadline: Moment,
+    ) -> Result<String, AgreementError> {
+        let proposal = within(self.runtime.clone(), self.propose_within(command, deadline));
+        let wait = deadline.since(self.runtime.now());
+        let no_majority = |_| AgreementError::NoMajority {
+            detail: format!("no agreement within {} ms", wait.as_millis()),
+        };
+        self.runtime
+            .timeout(wait, proposal)
+            .await
+            .map_err(no_majority)?
+    }
+
+    async fn propose_within(
+        &self,
+        command: String,
+        deadline: Moment,
+    ) -> Result<String, AgreementError> {
+        let mut leader = None;
+        loop {
+            let proposed = match leader.filter(|leader| *leader != MemberId::from(self.node)) {
+                None => self.propose_here(command.clone()).await,
+                Some(leader) => self.propose_to(leader, command.clone(), deadline).await,
+            };
+            match proposed {
+                Proposed::Agreed { index, outcome } => {
+                    self.until_applied(index, deadline).await?;
+                    return Ok(outcome);
+                }
+                Proposed::NotLeading { leader: known } => {
+                    leader = known;
+                    self.runtime.sleep(RETRY_PAUSE).await;
+                }
+                Proposed::Failed(detail) => return Err(AgreementError::Stopped { detail }),
+            }
+        }
+    }
+
+    async fn propose_here(&self, command: String) -> Proposed {
+        match self.raft.client_write(Proposal(command)).await {
+            Ok(written) => Proposed::Agreed {
+                index: written.log_id.index,
+                outcome: written.data.0,
+            },
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
+                Proposed::NotLeading {
+                    leader: forward.leader_id,
+                }
+            }
+            Err(error) => Proposed::Failed(error.to_string()),
+        }
+    }
+
+    async fn propose_to(&self, leader: MemberId, command: String, deadline: Moment) -> Proposed {
+        let wait = deadline.since(self.runtime.now());
+        let call = Call::Propose(command);
+        let proposed = asking::ask(&self.runtime, &self.peers, leader.into(), &call, wait).await;
+        proposed.unwrap_or_else(|error| {
+            tracing::debug!(event = "proposal_unanswered", leader = %leader, error = %error);
+            Proposed::NotLeading { leader: None }
+        })
+    }
+
+    async fn until_applied(&self, index: u64, deadline: Moment) -> Result<(), AgreementError> {
+        let wait = deadline.since(self.runtime.now());
+        let waiting = self.raft.wait(Some(wait));
+        let applied = waiting.applied_index_at_least(Some(index), "a proposal");
+        let stopped = |error: openraft::metrics::WaitError| AgreementError::NoMajority {
+            detail: error.to_string(),
+        };
+        applied.await.map(|_| ()).map_err(stopped)
+    }
+
+    /// Answers another node. Nothing is answered to what is no question of this service.
+    pub async fn answer(&self, message: Message) -> Message {
+        let Some(call) = asking::parse(&message) else {
+            return Message::default();
+        };
+        within(self.runtime.clone(), self.answer_within(call)).await
+    }
+
+    async fn answer_within(&self, call: Call) -> Message {
+        match call {
+            Call::Append(request) => asking::answer(&self.raft.append_entries(request).await),
+            Call::Vote(request) => asking::answer(&self.raft.vote(request).await),
+            Call::Snapshot(request) => asking::answer(&self.raft.install_snapshot(request).await),
+            Call::Propose(command) => asking::answer(&self.propose_here(command).await),
+        }
+    }
+
+    /// On the leader: takes one step towards having the log where the cluster's members are, and says
+    /// whether it did. Elsewhere: nothing.
+    pub async fn follow_members(
+        &self,
+        members: &BTreeSet<NodeId>,
+        unfit: &BTreeSet<NodeId>,
+    ) -> Result<bool, AgreementError> {
+        within(self.runtime.clone(), self.follow_within(members, unfit)).await
+    }
+
+    async fn follow_within(
+        &self,
+        members: &BTreeSet<NodeId>,
+        unfit: &BTreeSet<NodeId>,
+    ) -> Result<bool, AgreementError> {
+        let status = self.status();
+        if status.leader != Some(self.node) {
+            return Ok(false);
+        }
+        let (voters, listeners) = (&status.voters, &status.listeners);
+        let voters_max = self.settings.voters_max;
+        let step = next_membership_step(voters, listeners, members, unfit, voters_max);
+        let Some(step) = step else { return Ok(false) };
+        let changed = match step {
+            MembershipStep::AddListener(node) => {
+                self.raft
+                    .add_learner(node.into(), openraft::EmptyNode {}, false)
+                    .await
+            }
+            MembershipStep::SetVoters(voters) => {
+                let voters: BTreeSet<MemberId> = voters.into_iter().map(MemberId::from).collect();
+                self.raft.change_membership(voters, true).await
+            }
+            MembershipStep::RemoveListener(node) => {
+                let removed = BTreeSet::from([MemberId::from(node)]);
+                self.raft
+                    .change_membership(ChangeMembers::RemoveNodes(removed), true)
+                    .await
+            }
+        };
+        match changed {
+            Ok(_) => Ok(true),
+            Err(RaftError::Fatal(error)) => Err(AgreementError::Stopped {
+                detail: error.to_string(),
+            }),
+            // Another change is under way, or another node leads by now: asked again later.
+            Err(RaftError::APIError(error)) => {
+                tracing::debug!(event = "membership_step_refused", error = %error);
+                Ok(false)
+            }
+        }
+    }
+
+    /// What operators see.
+    pub fn status(&self) -> AgreementStatus {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let ids = |ids: Vec<MemberId>| ids.into_iter().map(NodeId::from).collect();
+        AgreementStatus {
+            leader: metrics.current_leader.map(NodeId::from),
+            term: metrics.current_term,
+            applied: metrics.last_applied.map(|applied| applied.index),
+            voters: ids(membership.voter_ids().collect()),
+            listeners: ids(membership.learner_ids().collect()),
+            unreadable_snapshot: self.unreadable_snapshot.clone(),
+        }
+    }
+
+    /// Ends the log's tasks.
+    pub async fn stop(&self) {
+        let stopped = within(self.runtime.clone(), self.raft.shutdown()).await;
+        if let Err(error) = stopped {
+            tracing::warn!(event = "agreement_stop_failed", error = %error);
+        }
+    }
+}
+
+fn open_log(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    founding: Founding,
+) -> Result<(LogFile, LogContents), OpenError> {
+    let path = directory.join("log");
+    if founding == Founding::Opened {
+        if disk.info(&path)?.is_none() {
+            return Err(OpenError::Missing {
+                directory: directory.to_owned(),
+            });
+        }
+        return LogFile::open(disk, &path);
+    }
+    create_directory_durably(&*disk, directory)?;
+    let created = LogFile::create(disk, &path)?;
+    Ok((created, LogContents::default()))
+}
+
+fn config(settings: AgreementSettings) -> Result<Config, String> {
+    let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let patience = milliseconds(settings.patience);
+    let config = Config {
+        cluster_name: "kvorum".to_owned(),
+        heartbeat_interval: milliseconds(settings.heartbeat),
+        election_timeout_min: patience,
+        election_timeout_max: patience.saturating_mul(2),
+        install_snapshot_timeout: 10_000,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(settings.commands_between_snapshots),
+        max_in_snapshot_log_to_keep: settings.commands_between_snapshots,
+        ..Config::default()
+    };
+    config.validate().map_err(|error| error.to_string())
+}

@@ -1,0 +1,30 @@
+//! One log that all nodes agree on, and the machine that it drives; Raft behind a small interface.
+//!
+//! Cluster name, members, ring and bucket types change rarely and have to be the same everywhere: each
+//! change is a command in a log that a majority of a few voters has to store, and every node applies
+//! the same commands to a [`Machine`] of its own. Reads look at the machine and ask nobody. Without a
+//! majority nothing changes, and everything that was agreed goes on being served.
+//!
+//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk ([`log_file`]),
+//! the machine's snapshots, the way to other nodes (the control lane of `kvorum-peer`), and the runtime
+//! seam, so that a simulation owns its time, its randomness and its tasks.
+//!
+//! A single node runs the same log, as its only voter.
+//!
+//! What this crate must not know: what commands mean.
+
+mod agreement;
+mod asking;
+mod error;
+mod log_file;
+mod log_store;
+mod machine;
+mod membership;
+mod raft_runtime;
+mod raft_types;
+mod snapshot_file;
+
+pub use agreement::{Agreement, AgreementSettings, AgreementStatus, Founding, Parts};
+pub use error::{AgreementError, OpenError};
+pub use machine::Machine;
+pub use membership::{MembershipStep, next_membership_step};

@@ -1,0 +1,133 @@
+//! Who votes: a few nodes, the rest listens. Pure.
+//!
+//! The cluster's members are part of what is agreed; which of them vote follows from that. Voters stay
+//! as long as they are fit: every change of voters is a moment in which the log depends on more nodes.
+
+use std::collections::BTreeSet;
+
+use kvorum_ring::NodeId;
+
+/// The next change of the log's membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipStep {
+    /// The log is sent to this node as well.
+    AddListener(NodeId),
+    /// These nodes vote from now on, all of them listeners or voters already.
+    SetVoters(BTreeSet<NodeId>),
+    /// The log is not sent to this node any more.
+    RemoveListener(NodeId),
+}
+
+/// The next step from the voters and listeners of today to those of the cluster's members; `None`
+/// when nothing is to be done. `unfit` members do not vote: those that are marked as down, or leave.
+pub fn next_membership_step(
+    voters: &BTreeSet<NodeId>,
+    listeners: &BTreeSet<NodeId>,
+    members: &BTreeSet<NodeId>,
+    unfit: &BTreeSet<NodeId>,
+    voters_max: usize,
+) -> Option<MembershipStep> {
+    let is_known = |node: &&NodeId| voters.contains(node) || listeners.contains(node);
+    if let Some(node) = members.iter().find(|node| !is_known(node)) {
+        return Some(MembershipStep::AddListener(*node));
+    }
+    let wanted = wanted_voters(voters, members, unfit, voters_max);
+    if wanted != *voters {
+        return Some(MembershipStep::SetVoters(wanted));
+    }
+    let stranger = listeners.difference(members).next();
+    stranger.map(|node| MembershipStep::RemoveListener(*node))
+}
+
+/// Fit voters stay, others come in the order of their identities. Their number is odd: an even one
+/// stands no more failures and needs one more vote. Two are the exception, for one copy of the log is
+/// one disk away from none.
+fn wanted_voters(
+    voters: &BTreeSet<NodeId>,
+    members: &BTreeSet<NodeId>,
+    unfit: &BTreeSet<NodeId>,
+    voters_max: usize,
+) -> BTreeSet<NodeId> {
+    let fit: BTreeSet<NodeId> = members.difference(unfit).copied().collect();
+    if fit.is_empty() {
+        // Nobody to hand over to.
+        return voters.clone();
+    }
+    let count = match fit.len().min(voters_max.max(1)) {
+        2 => 2,
+        count => count - (count + 1) % 2,
+    };
+    let stay = fit.intersection(voters);
+    let come = fit.difference(voters);
+    stay.chain(come).take(count).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(numbers: impl IntoIterator<Item = u8>) -> BTreeSet<NodeId> {
+        let node = |number| NodeId::from_bytes([number; 16]);
+        numbers.into_iter().map(node).collect()
+    }
+
+    /// Takes steps until there are none; the voters and listeners that result.
+    fn settle(
+        mut voters: BTreeSet<NodeId>,
+        members: &BTreeSet<NodeId>,
+        unfit: &BTreeSet<NodeId>,
+    ) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
+        let mut listeners = BTreeSet::new();
+        for _ in 0..100 {
+            match next_membership_step(&voters, &listeners, members, unfit, 5) {
+                None => return (voters, listeners),
+                Some(MembershipStep::AddListener(node)) => {
+                    assert!(listeners.insert(node));
+                }
+                Some(MembershipStep::SetVoters(next)) => {
+                    let known: BTreeSet<NodeId> = voters.union(&listeners).copied().collect();
+                    assert!(next.is_subset(&known));
+                    listeners = known.difference(&next).copied().collect();
+                    voters = next;
+                }
+                Some(MembershipStep::RemoveListener(node)) => {
+                    assert!(listeners.remove(&node));
+                }
+            }
+        }
+        panic!("it never settles");
+    }
+
+    #[test]
+    fn a_few_vote_and_everybody_listens() {
+        for (members, count) in [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (40, 5)] {
+            let members = nodes(1..=members);
+            let (voters, listeners) = settle(nodes([1]), &members, &nodes([]));
+            assert_eq!(voters.len(), count);
+            let known: BTreeSet<NodeId> = voters.union(&listeners).copied().collect();
+            assert_eq!(known, members);
+        }
+    }
+
+    #[test]
+    fn a_voter_that_is_lost_is_replaced_and_the_others_stay() {
+        let members = nodes(1..=7);
+        let (voters, _) = settle(nodes([1]), &members, &nodes([]));
+        let (after, _) = settle(voters.clone(), &members, &nodes([2]));
+        assert!(!after.contains(&NodeId::from_bytes([2; 16])));
+        assert_eq!(after.len(), 5);
+        assert_eq!(after.intersection(&voters).count(), 4);
+    }
+
+    #[test]
+    fn who_is_no_member_neither_votes_nor_listens() {
+        let (voters, listeners) = settle(nodes([1, 2, 3]), &nodes([1]), &nodes([]));
+        assert_eq!((voters, listeners), (nodes([1]), nodes([])));
+    }
+
+    #[test]
+    fn somebody_always_votes() {
+        let (voters, _) = settle(nodes([1]), &nodes([1, 2]), &nodes([1, 2]));
+        assert_eq!(voters, nodes([1]));
+    }
+}

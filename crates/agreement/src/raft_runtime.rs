@@ -1,0 +1,111 @@
+//! The library's runtime, filled by ours: its tasks belong to a node, its randomness to a seed.
+//!
+//! The library asks for a runtime by type, not by value, so the node's own is found in a task-local
+//! that every one of its tasks inherits. Its timers are tokio's, which stand still in a simulation.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_runtime::{Randomness, Runtime, TaskError, TaskHandle};
+use openraft::{AsyncRuntime, OptionalSend, TokioInstant, TokioRuntime};
+use rand_core_06::{Error, RngCore};
+
+tokio::task_local! {
+    static CURRENT: Runtime;
+}
+
+/// Runs a future whose Raft tasks belong to `runtime`.
+pub(crate) async fn within<F: Future>(runtime: Runtime, future: F) -> F::Output {
+    CURRENT.scope(runtime, future).await
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct SeamRuntime;
+
+/// Random numbers from the seam in the shape that the library wants.
+pub(crate) struct SeamRandomness(Arc<dyn Randomness>);
+
+impl RngCore for SeamRandomness {
+    fn next_u32(&mut self) -> u32 {
+        // The upper half: any half will do.
+        u32::try_from(self.0.next_u64() >> 32).unwrap_or(0)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.0.fill(bytes);
+        Ok(())
+    }
+}
+
+fn current() -> Runtime {
+    CURRENT.with(Clone::clone)
+}
+
+impl AsyncRuntime for SeamRuntime {
+    type JoinError = TaskError;
+    type JoinHandle<T: OptionalSend + 'static> = TaskHandle<T>;
+    type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
+    type Instant = TokioInstant;
+    type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> =
+        <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type ThreadLocalRng = SeamRandomness;
+    type OneshotSender<T: OptionalSend> = <TokioRuntime as AsyncRuntime>::OneshotSender<T>;
+    type OneshotReceiverError = <TokioRuntime as AsyncRuntime>::OneshotReceiverError;
+    type OneshotReceiver<T: OptionalSend> = <TokioRuntime as AsyncRuntime>::OneshotReceiver<T>;
+
+    fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
+    where
+        T: Future + OptionalSend + 'static,
+        T::Output: OptionalSend + 'static,
+    {
+        let runtime = current();
+        runtime.spawn("agreement", within(runtime.clone(), future))
+    }
+
+    fn sleep(duration: Duration) -> Self::Sleep {
+        TokioRuntime::sleep(duration)
+    }
+
+    fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
+        TokioRuntime::sleep_until(deadline)
+    }
+
+    fn timeout<R, F: Future<Output = R> + OptionalSend>(
+        duration: Duration,
+        future: F,
+    ) -> Self::Timeout<R, F> {
+        TokioRuntime::timeout(duration, future)
+    }
+
+    fn timeout_at<R, F: Future<Output = R> + OptionalSend>(
+        deadline: Self::Instant,
+        future: F,
+    ) -> Self::Timeout<R, F> {
+        TokioRuntime::timeout_at(deadline, future)
+    }
+
+    fn is_panic(error: &Self::JoinError) -> bool {
+        matches!(error, TaskError::Panicked { .. })
+    }
+
+    fn thread_rng() -> Self::ThreadLocalRng {
+        SeamRandomness(current().randomness())
+    }
+
+    fn oneshot<T>() -> (Self::OneshotSender<T>, Self::OneshotReceiver<T>)
+    where
+        T: OptionalSend,
+    {
+        TokioRuntime::oneshot()
+    }
+}

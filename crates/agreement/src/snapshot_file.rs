@@ -1,0 +1,215 @@
+//! The machine's snapshot on disk: two generations, each replaced atomically and checked whole.
+//!
+//! ```text
+//! line 1:  kvorum agreed snapshot, format F, N bytes, crc32c C\n
+//!            F  format, decimal
+//!            N  length of what follows in bytes, decimal
+//!            C  masked CRC-32C of line 1 up to "bytes" and of what follows, 8 hexadecimal digits
+//! line 2:  what the snapshot covers, JSON\n
+//! after:   the machine's state as it gave it
+//! ```
+//!
+//! Two generations, because a full disk has left other systems with an empty file where their cluster
+//! had been. An older one is completed by the log, if that still reaches back to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_disk::{Disk, ErrorKind, read_file, replace_file};
+use kvorum_encoding::{checksum, checksum_append, mask_checksum};
+
+use crate::error::OpenError;
+use crate::raft_types::SnapshotMeta;
+
+const FORMAT: u32 = 1;
+const TITLE: &str = "kvorum agreed snapshot, format ";
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// A snapshot: what it covers, and the machine's state.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) meta: SnapshotMeta,
+    pub(crate) state: Vec<u8>,
+}
+
+/// Where snapshots are kept.
+#[derive(Clone)]
+pub(crate) struct SnapshotFiles {
+    disk: Arc<dyn Disk>,
+    newest: PathBuf,
+    previous: PathBuf,
+}
+
+impl SnapshotFiles {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
+        Self {
+            disk,
+            newest: directory.join("snapshot"),
+            previous: directory.join("snapshot.previous"),
+        }
+    }
+
+    /// Keeps a snapshot; the one before becomes the older generation.
+    pub(crate) fn store(&self, stored: &Stored) -> std::io::Result<()> {
+        let bytes = encode(stored)?;
+        let disk = &*self.disk;
+        match read_file(disk, &self.newest, FILE_BYTES_MAX) {
+            // One that cannot be read must not replace one that can.
+            Ok(before) if decode(&before).is_ok() => {
+                replace_file(disk, &self.previous, &before).map_err(std::io::Error::other)?;
+            }
+            _ => {}
+        }
+        replace_file(disk, &self.newest, &bytes).map_err(std::io::Error::other)
+    }
+
+    /// The newest snapshot that can be read; `None` when there never was one. The path that comes
+    /// with it is that of one that could not.
+    pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
+        let newest = self.load_one(&self.newest)?;
+        let previous = self.load_one(&self.previous)?;
+        match (newest, previous) {
+            (Ok(Some(stored)), Ok(_)) => Ok((Some(stored), None)),
+            (Ok(Some(stored)), Err(_)) => Ok((Some(stored), Some(self.previous.clone()))),
+            (Ok(None), Ok(stored)) => Ok((stored, None)),
+            (Err(_), Ok(Some(stored))) => Ok((Some(stored), Some(self.newest.clone()))),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// The inner error is one that another generation can make good.
+    fn load_one(&self, path: &Path) -> Result<Result<Option<Stored>, OpenError>, OpenError> {
+        let bytes = match read_file(&*self.disk, path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
+            Err(error) if error.kind() == ErrorKind::Device => return Ok(Err(error.into())),
+            Err(error) => return Err(error.into()),
+        };
+        match decode(&bytes) {
+            Ok(stored) => Ok(Ok(Some(stored))),
+            Err(Undecodable::Newer(got)) => Err(OpenError::NewerFormat {
+                file: path.to_owned(),
+                got,
+                newest: FORMAT,
+            }),
+            Err(Undecodable::Damaged(what)) => Ok(Err(OpenError::Damaged {
+                file: path.to_owned(),
+                offset: 0,
+                what,
+            })),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Undecodable {
+    Newer(u32),
+    Damaged(String),
+}
+
+fn encode(stored: &Stored) -> std::io::Result<Vec<u8>> {
+    let mut content = serde_json::to_vec(&stored.meta)?;
+    content.push(b'\n');
+    content.extend_from_slice(&stored.state);
+    let mut bytes = first_line(FORMAT, &content).into_bytes();
+    bytes.extend_from_slice(&content);
+    Ok(bytes)
+}
+
+fn first_line(format: u32, content: &[u8]) -> String {
+    let start = format!("{TITLE}{format}, {} bytes", content.len());
+    let sum = mask_checksum(checksum_append(checksum(start.as_bytes()), content));
+    format!("{start}, crc32c {sum:08x}\n")
+}
+
+fn decode(bytes: &[u8]) -> Result<Stored, Undecodable> {
+    let damaged = |what: &str| Undecodable::Damaged(what.to_owned());
+    let (line, content) = cut_line(bytes).ok_or(damaged("the first line has no end"))?;
+    let text = std::str::from_utf8(line)
+        .ok()
+        .and_then(|text| text.strip_prefix(TITLE));
+    let format = text.and_then(|text| text.split(',').next()?.parse::<u32>().ok());
+    let format = format.ok_or(damaged("the first line is not ours"))?;
+    // One right line for a format and a content: compared whole, no byte goes unchecked.
+    if first_line(format, content).as_bytes() != line {
+        return Err(damaged("the checksum does not match"));
+    }
+    if format > FORMAT {
+        return Err(Undecodable::Newer(format));
+    }
+    let (meta, state) = cut_line(content).ok_or(damaged("the second line has no end"))?;
+    let meta = serde_json::from_slice(meta);
+    Ok(Stored {
+        meta: meta.map_err(|error| Undecodable::Damaged(error.to_string()))?,
+        state: state.to_vec(),
+    })
+}
+
+/// The first line with its end, and the rest.
+fn cut_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    bytes.split_at_checked(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_disk::{MemoryDisk, OpenMode};
+
+    use super::*;
+
+    fn stored(state: &str) -> Stored {
+        Stored {
+            meta: SnapshotMeta {
+                snapshot_id: state.to_owned(),
+                ..SnapshotMeta::default()
+            },
+            state: state.as_bytes().to_vec(),
+        }
+    }
+
+    fn files(disk: &MemoryDisk) -> SnapshotFiles {
+        SnapshotFiles::new(Arc::new(disk.clone()), Path::new("."))
+    }
+
+    #[test]
+    fn the_older_generation_serves_when_the_newest_is_damaged() {
+        let disk = MemoryDisk::new();
+        assert!(matches!(files(&disk).load(), Ok((None, None))));
+        files(&disk).store(&stored("one")).unwrap();
+        files(&disk).store(&stored("two")).unwrap();
+        let (loaded, bad) = files(&disk).load().unwrap();
+        assert_eq!((loaded.unwrap().state, bad), (b"two".to_vec(), None));
+        let file = disk
+            .open(Path::new("./snapshot"), OpenMode::ReadWrite)
+            .unwrap();
+        let len = file.len().unwrap();
+        for at in 0..len {
+            let mut byte = [0];
+            file.read_at(&mut byte, at, kvorum_disk::Reading::MayBlock)
+                .unwrap();
+            file.write_at(&[byte[0] ^ 1], at).unwrap();
+            let (loaded, bad) = files(&disk).load().unwrap();
+            assert_eq!(loaded.unwrap().state, b"one", "byte {at}");
+            assert!(bad.is_some());
+            file.write_at(&byte, at).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_damaged_snapshot_never_replaces_a_sound_one() {
+        let disk = MemoryDisk::new();
+        files(&disk).store(&stored("one")).unwrap();
+        files(&disk).store(&stored("two")).unwrap();
+        let file = disk
+            .open(Path::new("./snapshot"), OpenMode::ReadWrite)
+            .unwrap();
+        file.write_at(b"x", 40).unwrap();
+        files(&disk).store(&stored("three")).unwrap();
+        let file = disk
+            .open(Path::new("./snapshot"), OpenMode::ReadWrite)
+            .unwrap();
+        file.write_at(b"x", 40).unwrap();
+        let (loaded, _) = files(&disk).load().unwrap();
+        assert_eq!(loaded.unwrap().state, b"one");
+    }
+}
