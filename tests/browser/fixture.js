@@ -70,10 +70,11 @@ function makeRun(folder, options) {
 function totals(rows) {
   const count = rows.reduce((sum, row) => sum + row[2], 0);
   const mean = rows.reduce((sum, row) => sum + row[2] * row[4], 0) / count;
+  const thousandths = (value) => Math.round(1000 * value) / 1000;
   const at = (column) => Math.max(...rows.map((row) => row[column]));
   return {
-    count, errors: rows.reduce((sum, row) => sum + row[10], 0), mean_us: mean, p50_us: mean * 0.85,
-    p95_us: mean * 2.4, p99_us: mean * 5, p999_us: mean * 14, max_us: at(9),
+    count, misses: 0, errors: rows.reduce((sum, row) => sum + row[10], 0), mean_us: thousandths(mean),
+    p50_us: Math.round(mean * 0.85), p95_us: Math.round(mean * 2.4), p99_us: Math.round(mean * 5), p999_us: Math.round(mean * 14), max_us: at(9),
   };
 }
 

@@ -82,7 +82,11 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
 /// Our scenarios with the Node.js client.
 pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(&[NODE, NPM])?;
-    let folder = install_node(run, &run.workspace.root().join(NODE_FOLDER))?;
+    let folder = install_npm(
+        run,
+        &run.workspace.root().join(NODE_FOLDER),
+        "conformance/node",
+    )?;
     on_every_engine(run, |site| {
         let mut command = Command::new("node");
         command.arg("--no-warnings").arg(folder.join("run.js"));
@@ -162,7 +166,7 @@ async fn fill_share(server: SocketAddr, writer: u32) -> Result<(), kvorum_client
 }
 
 /// Runs a client's tests, which end with a line of counts.
-fn run_client(command: &mut Command) -> anyhow::Result<Tally> {
+pub(crate) fn run_client(command: &mut Command) -> anyhow::Result<Tally> {
     let mut closing = None;
     let has_passed = read_lines(command, |line| closing = Tally::parse(line).or(closing))?;
     let tally = closing.context("the client's tests ended without a line of counts")?;
@@ -204,13 +208,14 @@ fn install_python(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(python)
 }
 
-/// Copies the scenarios beside the client, which is installed from the lock file; where that is.
-fn install_node(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
-    let home = run.workspace.scratch("conformance/node")?;
+/// Copies the scripts of a folder beside what they use, which is installed from the lock file
+/// below the target directory under `name`; where that is.
+pub(crate) fn install_npm(run: &Run<'_>, folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let home = run.workspace.scratch(name)?;
     let manifests = ["package.json", "package-lock.json"].map(|name| folder.join(name));
     let wanted = read_all(&manifests)?;
     if !is_installed(&home, &wanted) {
-        let home = run.workspace.clean_scratch("conformance/node")?;
+        let home = run.workspace.clean_scratch(name)?;
         for manifest in &manifests {
             copy_into(manifest, &home)?;
         }
@@ -221,8 +226,8 @@ fn install_node(run: &Run<'_>, folder: &Path) -> anyhow::Result<PathBuf> {
         quiet(command.current_dir(&home))?;
         note_installed(&home, &wanted)?;
     }
-    for entry in fs::read_dir(folder).context("listing the scenarios")? {
-        let path = entry.context("listing the scenarios")?.path();
+    for entry in fs::read_dir(folder).context("listing the scripts")? {
+        let path = entry.context("listing the scripts")?.path();
         if path.extension().is_some_and(|extension| extension == "js") {
             copy_into(&path, &home)?;
         }

@@ -5,6 +5,7 @@
 //! rules of the house that no other tool checks. `fix` is the only command that changes a file of
 //! the tree.
 
+mod browser;
 mod cargo_stages;
 mod command;
 mod conformance;

@@ -36,14 +36,20 @@ pub(crate) const PYTHON_PLAIN: Prerequisite = Prerequisite {
 
 pub(crate) const NODE: Prerequisite = Prerequisite {
     probe: &["node", "--version"],
-    purpose: "the Node.js client is driven by scenarios",
+    purpose: "the Node.js client and the browser are driven by scenarios",
     install: "apt-get install -y nodejs npm",
 };
 
 pub(crate) const NPM: Prerequisite = Prerequisite {
     probe: &["npm", "--version"],
-    purpose: "it installs the Node.js client",
+    purpose: "it installs the Node.js client and the browser's driver",
     install: "apt-get install -y nodejs npm",
+};
+
+pub(crate) const CHROMIUM: Prerequisite = Prerequisite {
+    probe: &["chromium", "--version"],
+    purpose: "the pages of kvorum bench are looked at in a browser",
+    install: "apt-get install -y chromium",
 };
 
 pub(crate) const MKFS: Prerequisite = Prerequisite {

@@ -67,6 +67,11 @@ impl Binary {
             path: target.join(profile).join("kvorum"),
         }
     }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 impl Site {

@@ -25,6 +25,8 @@ pub(crate) enum Stage {
     Python,
     /// Scenarios with the Node.js client.
     Node,
+    /// The pages of `kvorum bench` in headless Chromium.
+    Browser,
 }
 
 impl Stage {
@@ -44,7 +46,12 @@ impl Stage {
     pub(crate) fn needs_server(self) -> bool {
         matches!(
             self,
-            Stage::Process | Stage::Kill | Stage::PowerCut | Stage::Python | Stage::Node
+            Stage::Process
+                | Stage::Kill
+                | Stage::PowerCut
+                | Stage::Python
+                | Stage::Node
+                | Stage::Browser
         )
     }
 }

@@ -10,7 +10,7 @@ use crate::server::Binary;
 use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{cargo_stages, conformance, console, process, seed, tidy};
+use crate::{browser, cargo_stages, conformance, console, process, seed, tidy};
 
 /// What to run.
 #[derive(Clone, Debug, Args)]
@@ -106,6 +106,7 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::PowerCut => process::power_cut(run),
         Stage::Python => conformance::python(run),
         Stage::Node => conformance::node(run),
+        Stage::Browser => browser::run(run),
     }
 }
 

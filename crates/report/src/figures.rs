@@ -143,8 +143,17 @@ pub fn summary(run: &RunResult) -> Vec<Figure> {
             slowest(|totals| totals.max_us),
         ),
     ];
+    let misses: f64 = all.iter().filter_map(|totals| totals.misses).sum();
+    let missed = (misses > 0.0).then(|| misses / count);
+    let not_found = (
+        "Found nothing, of all operations",
+        Unit::Share,
+        Better::Lower,
+        missed,
+    );
     let mut figures: Vec<Figure> = known
         .into_iter()
+        .chain([not_found])
         .filter_map(|(title, unit, better, value)| {
             Some(Figure {
                 group: String::new(),

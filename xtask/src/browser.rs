@@ -1,0 +1,26 @@
+//! The pages of `kvorum bench` in headless Chromium: what they draw and write is what was
+//! measured.
+
+use std::process::Command;
+
+use crate::conformance::{install_npm, run_client};
+use crate::prerequisite::{self, CHROMIUM, NODE, NPM};
+use crate::tally::Tally;
+use crate::test_run::Run;
+
+/// The folder of the checks, from the root.
+const FOLDER: &str = "tests/browser";
+
+/// Makes pages from known results and from a small matrix, and checks them.
+pub(crate) fn run(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(&[NODE, NPM, CHROMIUM])?;
+    let home = install_npm(run, &run.workspace.root().join(FOLDER), "browser")?;
+    let mut command = Command::new("node");
+    command
+        .arg(home.join("run.js"))
+        .arg(run.binary.path())
+        .arg("chromium")
+        .arg(run.workspace.clean_scratch("browser-pages")?)
+        .env("TMPDIR", run.workspace.scratch("tmp")?);
+    run_client(&mut command)
+}
