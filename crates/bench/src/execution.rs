@@ -263,7 +263,9 @@ fn draws(
         })?,
         seed,
     });
-    let mut keys = KeySources::new(&blocks, settings.concurrent * part.count);
+    let state = configuration.convert("sequential_int_state_dir", state_directory)?;
+    let mut keys = KeySources::new(&blocks, settings.concurrent * part.count)
+        .with_state_in(state.flatten());
     let is_alone = part.count == 1;
     let ledger = arguments
         .verify
@@ -291,6 +293,14 @@ fn draws(
             })
         })
         .collect()
+}
+
+/// `sequential_int_state_dir`; the empty string is none.
+fn state_directory(term: &crate::eterm::Term) -> Result<Option<PathBuf>, String> {
+    let path = term.as_text().map(PathBuf::from);
+    let path = path.filter(|path| path.as_os_str().is_empty() || path.is_dir());
+    let path = path.ok_or("expected the path of a directory that exists")?;
+    Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
 }
 
 /// Says which keys have no effect, and why as far as that is known.

@@ -8,6 +8,7 @@ mod build;
 mod external_term;
 mod format;
 mod line_file;
+mod sequence;
 
 #[cfg(test)]
 mod distribution_test;
@@ -15,7 +16,6 @@ mod distribution_test;
 mod key_generator_test;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -29,6 +29,7 @@ pub use build::KeySources;
 use external_term::external_term;
 use format::Format;
 use line_file::LineFile;
+use sequence::Sequence;
 
 /// A generated key, of one of the kinds that Erlang tells apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,13 +129,6 @@ enum Node {
     TermToBinary(Box<Node>),
 }
 
-/// Numbers in order, up to an end that is not one of them.
-#[derive(Debug)]
-struct Sequence {
-    next: Arc<AtomicI64>,
-    end: i64,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HashAlgorithm {
     Md4,
@@ -149,10 +143,7 @@ enum HashAlgorithm {
 
 impl Node {
     fn sequence(start: i64, end: i64) -> Self {
-        Self::Sequence(Sequence {
-            next: Arc::new(AtomicI64::new(start)),
-            end,
-        })
+        Self::Sequence(Sequence::new(start, end))
     }
 
     fn next(&mut self, random: &mut WorkerRandom) -> Result<Key, Exhausted> {
@@ -166,15 +157,7 @@ impl Node {
                 let key = pareto(*scale, random);
                 Key::Integer(max.map_or(key, |max| key.min(max)))
             }
-            Self::Sequence(sequence) => {
-                // Only this worker counts here.
-                let number = sequence.next.load(Ordering::Relaxed);
-                if number >= sequence.end {
-                    return Err(Exhausted);
-                }
-                sequence.next.store(number + 1, Ordering::Relaxed);
-                Key::Integer(number)
-            }
+            Self::Sequence(sequence) => Key::Integer(sequence.next().ok_or(Exhausted)?),
             Self::Uuid => Key::Binary(uuid(random)),
             Self::UuidText(separator) => Key::String(uuid_text(&uuid(random), separator)),
             Self::TimestampMs => Key::Integer(milliseconds_now()),

@@ -57,7 +57,7 @@ pub struct Settings {
 }
 
 /// Keys of basho_bench that have no effect here, and why.
-const WITHOUT_EFFECT: [(&str, &str); 17] = [
+const WITHOUT_EFFECT: [(&str, &str); 16] = [
     ("code_paths", "there is no Erlang code to load"),
     ("source_dir", "there is no Erlang code to compile"),
     (
@@ -79,10 +79,6 @@ const WITHOUT_EFFECT: [(&str, &str); 17] = [
     ("nodes", "it concerns Erlang distribution"),
     ("cookie", "it concerns Erlang distribution"),
     ("mynode", "it concerns Erlang distribution"),
-    (
-        "sequential_int_state_dir",
-        "sequential generators always start from their beginning",
-    ),
     (
         "disable_sequential_int_progress_report",
         "generators report no progress",

@@ -1,7 +1,7 @@
 //! Builds a worker's key generator from its term, and refuses what cannot work.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -27,6 +27,8 @@ pub struct KeySources<'run> {
     files: BTreeMap<String, Arc<LineFile>>,
     /// Counters of named sequences, by worker and name.
     names: BTreeMap<(u32, String), Arc<AtomicI64>>,
+    /// `sequential_int_state_dir`: where sequences keep how far they have come.
+    state_directory: Option<PathBuf>,
 }
 
 impl<'run> KeySources<'run> {
@@ -37,7 +39,15 @@ impl<'run> KeySources<'run> {
             concurrent,
             files: BTreeMap::new(),
             names: BTreeMap::new(),
+            state_directory: None,
         }
+    }
+
+    /// Lets sequences keep how far they have come in a directory, one file for each worker.
+    #[must_use]
+    pub fn with_state_in(mut self, directory: Option<PathBuf>) -> Self {
+        self.state_directory = directory;
+        self
     }
 
     /// The key generator of a worker (ids begin at 1); the error tells what is wrong.
@@ -103,8 +113,10 @@ impl<'run> KeySources<'run> {
                 scale: pareto_scale(max)?,
                 max: Some(integer(max)?),
             },
-            ("sequential_int", [max]) => Node::sequence(0, integer(max)?),
-            ("sequential_int", [start, max]) => Node::sequence(integer(start)?, integer(max)?),
+            ("sequential_int", [max]) => self.resumed(Node::sequence(0, integer(max)?), worker)?,
+            ("sequential_int", [start, max]) => {
+                self.resumed(Node::sequence(integer(start)?, integer(max)?), worker)?
+            }
             ("named_sequential_int", [name, max]) => {
                 let node = Node::sequence(0, integer(max)?);
                 self.named(name, worker, node)
@@ -119,9 +131,12 @@ impl<'run> KeySources<'run> {
                 uuid_text(&separator.ok_or("expected {uuid_v4_s, \"separator\"}")?)?
             }
             ("timestamp_ms", []) => Node::TimestampMs,
-            ("partitioned_sequential_int", [count]) => self.partition(0, integer(count)?, worker),
+            ("partitioned_sequential_int", [count]) => {
+                self.resumed(self.partition(0, integer(count)?, worker), worker)?
+            }
             ("partitioned_sequential_int", [start, count]) => {
-                self.partition(integer(start)?, integer(count)?, worker)
+                let node = self.partition(integer(start)?, integer(count)?, worker);
+                self.resumed(node, worker)?
             }
             ("random_dynamo_style_string", [_]) => Node::DynamoStyle,
             ("file_line_bin", [path]) => self.lines(path, true)?,
@@ -159,14 +174,29 @@ impl<'run> KeySources<'run> {
         Ok(inner.map(|inner| Node::IntegerToString(Box::new(inner))))
     }
 
+    /// A sequence that goes on where an earlier run left it, if the run keeps such places.
+    fn resumed(&self, node: Node, worker: u32) -> Result<Node, String> {
+        let Some(directory) = &self.state_directory else {
+            return Ok(node);
+        };
+        let Node::Sequence(mut sequence) = node else {
+            return Ok(node);
+        };
+        let path = directory.join(worker.to_string());
+        sequence
+            .resume(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok(Node::Sequence(sequence))
+    }
+
     /// A sequence that every generator of this name in this worker takes its numbers from.
     fn named(&mut self, name: &Term, worker: u32, node: Node) -> Node {
         let Node::Sequence(mut sequence) = node else {
             return node;
         };
         let key = (worker, name.to_string());
-        let next = self.names.entry(key);
-        sequence.next = Arc::clone(next.or_insert(sequence.next));
+        let shared = self.names.entry(key).or_insert_with(|| sequence.counter());
+        sequence.share(shared);
         Node::Sequence(sequence)
     }
 

@@ -39,6 +39,24 @@ pub(super) fn external_term(key: &Key) -> Bytes {
     out.freeze()
 }
 
+/// The integer that a term is; `None` for anything else.
+pub(super) fn external_integer(bytes: &[u8]) -> Option<i64> {
+    match bytes.strip_prefix(&[VERSION])? {
+        [SMALL_INTEGER, value] => Some(i64::from(*value)),
+        [INTEGER, value @ ..] => Some(i64::from(i32::from_be_bytes(value.try_into().ok()?))),
+        [SMALL_BIG, length, sign, magnitude @ ..] => {
+            if usize::from(*length) != magnitude.len() || magnitude.len() > 8 {
+                return None;
+            }
+            let mut whole = [0; 8];
+            whole.get_mut(..magnitude.len())?.copy_from_slice(magnitude);
+            let value = i128::from(u64::from_le_bytes(whole));
+            i64::try_from(if *sign == 0 { value } else { -value }).ok()
+        }
+        _ => None,
+    }
+}
+
 fn put_integer(value: i64, out: &mut BytesMut) {
     if let Ok(small) = u8::try_from(value) {
         out.put_slice(&[SMALL_INTEGER, small]);
@@ -97,6 +115,14 @@ mod tests {
             ),
         ] {
             assert_eq!(external_term(&key), expected, "{key:?}");
+            if let Key::Integer(value) = key {
+                assert_eq!(external_integer(expected), Some(value));
+                for length in 0..expected.len() {
+                    assert_eq!(external_integer(&expected[..length]), None);
+                }
+            } else {
+                assert_eq!(external_integer(expected), None);
+            }
         }
         let long = external_term(&Key::String(Bytes::from(vec![7; 70_000])));
         assert_eq!(&long[..7], [131, 108, 0, 1, 17, 112, 97]);

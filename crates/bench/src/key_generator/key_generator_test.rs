@@ -120,6 +120,18 @@ fn sequential_keys_repeat_in_every_worker_and_then_end() {
 }
 
 #[test]
+fn generators_of_a_name_share_their_numbers_within_a_worker() {
+    let blocks = blocks();
+    let mut sources = KeySources::new(&blocks, 2);
+    let term = parse_term("{named_sequential_int, mine, 10}").unwrap();
+    let mut generators =
+        [1, 1, 2].map(|worker| sources.build(&term, worker).unwrap());
+    let mut random = random();
+    let mut next = |index: usize| generators[index].next(&mut random).unwrap().integer();
+    assert_eq!([next(0), next(1), next(0), next(2)], [0, 1, 2, 0]);
+}
+
+#[test]
 fn partitioned_keys_are_shared_out_among_workers() {
     let share_of = |text: &str, worker, concurrent| {
         let mut generator = build(text, worker, concurrent).unwrap();
@@ -194,6 +206,15 @@ fn wrappers_make_the_published_bytes() {
             "{concat_binary, <<\"pre-\">>, {base64, \"a\"}}",
             binary(b"pre-YQ=="),
         ),
+        (
+            "{concat_string, \"a\", {int_to_str, {uniform_int, 42, 1}}}",
+            string(b"a42"),
+        ),
+        ("{iolist_to_bin, \"ab\"}", binary(b"ab")),
+        ("{term_to_bin, {uniform_int, 42, 1}}", binary(&[131, 97, 42])),
+        ("{uniform_int_bin, 65537, 1}", binary(&[1, 0, 1, 0])),
+        ("{uniform_int_str, 42, 1}", string(b"42")),
+        ("{sequential_int, 7, 9}", Key::Integer(7)),
         ("\"constant\"", string(b"constant")),
         ("[97, 98]", string(b"ab")),
         ("<<1,2>>", binary(&[1, 2])),
@@ -236,6 +257,9 @@ fn identifiers_have_their_form_and_do_not_repeat() {
     }
     let distinct: BTreeSet<Bytes> = uuids.into_iter().map(Key::into_bytes).collect();
     assert_eq!(distinct.len(), 1000);
+    let text = keys("{uuid_v4_s, \"+\"}", 1).remove(0).into_bytes();
+    assert_eq!(text.len(), 36);
+    assert_eq!((text[8], text[14]), (b'+', b'4'));
     let text = keys("{random_dynamo_style_string, 35000}", 1)
         .remove(0)
         .into_bytes();
@@ -299,6 +323,9 @@ fn refusals_tell_what_would_work() {
             "multiple of 8",
         ),
         ("{{crypto_hash, crc}, uuid_v4}", "sha512"),
+        ("{external, m, f, []}", "Erlang"),
+        ("{ts_sequential, a}", "time series"),
+        ("{uuid_v4_s, 5}", "separator"),
         ("{made_up, 5}", "truncated_pareto_int"),
         ("made_up", "uuid_v4"),
         ("{valgen, {fixed_bin, x}}", "size in bytes"),
