@@ -12,6 +12,10 @@
 //!   need no write-ahead log of their own.
 //! - [`recover`] reads what an earlier run left behind and puts into each store what it lacks.
 //!
+//! - [`ValueLog`] is the log for engines that keep locations in memory: what they put stays where it
+//!   was logged, and is not written twice. Such an engine is opened with the log, puts through it by
+//!   itself, and is not wrapped in [`Committed`]; see `docs/decisions/0005-values-stay-in-the-commit-log.md`.
+//!
 //! Where to look: `queue` decides who commits what and who is woken; `segments` writes files and
 //! drops them; `log_record` is what a batch looks like in a file.
 //!

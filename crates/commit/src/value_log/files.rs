@@ -10,23 +10,25 @@
 //! before it was synced. And the newest segment that a crash left is cut at its end before a new one
 //! gets its first record. So only the newest one can be torn.
 
+mod closing;
+mod room;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, Operation};
 use kvorum_segment::{
-    Location, RECORD_ALIGN_BYTES, Record, SEGMENT_BYTES_MAX, SegmentError, SegmentId, SegmentSync,
-    SegmentWriter, WriterOptions, file_name,
+    Location, RECORD_ALIGN_BYTES, Record, SEGMENT_BYTES_MAX, SegmentError, SegmentSync,
+    SegmentWriter, file_name,
 };
 use parking_lot::{Mutex, RwLock};
 
 use crate::ValueLogSettings;
-use crate::error::{from_disk, from_segment};
+use crate::error::from_segment;
 use crate::queue::{GroupFailure, GroupWriter};
-use crate::value_log::contents::{Contents, contents_path};
 use crate::value_log::item::{Batch, Item};
 use crate::value_log::log_segment::LogSegment;
 use crate::value_log::opening::{Opened, TornEnd};
@@ -298,230 +300,6 @@ impl Files {
             marked_end,
         });
         Ok(())
-    }
-
-    /// Creates a segment's file with all its space. The lock on the spares is held.
-    fn create_segment(&self, number: u32) -> std::result::Result<SegmentWriter, GroupFailure> {
-        if !self.has_directory.load(Ordering::Acquire) {
-            kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
-                .map_err(|error| failed_creation(&error.into()))?;
-            self.has_directory.store(true, Ordering::Release);
-        }
-        let path = self.directory.join(file_name(u64::from(number)));
-        let id = SegmentId {
-            log_id: self.log_id,
-            number: u64::from(number),
-            kind: SEGMENT_KIND,
-        };
-        // What has the name is left of a creation that failed.
-        let is_left = self.disk.info(&path).is_ok_and(|found| found.is_some());
-        if is_left {
-            let _created_or_refused_next = self.disk.remove_file(&path);
-        }
-        let created = SegmentWriter::create(&*self.disk, &path, id, WriterOptions::default());
-        let mut writer = created.map_err(|error| failed_creation(&error))?;
-        if let Err(error) = writer.reserve_to(self.settings.segment_bytes) {
-            // Its number is the next one's.
-            let _gone_or_not = self.disk.remove_file(&path);
-            return Err(failed_creation(&error));
-        }
-        self.ready_to.fetch_max(u64::from(number), Ordering::AcqRel);
-        Ok(writer)
-    }
-
-    /// True when a batch of this length gets its place in a file whose space is reserved.
-    fn has_room(&self, len: u64) -> bool {
-        let cursor = self.newest();
-        let ready_to = self.ready_to.load(Ordering::Acquire);
-        let number = u64::from(cursor.number);
-        let fits = !cursor.has_records() || cursor.end() + len <= self.settings.segment_bytes;
-        number < ready_to || (number == ready_to && fits)
-    }
-
-    /// Makes a file for a batch of this length if there is none. To be asked before a place is.
-    ///
-    /// # Errors
-    /// There is no space for it.
-    pub(crate) fn make_room(&self, len: u64) -> std::result::Result<(), GroupFailure> {
-        while !self.has_room(len) {
-            let mut spares = self.spares.lock();
-            if !self.has_room(len) {
-                let spare = self.create_segment(self.next_number()?)?;
-                spares.push_back(spare);
-            }
-        }
-        Ok(())
-    }
-
-    fn next_number(&self) -> std::result::Result<u32, GroupFailure> {
-        let next = self.ready_to.load(Ordering::Acquire) + 1;
-        u32::try_from(next).map_err(|_| {
-            let detail = "the value log has run out of numbers";
-            GroupFailure::ThisGroup(BackendError::new(ErrorKind::Failed, detail))
-        })
-    }
-
-    /// True when the segment that comes next has no file yet, and may soon need one.
-    pub(crate) fn wants_spare(&self) -> bool {
-        let cursor = self.newest();
-        let ready_to = self.ready_to.load(Ordering::Acquire);
-        let is_full = self.is_full.load(Ordering::Acquire);
-        cursor.has_records() && ready_to <= u64::from(cursor.number) && !is_full
-    }
-
-    /// Makes the next segment's file ahead of need; false if there is one, or no space.
-    pub(crate) fn make_spare(&self) -> std::result::Result<bool, GroupFailure> {
-        let mut spares = self.spares.lock();
-        // Somebody may have been faster.
-        if !self.wants_spare() {
-            return Ok(false);
-        }
-        match self.create_segment(self.next_number()?) {
-            Ok(spare) => spares.push_back(spare),
-            // Whoever needs it is told.
-            Err(GroupFailure::ThisGroup(error)) if error.kind() == ErrorKind::Full => {
-                self.is_full.store(true, Ordering::Release);
-                return Ok(false);
-            }
-            Err(failure) => return Err(failure),
-        }
-        Ok(true)
-    }
-
-    /// Closes the segment that is appended to, and creates the next one.
-    pub(crate) fn roll(&self) -> Result<Arc<LogSegment>> {
-        let mut cursor = self.cursor.lock();
-        if cursor.has_records() {
-            *cursor = self.next_segment(&cursor)?;
-        }
-        Ok(cursor.clone())
-    }
-
-    /// Begins a segment that [`Files::roll`] made, when nothing is queued for an older one.
-    pub(crate) fn begin(&self, number: u32) -> std::result::Result<(), GroupFailure> {
-        let mut state = self.state.lock();
-        let is_behind = state
-            .active
-            .as_ref()
-            .is_some_and(|active| active.segment.number < number);
-        if is_behind && state.unwritten.is_empty() {
-            self.make_active(&mut state, number)?;
-        }
-        Ok(())
-    }
-
-    /// True when nothing was appended since this was asked last, and no mark says that all of it is
-    /// durable.
-    pub(crate) fn wants_mark(&self) -> bool {
-        let mut state = self.state.lock();
-        let Some(end) = state.active.as_ref().map(|active| active.writer.end()) else {
-            return false;
-        };
-        let is_idle = std::mem::replace(&mut state.seen_end, end) == end;
-        let is_unmarked = |active: &Active| active.marked_end != end && active.has_records();
-        is_idle && state.active.as_ref().is_some_and(is_unmarked)
-    }
-
-    /// Leaves proof of what was synced last when no later record carries it, so that damage to it
-    /// does not pass for a torn tail. Batches wait for their places meanwhile: it takes one.
-    pub(crate) fn mark_if_idle(&self) -> Result<()> {
-        let cursor = self.cursor.lock();
-        let mut state = self.state.lock();
-        let seen_end = state.seen_end;
-        let Some(active) = &mut state.active else {
-            return Ok(());
-        };
-        let end = active.writer.end();
-        let is_idle = active.segment.number == cursor.number && cursor.end() == end;
-        if !is_idle || seen_end != end || active.marked_end == end || !active.has_records() {
-            return Ok(());
-        }
-        let marked = active.writer.mark().map_err(|error| from_segment(&error));
-        active.marked_end = active.writer.end();
-        active.segment.set_end(active.marked_end);
-        match marked {
-            // It proves something, and nothing depends on it.
-            Err(error) if error.kind() != ErrorKind::Full => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    pub(crate) fn wants_seal(&self) -> bool {
-        !self.state.lock().retired.is_empty()
-    }
-
-    /// Seals a closed segment and writes down what it contains; false when there is none.
-    pub(crate) fn seal_one(&self) -> Result<bool> {
-        let Some(mut retired) = self.state.lock().retired.pop_front() else {
-            return Ok(false);
-        };
-        match retired.writer.seal() {
-            Ok(_) => {}
-            Err(error) => {
-                let error = from_segment(&error);
-                if error.kind() == ErrorKind::Full {
-                    self.state.lock().retired.push_front(retired);
-                }
-                // Without a seal it is scanned at the next opening, and whole all the same.
-                return Err(error);
-            }
-        }
-        let contents = Contents {
-            log_id: self.log_id,
-            number: retired.segment.number,
-            file_len: retired
-                .segment
-                .reader()
-                .map_or(Ok(0), |reader| reader.file_len())
-                .map_err(|error| from_segment(&error))?,
-            data_end: retired.segment.end(),
-            holders: retired.segment.holders(),
-        };
-        contents.write(&*self.disk, &retired.segment.path)?;
-        Ok(true)
-    }
-
-    /// Removes segments that nobody needs, for certain before anyone can know that they are gone: a
-    /// removal in a later segment may go once nothing is left that it hides. `lost` is where damaged
-    /// ones go.
-    pub(crate) fn drop_segments(&self, unneeded: &[Arc<LogSegment>], lost: &Path) -> Result<()> {
-        if unneeded.is_empty() {
-            return Ok(());
-        }
-        let is_unneeded = |number| unneeded.iter().any(|it| it.number == number);
-        let mut state = self.state.lock();
-        state.retired.retain(|it| !is_unneeded(it.segment.number));
-        drop(state);
-        for segment in unneeded {
-            self.remove_files(segment, lost)?;
-        }
-        self.disk
-            .sync_directory(&self.directory)
-            .map_err(|error| from_disk(&error))?;
-        let mut segments = self.segments.write();
-        for segment in unneeded {
-            segments.remove(&segment.number);
-        }
-        Ok(())
-    }
-
-    fn remove_files(&self, segment: &LogSegment, lost: &Path) -> Result<()> {
-        let gone = |removed: kvorum_disk::Result<()>| match removed {
-            Err(error) if error.kind() != kvorum_disk::ErrorKind::NotFound => {
-                Err(from_disk(&error))
-            }
-            _ => Ok(()),
-        };
-        if segment.is_damaged() {
-            let name = segment.path.file_name().unwrap_or_default();
-            let moved = kvorum_disk::create_directory_durably(&*self.disk, lost)
-                .and_then(|()| self.disk.rename(&segment.path, &lost.join(name)))
-                .and_then(|()| self.disk.sync_directory(lost));
-            gone(moved)?;
-        } else {
-            gone(self.disk.remove_file(&segment.path))?;
-        }
-        gone(self.disk.remove_file(&contents_path(&segment.path)))
     }
 
     /// Bytes of all segments.

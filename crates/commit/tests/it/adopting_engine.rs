@@ -66,7 +66,7 @@ impl AdoptingEngine {
         log: Arc<dyn SharedLog>,
         draw: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
-        kvorum_disk::create_directory_durably(&*disk, directory).map_err(failed)?;
+        kvorum_disk::create_directory_durably(&*disk, directory).map_err(|error| failed(&error))?;
         let engine = Self {
             disk,
             directory: directory.to_owned(),
@@ -257,7 +257,7 @@ impl AdoptingEngine {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        replace_file(&*self.disk, &self.directory.join(name), bytes).map_err(failed)
+        replace_file(&*self.disk, &self.directory.join(name), bytes).map_err(|error| failed(&error))
     }
 
     /// A removal is needed while something older that it hides may be found again.
@@ -287,7 +287,7 @@ impl AdoptingEngine {
     }
 }
 
-fn failed(error: DiskError) -> BackendError {
+fn failed(error: &DiskError) -> BackendError {
     let kind = match error.kind() {
         kvorum_disk::ErrorKind::NoSpace => ErrorKind::Full,
         _ => ErrorKind::Failed,
