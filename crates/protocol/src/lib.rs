@@ -14,7 +14,6 @@
 //! - [`http_fields`]: headers, query parameters and bodies of the HTTP interface.
 
 pub mod frame;
-mod get_decoding;
 pub mod http_fields;
 mod message_code;
 pub mod pb;

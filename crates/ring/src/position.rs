@@ -5,7 +5,6 @@
 
 use kvorum_encoding::{Bucket, BucketType, Key};
 use sha1::{Digest, Sha1};
-use smallvec::SmallVec;
 
 use crate::partition::{Partition, RingSize};
 
@@ -28,9 +27,6 @@ const TERM_VERSION: u8 = 131;
 const PAIR: [u8; 2] = [104, 2];
 const BINARY: u8 = 109;
 
-/// Longer terms are gathered on the heap.
-const TERM_LEN_USUAL: usize = 128;
-
 /// The position of a key.
 ///
 /// ```text
@@ -40,29 +36,29 @@ const TERM_LEN_USUAL: usize = 128;
 /// each name:           109 | length, 4 bytes big-endian | bytes
 /// ```
 pub fn position(bucket_type: &BucketType, bucket: &Bucket, key: &Key, hash: KeyHash) -> Position {
-    // Gathered first: most terms fit one block of the hash, and then nothing is buffered twice.
-    let mut term = SmallVec::<[u8; TERM_LEN_USUAL]>::new();
-    term.push(TERM_VERSION);
+    let mut sha = Sha1::new();
+    sha.update([TERM_VERSION]);
     if hash == KeyHash::Standard {
-        term.extend_from_slice(&PAIR);
+        sha.update(PAIR);
     }
     if !bucket_type.is_default() {
-        term.extend_from_slice(&PAIR);
-        put_binary(&mut term, bucket_type.as_bytes());
+        sha.update(PAIR);
+        update_binary(&mut sha, bucket_type.as_bytes());
     }
-    put_binary(&mut term, bucket.as_bytes());
+    update_binary(&mut sha, bucket.as_bytes());
     if hash == KeyHash::Standard {
-        put_binary(&mut term, key.as_bytes());
+        update_binary(&mut sha, key.as_bytes());
     }
-    Position(Sha1::digest(&term).into())
+    Position(sha.finalize().into())
 }
 
-fn put_binary(term: &mut SmallVec<[u8; TERM_LEN_USUAL]>, bytes: &[u8]) {
+fn update_binary(sha: &mut Sha1, bytes: &[u8]) {
     // The format has 32 bits for the length. Names are limited far below at the protocol's edge.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let [a, b, c, d] = length.to_be_bytes();
-    term.extend_from_slice(&[BINARY, a, b, c, d]);
-    term.extend_from_slice(bytes);
+    let mut head = [BINARY, 0, 0, 0, 0];
+    head[1..].copy_from_slice(&length.to_be_bytes());
+    sha.update(head);
+    sha.update(bytes);
 }
 
 impl Position {

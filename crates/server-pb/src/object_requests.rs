@@ -19,7 +19,7 @@ use crate::refusal::{Failure, Refusal};
 
 impl Connection {
     pub(crate) async fn get(&mut self, payload: Bytes) -> Result<(), Failure> {
-        let request = pb::RpbGetReq::decode_payload(payload)?;
+        let request = pb::RpbGetReq::decode(payload)?;
         let options = get_options(&request);
         let seen = request.if_modified.as_deref().map(clock_of).transpose()?;
         let wants_tombstone = request.deletedvclock();
