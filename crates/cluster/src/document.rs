@@ -36,7 +36,7 @@ struct Document {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MemberDocument {
+pub(crate) struct MemberDocument {
     node: String,
     name: String,
     status: StatusDocument,
@@ -113,18 +113,22 @@ fn document(this_node: NodeId, content: &Content) -> Document {
         version: content.version,
         members: content.members.iter().map(member_document).collect(),
         ring_size: u64::from(content.ring.size().get()),
-        partitions: content
-            .ring
-            .partitions()
-            .map(|(_, owner, epoch)| format!("{owner} {epoch}"))
-            .collect(),
+        partitions: partition_texts(&content.ring),
         default_properties: content.default_properties.to_json(),
         bucket_types: bucket_types.collect(),
         buckets: buckets.collect(),
     }
 }
 
-fn member_document((node, member): (&NodeId, &Member)) -> MemberDocument {
+/// Owner and epoch of each partition.
+pub(crate) fn partition_texts(ring: &Ring) -> Vec<String> {
+    let partitions = ring.partitions();
+    partitions
+        .map(|(_, owner, epoch)| format!("{owner} {epoch}"))
+        .collect()
+}
+
+pub(crate) fn member_document((node, member): (&NodeId, &Member)) -> MemberDocument {
     MemberDocument {
         node: node.to_string(),
         name: member.name.clone(),
@@ -174,7 +178,7 @@ fn content(document: Document) -> Result<Content, DecodeError> {
     })
 }
 
-fn member(document: MemberDocument) -> Result<(NodeId, Member), DecodeError> {
+pub(crate) fn member(document: MemberDocument) -> Result<(NodeId, Member), DecodeError> {
     let status = match document.status {
         StatusDocument::Joining => MemberStatus::Joining,
         StatusDocument::Valid => MemberStatus::Valid,
@@ -192,7 +196,7 @@ fn member(document: MemberDocument) -> Result<(NodeId, Member), DecodeError> {
     Ok((parsed(&document.node, "members")?, member))
 }
 
-fn ring(size: u64, partitions: &[String]) -> Result<Ring, DecodeError> {
+pub(crate) fn ring(size: u64, partitions: &[String]) -> Result<Ring, DecodeError> {
     let size = RingSize::new(size).map_err(|error| DecodeError::damaged(error.to_string()))?;
     let mut owners = Vec::with_capacity(partitions.len());
     let mut epochs = Vec::with_capacity(partitions.len());
@@ -217,17 +221,17 @@ fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry),
     Ok((BucketType::from(name(&document.name)?), entry))
 }
 
-fn overlay(properties: &Map<String, Value>) -> Result<PropertyOverlay, DecodeError> {
+pub(crate) fn overlay(properties: &Map<String, Value>) -> Result<PropertyOverlay, DecodeError> {
     PropertyOverlay::from_json(properties)
         .map_err(|errors| DecodeError::damaged(format!("properties {errors}")))
 }
 
-fn name(text: &str) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn name(text: &str) -> Result<Vec<u8>, DecodeError> {
     let not_a_name = || DecodeError::damaged(format!("{text:?} is not the text of a name"));
     name_text::from_text(text).ok_or_else(not_a_name)
 }
 
-fn parsed<T: std::str::FromStr>(text: &str, field: &str) -> Result<T, DecodeError> {
+pub(crate) fn parsed<T: std::str::FromStr>(text: &str, field: &str) -> Result<T, DecodeError> {
     text.parse()
         .map_err(|_| DecodeError::damaged(format!("{field}: {text:?} cannot be read")))
 }

@@ -14,6 +14,7 @@
 
 mod agreed;
 mod command;
+mod command_document;
 mod document;
 mod file_format;
 mod local;

@@ -1,0 +1,278 @@
+//! A command as JSON: what a replicated log carries.
+//!
+//! Names and values are spelt as in the state's document, so that one who can read the one can read
+//! the other. A field that a later version adds is refused by an earlier one: a member that does not
+//! understand a command must not go on as if it had applied it.
+
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_ring::NodeId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::command::Command;
+use crate::document::{self, MemberDocument, name, overlay, parsed};
+use crate::file_format::DecodeError;
+use crate::name_text::to_text;
+use crate::state::Member;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum CommandDocument {
+    NameCluster {
+        name: String,
+    },
+    SetDefaultProperties {
+        properties: Map<String, Value>,
+    },
+    CreateType {
+        bucket_type: String,
+        properties: Map<String, Value>,
+    },
+    ActivateType {
+        bucket_type: String,
+    },
+    UpdateType {
+        bucket_type: String,
+        properties: Map<String, Value>,
+    },
+    SetBucketProperties {
+        bucket_type: String,
+        bucket: String,
+        properties: Map<String, Value>,
+    },
+    ResetBucketProperties {
+        bucket_type: String,
+        bucket: String,
+    },
+    AddMember(MemberDocument),
+    UpdateMember(MemberDocument),
+    RemoveMember {
+        node: String,
+    },
+    SetRing {
+        ring_size: u64,
+        /// Owner and epoch of each partition, `UUID epoch`.
+        partitions: Vec<String>,
+    },
+}
+
+impl Command {
+    /// The command as JSON, in one line.
+    pub fn to_json(&self) -> String {
+        let json = serde_json::to_string(&document_of(self));
+        // Maps with text for keys and plain values: nothing in them has no JSON.
+        json.unwrap_or_default()
+    }
+
+    /// The command that [`Command::to_json`] wrote.
+    ///
+    /// # Errors
+    /// It is not one that this version knows.
+    pub fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let document = serde_json::from_str(json);
+        command_of(document.map_err(|error| DecodeError::damaged(error.to_string()))?)
+    }
+}
+
+fn document_of(command: &Command) -> CommandDocument {
+    let type_text = |bucket_type: &BucketType| to_text(bucket_type.as_bytes());
+    let bucket_text = |bucket: &Bucket| to_text(bucket.as_bytes());
+    match command {
+        Command::NameCluster(name) => CommandDocument::NameCluster { name: name.clone() },
+        Command::SetDefaultProperties(properties) => CommandDocument::SetDefaultProperties {
+            properties: properties.to_json(),
+        },
+        Command::CreateType {
+            bucket_type,
+            properties,
+        } => CommandDocument::CreateType {
+            bucket_type: type_text(bucket_type),
+            properties: properties.to_json(),
+        },
+        Command::ActivateType { bucket_type } => CommandDocument::ActivateType {
+            bucket_type: type_text(bucket_type),
+        },
+        Command::UpdateType {
+            bucket_type,
+            properties,
+        } => CommandDocument::UpdateType {
+            bucket_type: type_text(bucket_type),
+            properties: properties.to_json(),
+        },
+        Command::SetBucketProperties {
+            bucket_type,
+            bucket,
+            properties,
+        } => CommandDocument::SetBucketProperties {
+            bucket_type: type_text(bucket_type),
+            bucket: bucket_text(bucket),
+            properties: properties.to_json(),
+        },
+        Command::ResetBucketProperties {
+            bucket_type,
+            bucket,
+        } => CommandDocument::ResetBucketProperties {
+            bucket_type: type_text(bucket_type),
+            bucket: bucket_text(bucket),
+        },
+        Command::AddMember { node, member } => {
+            CommandDocument::AddMember(document::member_document((node, member)))
+        }
+        Command::UpdateMember { node, member } => {
+            CommandDocument::UpdateMember(document::member_document((node, member)))
+        }
+        Command::RemoveMember { node } => CommandDocument::RemoveMember {
+            node: node.to_string(),
+        },
+        Command::SetRing(ring) => CommandDocument::SetRing {
+            ring_size: u64::from(ring.size().get()),
+            partitions: document::partition_texts(ring),
+        },
+    }
+}
+
+fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
+    let bucket_type = |text: &str| name(text).map(BucketType::from);
+    let bucket = |text: &str| name(text).map(Bucket::from);
+    let member = |document| -> Result<(NodeId, Member), DecodeError> { document::member(document) };
+    Ok(match document {
+        CommandDocument::NameCluster { name } => Command::NameCluster(name),
+        CommandDocument::SetDefaultProperties { properties } => {
+            Command::SetDefaultProperties(overlay(&properties)?)
+        }
+        CommandDocument::CreateType {
+            bucket_type: text,
+            properties,
+        } => Command::CreateType {
+            bucket_type: bucket_type(&text)?,
+            properties: overlay(&properties)?,
+        },
+        CommandDocument::ActivateType { bucket_type: text } => Command::ActivateType {
+            bucket_type: bucket_type(&text)?,
+        },
+        CommandDocument::UpdateType {
+            bucket_type: text,
+            properties,
+        } => Command::UpdateType {
+            bucket_type: bucket_type(&text)?,
+            properties: overlay(&properties)?,
+        },
+        CommandDocument::SetBucketProperties {
+            bucket_type: text,
+            bucket: bucket_text,
+            properties,
+        } => Command::SetBucketProperties {
+            bucket_type: bucket_type(&text)?,
+            bucket: bucket(&bucket_text)?,
+            properties: overlay(&properties)?,
+        },
+        CommandDocument::ResetBucketProperties {
+            bucket_type: text,
+            bucket: bucket_text,
+        } => Command::ResetBucketProperties {
+            bucket_type: bucket_type(&text)?,
+            bucket: bucket(&bucket_text)?,
+        },
+        CommandDocument::AddMember(document) => {
+            let (node, member) = member(document)?;
+            Command::AddMember { node, member }
+        }
+        CommandDocument::UpdateMember(document) => {
+            let (node, member) = member(document)?;
+            Command::UpdateMember { node, member }
+        }
+        CommandDocument::RemoveMember { node } => Command::RemoveMember {
+            node: parsed(&node, "node")?,
+        },
+        CommandDocument::SetRing {
+            ring_size,
+            partitions,
+        } => Command::SetRing(document::ring(ring_size, &partitions)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kvorum_properties::PropertyOverlay;
+    use kvorum_ring::{Ring, RingSize};
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    fn properties() -> PropertyOverlay {
+        let json = json!({"n_val": 5, "allow_mult": true});
+        PropertyOverlay::from_json(json.as_object().unwrap()).unwrap()
+    }
+
+    fn every_command() -> Vec<Command> {
+        let bucket_type = || BucketType::from(b"t%\xff".to_vec());
+        let bucket = || Bucket::from(b"b\0/".to_vec());
+        let member = Member {
+            weight: 3,
+            location: Some("rack 1".into()),
+            addresses: BTreeMap::from([("peer".into(), "10.0.0.1:8099".into())]),
+            ..Member::new("kvorum@10.0.0.1")
+        };
+        vec![
+            Command::NameCluster("orders".into()),
+            Command::SetDefaultProperties(properties()),
+            Command::CreateType {
+                bucket_type: bucket_type(),
+                properties: properties(),
+            },
+            Command::ActivateType {
+                bucket_type: bucket_type(),
+            },
+            Command::UpdateType {
+                bucket_type: bucket_type(),
+                properties: properties(),
+            },
+            Command::SetBucketProperties {
+                bucket_type: bucket_type(),
+                bucket: bucket(),
+                properties: properties(),
+            },
+            Command::ResetBucketProperties {
+                bucket_type: bucket_type(),
+                bucket: bucket(),
+            },
+            Command::AddMember {
+                node: node(1),
+                member: member.clone(),
+            },
+            Command::UpdateMember {
+                node: node(1),
+                member,
+            },
+            Command::RemoveMember { node: node(1) },
+            Command::SetRing(Ring::single(RingSize::new(16).unwrap(), node(1))),
+        ]
+    }
+
+    #[test]
+    fn every_command_survives_its_way() {
+        for command in every_command() {
+            let json = command.to_json();
+            assert!(!json.contains('\n'));
+            assert_eq!(Command::from_json(&json), Ok(command), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_a_later_version_says_is_refused() {
+        for json in [
+            r#"{"enlarge_ring":{}}"#,
+            r#"{"remove_member":{"node":"00000000-0000-0000-0000-000000000001","force":true}}"#,
+            r#"{"remove_member":{"node":"x"}}"#,
+            "",
+        ] {
+            assert!(Command::from_json(json).is_err(), "{json}");
+        }
+    }
+}
