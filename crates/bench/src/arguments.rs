@@ -179,6 +179,8 @@ pub fn execute_command_with(
                 run.operations_total, run.workers, run.operations_per_second
             )?;
             writeln!(out, "results  {}", arguments.out.display())?;
+            let report = kvorum_report::write_report(&arguments.out)?;
+            writeln!(out, "report  {}", report.display())?;
             Ok(ExitCode::SUCCESS)
         }
     }

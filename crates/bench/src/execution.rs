@@ -109,6 +109,8 @@ impl Run<'_> {
         record.write(files.directory())?;
         write_summary(out, &settings.operations, &totals)?;
         writeln!(out, "results  {}", files.directory().display())?;
+        let report = kvorum_report::write_report(files.directory())?;
+        writeln!(out, "report  {}", report.display())?;
         Ok(exit_code(&totals, settings))
     }
 
