@@ -28,7 +28,9 @@ const ASK_LOG: Duration = Duration::from_millis(100);
 /// Whoever was worked on is asked again after this.
 const ASK_WORKED: Duration = Duration::from_secs(1);
 /// Stores synced in one round. More of them fill the device's queue, in which the commit log's own
-/// syncs wait.
+/// syncs wait. Measured with 64 files of 4 MiB to be synced and a log that syncs all the while: one
+/// file at a time with rests took 783 ms, rounds of 16 by two threads 451 ms, one round of 64 281 ms;
+/// the log's p99 was 15, 20 and 37 ms.
 const SYNCS_MAX: usize = 16;
 /// The longest rest between rounds of syncs.
 const SYNC_REST_MAX: Duration = Duration::from_millis(50);

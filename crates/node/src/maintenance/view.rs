@@ -70,11 +70,11 @@ fn running_text(report: &Report) -> String {
         let (task, owner) = (order.task.kind.name(), name_of(order.owner));
         format!("{task} of {owner} for {} us", since.as_micros())
     };
-    let all: Vec<String> = report.running.iter().map(text).collect();
-    if all.is_empty() {
-        return "at rest".to_owned();
+    match report.running.as_slice() {
+        [] => "at rest".to_owned(),
+        [first] => text(first),
+        [first, others @ ..] => format!("{} and {} more", text(first), others.len()),
     }
-    all.join(", ")
 }
 
 fn debt_text(report: &Report) -> String {
