@@ -116,9 +116,7 @@ impl StallWatch {
     /// Looks at all threads.
     pub(crate) fn look(&mut self, elapsed: Duration, threads: &[std::sync::Arc<Activity>]) {
         let sum = |count: fn(&Activity) -> &AtomicU64| -> u64 {
-            let counts = threads
-                .iter()
-                .map(|it| count(it).load(Ordering::Relaxed));
+            let counts = threads.iter().map(|it| count(it).load(Ordering::Relaxed));
             counts.sum()
         };
         // In this order the second is never the smaller.

@@ -67,11 +67,15 @@ pub(crate) fn run(
                 bail!(
                     "driver {other} is not offered; choose riakc_pb, http_raw, nhs, null or one \
                      of the engines that can be opened here: {}",
-                    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+                    if names.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        names.join(", ")
+                    }
                 );
             };
             let (plan, embedded) = EmbeddedPlan::open(&configuration, operations, engine)?;
-            run.with(&plan, Some(embedded), out)
+            run.with(&plan, Some(&embedded), out)
         }
     }
 }
@@ -88,7 +92,7 @@ impl Run<'_> {
     fn with<P: Plan>(
         &self,
         plan: &P,
-        embedded: Option<Embedded>,
+        embedded: Option<&Embedded>,
         out: &mut dyn Write,
     ) -> anyhow::Result<ExitCode> {
         let (settings, arguments) = (self.settings, self.arguments);
@@ -99,7 +103,7 @@ impl Run<'_> {
         let labels = file_labels(&settings.operations);
         let mut files = ResultFiles::create(&arguments.out, &name, &arguments.files, &labels)
             .with_context(|| format!("cannot write results in {}", arguments.out.display()))?;
-        let options = run_options(arguments, settings, part, embedded.clone())?;
+        let options = run_options(arguments, settings, part, embedded)?;
         let mut record = self.record(&name, &options, embedded);
         let totals = crate::runner::run(plan, settings, draws, &options, &mut files)?;
         files.write_errors(&settings.operations, &totals.records.operations)?;
@@ -114,71 +118,71 @@ impl Run<'_> {
         Ok(exit_code(&totals, settings))
     }
 
-/// All that is known of a run before it begins.
-fn record(&self, name: &str, options: &RunOptions, embedded: Option<Embedded>) -> RunRecord {
-    let (configuration, settings, arguments) =
-        (self.configuration, self.settings, self.arguments);
-    let server = &arguments.server;
-    let (description, told_backend) = options.probe.describe().unzip();
-    let mut description = description.unwrap_or_default();
-    for setting in &server.server_setting {
-        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        description.settings.insert(key.to_owned(), value.into());
+    /// All that is known of a run before it begins.
+    fn record(&self, name: &str, options: &RunOptions, embedded: Option<&Embedded>) -> RunRecord {
+        let (configuration, settings, arguments) =
+            (self.configuration, self.settings, self.arguments);
+        let server = &arguments.server;
+        let (description, told_backend) = options.probe.describe().unzip();
+        let mut description = description.unwrap_or_default();
+        for setting in &server.server_setting {
+            let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+            description.settings.insert(key.to_owned(), value.into());
+        }
+        if let Some(version) = &server.server_version {
+            description.version.clone_from(version);
+        }
+        let setting = |key: &str| Some(description.settings.get(key)?.as_str()?.to_owned());
+        let embedded_data = embedded.map(|embedded| &embedded.directory);
+        let data = server.server_data.first().or(embedded_data);
+        let data = data.unwrap_or(&arguments.out);
+        let files: Vec<String> = arguments
+            .files
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        RunRecord {
+            format: run_record::FORMAT,
+            name: name.to_owned(),
+            configuration_file: files.join(", "),
+            configuration: configuration.printed(),
+            started_unix_seconds: 0.0,
+            duration_seconds: 0.0,
+            warm_up_seconds: options.warm_up.as_secs_f64(),
+            mode: if options.open_rate.is_some() {
+                LoopMode::Open
+            } else {
+                LoopMode::Closed
+            },
+            rate: options.open_rate.or(match settings.mode {
+                Mode::Max => None,
+                Mode::Rate(each) => Some(each * f64::from(settings.concurrent)),
+            }),
+            workers: settings.concurrent,
+            scale: arguments.scale,
+            driver: settings.driver.clone(),
+            backend: server
+                .backend
+                .clone()
+                .or(embedded.map(|it| it.engine.to_owned()))
+                .or(told_backend.flatten())
+                .or_else(|| setting("storage_backend")),
+            durability: server
+                .durability
+                .clone()
+                .or(embedded.map(|it| it.durability.to_owned()))
+                .or_else(|| setting("durability")),
+            machine: Machine::with_data_in(data),
+            server: Some(description).filter(|server| *server != ServerDescription::default()),
+            totals: IndexMap::new(),
+            operations_total: 0,
+            operations_per_second: 0.0,
+            stalls: Vec::new(),
+            verified: arguments.verify,
+            lateness: None,
+            report_interval_seconds: settings.report_interval.as_secs_f64(),
+        }
     }
-    if let Some(version) = &server.server_version {
-        description.version.clone_from(version);
-    }
-    let setting = |key: &str| Some(description.settings.get(key)?.as_str()?.to_owned());
-    let embedded_data = embedded.as_ref().map(|embedded| &embedded.directory);
-    let data = server.server_data.first().or(embedded_data);
-    let data = data.unwrap_or(&arguments.out);
-    let files: Vec<String> = arguments
-        .files
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
-    RunRecord {
-        format: run_record::FORMAT,
-        name: name.to_owned(),
-        configuration_file: files.join(", "),
-        configuration: configuration.printed(),
-        started_unix_seconds: 0.0,
-        duration_seconds: 0.0,
-        warm_up_seconds: options.warm_up.as_secs_f64(),
-        mode: if options.open_rate.is_some() {
-            LoopMode::Open
-        } else {
-            LoopMode::Closed
-        },
-        rate: options.open_rate.or(match settings.mode {
-            Mode::Max => None,
-            Mode::Rate(each) => Some(each * f64::from(settings.concurrent)),
-        }),
-        workers: settings.concurrent,
-        scale: arguments.scale,
-        driver: settings.driver.clone(),
-        backend: server
-            .backend
-            .clone()
-            .or(embedded.as_ref().map(|it| it.engine.to_owned()))
-            .or(told_backend.flatten())
-            .or_else(|| setting("storage_backend")),
-        durability: server
-            .durability
-            .clone()
-            .or(embedded.as_ref().map(|it| it.durability.to_owned()))
-            .or_else(|| setting("durability")),
-        machine: Machine::with_data_in(data),
-        server: Some(description).filter(|server| *server != ServerDescription::default()),
-        totals: IndexMap::new(),
-        operations_total: 0,
-        operations_per_second: 0.0,
-        stalls: Vec::new(),
-        verified: arguments.verify,
-        lateness: None,
-        report_interval_seconds: settings.report_interval.as_secs_f64(),
-    }
-}
 }
 
 fn run_name(arguments: &RunArguments) -> anyhow::Result<String> {
@@ -194,7 +198,7 @@ fn run_options(
     arguments: &RunArguments,
     settings: &Settings,
     part: Part,
-    embedded: Option<Embedded>,
+    embedded: Option<&Embedded>,
 ) -> anyhow::Result<RunOptions> {
     let server = &arguments.server;
     let mut probe = ProbeTargets {
@@ -205,8 +209,8 @@ fn run_options(
     };
     if let Some(embedded) = embedded {
         probe.processes = vec![std::process::id()];
-        probe.directories = vec![embedded.directory];
-        probe.stores = embedded.stores;
+        probe.directories = vec![embedded.directory.clone()];
+        probe.stores.clone_from(&embedded.stores);
     }
     Ok(RunOptions {
         threads: arguments.threads.unwrap_or_else(default_threads),
@@ -266,8 +270,8 @@ fn draws(
         seed,
     });
     let state = configuration.convert("sequential_int_state_dir", state_directory)?;
-    let mut keys = KeySources::new(&blocks, settings.concurrent * part.count)
-        .with_state_in(state.flatten());
+    let mut keys =
+        KeySources::new(&blocks, settings.concurrent * part.count).with_state_in(state.flatten());
     let is_alone = part.count == 1;
     let ledger = arguments
         .verify

@@ -52,7 +52,10 @@ fn cpu_model(text: &str) -> String {
     value("model name")
         .or_else(|| {
             let part = value("CPU part")?;
-            Some(format!("part {part} of implementer {}", value("CPU implementer")?))
+            Some(format!(
+                "part {part} of implementer {}",
+                value("CPU implementer")?
+            ))
         })
         .unwrap_or_default()
 }

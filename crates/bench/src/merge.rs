@@ -17,8 +17,8 @@ use crate::recorder::Record;
 use crate::run_record::{RunRecord, StallRecord};
 use crate::server_probe;
 
-use recorded::RecordedRun;
 pub use recorded::MergeError;
+use recorded::RecordedRun;
 
 /// What of the intervals of several runs falls together.
 struct Merged {
@@ -102,11 +102,7 @@ fn labels(runs: &[RecordedRun]) -> Vec<String> {
 }
 
 /// Merges intervals that have the same number, counted from the first run's start.
-fn lay_side_by_side(
-    runs: &[RecordedRun],
-    started: f64,
-    interval: f64,
-) -> BTreeMap<u64, Merged> {
+fn lay_side_by_side(runs: &[RecordedRun], started: f64, interval: f64) -> BTreeMap<u64, Merged> {
     let mut merged: BTreeMap<u64, Merged> = BTreeMap::new();
     for run in runs {
         let later = run.record.started_unix_seconds - started;
@@ -201,7 +197,12 @@ fn common_stalls<'run>(
         let tenth = |seconds: f64| whole((seconds + later) * 10.0);
         let stalls = record.stalls.iter();
         stalls
-            .map(|stall| (tenth(stall.at_seconds), tenth(stall.at_seconds + stall.seconds)))
+            .map(|stall| {
+                (
+                    tenth(stall.at_seconds),
+                    tenth(stall.at_seconds + stall.seconds),
+                )
+            })
             .collect()
     };
     let common = records.map(spans).reduce(|common, others| {

@@ -14,8 +14,8 @@ use crate::configuration::Operation;
 use crate::eterm::Term;
 use crate::recorder::{Latencies, Record};
 
-pub(crate) use interval_log::{COUNTS, COUNTS_HEADER, HISTOGRAMS, LATENESS};
 use interval_log::IntervalLog;
+pub(crate) use interval_log::{COUNTS, COUNTS_HEADER, HISTOGRAMS, LATENESS};
 pub(crate) use summary_table::per_second;
 pub use summary_table::{Totals, write_summary};
 

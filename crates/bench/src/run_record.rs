@@ -173,8 +173,9 @@ impl RunRecord {
     /// Reads `run.json` of a result directory.
     pub fn read(directory: &Path) -> io::Result<Self> {
         let path = directory.join(FILE_NAME);
-        let context =
-            |reason: &dyn std::fmt::Display| io::Error::other(format!("{}: {reason}", path.display()));
+        let context = |reason: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {reason}", path.display()))
+        };
         let text = std::fs::read(&path).map_err(|error| context(&error))?;
         let record: Self = serde_json::from_slice(&text).map_err(|error| context(&error))?;
         if record.format != FORMAT {

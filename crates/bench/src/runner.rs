@@ -275,4 +275,3 @@ fn stop_on_signal(events: &Sender<Event>) {
             });
         });
 }
-

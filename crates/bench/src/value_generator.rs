@@ -49,10 +49,20 @@ pub struct ValueGenerator {
 enum Kind {
     Constant(Bytes),
     Characters(usize),
-    Integer { base: i64, count: u64 },
-    Slice { size: Size, block: Bytes },
+    Integer {
+        base: i64,
+        count: u64,
+    },
+    Slice {
+        size: Size,
+        block: Bytes,
+    },
     /// One of a number of values that lie side by side in the block.
-    Member { size: usize, count: u64, block: Bytes },
+    Member {
+        size: usize,
+        count: u64,
+        block: Bytes,
+    },
 }
 
 /// How the size of a slice is drawn.
@@ -111,7 +121,9 @@ impl ValueGenerator {
             }
             ("uniform_int", [max]) => integers(0, integer_of(max)?)?,
             ("uniform_int", [min, max]) => integers(integer_of(min)?, integer_of(max)?)?,
-            ("poisson_bin", [lambda]) => Kind::random(Size::Poisson(poisson_mean(lambda)?), blocks)?,
+            ("poisson_bin", [lambda]) => {
+                Kind::random(Size::Poisson(poisson_mean(lambda)?), blocks)?
+            }
             ("constant_bin" | "highly_compressible_bin", [size]) => {
                 constant(size_of(size)?, &Term::Integer(i128::from(b'a')))?
             }

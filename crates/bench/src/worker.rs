@@ -116,9 +116,7 @@ impl<D: Driver> Worker<D> {
             let mut due = None;
             let until = match &self.pace {
                 Pace::Closed => None,
-                Pace::Sleeping(rate) => {
-                    Some(Instant::now() + pause(*rate, &mut self.draws.random))
-                }
+                Pace::Sleeping(rate) => Some(Instant::now() + pause(*rate, &mut self.draws.random)),
                 Pace::Open(schedule) => {
                     let taken = Instant::now();
                     let at = schedule.take();

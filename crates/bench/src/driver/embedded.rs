@@ -6,7 +6,7 @@
 
 mod store_set;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub struct Engine {
 }
 
 /// Opens a store, or says why not.
-pub type OpenStore = fn(&std::path::Path) -> Result<Arc<dyn Backend>, String>;
+pub type OpenStore = fn(&Path) -> Result<Arc<dyn Backend>, String>;
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,7 +99,7 @@ impl EmbeddedPlan {
         let directory = directory(configuration, engine)?;
         let stores = instances(configuration, engine)?;
         let stores = (1..=stores)
-            .map(|number| open(engine, directory.join(format!("instance.{number}"))))
+            .map(|number| open(engine, &directory.join(format!("instance.{number}"))))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let embedded = Embedded {
             engine: engine.name,
@@ -117,12 +117,16 @@ impl EmbeddedPlan {
     }
 }
 
-fn open(engine: &Engine, directory: PathBuf) -> anyhow::Result<Arc<dyn Backend>> {
+fn open(engine: &Engine, directory: &Path) -> anyhow::Result<Arc<dyn Backend>> {
     let refused = |reason: String| {
-        anyhow::anyhow!("cannot open {} in {}: {reason}", engine.name, directory.display())
+        anyhow::anyhow!(
+            "cannot open {} in {}: {reason}",
+            engine.name,
+            directory.display()
+        )
     };
-    std::fs::create_dir_all(&directory).map_err(|error| refused(error.to_string()))?;
-    (engine.open)(&directory).map_err(refused)
+    std::fs::create_dir_all(directory).map_err(|error| refused(error.to_string()))?;
+    (engine.open)(directory).map_err(refused)
 }
 
 fn directory(
@@ -192,8 +196,12 @@ impl Plan for EmbeddedPlan {
 
     fn why_without_effect(key: &str) -> Option<&'static str> {
         match key {
-            "bitcask_flags" | "bitcask_sync_interval" | "eleveldb_config" | "hanoidb_flags"
-            | "hanoidb_sync_interval" | "innostore_config" => {
+            "bitcask_flags"
+            | "bitcask_sync_interval"
+            | "eleveldb_config"
+            | "hanoidb_flags"
+            | "hanoidb_sync_interval"
+            | "innostore_config" => {
                 Some("the engine runs with its own defaults; see embedded_durability")
             }
             _ => None,

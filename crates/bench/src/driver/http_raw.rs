@@ -116,9 +116,9 @@ fn without_ssl(term: &Term) -> Result<(), String> {
 }
 
 fn path(term: &Term) -> Result<String, String> {
-    let path = term.as_text().filter(|path| {
-        path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic())
-    });
+    let path = term
+        .as_text()
+        .filter(|path| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()));
     path.ok_or_else(|| "expected a path such as \"/riak/test\", escaped where need be".to_owned())
 }
 
@@ -312,10 +312,7 @@ impl HttpRawDriver {
     }
 
     async fn store(&mut self, path: &str, value: Bytes, vclock: Option<HeaderValue>) -> Outcome {
-        let mut headers = vec![
-            (CONTENT_TYPE, OCTETS),
-            (CLIENT_ID, self.client_id.clone()),
-        ];
+        let mut headers = vec![(CONTENT_TYPE, OCTETS), (CLIENT_ID, self.client_id.clone())];
         headers.extend(vclock.map(|vclock| (VCLOCK, vclock)));
         let request = HttpRequest {
             headers,

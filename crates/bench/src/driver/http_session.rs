@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -103,16 +103,16 @@ impl HttpSession {
         let sender = self.connected().await?;
         let mut built = Request::new(Full::new(request.body));
         *built.method_mut() = method;
-        *built.uri_mut() = path
-            .parse()
-            .map_err(|_| Term::Tuple(vec![Term::atom("bad_path"), Term::String(path.to_owned())]))?;
+        *built.uri_mut() = path.parse().map_err(|_| {
+            Term::Tuple(vec![Term::atom("bad_path"), Term::String(path.to_owned())])
+        })?;
         built.headers_mut().insert(HOST, host);
         built.headers_mut().extend(request.headers);
         let exchange = async {
             let answer = sender.send_request(built).await?;
             let (head, body) = answer.into_parts();
             let limited = http_body_util::Limited::new(body, BODY_BYTES_MAX);
-            let body = limited.collect().await.map(|body| body.to_bytes());
+            let body = limited.collect().await.map(Collected::to_bytes);
             Ok::<_, hyper::Error>((head, body))
         };
         let reason = match tokio::time::timeout(timeout, exchange).await {
@@ -229,14 +229,23 @@ mod tests {
         let siblings = answer("multipart/mixed; boundary=x", body).siblings();
         assert_eq!(siblings, ["one", "t\r\nwo"]);
         assert_eq!(answer("text/plain", "plain").siblings(), ["plain"]);
-        let cut = answer("multipart/mixed; boundary=x", "\r\n--x\r\nA: b\r\n\r\nendless");
+        let cut = answer(
+            "multipart/mixed; boundary=x",
+            "\r\n--x\r\nA: b\r\n\r\nendless",
+        );
         assert_eq!(cut.siblings(), Vec::<Bytes>::new());
     }
 
     #[test]
     fn a_refusal_is_counted_with_the_beginning_of_its_text() {
         let refused = answer("text/plain", "no index here\nmore").reason();
-        assert_eq!(refused.to_string(), "{http_error,300,<<\"no index here\">>}");
-        assert_eq!(answer("text/plain", "").reason().to_string(), "{http_error,300}");
+        assert_eq!(
+            refused.to_string(),
+            "{http_error,300,<<\"no index here\">>}"
+        );
+        assert_eq!(
+            answer("text/plain", "").reason().to_string(),
+            "{http_error,300}"
+        );
     }
 }

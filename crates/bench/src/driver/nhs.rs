@@ -153,12 +153,7 @@ impl NhsDriver {
     }
 
     /// Writes the next unique key; the counter only advances when that succeeds.
-    async fn put_unique(
-        &mut self,
-        indexed: bool,
-        via: Via,
-        draws: &mut Draws,
-    ) -> (Bytes, Outcome) {
+    async fn put_unique(&mut self, indexed: bool, via: Via, draws: &mut Draws) -> (Bytes, Outcome) {
         let key = self.keys.key(self.next_unique, self.plan.unique_order);
         let mut value = vec![0; self.plan.unique_bytes];
         draws.random.fill(&mut value);

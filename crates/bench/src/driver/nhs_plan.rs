@@ -110,9 +110,7 @@ impl NhsPlan {
             .then(|| Targets::read(configuration, "http_ips", "http_port", 8098))
             .transpose()?;
         let http_timeout = match http_targets {
-            Some(_) => {
-                configuration.integer("http_timeout_general", 1..=1_000_000_000, 30_000)?
-            }
+            Some(_) => configuration.integer("http_timeout_general", 1..=1_000_000_000, 30_000)?,
             None => 30_000,
         };
         let records = configuration.convert("alwaysget", records)?;

@@ -164,9 +164,7 @@ impl ObjectAccess {
     }
 
     fn http(&mut self) -> Result<&mut HttpSession, Term> {
-        self.http
-            .as_mut()
-            .ok_or_else(|| Term::atom("disconnected"))
+        self.http.as_mut().ok_or_else(|| Term::atom("disconnected"))
     }
 }
 

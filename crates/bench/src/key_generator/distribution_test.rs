@@ -151,7 +151,10 @@ fn wrapped_keys_keep_the_law_of_what_they_wrap() {
     }
     // Every byte of a digest is uniform, whatever the law of the keys.
     let mut counts = [0_u64; 256];
-    for key in keys("{{crypto_hash, sha256}, {int_to_bin_bigendian, {pareto_int, 1000000000}}}", 5000) {
+    for key in keys(
+        "{{crypto_hash, sha256}, {int_to_bin_bigendian, {pareto_int, 1000000000}}}",
+        5000,
+    ) {
         for byte in key.into_bytes() {
             counts[usize::from(byte)] += 1;
         }

@@ -124,8 +124,7 @@ fn generators_of_a_name_share_their_numbers_within_a_worker() {
     let blocks = blocks();
     let mut sources = KeySources::new(&blocks, 2);
     let term = parse_term("{named_sequential_int, mine, 10}").unwrap();
-    let mut generators =
-        [1, 1, 2].map(|worker| sources.build(&term, worker).unwrap());
+    let mut generators = [1, 1, 2].map(|worker| sources.build(&term, worker).unwrap());
     let mut random = random();
     let mut next = |index: usize| generators[index].next(&mut random).unwrap().integer();
     assert_eq!([next(0), next(1), next(0), next(2)], [0, 1, 2, 0]);
@@ -211,7 +210,10 @@ fn wrappers_make_the_published_bytes() {
             string(b"a42"),
         ),
         ("{iolist_to_bin, \"ab\"}", binary(b"ab")),
-        ("{term_to_bin, {uniform_int, 42, 1}}", binary(&[131, 97, 42])),
+        (
+            "{term_to_bin, {uniform_int, 42, 1}}",
+            binary(&[131, 97, 42]),
+        ),
         ("{uniform_int_bin, 65537, 1}", binary(&[1, 0, 1, 0])),
         ("{uniform_int_str, 42, 1}", string(b"42")),
         ("{sequential_int, 7, 9}", Key::Integer(7)),

@@ -44,7 +44,11 @@ impl Sequence {
         }
         self.next.store(number + 1, Ordering::Relaxed);
         let count = number - self.start;
-        if let Some(path) = self.notes.as_ref().filter(|_| count % NOTE_EVERY == NOTE_AT) {
+        if let Some(path) = self
+            .notes
+            .as_ref()
+            .filter(|_| count % NOTE_EVERY == NOTE_AT)
+        {
             // A place that cannot be noted costs the next run some repeats, and this one nothing.
             let _ = std::fs::write(path, external_term(&Key::Integer(count)));
         }

@@ -63,8 +63,8 @@ pub(super) struct RecordedRun {
 
 impl RecordedRun {
     pub(super) fn read(directory: &Path) -> Result<Self, MergeError> {
-        let record = RunRecord::read(directory)
-            .map_err(|error| MergeError::Mismatch(error.to_string()))?;
+        let record =
+            RunRecord::read(directory).map_err(|error| MergeError::Mismatch(error.to_string()))?;
         let rows = read_text(&directory.join("server.csv")).unwrap_or_default();
         Ok(Self {
             record,

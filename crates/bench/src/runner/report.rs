@@ -97,9 +97,11 @@ impl<'run> Report<'run> {
                 let (units, errors) = self.totals.counts();
                 self.progress.interval(elapsed, units + errors, errors);
             }
-            let wake = next_look
-                .min(measuring.next_report)
-                .min(if elapsed < end { end } else { Duration::MAX });
+            let wake = next_look.min(measuring.next_report).min(if elapsed < end {
+                end
+            } else {
+                Duration::MAX
+            });
             let wait = wake.saturating_sub(measuring.start.elapsed());
             self.wait(events, wait);
         }

@@ -163,7 +163,10 @@ fn sum_of(metrics: &[BTreeMap<String, f64>], names: &[&str]) -> Option<u64> {
 
 fn cpu_told(metrics: &[BTreeMap<String, f64>]) -> Option<Duration> {
     let of = |server: &BTreeMap<String, f64>| {
-        let names = ["process_cpu_seconds_total", "kvorum_process_cpu_seconds_total"];
+        let names = [
+            "process_cpu_seconds_total",
+            "kvorum_process_cpu_seconds_total",
+        ];
         names.iter().find_map(|name| server.get(*name).copied())
     };
     let seconds: Option<f64> = metrics.iter().map(of).sum();
@@ -209,10 +212,7 @@ mod tests {
         let name = ["kvorum_store_disk_bytes"];
         assert_eq!(sum_of(&servers[..2], &name), Some(200));
         assert_eq!(sum_of(&servers, &name), None);
-        assert_eq!(
-            cpu_told(&servers[..2]),
-            Some(Duration::from_millis(2500))
-        );
+        assert_eq!(cpu_told(&servers[..2]), Some(Duration::from_millis(2500)));
     }
 
     #[test]

@@ -57,19 +57,26 @@ fn exponential_below(size: f64, min: f64, mean: f64) -> f64 {
 
 #[test]
 fn exponential_sizes_follow_their_law() {
-    let ends: Vec<f64> = (1..40).map(|cell| 1000.0 + f64::from(cell) * 50.0).collect();
+    let ends: Vec<f64> = (1..40)
+        .map(|cell| 1000.0 + f64::from(cell) * 50.0)
+        .collect();
     let counts = counts_between(&sizes("{exponential_bin, 1000, 500}"), &ends);
     let law = law_between(&ends, |size| exponential_below(size, 1000.0, 500.0));
     assert_fits("exponential_bin", &counts, &law);
     let wrong = law_between(&ends, |size| exponential_below(size, 1000.0, 490.0));
-    assert!(excess(&counts, &wrong) > 6.0, "the test would find a mean of 490");
+    assert!(
+        excess(&counts, &wrong) > 6.0,
+        "the test would find a mean of 490"
+    );
 }
 
 #[test]
 fn semi_compressible_sizes_are_the_published_mixture() {
-    for (min, mean, multiplier, probability) in
-        [(8000.0, 8000.0, 10.0, 0.1), (4000.0, 4000.0, 10.0, 0.1), (5000.0, 3000.0, 5.0, 0.2)]
-    {
+    for (min, mean, multiplier, probability) in [
+        (8000.0, 8000.0, 10.0, 0.1),
+        (4000.0, 4000.0, 10.0, 0.1),
+        (5000.0, 3000.0, 5.0, 0.2),
+    ] {
         let text = format!("{{semi_compressible, {min}, {mean}, {multiplier}, {probability}}}");
         let Size::MixedExponential { .. } = mixed_of(&text) else {
             panic!("{text} is a mixture")
@@ -77,7 +84,9 @@ fn semi_compressible_sizes_are_the_published_mixture() {
         let mut random = random();
         let size = mixed_of(&text);
         let draws: Vec<f64> = (0..DRAWS).map(|_| size.draw(&mut random) as f64).collect();
-        let shares = [1.1, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0, 5.5, 8.0, 11.0, 15.0, 20.0];
+        let shares = [
+            1.1, 1.3, 1.6, 2.0, 2.5, 3.0, 4.0, 5.5, 8.0, 11.0, 15.0, 20.0,
+        ];
         let ends: Vec<f64> = shares.map(|share| share * min).to_vec();
         let law = law_between(&ends, |size| {
             (1.0 - probability) * exponential_below(size, min, mean)

@@ -166,7 +166,9 @@ impl Ledger {
 
     fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, History>> {
         let index = usize::try_from(key % SHARDS).unwrap_or(0);
-        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,6 +261,9 @@ mod tests {
         }
         let reading = ledger.read_begins(KEY);
         assert!(ledger.may_be_read(&reading, 1, 999_999) && ledger.may_be_absent(&reading));
-        assert_eq!(ledger.shard(KEY).get(&KEY).map(|it| it.writes.len()), Some(0));
+        assert_eq!(
+            ledger.shard(KEY).get(&KEY).map(|it| it.writes.len()),
+            Some(0)
+        );
     }
 }

@@ -36,7 +36,10 @@ fn start(run: &Run, text: &str, options: &[&str]) -> anyhow::Result<ExitCode> {
     let root = run.directory.path();
     let path = root.join("my.config");
     std::fs::write(&path, text).unwrap();
-    let directory = format!("embedded_dir={:?}", root.join("stores").display().to_string());
+    let directory = format!(
+        "embedded_dir={:?}",
+        root.join("stores").display().to_string()
+    );
     let mut words: Vec<std::ffi::OsString> = vec!["bench".into(), "run".into(), path.into()];
     words.extend(["--out".into(), root.join("results").into_os_string()]);
     words.extend(["--name", "run", "--set", &directory].map(Into::into));
@@ -72,7 +75,11 @@ fn reads_of_an_engine_are_verified() {
     let text = "{mode, max}. {concurrent, 4}. {driver, memory}.
         {value_generator, {fixed_bin, 100, 1}}. {key_generator, {uniform_int, 50}}.
         {operations, [{get, 4}, {put, 4}, {update, 1}, {head, 1}, {delete, 1}]}.";
-    let ended = start(&run, text, &["--duration", "1", "--verify", "--threads", "2"]);
+    let ended = start(
+        &run,
+        text,
+        &["--duration", "1", "--verify", "--threads", "2"],
+    );
     assert!(succeeded(ended), "{}", run.result("errors.csv"));
     assert!(run.record().verified);
 }

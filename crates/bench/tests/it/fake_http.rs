@@ -89,17 +89,26 @@ fn answer(
     if path.contains("/index/") {
         store.queries.push(path.to_owned());
         let text = "Secondary index queries are not supported";
-        let head = format!("HTTP/1.1 500 E\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        let head = format!(
+            "HTTP/1.1 500 E\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        );
         return head.into_bytes();
     }
     if path == "/metrics" {
         let text = "kvorum_store_put_bytes_total 100\nkvorum_store_disk_bytes 7\n";
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        );
         return head.into_bytes();
     }
     if path == "/stats" {
         let text = r#"{"kvorum_version":"9.9","storage_backend":"riak_kv_memory_backend"}"#;
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        );
         return head.into_bytes();
     }
     match method {

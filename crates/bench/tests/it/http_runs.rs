@@ -9,8 +9,18 @@ fn the_test_of_2010_misses_with_every_get_and_keeps_its_connections() {
     let server = FakeHttp::start();
     let run = Run::new();
     let port = format!("http_raw_port={}", server.port);
-    let options = ["--duration", "1", "--verify", "--set", &port, "--set", "concurrent=5"];
-    assert!(succeeded(run.start(&[&published("ec2-2010.config")], &options)));
+    let options = [
+        "--duration",
+        "1",
+        "--verify",
+        "--set",
+        &port,
+        "--set",
+        "concurrent=5",
+    ];
+    assert!(succeeded(
+        run.start(&[&published("ec2-2010.config")], &options)
+    ));
     let record = run.record();
     let (get, update) = (record.totals["get"], record.totals["update"]);
     assert!(get.count > 0 && update.count > 0);
@@ -44,7 +54,12 @@ fn updates_carry_the_clock_and_connections_are_given_up_when_asked() {
     let store = server.store.lock().unwrap();
     assert!(store.puts_with_vclock > 0);
     assert!(store.connections > 4, "{}", store.connections);
-    assert!(store.values.keys().all(|path| path.starts_with("/buckets/b/keys/a%2F")));
+    assert!(
+        store
+            .values
+            .keys()
+            .all(|path| path.starts_with("/buckets/b/keys/a%2F"))
+    );
     assert!(store.values.keys().all(|path| path.ends_with("?w=1")));
     assert!(store.requests["POST"] > 0);
 }
@@ -75,7 +90,8 @@ fn what_the_server_cannot_do_is_counted_with_its_words() {
     let queries = store.queries.iter().filter(is_query).count();
     assert_eq!(queries, store.queries.len());
     let record = run.record();
-    let refused = record.totals["postcodequery-http"].errors + record.totals["dobquery-http"].errors;
+    let refused =
+        record.totals["postcodequery-http"].errors + record.totals["dobquery-http"].errors;
     assert_eq!(u64::try_from(queries).unwrap(), refused);
     let words: Vec<String> = b"Secondary index".iter().map(u8::to_string).collect();
     let errors = run.result("errors.csv");

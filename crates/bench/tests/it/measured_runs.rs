@@ -19,16 +19,32 @@ fn a_run_describes_itself_and_its_server() {
     let http = format!("127.0.0.1:{}", server.port);
     let process = std::process::id().to_string();
     let options = [
-        "--duration", "2.2", "--warm-up", "0.2", "--server-http", &http, "--server-pid", &process,
-        "--server-setting", "durability=grouped", "--scale", "0.5",
+        "--duration",
+        "2.2",
+        "--warm-up",
+        "0.2",
+        "--server-http",
+        &http,
+        "--server-pid",
+        &process,
+        "--server-setting",
+        "durability=grouped",
+        "--scale",
+        "0.5",
     ];
     assert!(succeeded(run.configured(NULL, &options)));
     let record = run.record();
-    assert_eq!((record.mode, record.rate, record.workers), (LoopMode::Closed, None, 2));
+    assert_eq!(
+        (record.mode, record.rate, record.workers),
+        (LoopMode::Closed, None, 2)
+    );
     assert_eq!(record.configuration["key_generator"], "{uniform_int,1000}");
     assert_eq!(record.backend.as_deref(), Some("memory"));
     assert_eq!(record.durability.as_deref(), Some("grouped"));
-    assert_eq!(record.server.map(|it| it.version).as_deref(), Some("kvorum 9.9"));
+    assert_eq!(
+        record.server.map(|it| it.version).as_deref(),
+        Some("kvorum 9.9")
+    );
     assert!((record.warm_up_seconds - 0.2).abs() < 1e-9);
     assert!(record.duration_seconds < 5.0 && record.duration_seconds >= 2.2);
     assert_eq!(record.operations_total, run.sum("summary.csv", 2));
@@ -38,27 +54,45 @@ fn a_run_describes_itself_and_its_server() {
     assert!(rows.len() >= 3, "{server_rows}");
     for row in rows {
         let columns: Vec<&str> = row.split(", ").collect();
-        assert_eq!((columns.len(), columns[3], columns[6]), (7, "7", "100"), "{row}");
+        assert_eq!(
+            (columns.len(), columns[3], columns[6]),
+            (7, "7", "100"),
+            "{row}"
+        );
         assert!(columns[1].parse::<f64>().unwrap() > 0.0);
     }
     let volume = run.result("volume.csv");
-    let last: Vec<u64> = volume.lines().last().unwrap().split(", ").skip(1)
+    let last: Vec<u64> = volume
+        .lines()
+        .last()
+        .unwrap()
+        .split(", ")
+        .skip(1)
         .map(|number| number.parse().unwrap())
         .collect();
     assert_eq!(last[0], record.operations_total);
     // Ten bytes of value, and one to three of key.
     let puts = record.totals["put"].count;
-    assert!((puts * 11..=puts * 13).contains(&last[1]), "{last:?} of {puts} puts");
+    assert!(
+        (puts * 11..=puts * 13).contains(&last[1]),
+        "{last:?} of {puts} puts"
+    );
 }
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let run = Run::new();
-    assert!(succeeded(run.configured(NULL, &["--duration", "2", "--rate", "300"])));
+    assert!(succeeded(
+        run.configured(NULL, &["--duration", "2", "--rate", "300"])
+    ));
     let record = run.record();
     assert_eq!((record.mode, record.rate), (LoopMode::Open, Some(300.0)));
     // Never more than are due; how many fewer depends on the machine.
-    assert!(record.operations_total <= 620, "{}", record.operations_total);
+    assert!(
+        record.operations_total <= 620,
+        "{}",
+        record.operations_total
+    );
     let lateness = record.lateness.unwrap();
     assert_eq!(lateness.count, record.operations_total);
 }
@@ -83,7 +117,10 @@ fn merged_results_are_those_of_all_samples_together() {
     words.extend(directories.iter().cloned());
     words.extend(["--out".into(), out.clone()]);
     let arguments = Arguments::parse_from(&words);
-    assert!(succeeded(kvorum_bench::execute(&arguments.bench, &mut std::io::sink())));
+    assert!(succeeded(kvorum_bench::execute(
+        &arguments.bench,
+        &mut std::io::sink()
+    )));
     let merged = RunRecord::read(&out).unwrap();
     let parts: Vec<RunRecord> = runs.iter().map(Run::record).collect();
     let sum: u64 = parts.iter().map(|part| part.operations_total).sum();
@@ -105,16 +142,31 @@ fn merged_results_are_those_of_all_samples_together() {
     // A second merge of the merged result changes nothing but the name.
     let again = runs[0].directory.path().join("again");
     let arguments = Arguments::parse_from([
-        PathBuf::from("bench"), "merge".into(), out.clone(), "--out".into(), again.clone(),
+        PathBuf::from("bench"),
+        "merge".into(),
+        out.clone(),
+        "--out".into(),
+        again.clone(),
     ]);
-    assert!(succeeded(kvorum_bench::execute(&arguments.bench, &mut std::io::sink())));
+    assert!(succeeded(kvorum_bench::execute(
+        &arguments.bench,
+        &mut std::io::sink()
+    )));
     let again_record = RunRecord::read(&again).unwrap();
     assert_eq!(again_record.totals, merged.totals);
-    for name in ["summary.csv", "get_latencies.csv", "volume.csv", "counts.csv"] {
+    for name in [
+        "summary.csv",
+        "get_latencies.csv",
+        "volume.csv",
+        "counts.csv",
+    ] {
         let read = |directory: &PathBuf| std::fs::read_to_string(directory.join(name)).unwrap();
         assert_eq!(read(&again), read(&out), "{name}");
     }
-    assert!(kvorum_bench::execute(&arguments.bench, &mut std::io::sink()).is_err(), "it exists");
+    assert!(
+        kvorum_bench::execute(&arguments.bench, &mut std::io::sink()).is_err(),
+        "it exists"
+    );
 }
 
 #[test]

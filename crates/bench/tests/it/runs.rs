@@ -142,14 +142,22 @@ fn every_published_file_is_accepted() {
     let mut files = 0;
     for entry in std::fs::read_dir(published("")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "config") {
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "config")
+        {
             continue;
         }
         files += 1;
         let run = Run::new();
         // Nothing listens there: a file is accepted when it gets as far as connecting.
         let mut options = vec!["--duration", "0", "--scale", "0.001", "--set", &blob];
-        for port in ["pb_port=1", "http_port=1", "riakc_pb_port=1", "http_raw_port=1"] {
+        for port in [
+            "pb_port=1",
+            "http_port=1",
+            "riakc_pb_port=1",
+            "http_raw_port=1",
+        ] {
             options.extend(["--set", port]);
         }
         let ended = run.start(&[&path], &options);
