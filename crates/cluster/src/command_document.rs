@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::command::Command;
-use crate::document::{self, MemberDocument, name, overlay, parsed};
+use crate::document::{self, MemberDocument, RingDocument, name, overlay, parsed};
 use crate::file_format::DecodeError;
 use crate::name_text::to_text;
 use crate::state::Member;
@@ -49,11 +49,7 @@ enum CommandDocument {
     RemoveMember {
         node: String,
     },
-    SetRing {
-        ring_size: u64,
-        /// Owner and epoch of each partition, `UUID epoch`.
-        partitions: Vec<String>,
-    },
+    SetRing(RingDocument),
 }
 
 impl Command {
@@ -124,10 +120,7 @@ fn document_of(command: &Command) -> CommandDocument {
         Command::RemoveMember { node } => CommandDocument::RemoveMember {
             node: node.to_string(),
         },
-        Command::SetRing(ring) => CommandDocument::SetRing {
-            ring_size: u64::from(ring.size().get()),
-            partitions: document::partition_texts(ring),
-        },
+        Command::SetRing(ring) => CommandDocument::SetRing(document::ring_document(ring)),
     }
 }
 
@@ -184,10 +177,7 @@ fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
         CommandDocument::RemoveMember { node } => Command::RemoveMember {
             node: parsed(&node, "node")?,
         },
-        CommandDocument::SetRing {
-            ring_size,
-            partitions,
-        } => Command::SetRing(document::ring(ring_size, &partitions)?),
+        CommandDocument::SetRing(document) => Command::SetRing(document::ring(&document)?),
     })
 }
 

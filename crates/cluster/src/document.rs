@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Epoch, NodeId, Ring, RingSize};
+use kvorum_ring::{Epoch, Growth, Move, NodeId, Partition, Phase, Ring, RingSize};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -26,12 +26,63 @@ struct Document {
     cluster_name: String,
     version: u64,
     members: Vec<MemberDocument>,
-    ring_size: u64,
-    /// Owner and epoch of each partition, `UUID epoch`.
-    partitions: Vec<String>,
+    ring: RingDocument,
     default_properties: Map<String, Value>,
     bucket_types: Vec<TypeDocument>,
     buckets: Vec<BucketDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RingDocument {
+    size: u64,
+    replicas_max: u16,
+    /// Owner and epoch of each partition, `UUID epoch`.
+    partitions: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    moves: Vec<MoveDocument>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    growth: Option<GrowthDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MoveDocument {
+    partition: u16,
+    to: String,
+    phase: PhaseDocument,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrowthDocument {
+    to: u16,
+    phase: PhaseDocument,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PhaseDocument {
+    Filling,
+    Closing,
+}
+
+impl From<Phase> for PhaseDocument {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Filling => Self::Filling,
+            Phase::Closing => Self::Closing,
+        }
+    }
+}
+
+impl From<PhaseDocument> for Phase {
+    fn from(phase: PhaseDocument) -> Self {
+        match phase {
+            PhaseDocument::Filling => Self::Filling,
+            PhaseDocument::Closing => Self::Closing,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -112,20 +163,33 @@ fn document(this_node: NodeId, content: &Content) -> Document {
         cluster_name: content.name.clone(),
         version: content.version,
         members: content.members.iter().map(member_document).collect(),
-        ring_size: u64::from(content.ring.size().get()),
-        partitions: partition_texts(&content.ring),
+        ring: ring_document(&content.ring),
         default_properties: content.default_properties.to_json(),
         bucket_types: bucket_types.collect(),
         buckets: buckets.collect(),
     }
 }
 
-/// Owner and epoch of each partition.
-pub(crate) fn partition_texts(ring: &Ring) -> Vec<String> {
-    let partitions = ring.partitions();
-    partitions
-        .map(|(_, owner, epoch)| format!("{owner} {epoch}"))
-        .collect()
+pub(crate) fn ring_document(ring: &Ring) -> RingDocument {
+    let moves = ring.moves().iter().map(|(partition, moving)| MoveDocument {
+        partition: partition.number(),
+        to: moving.to.to_string(),
+        phase: moving.phase.into(),
+    });
+    let growth = ring.growth().map(|growth| GrowthDocument {
+        to: growth.to,
+        phase: growth.phase.into(),
+    });
+    RingDocument {
+        size: u64::from(ring.size().get()),
+        replicas_max: ring.replicas_max(),
+        partitions: ring
+            .partitions()
+            .map(|(_, owner, epoch)| format!("{owner} {epoch}"))
+            .collect(),
+        moves: moves.collect(),
+        growth,
+    }
 }
 
 pub(crate) fn member_document((node, member): (&NodeId, &Member)) -> MemberDocument {
@@ -151,7 +215,7 @@ fn content(document: Document) -> Result<Content, DecodeError> {
         .into_iter()
         .map(member)
         .collect::<Result<_, _>>()?;
-    let ring = ring(document.ring_size, &document.partitions)?;
+    let ring = ring(&document.ring)?;
     check_ring(&ring, &members).map_err(|refusal| DecodeError::damaged(refusal.to_string()))?;
     let mut buckets = BTreeMap::<BucketType, BTreeMap<Bucket, PropertyOverlay>>::new();
     for entry in document.buckets {
@@ -196,16 +260,34 @@ pub(crate) fn member(document: MemberDocument) -> Result<(NodeId, Member), Decod
     Ok((parsed(&document.node, "members")?, member))
 }
 
-pub(crate) fn ring(size: u64, partitions: &[String]) -> Result<Ring, DecodeError> {
-    let size = RingSize::new(size).map_err(|error| DecodeError::damaged(error.to_string()))?;
-    let mut owners = Vec::with_capacity(partitions.len());
-    let mut epochs = Vec::with_capacity(partitions.len());
-    for partition in partitions {
+pub(crate) fn ring(document: &RingDocument) -> Result<Ring, DecodeError> {
+    let damaged = |error: &dyn std::fmt::Display| DecodeError::damaged(error.to_string());
+    let size = RingSize::new(document.size).map_err(|error| damaged(&error))?;
+    let mut owners = Vec::with_capacity(document.partitions.len());
+    let mut epochs = Vec::with_capacity(document.partitions.len());
+    for partition in &document.partitions {
         let (owner, epoch) = partition.split_once(' ').unwrap_or((partition, ""));
         owners.push(parsed(owner, "partitions")?);
         epochs.push(Epoch::new(parsed(epoch, "partitions")?));
     }
-    Ring::new(size, owners, epochs).map_err(|error| DecodeError::damaged(error.to_string()))
+    let ring = Ring::new(size, owners, epochs).map_err(|error| damaged(&error))?;
+    let moves = document.moves.iter().map(|it| moving(size, it));
+    let growth = document.growth.as_ref().map(|growth| Growth {
+        to: growth.to,
+        phase: growth.phase.into(),
+    });
+    let ring = ring.with_replicas_max(document.replicas_max);
+    Ok(ring.with_motion(moves.collect::<Result<_, _>>()?, growth))
+}
+
+fn moving(size: RingSize, document: &MoveDocument) -> Result<(Partition, Move), DecodeError> {
+    let no_partition = || DecodeError::damaged(format!("no partition {}", document.partition));
+    let partition = size
+        .partition(document.partition)
+        .ok_or_else(no_partition)?;
+    let to = parsed(&document.to, "moves")?;
+    let phase = document.phase.into();
+    Ok((partition, Move { to, phase }))
 }
 
 fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry), DecodeError> {

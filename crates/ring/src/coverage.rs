@@ -13,7 +13,7 @@ use crate::ring::{Epoch, Ring};
 pub struct CoverageVnode {
     /// The vnode to ask.
     pub partition: Partition,
-    /// The node that it runs on, always the owner.
+    /// The node that it runs on: the owner, or the receiver of one that closes.
     pub node: NodeId,
     /// Its epoch in the ring that the plan was made from.
     pub epoch: Epoch,
@@ -114,7 +114,7 @@ impl Ring {
     fn covering(&self, span: &Span, n: u16) -> CoverageVnode {
         CoverageVnode {
             partition: span.vnode,
-            node: self.owner(span.vnode),
+            node: self.reader(span.vnode),
             epoch: self.epoch(span.vnode),
             owners: (0..span.count)
                 .map(|step| self.size().after(span.first, step))

@@ -10,11 +10,13 @@
 //! - [`Ring`]: who owns each partition, and since which [`Epoch`];
 //! - [`claim`]: who should own each partition;
 //! - [`Transition`]: a ring on its way to another, one replica of a list at a time;
-//! - [`Ring::preference_list`]: the replicas of one key, fallbacks included;
+//! - [`Ring::preference_list`] and [`Ring::write_list`]: the replicas of one key, fallbacks included;
 //! - [`Ring::coverage_plan`]: the fewest vnodes that together hold every key.
 
 mod claim;
 mod coverage;
+mod growth;
+mod moving;
 mod node_id;
 mod partition;
 mod phase;
@@ -23,13 +25,17 @@ mod preference_list;
 mod ring;
 mod spread;
 mod transition;
+mod write_list;
 
 pub use claim::{ClaimError, Claimant, claim};
 pub use coverage::{CoverageError, CoveragePlan, CoverageVnode};
+pub use growth::Growth;
+pub use moving::{Move, MoveError};
 pub use node_id::{NodeId, NodeIdError};
 pub use partition::{IndexError, Partition, RING_SIZE_MAX, RING_SIZE_MIN, RingSize, RingSizeError};
 pub use phase::{List, Phase};
 pub use position::{KeyHash, Position, position};
 pub use preference_list::{PreferenceList, Replica, Role};
 pub use ring::{Epoch, Ring, RingError};
-pub use transition::{Move, Transition, TransitionError};
+pub use transition::Transition;
+pub use write_list::{WriteList, WriteReplica};

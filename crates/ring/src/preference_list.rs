@@ -39,7 +39,8 @@ pub struct Replica {
 pub type PreferenceList = SmallVec<[Replica; 3]>;
 
 impl Ring {
-    /// The replicas of the key at `position`, for a bucket with `n_val`, on nodes that are `up`.
+    /// The replicas to read the key at `position` from, for a bucket with `n_val`, on nodes that are
+    /// `up`; for a write see [`Ring::write_list`].
     ///
     /// At most [`Ring::effective_n`] of them. Shorter when too many nodes are down.
     pub fn preference_list(
@@ -55,8 +56,9 @@ impl Ring {
         let mut down = SmallVec::<[Partition; 3]>::new();
         for step in 0..n {
             let partition = self.size().after(owner, step);
-            if up(self.owner(partition)) {
-                list.push(self.replica(partition, self.owner(partition), Role::Primary));
+            let node = self.reader(partition);
+            if up(node) {
+                list.push(self.replica(partition, node, Role::Primary));
             } else {
                 down.push(partition);
             }

@@ -1,7 +1,10 @@
 //! The ring itself: who owns each partition, and since which epoch.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::growth::Growth;
+use crate::moving::Move;
 use crate::node_id::NodeId;
 use crate::partition::{Partition, RingSize};
 
@@ -37,7 +40,8 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// The committed ring: the owner and the epoch of every partition.
+/// The committed ring: the owner and the epoch of every partition, what is moving, and how many
+/// replicas there can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     size: RingSize,
@@ -45,6 +49,9 @@ pub struct Ring {
     epochs: Box<[Epoch]>,
     /// The distinct owners in order; counted once here, asked for on every request.
     members: Box<[NodeId]>,
+    pub(crate) moves: BTreeMap<Partition, Move>,
+    pub(crate) replicas_max: u16,
+    pub(crate) growth: Option<Growth>,
 }
 
 /// Why lists of owners and epochs do not make a ring.
@@ -94,12 +101,24 @@ impl Ring {
     }
 
     pub(crate) fn from_parts(size: RingSize, owners: Vec<NodeId>, epochs: Vec<Epoch>) -> Self {
+        let members = distinct(&owners);
         Self {
             size,
-            members: distinct(&owners),
+            replicas_max: u16::try_from(members.len()).unwrap_or(u16::MAX),
+            members,
             owners: owners.into(),
             epochs: epochs.into(),
+            moves: BTreeMap::new(),
+            growth: None,
         }
+    }
+
+    /// The same ring with what is moving, as it was kept.
+    #[must_use]
+    pub fn with_motion(mut self, moves: BTreeMap<Partition, Move>, growth: Option<Growth>) -> Self {
+        self.moves = moves;
+        self.growth = growth;
+        self
     }
 
     /// Gives a partition to an owner, who may be the present one, and raises its epoch.
@@ -149,24 +168,29 @@ impl Ring {
             .map(|(partition, ..)| partition)
     }
 
-    /// How many replicas an object really has: never more than there are members to keep them on
-    /// distinct nodes, unless several on one node are wanted (`colocated`), and never more than
-    /// there are partitions.
+    /// How many replicas of an object a read counts on: never more than are agreed to be kept on
+    /// distinct nodes ([`Ring::replicas_max`]), unless several on one node are wanted (`colocated`),
+    /// and never more than there are partitions.
     ///
-    /// Members count, not the nodes that are up: a failure must not lower a quorum.
+    /// What is agreed counts, not the nodes that are up: a failure must not lower a quorum. Nor do the
+    /// members count: a node that has just joined holds nothing yet.
     pub fn effective_n(&self, n_val: u32, colocated: bool) -> u16 {
+        self.bounded_n(n_val, colocated, self.read_replicas_max())
+    }
+
+    pub(crate) fn bounded_n(&self, n_val: u32, colocated: bool, replicas_max: u16) -> u16 {
         let most = if colocated {
-            usize::from(self.size.get())
+            self.size.get()
         } else {
-            self.members.len()
+            replicas_max.min(self.size.get())
         };
-        let most = u16::try_from(most).unwrap_or(self.size.get());
         u16::try_from(n_val).unwrap_or(most).min(most)
     }
 
     /// The owner partitions whose `n` replicas are not on as many distinct nodes as there could be.
     pub fn crowded(&self, n: u16) -> Vec<Partition> {
-        let n = self.effective_n(u32::from(n), false);
+        let members = u16::try_from(self.members.len()).unwrap_or(u16::MAX);
+        let n = n.min(members).min(self.size.get());
         let shares = |partition: Partition| {
             let mut nodes: Vec<_> = (0..n)
                 .map(|step| self.owner(self.size.after(partition, step)))
@@ -179,6 +203,13 @@ impl Ring {
             .partitions()
             .filter(|partition| shares(*partition))
             .collect()
+    }
+
+    /// Raises the epoch of every partition.
+    pub(crate) fn raise_epochs(&mut self) {
+        for epoch in &mut self.epochs {
+            *epoch = epoch.next();
+        }
     }
 
     /// A partition of a larger ring is taken modulo this one's size, so that a stale number from a

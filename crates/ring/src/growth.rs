@@ -1,0 +1,95 @@
+//! How many replicas there can be, and how that number changes.
+//!
+//! A cluster that grows from one node to three has one replica of everything until two and three are
+//! filled: the number is agreed, and changes in the same steps as a partition's owner, for all
+//! partitions at once. The old list of a key has the old number of replicas, the new list the new one.
+
+use crate::moving::MoveError;
+use crate::phase::{List, Phase};
+use crate::ring::Ring;
+
+/// A change of the number of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The number that it will be.
+    pub to: u16,
+    /// How far it has come.
+    pub phase: Phase,
+}
+
+impl Ring {
+    /// The most replicas that a key has, agreed by all: the new number once it has settled.
+    pub fn replicas_max(&self) -> u16 {
+        self.replicas_max
+    }
+
+    /// The change in progress.
+    pub fn growth(&self) -> Option<Growth> {
+        self.growth
+    }
+
+    /// The same ring with another number of replicas; for one that is made, not for one in use.
+    #[must_use]
+    pub fn with_replicas_max(mut self, replicas_max: u16) -> Self {
+        self.replicas_max = replicas_max.max(1);
+        self
+    }
+
+    /// The number of replicas begins to change by one. Writes go to the longer list from now on.
+    pub fn begin_growth(&mut self, to: u16) -> Result<(), MoveError> {
+        if !self.moves.is_empty() {
+            let partitions = self.moves.len();
+            return Err(MoveError::Moving { partitions });
+        }
+        if self.growth.is_some() {
+            return Err(MoveError::Growing);
+        }
+        if to.abs_diff(self.replicas_max) != 1 || to == 0 {
+            return Err(MoveError::OtherGrowth);
+        }
+        let phase = Phase::Filling;
+        self.change_growth(Some(Growth { to, phase }));
+        Ok(())
+    }
+
+    /// Every replica of the new lists has what its key range holds: reads ask them.
+    pub fn close_growth(&mut self) -> Result<(), MoveError> {
+        let growth = self.growth_in(Phase::Filling)?;
+        let phase = Phase::Closing;
+        self.change_growth(Some(Growth { phase, ..growth }));
+        Ok(())
+    }
+
+    /// Every node knows that it closes: only the new lists count.
+    pub fn settle_growth(&mut self) -> Result<(), MoveError> {
+        let growth = self.growth_in(Phase::Closing)?;
+        self.replicas_max = growth.to;
+        self.change_growth(None);
+        Ok(())
+    }
+
+    /// The number stays as it is. Possible while the new replicas fill.
+    pub fn abandon_growth(&mut self) -> Result<(), MoveError> {
+        self.growth_in(Phase::Filling)?;
+        self.change_growth(None);
+        Ok(())
+    }
+
+    fn growth_in(&self, phase: Phase) -> Result<Growth, MoveError> {
+        let growth = self.growth.filter(|growth| growth.phase == phase);
+        growth.ok_or(MoveError::OtherGrowth)
+    }
+
+    fn change_growth(&mut self, growth: Option<Growth>) {
+        self.growth = growth;
+        self.raise_epochs();
+    }
+
+    /// The number of replicas that reads count on.
+    pub(crate) fn read_replicas_max(&self) -> u16 {
+        match self.growth {
+            Some(growth) if growth.phase.read_list() == List::New => growth.to,
+            _ => self.replicas_max,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Moving one partition: the steps that the agreed log takes, and who is asked meanwhile.
+//!
+//! Every step raises the partition's epoch by one. Until a move settles, the partition is its
+//! source's; the receiver stands beside it.
+
+use std::collections::BTreeMap;
+
+use crate::node_id::NodeId;
+use crate::partition::{Partition, RingSize};
+use crate::phase::{List, Phase};
+use crate::ring::{Epoch, Ring};
+
+/// Where a partition is moving, and how far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Who will own it.
+    pub to: NodeId,
+    /// How far it has come.
+    pub phase: Phase,
+}
+
+/// Why a step is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    /// The partition is there already.
+    #[error("partition {} is where it is to go", partition.number())]
+    NotDue {
+        /// The partition.
+        partition: Partition,
+    },
+    /// The partition moves already, does not move, or is in another phase than the step ends.
+    #[error("partition {} is not in the phase that this step ends", partition.number())]
+    OtherPhase {
+        /// The partition.
+        partition: Partition,
+    },
+    /// The number of replicas is changing; nothing else moves meanwhile.
+    #[error("the number of replicas is changing")]
+    Growing,
+    /// Partitions are moving; the number of replicas stays meanwhile.
+    #[error("{partitions} partitions are moving")]
+    Moving {
+        /// How many.
+        partitions: usize,
+    },
+    /// The number of replicas does not change, is not in the phase that this step ends, or is that
+    /// already.
+    #[error("the number of replicas is not in the phase that this step ends")]
+    OtherGrowth,
+    /// The two rings have different sizes.
+    #[error("ring of {got} partitions cannot become one of {expected}")]
+    SizeChange {
+        /// The present ring's size.
+        expected: RingSize,
+        /// The other ring's size.
+        got: RingSize,
+    },
+}
+
+impl Ring {
+    /// What is moving.
+    pub fn moves(&self) -> &BTreeMap<Partition, Move> {
+        &self.moves
+    }
+
+    /// The partition begins to fill at `to`.
+    pub fn begin_move(&mut self, partition: Partition, to: NodeId) -> Result<Epoch, MoveError> {
+        if self.growth.is_some() {
+            return Err(MoveError::Growing);
+        }
+        if self.moves.contains_key(&partition) {
+            return Err(MoveError::OtherPhase { partition });
+        }
+        if self.owner(partition) == to {
+            return Err(MoveError::NotDue { partition });
+        }
+        let phase = Phase::Filling;
+        self.moves.insert(partition, Move { to, phase });
+        Ok(self.pass_on(partition, self.owner(partition)))
+    }
+
+    /// The receiver has stored what the source had: the partition closes.
+    pub fn close_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
+        let moving = self.in_phase(partition, Phase::Filling)?;
+        let phase = Phase::Closing;
+        self.moves.insert(partition, Move { phase, ..moving });
+        Ok(self.pass_on(partition, self.owner(partition)))
+    }
+
+    /// The source knows that the partition closes: it is the receiver's now.
+    pub fn settle_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
+        let moving = self.in_phase(partition, Phase::Closing)?;
+        self.moves.remove(&partition);
+        Ok(self.pass_on(partition, moving.to))
+    }
+
+    /// The partition stays where it is. Possible while it fills: later, reads no longer ask its
+    /// source, and there is nothing left to fail but the last step.
+    pub fn abandon_move(&mut self, partition: Partition) -> Result<Epoch, MoveError> {
+        self.in_phase(partition, Phase::Filling)?;
+        self.moves.remove(&partition);
+        Ok(self.pass_on(partition, self.owner(partition)))
+    }
+
+    /// Who answers reads of a partition.
+    pub fn reader(&self, partition: Partition) -> NodeId {
+        match self.moves.get(&partition) {
+            Some(moving) if moving.phase.read_list() == List::New => moving.to,
+            _ => self.owner(partition),
+        }
+    }
+
+    fn in_phase(&self, partition: Partition, phase: Phase) -> Result<Move, MoveError> {
+        let moving = self.moves.get(&partition).copied();
+        let moving = moving.filter(|moving| moving.phase == phase);
+        moving.ok_or(MoveError::OtherPhase { partition })
+    }
+}
