@@ -117,7 +117,7 @@ impl CollectJob {
 
     fn finish(&mut self, store: &Store) -> Result<()> {
         let Some(writer) = self.writer.take() else {
-            // Nothing is used: the file goes when the last table that names it goes.
+            // Nothing is used.
             return Ok(());
         };
         let (number, block_bytes) = (writer.number(), writer.block_bytes);

@@ -205,6 +205,7 @@ mod tests {
             to: key("d"),
             sequence: 5,
             kind: MarkKind::Removed,
+            filter: Bytes::new(),
         });
         assert_eq!(memtable.removed_at(b"c", 9), Some(5));
         assert_eq!(memtable.removed_at(b"c", 4), None);

@@ -169,7 +169,7 @@ impl Source {
                 };
                 match current.advance(&read.for_folds()).into_backend()? {
                     ScanItem::Entry => return Ok(Advanced::Entry),
-                    ScanItem::Gap(gap) => self.gaps.push(lost(gap.from, gap.to)),
+                    ScanItem::Gap(gap) => self.gaps.push(lost(gap.from, gap.to, gap.filter)),
                     ScanItem::End => *scan = None,
                 }
             },
@@ -188,12 +188,13 @@ impl Source {
     }
 }
 
-fn lost(from: Bytes, to: Bytes) -> Mark {
+fn lost(from: Bytes, to: Bytes, filter: Bytes) -> Mark {
     Mark {
         from,
         to,
         sequence: 0,
         kind: MarkKind::Lost,
+        filter,
     }
 }
 
@@ -201,7 +202,11 @@ fn lost(from: Bytes, to: Bytes) -> Mark {
 pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
     let mut behind = table.properties.largest.to_vec();
     behind.push(0);
-    lost(table.properties.smallest.clone(), behind.into())
+    lost(
+        table.properties.smallest.clone(),
+        behind.into(),
+        Bytes::new(),
+    )
 }
 
 /// What a walk came to.

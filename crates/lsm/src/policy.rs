@@ -223,10 +223,9 @@ fn size_picks<'a>(
         } else {
             (100 * held).checked_div(targets[level]).unwrap_or(0)
         };
-        let is_over = if level == 0 {
-            percent >= 100
-        } else {
-            percent > 100
+        let is_over = match level {
+            0 => percent >= 100,
+            _ => held > targets[level],
         };
         if !is_over {
             return None;

@@ -140,13 +140,12 @@ pub(crate) fn find_in_tables(
         }
     }
     for level in 1..version.levels.len() {
-        let Some(table) = version.table_for(level, key) else {
-            continue;
-        };
-        match ask(table, key, hash, context)? {
-            Told::Entry(entry) => return Ok(Some(entry)),
-            Told::Removed => return Ok(None),
-            Told::Nothing => {}
+        for table in version.tables_for(level, key) {
+            match ask(table, key, hash, context)? {
+                Told::Entry(entry) => return Ok(Some(entry)),
+                Told::Removed => return Ok(None),
+                Told::Nothing => {}
+            }
         }
     }
     Ok(None)

@@ -521,6 +521,7 @@ fn insert(memtable: &Memtable, op: Op, sequence: u64) {
             to,
             sequence,
             kind: kvorum_sst::MarkKind::Removed,
+            filter: bytes::Bytes::new(),
         }),
     };
 }

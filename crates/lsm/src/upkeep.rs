@@ -4,6 +4,7 @@
 //! at a time. A job that fails is given up, its files are removed, and it is due again; only a failed
 //! sync stops the store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -37,6 +38,9 @@ pub(crate) struct Upkeep {
     flush: Option<Flush>,
     merge: Option<(Pick, Job)>,
     collect: Option<CollectJob>,
+    /// Blob files of which a collection could free next to nothing: what refers to their bodies
+    /// cannot be read. Not tried again before the next opening.
+    uncollectable: BTreeSet<u64>,
 }
 
 struct Flush {
@@ -69,7 +73,7 @@ impl Store {
             due.push(merge_task(pick, urgency));
         }
         let running = upkeep.collect.as_ref().map(CollectJob::file);
-        if let Some(file) = running.or_else(|| self.blob_to_collect(&version)) {
+        if let Some(file) = running.or_else(|| self.blob_to_collect(&version, &upkeep)) {
             due.push(Task {
                 kind: TaskKind::Merge,
                 subject: file,
@@ -495,7 +499,7 @@ impl Store {
     }
 
     /// The blob file with the largest share of garbage, where that is enough.
-    fn blob_to_collect(&self, version: &Version) -> Option<u64> {
+    fn blob_to_collect(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
         let used = version.blob_use();
         let percent = u64::from(self.settings.blob_garbage_percent.clamp(1, 100));
         let garbage = |it: &Arc<BlobFile>| {
@@ -505,6 +509,7 @@ impl Store {
         version
             .blobs
             .values()
+            .filter(|it| !upkeep.uncollectable.contains(&it.file))
             .filter(|it| it.table.is_some() && garbage(it) * 100 > it.block_bytes * percent)
             .max_by_key(|it| garbage(it))
             .map(|it| it.file)
@@ -518,7 +523,7 @@ impl Store {
     ) -> Result<StepOutcome> {
         if upkeep.collect.is_none() {
             let version = self.version.load_full();
-            if self.blob_to_collect(&version) != Some(file) {
+            if self.blob_to_collect(&version, upkeep) != Some(file) {
                 return Ok(StepOutcome::nothing_left());
             }
             let Some(blob) = version.blobs.get(&file) else {
@@ -537,7 +542,7 @@ impl Store {
         }
         let (cost_bytes, is_done) = outcome?;
         if is_done && let Some(job) = upkeep.collect.take() {
-            self.install_collected(job)?;
+            self.install_collected(upkeep, job)?;
         }
         Ok(StepOutcome {
             cost_bytes,
@@ -545,32 +550,39 @@ impl Store {
         })
     }
 
-    fn install_collected(&self, mut job: CollectJob) -> Result<()> {
+    /// The rewritten file takes the old one's place. Where no body is used any more there is none:
+    /// entries that still name the file are hidden by newer ones, and nobody reads them.
+    fn install_collected(&self, upkeep: &mut Upkeep, mut job: CollectJob) -> Result<()> {
         let file = job.file();
-        let Some((written, block_bytes)) = job.written.take() else {
+        let Some(old) = self.version.load().blobs.get(&file).cloned() else {
+            self.remove_files(job.output_paths(self));
             return Ok(());
         };
-        sync_directory(&*self.disk, &self.directory)
-            .map_err(|error| self.fail_unless_full(error))?;
-        let blob = self.open_blob(&written, file, block_bytes)?;
-        let changed = blob_record(&blob);
-        let old = self.version.load().blobs.get(&file).map(|it| it.number);
-        let Some(old) = old else {
-            self.remove_files([crate::blob::blob_path(&self.directory, blob.number)]);
-            return Ok(());
-        };
-        self.change_manifest(|manifest| {
-            for record in manifest.blobs.iter_mut().filter(|it| it.file == file) {
-                *record = changed;
+        let blob = match job.written.take() {
+            Some((written, block_bytes)) => {
+                sync_directory(&*self.disk, &self.directory)
+                    .map_err(|error| self.fail_unless_full(error))?;
+                Some(self.open_blob(&written, file, block_bytes)?)
             }
+            None => None,
+        };
+        let left = blob.as_ref().map_or(0, |it| it.block_bytes);
+        if left > old.block_bytes / 10 * 9 {
+            upkeep.uncollectable.insert(file);
+        }
+        let changed = blob.as_ref().map(blob_record);
+        self.change_manifest(|manifest| {
+            manifest.blobs.retain(|it| it.file != file);
+            manifest.blobs.extend(changed);
         })?;
         self.change_version(|version| {
             let mut blobs = (*version.blobs).clone();
-            blobs.insert(file, Arc::new(blob));
+            blobs.remove(&file);
+            blobs.extend(blob.map(|it| (file, Arc::new(it))));
             version.blobs = Arc::new(blobs);
         });
         self.read_side.lost.write(&*self.disk);
-        self.remove_files([crate::blob::blob_path(&self.directory, old)]);
+        self.remove_files([crate::blob::blob_path(&self.directory, old.number)]);
         Ok(())
     }
 }

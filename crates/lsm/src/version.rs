@@ -57,13 +57,17 @@ impl Version {
         self.levels.iter().flatten()
     }
 
-    /// The table of a level below 0 that may hold a key.
-    pub(crate) fn table_for(&self, level: usize, key: &[u8]) -> Option<&LevelTable> {
-        let tables = self.levels.get(level)?;
+    /// The tables of a level below 0 that may hold a key: one, or two where the end of a range that
+    /// one of them marks is the first key of the next.
+    pub(crate) fn tables_for<'a>(
+        &'a self,
+        level: usize,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = &'a LevelTable> {
+        let tables = &self.levels[level];
         let at = tables.partition_point(|it| &it.properties.largest[..] < key);
-        tables
-            .get(at)
-            .filter(|it| &it.properties.smallest[..] <= key)
+        let rest = tables[at..].iter();
+        rest.take_while(move |it| &it.properties.smallest[..] <= key)
     }
 
     /// True when a level below `level` may hold a key between these, both included.

@@ -213,6 +213,7 @@ impl Store {
                     to: to.clone(),
                     sequence,
                     kind: MarkKind::Removed,
+                    filter: Bytes::new(),
                 }),
                 Op::RemoveRange { .. } => 0,
             };

@@ -6,6 +6,8 @@
 use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 
+use crate::filter::{hash_key, may_contain};
+
 /// What a mark says of the keys in its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
@@ -27,12 +29,18 @@ pub struct Mark {
     pub sequence: u64,
     /// What it says.
     pub kind: MarkKind,
+    /// For [`MarkKind::Lost`]: the filter of the table that lost a block, which tells most of the
+    /// keys in the range that were not in it. Empty where there is none.
+    pub filter: Bytes,
 }
 
 impl Mark {
-    /// True when `key` is in the range.
+    /// True when `key` is in the range, and in the filter if there is one.
     pub fn covers(&self, key: &[u8]) -> bool {
-        &self.from[..] <= key && key < &self.to[..]
+        let is_in_range = &self.from[..] <= key && key < &self.to[..];
+        let is_in_filter =
+            || self.filter.is_empty() || may_contain(&self.filter, hash_key(key)).unwrap_or(true);
+        is_in_range && is_in_filter()
     }
 
     /// The part of the mark that lies in a range; `None` where a bound is open.
@@ -50,7 +58,7 @@ impl Mark {
 
     /// The memory that the mark takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.from.len() + self.to.len() + size_of::<Self>()
+        self.from.len() + self.to.len() + self.filter.len() + size_of::<Self>()
     }
 }
 
@@ -110,7 +118,7 @@ impl Marks {
     }
 
     /// Appends the marks: varint count, and for each a byte for its kind (0 removed, 1 lost), varint
-    /// sequence, varint length and bytes of the first key and of the key behind.
+    /// sequence, varint length and bytes of the first key, of the key behind and of the filter.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.marks.len() as u64);
         for mark in &self.marks {
@@ -119,7 +127,7 @@ impl Marks {
                 MarkKind::Lost => 1,
             });
             put_varint(out, mark.sequence);
-            for key in [&mark.from, &mark.to] {
+            for key in [&mark.from, &mark.to, &mark.filter] {
                 put_varint(out, key.len() as u64);
                 out.extend_from_slice(key);
             }
@@ -141,6 +149,7 @@ impl Marks {
                 sequence: reader.varint()?,
                 from: Bytes::copy_from_slice(reader.take_prefixed()?),
                 to: Bytes::copy_from_slice(reader.take_prefixed()?),
+                filter: Bytes::copy_from_slice(reader.take_prefixed()?),
             });
         }
         Ok(Self::new(marks))
@@ -157,6 +166,7 @@ mod tests {
             to: Bytes::from(to),
             sequence,
             kind: MarkKind::Removed,
+            filter: Bytes::new(),
         }
     }
 

@@ -221,6 +221,7 @@ mod tests {
             to: Bytes::from("d"),
             sequence: 12,
             kind: MarkKind::Removed,
+            filter: Bytes::new(),
         };
         properties.close(b"c", Marks::new(vec![mark]));
         assert_eq!(

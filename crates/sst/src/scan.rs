@@ -50,6 +50,8 @@ pub struct Gap {
     pub to: Bytes,
     /// The damaged block.
     pub block: BlockHandle,
+    /// The filter of the block's partition; see [`crate::Mark::filter`].
+    pub filter: Bytes,
 }
 
 /// What a scan meets.
@@ -166,6 +168,7 @@ impl TableScan {
                         from: behind,
                         to: self.behind.clone(),
                         block: entry.handle,
+                        filter: self.filter(context)?,
                     };
                     let keys = Some((gap.from.clone(), gap.to.clone()));
                     self.table.report(context.sink, &error, keys);
@@ -173,6 +176,19 @@ impl TableScan {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// The filter of the present partition; empty where there is none to be read.
+    fn filter(&self, context: &ReadContext<'_>) -> Result<Bytes> {
+        let partition = self.table.partitions.get(self.partition);
+        let Some(handle) = partition.and_then(|it| it.filter) else {
+            return Ok(Bytes::new());
+        };
+        match self.table.opaque(handle, Part::Filter, context) {
+            Ok(block) => Ok(block.payload().clone()),
+            Err(error) if error.is_damage() => Ok(Bytes::new()),
+            Err(error) => Err(error),
         }
     }
 

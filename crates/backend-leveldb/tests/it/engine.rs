@@ -79,6 +79,7 @@ fn settings(variation: u32) -> LeveldbSettings {
         // Everything apart, no filters.
         _ => LeveldbSettings {
             blob_threshold_bytes: 1,
+            block_bytes: 150,
             has_filter: false,
             compression: Compression::None,
             ..eager

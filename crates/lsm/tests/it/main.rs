@@ -1,1 +1,13 @@
-//! The tree as a whole.
+//! The tree as a whole: against a model, through crashes, with damage.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot use its store has failed"
+)]
+
+mod blobs;
+mod crashes;
+mod damage;
+mod model;
+mod ranges;
+mod support;

@@ -1,0 +1,190 @@
+//! The power is cut after each disk operation of a script: what was synced is there, whole, and what
+//! was removed stays away.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kvorum_backend::{Durability, ErrorKind};
+use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_lsm::{Lsm, LsmSettings, Op};
+
+use crate::support::{NOW, get, key, open, put, put_op, scanned, settings, try_open};
+
+const KEYS: usize = 12;
+
+/// What each key may hold after a crash: its value at the last sync and every later one.
+#[derive(Default)]
+struct Allowed {
+    values: BTreeMap<usize, Vec<Option<Vec<u8>>>>,
+}
+
+impl Allowed {
+    fn put(&mut self, number: usize, value: Option<Vec<u8>>) {
+        let values = self.values.entry(number).or_insert_with(|| vec![None]);
+        values.push(value);
+    }
+
+    fn synced(&mut self) {
+        for values in self.values.values_mut() {
+            values.drain(..values.len() - 1);
+        }
+    }
+}
+
+/// Writes, flushes, merges and collects until the disk fails; never more than it synced is promised.
+fn play(store: &Lsm, allowed: &mut Allowed) -> kvorum_backend::Result<()> {
+    for round in 0..6usize {
+        for number in 0..KEYS {
+            let body = format!("{round} {number} ").repeat(1 + 20 * (number % 4));
+            if (round + number) % 5 == 4 {
+                allowed.put(number, None);
+                let ops = [Op::Remove { key: key(number) }];
+                let _receipt = store.write(&ops, Durability::Buffered, NOW)?;
+            } else {
+                allowed.put(number, Some(body.clone().into_bytes()));
+                let ops = [put_op(number, body.as_bytes())];
+                let _receipt = store.write(&ops, Durability::Buffered, NOW)?;
+            }
+        }
+        store.sync()?;
+        allowed.synced();
+        for _ in 0..3 {
+            for task in store.maintenance_due(NOW) {
+                let budget = kvorum_backend::StepBudget { bytes: 1_500 };
+                while !store.maintenance_step(&task, budget, NOW)?.is_done {}
+            }
+        }
+    }
+    store.close()
+}
+
+fn check(store: &Lsm, allowed: &Allowed, story: &str) {
+    for (number, values) in &allowed.values {
+        let got = get(store, *number).unwrap().map(|it| it.to_vec());
+        assert!(values.contains(&got), "key {number} is {got:?} {story}");
+    }
+    let shown: Vec<Bytes> = scanned(store).into_iter().map(|(key, _)| key).collect();
+    let got: Vec<Bytes> = (0..KEYS)
+        .filter(|number| get(store, *number).unwrap().is_some())
+        .map(key)
+        .collect();
+    assert_eq!(shown, got, "{story}");
+}
+
+fn sweep(settings: &LsmSettings) {
+    let whole = MemoryDisk::new();
+    let store = open(&whole, settings.clone());
+    play(&store, &mut Allowed::default()).unwrap();
+    let operations = whole.operations();
+    assert!(operations > 100, "{operations}");
+    for cut in (0..operations).step_by(2) {
+        let disk = MemoryDisk::new();
+        disk.cut_after(cut);
+        let mut allowed = Allowed::default();
+        if let Ok(store) = try_open(&disk, settings.clone()) {
+            let _cut_somewhere = play(&store, &mut allowed);
+        }
+        for options in [
+            CrashOptions::nothing_unsynced(),
+            CrashOptions::everything(),
+            CrashOptions::drawn(cut),
+        ] {
+            let story = format!("after operation {cut} of {operations}, {options:?}");
+            let image = disk.crash_image(options);
+            let store = open(&image, settings.clone());
+            check(&store, &allowed, &story);
+            assert!(
+                store.status(&crate::support::everything()).lost.is_empty(),
+                "{story}"
+            );
+            let _receipt = store.write(&[put_op(0, b"goes on")], Durability::Grouped, NOW);
+        }
+    }
+}
+
+#[test]
+fn r26_a_power_cut_anywhere_leaves_a_store_that_opens() {
+    sweep(&settings());
+}
+
+#[test]
+fn without_a_log_a_sync_is_a_flush_and_holds_as_well() {
+    sweep(&LsmSettings {
+        has_log: false,
+        ..settings()
+    });
+}
+
+#[test]
+fn r28_a_full_disk_refuses_puts_and_they_resume_when_there_is_room() {
+    for has_log in [true, false] {
+        let settings = LsmSettings {
+            has_log,
+            ..settings()
+        };
+        let memory = MemoryDisk::new();
+        let disk = FaultyDisk::over_memory(&memory);
+        let store = open(&disk, settings.clone());
+        (0..30).for_each(|number| put(&store, number, &[1; 300]));
+        store.sync().unwrap();
+        let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+        disk.add_rule(Rule::new(no_space).on(Operation::Write));
+        let put_durably = |number| {
+            let ops = [put_op(number, b"more")];
+            let receipt = store.write(&ops, Durability::Grouped, NOW)?;
+            receipt.wait()
+        };
+        let refused = put_durably(40).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+        for task in store.maintenance_due(NOW) {
+            let budget = kvorum_backend::StepBudget { bytes: u64::MAX };
+            match store.maintenance_step(&task, budget, NOW) {
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
+                Ok(stepped) => assert!(stepped.is_done),
+            }
+        }
+        (0..30).for_each(|number| assert!(get(&store, number).unwrap().is_some()));
+        let other = memory.crash_image(CrashOptions::everything());
+        let full = FaultyDisk::over_memory(&other);
+        full.add_rule(Rule::new(no_space).on(Operation::Write));
+        let opened = open(&full, settings.clone());
+        (0..30).for_each(|number| assert!(get(&opened, number).unwrap().is_some()));
+        disk.heal();
+        put_durably(41).unwrap();
+        assert!(get(&store, 41).unwrap().is_some());
+    }
+}
+
+#[test]
+fn r29_after_a_failed_sync_nothing_is_acknowledged_until_it_is_opened_again() {
+    for has_log in [true, false] {
+        let settings = LsmSettings {
+            has_log,
+            ..settings()
+        };
+        let memory = MemoryDisk::new();
+        let disk = FaultyDisk::over_memory(&memory);
+        let store = open(&disk, settings.clone());
+        put(&store, 1, b"synced");
+        store.sync().unwrap();
+        put(&store, 2, b"not synced");
+        let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+        disk.add_rule(Rule::new(device).on(Operation::Sync));
+        assert!(store.sync().is_err());
+        disk.heal();
+        assert!(store.sync().is_err());
+        let refused = store.write(&[put_op(3, b"x")], Durability::Grouped, NOW);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Failed);
+        assert!(get(&store, 1).unwrap().is_some());
+        drop(store);
+        let store = open(&disk, settings.clone());
+        store.sync().unwrap();
+        let shown = get(&store, 2).unwrap().is_some();
+        let after = open(
+            &memory.crash_image(CrashOptions::nothing_unsynced()),
+            settings,
+        );
+        assert!(get(&after, 1).unwrap().is_some());
+        assert_eq!(get(&after, 2).unwrap().is_some(), shown);
+    }
+}

@@ -1,0 +1,200 @@
+//! Rot: what it hits is told and set aside, everything else is served, and upkeep comes to its end.
+
+use std::path::Path;
+
+use kvorum_backend::ErrorKind;
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use kvorum_lsm::{Lsm, LsmSettings, Op};
+
+use crate::support::{
+    do_all, everything, files, flip, get, key, open, put, scanned, settings, write,
+};
+
+const KEYS: usize = 60;
+
+fn body(number: usize) -> Vec<u8> {
+    format!("body {number} ").repeat(8).into_bytes()
+}
+
+/// Everything on one level below 0, closed.
+fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
+    let store = open(disk, settings.clone());
+    (0..KEYS).for_each(|number| put(&store, number, b"an older value that must not return"));
+    do_all(&store);
+    store.sync().unwrap();
+    (0..KEYS).for_each(|number| put(&store, number, &body(number)));
+    do_all(&store);
+    store.close().unwrap();
+    drop(store);
+    let store = open(disk, settings.clone());
+    do_all(&store);
+    store.close().unwrap();
+}
+
+/// How many keys are right and how many say that they are damaged; anything else is wrong.
+fn right_and_damaged(store: &Lsm) -> (usize, usize) {
+    let (mut right, mut damaged) = (0, 0);
+    for number in 0..KEYS {
+        match get(store, number) {
+            Ok(Some(got)) if got == body(number) => right += 1,
+            Ok(got) => panic!("key {number} is {got:?}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                damaged += 1;
+            }
+        }
+    }
+    (right, damaged)
+}
+
+#[test]
+fn r24_a_flipped_byte_is_told_and_costs_a_block_at_most() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    for path in files(&whole, "") {
+        let Some(info) = whole.info(&path).unwrap() else {
+            continue;
+        };
+        if info.kind == kvorum_disk::EntryKind::Directory {
+            continue;
+        }
+        for offset in (0..info.len).step_by(11) {
+            let disk = whole.crash_image(CrashOptions::everything());
+            flip(&disk, &path, offset);
+            let store = open(&disk, settings.clone());
+            let (right, damaged) = right_and_damaged(&store);
+            assert!(damaged <= 8, "{damaged} at {offset} of {path:?}");
+            assert!(scanned(&store).len() >= right);
+            if damaged > 0 {
+                assert!(!store.status(&everything()).lost.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn r25_rot_in_the_log_is_reported_and_not_cut() {
+    let settings = LsmSettings {
+        memtable_bytes: 1 << 20,
+        ..settings()
+    };
+    let disk = MemoryDisk::new();
+    let store = open(&disk, settings.clone());
+    for number in 0..KEYS {
+        put(&store, number, &body(number));
+        if number % 20 == 19 {
+            store.sync().unwrap();
+        }
+    }
+    drop(store);
+    let log = files(&disk, ".segment").pop().unwrap();
+    flip(&disk, &log, 300);
+    disk.crash(CrashOptions::everything());
+    let store = open(&disk, settings.clone());
+    assert_eq!(scanned(&store).len(), KEYS - 1);
+    assert_eq!(store.status(&everything()).lost.len(), 1);
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, settings);
+    assert_eq!(scanned(&store).len(), KEYS - 1);
+    assert_eq!(store.status(&everything()).lost.len(), 1);
+}
+
+#[test]
+fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns() {
+    let settings = settings();
+    let disk = MemoryDisk::new();
+    filled(&disk, &settings);
+    let tables = files(&disk, ".sst");
+    for table in &tables {
+        flip(&disk, table, 100);
+    }
+    let store = open(&disk, settings.clone());
+    let (_, damaged) = right_and_damaged(&store);
+    assert!(damaged > 0);
+    let lost = store.status(&everything()).lost.len();
+    // New entries on all sides, so that everything is merged.
+    for round in 0..4 {
+        (100..220).for_each(|number| put(&store, number, &[round; 80]));
+        write(
+            &store,
+            &[
+                Op::Remove { key: key(0) },
+                Op::Remove { key: key(KEYS - 1) },
+            ],
+        );
+        do_all(&store);
+    }
+    for number in 1..KEYS - 1 {
+        match get(&store, number) {
+            Ok(Some(got)) => assert_eq!(got, body(number)),
+            Ok(None) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt),
+        }
+    }
+    let status = store.status(&everything());
+    assert_eq!(status.lost.len(), lost, "{:?}", status.lost);
+    assert!(
+        status
+            .lost
+            .iter()
+            .any(|it| it.held.contains("with the keys from"))
+    );
+    let kept = disk.list(Path::new("store/lost")).unwrap();
+    assert!(
+        kept.iter().any(|it| it.name == "BLOCKS.bad") && kept.len() > 1,
+        "{kept:?}"
+    );
+    // A put repairs what it writes.
+    put(&store, 3, &body(3));
+    assert_eq!(get(&store, 3).unwrap().unwrap(), body(3));
+}
+
+#[test]
+fn a_missing_or_foreign_table_degrades_the_store_and_is_merged_away() {
+    let settings = settings();
+    let disk = MemoryDisk::new();
+    filled(&disk, &settings);
+    let tables = files(&disk, ".sst");
+    assert!(tables.len() > 1, "{tables:?}");
+    disk.remove_file(&tables[0]).unwrap();
+    let store = open(&disk, settings.clone());
+    let (right, damaged) = right_and_damaged(&store);
+    assert!(right > 0 && damaged > 0);
+    assert_eq!(scanned(&store).len(), right);
+    let lost = store.status(&everything()).lost;
+    assert!(
+        lost.len() == 1 && lost[0].held.contains("the keys from"),
+        "{lost:?}"
+    );
+    for round in 0..4 {
+        (0..KEYS).for_each(|number| put(&store, number, &body(number)));
+        (100..200).for_each(|number| put(&store, number, &[round; 80]));
+        do_all(&store);
+    }
+    assert_eq!(right_and_damaged(&store), (KEYS, 0));
+}
+
+#[test]
+fn a_store_without_its_manifest_is_not_guessed_at() {
+    let disk = MemoryDisk::new();
+    filled(&disk, &settings());
+    for name in ["manifest-0", "manifest-1"] {
+        flip(&disk, &Path::new("store").join(name), 20);
+    }
+    let refused = crate::support::try_open(&disk, settings()).err();
+    assert_eq!(refused.map(|it| it.kind()), Some(ErrorKind::Corrupt));
+}
+
+#[test]
+fn one_bad_copy_of_the_manifest_costs_nothing() {
+    for name in ["manifest-0", "manifest-1"] {
+        let disk = MemoryDisk::new();
+        filled(&disk, &settings());
+        flip(&disk, &Path::new("store").join(name), 40);
+        let store = open(&disk, settings());
+        assert_eq!(right_and_damaged(&store), (KEYS, 0));
+        assert_eq!(store.status(&everything()).lost.len(), 1);
+    }
+}
