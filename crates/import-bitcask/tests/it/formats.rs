@@ -201,3 +201,47 @@ fn a_dry_run_counts_and_puts_nothing() {
         "{summary}"
     );
 }
+
+/// Longer than what is read at once, so that checksums run over several pieces.
+#[test]
+fn the_longest_keys_and_values_of_megabytes_arrive_whole() {
+    let long_key = "k".repeat(65_535 - 4);
+    for has_hints in [false, true] {
+        let world = World::new();
+        let mut file = CaskFile::default();
+        for (number, len) in [(1 << 20) - 200, 1 << 20, 3_500_000]
+            .into_iter()
+            .enumerate()
+        {
+            let value = format!("{number}").repeat(len);
+            file.put(&key("b", &number.to_string()), &object(&value));
+        }
+        file.put(&key("b", &long_key), &object("of a long key"));
+        let write = if has_hints {
+            World::closed
+        } else {
+            World::data
+        };
+        write(&world, 0, 1, &file);
+        assert!(world.import().unwrap().is_whole());
+        assert_eq!(world.values("b", "2")[0].len(), 3_500_000);
+        assert_eq!(world.values("b", "0")[0].len(), (1 << 20) - 200);
+        assert_eq!(world.values("b", &long_key), ["of a long key"]);
+    }
+}
+
+#[test]
+fn a_flipped_byte_in_a_value_of_megabytes_costs_that_value() {
+    let world = World::new();
+    let mut file = CaskFile::default();
+    file.put(&key("b", "before"), &object("before"));
+    let from = file.put(&key("b", "large"), &object(&"v".repeat(2_500_000)));
+    file.put(&key("b", "after"), &object("after"));
+    file.data[usize::try_from(from).unwrap() + 2_000_000] ^= 1;
+    world.data(0, 1, &file);
+    let summary = world.import().unwrap();
+    assert_eq!(summary.counts.unreadable, 1);
+    assert_eq!(world.values("b", "before"), ["before"]);
+    assert_eq!(world.values("b", "after"), ["after"]);
+    assert!(world.values("b", "large").is_empty());
+}

@@ -144,3 +144,37 @@ fn another_source_or_target_is_not_mistaken_for_the_interrupted_import() {
         Err(ImportError::OtherImport { .. })
     ));
 }
+
+#[test]
+fn a_device_that_cannot_read_a_file_costs_that_file_alone() {
+    for (has_hints, nth) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+        let faulty = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+        let world = World::over(faulty.clone());
+        for partition in 0..2 {
+            let mut file = CaskFile::default();
+            for number in 0..50 {
+                let name = format!("{partition}-{number}");
+                let object = object_v1(&[("a", 1)], &[plain(&name)]);
+                file.put(&key("b", &name), &object);
+            }
+            let write = if has_hints {
+                World::closed
+            } else {
+                World::data
+            };
+            write(&world, partition, 1, &file);
+        }
+        let rule = Rule::new(Fault::Error(ErrorKind::Device))
+            .on(Operation::Read)
+            .path_contains("riak/0/1.bitcask.data")
+            .from_nth(nth);
+        faulty.add_rule(rule);
+        let summary = world.import().unwrap();
+        assert!(summary.counts.unreadable > 0);
+        assert!(!summary.is_whole());
+        for number in 0..50 {
+            let name = format!("1-{number}");
+            assert_eq!(world.values("b", &name), [name]);
+        }
+    }
+}
