@@ -323,3 +323,40 @@ fn places_are_used_again_once_nobody_can_mean_what_had_them() {
     assert!(store.status().lost.is_empty());
     assert_eq!(store.status().corrupt_reads, 0);
 }
+
+/// A slot that was written to a checkpoint means a segment by its place. Had the place been given to
+/// another segment before the checkpoint was finished, the slot would mean a record in that one.
+#[test]
+fn places_mean_one_segment_each_for_as_long_as_a_checkpoint_is_written() {
+    use kvorum_backend::{StepBudget, Task, Urgency};
+    let disk = MemoryDisk::new();
+    let store = open(&disk, one_file_each());
+    for name in ["a", "b", "c", "d", "e"] {
+        put(&store, name, "1");
+    }
+    let checkpoint = Task {
+        kind: TaskKind::Checkpoint,
+        subject: 0,
+        urgency: Urgency::Normal,
+        cost_bytes: 0,
+    };
+    let step = || {
+        let step = store.maintenance_step(&checkpoint, StepBudget { bytes: 1 }, NOW);
+        step.unwrap().is_done
+    };
+    assert!(!step() && !step() && !step());
+    for file in 1..=4 {
+        crate::store::do_task(&store, TaskKind::Hint, file, NOW);
+        crate::store::do_task(&store, TaskKind::Merge, file, NOW);
+    }
+    for name in ["f", "g", "h", "i"] {
+        put(&store, name, "1");
+    }
+    while !step() {}
+    drop(store);
+    disk.crash(CrashOptions::nothing_unsynced());
+    let store = open(&disk, one_file_each());
+    assert_eq!(store.status().keys, 9);
+    assert_eq!(folded(&store, NOW).len(), 9);
+    assert_eq!(store.status().corrupt_reads, 0);
+}
