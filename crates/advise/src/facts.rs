@@ -96,12 +96,12 @@ impl Facts {
     #[must_use]
     pub fn with_derived(&self, table: &EngineTable) -> Self {
         let mut facts = self.clone();
-        let Some(keys) = self.number("keys") else {
-            return facts;
-        };
         let nodes = self.number("nodes").unwrap_or(1.0).max(1.0);
         let copies = self.number("n_val").unwrap_or(3.0).min(nodes);
-        let keys_per_node = keys * copies / nodes;
+        let said = self.number("keys").map(|keys| keys * copies / nodes);
+        let Some(keys_per_node) = said.or_else(|| self.number("keys_per_node")) else {
+            return facts;
+        };
         let Some(memory) = self.number("memory_bytes").filter(|memory| *memory > 0.0) else {
             return facts;
         };
@@ -216,5 +216,20 @@ mod tests {
         facts.set("value_bytes", Value::Number(904.0), "said");
         let derived = facts.with_derived(&table);
         assert!(derived.number("data_memory_share").unwrap() > 40.0);
+    }
+
+    #[test]
+    fn what_a_node_counts_is_not_multiplied_by_copies() {
+        let table = EngineTable::built_in().unwrap();
+        let mut facts = Facts::default();
+        for (name, number) in [
+            ("keys_per_node", 1e9),
+            ("nodes", 5.0),
+            ("memory_bytes", 24e9),
+        ] {
+            facts.set(name, Value::Number(number), "said");
+        }
+        let derived = facts.with_derived(&table);
+        assert_eq!(derived.number("keydir_memory_share"), Some(1.0));
     }
 }

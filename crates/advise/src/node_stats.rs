@@ -94,13 +94,8 @@ fn facts_of(numbers: &BTreeMap<String, f64>) -> Facts {
     if let (Some(keys), Some(written)) = (get("store_keys"), get("vnode_puts_total"))
         && keys > 0.0
     {
-        facts.set(
-            "keys",
-            Value::Number(keys),
-            "entries in the node's stores, copies included",
-        );
-        // Of one node, whose copies are all counted.
-        facts.set("nodes", Value::Number(1.0), "the figures are of one node");
+        let from = "entries in the node's stores, copies included";
+        facts.set("keys_per_node", Value::Number(keys), from);
         if written > keys {
             let share = 1.0 - keys / written;
             let from = "writes since the start, beyond one for each key";
