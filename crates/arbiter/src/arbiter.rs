@@ -1,13 +1,15 @@
 //! The state machine: events in, decisions out.
 
+mod reporting;
+mod syncs;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kvorum_backend::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
+use kvorum_backend::{StepBudget, Task, TaskKind};
 use kvorum_runtime::Moment;
 
 use crate::account::Account;
-use crate::average::whole;
 use crate::backoff::TaskId;
 use crate::budgets::Budgets;
 use crate::event::{Ended, Event, Looked, StepResult, Told};
@@ -15,7 +17,7 @@ use crate::foreground::Foreground;
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
 use crate::rank::Scarcity;
-use crate::report::{OwedTask, Report, Steps};
+use crate::report::Steps;
 use crate::selection::{Chosen, Selection};
 use crate::slowdown::put_delay;
 use crate::speed::Speeds;
@@ -27,13 +29,6 @@ const LOOK_IDLE: Duration = Duration::from_millis(500);
 const ASK_LOG: Duration = Duration::from_millis(100);
 /// Whoever was worked on is asked again after this.
 const ASK_WORKED: Duration = Duration::from_secs(1);
-/// Stores synced in one round. More of them fill the device's queue, in which the commit log's own
-/// syncs wait. Measured with 64 files of 4 MiB to be synced and a log that syncs all the while: one
-/// file at a time with rests took 783 ms, rounds of 16 by two threads 451 ms, one round of 64 281 ms;
-/// the log's p99 was 15, 20 and 37 ms.
-const SYNCS_MAX: usize = 16;
-/// The longest rest between rounds of syncs.
-const SYNC_REST_MAX: Duration = Duration::from_millis(50);
 /// Nobody can rest for less. The credit that is saved up meanwhile makes up for it.
 const REST_MIN: Duration = Duration::from_micros(200);
 /// The least that a step is taken to cost, which is the smallest budget there is: the last few bytes
@@ -245,30 +240,14 @@ impl Arbiter {
                 } else {
                     account.backoff.went_well(id);
                 }
-                account.ask_within(ASK_WORKED);
+                let is_log_cut = order.owner == Owner::CommitLog && !outcome.is_done;
+                // The log says anew after each step whether there is another.
+                account.ask_within(if is_log_cut {
+                    Duration::ZERO
+                } else {
+                    ASK_WORKED
+                });
             }
-        }
-    }
-
-    fn sync_ended(
-        &mut self,
-        order: &Order,
-        outcome: Option<StepOutcome>,
-        took: Duration,
-        now: Moment,
-    ) {
-        let is_log = order.owner == Owner::CommitLog;
-        if is_log {
-            // A step that costs something cuts the log; others prepare it for more.
-            self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
-        } else if outcome.is_none()
-            && let Some(account) = self.accounts.get_mut(&order.owner)
-        {
-            account.sync_failed();
-        }
-        if order.task.urgency != Urgency::Pressing && (!is_log || self.is_log_trimming) {
-            let rest = now.plus(took.min(SYNC_REST_MAX));
-            self.sync_after = self.sync_after.max(rest);
         }
     }
 
@@ -278,66 +257,6 @@ impl Arbiter {
         let (owner, account) = due.next()?;
         account.is_busy = true;
         Some(*owner)
-    }
-
-    /// The commit log's next step, or a round of syncs; nothing while the device has its rest.
-    fn next_sync(&mut self, now: Moment) -> Option<Decision> {
-        let is_rest_over = self.sync_after <= now;
-        let log = self.accounts.get(&Owner::CommitLog);
-        let log = log.filter(|log| !log.is_busy);
-        let log_task = log
-            .and_then(|log| log.next_sync(now))
-            .map(|it| it.task.clone());
-        let is_log_pressing = log_task
-            .as_ref()
-            .is_some_and(|task| task.urgency == Urgency::Pressing);
-        if !is_rest_over && !is_log_pressing {
-            return None;
-        }
-        let round = self.round(log_task.is_some() && self.is_log_trimming, now);
-        if !round.is_empty() {
-            return Some(Decision::Syncs(round));
-        }
-        // The stores are synced: nothing keeps the log's oldest segment.
-        let order = self.sync_order(Owner::CommitLog, log_task?, now);
-        Some(Decision::Step(order))
-    }
-
-    /// Stores that are synced together: those that ask for it, or all that the log waits for.
-    fn round(&mut self, is_log_waiting: bool, now: Moment) -> Vec<Order> {
-        let wanting = self
-            .accounts
-            .iter()
-            .filter(|(owner, account)| **owner != Owner::CommitLog && !account.is_busy);
-        let chosen: Vec<(Owner, Task)> = wanting
-            .filter_map(|(owner, account)| {
-                if let Some(owed) = account.next_sync(now) {
-                    return Some((*owner, owed.task.clone()));
-                }
-                let is_wanted = is_log_waiting && account.is_unsynced() && account.may_sync(now);
-                is_wanted.then(|| (*owner, sync_task()))
-            })
-            .take(SYNCS_MAX)
-            .collect();
-        chosen
-            .into_iter()
-            .map(|(owner, task)| self.sync_order(owner, task, now))
-            .collect()
-    }
-
-    fn sync_order(&mut self, owner: Owner, task: Task, now: Moment) -> Order {
-        if let Some(account) = self.accounts.get_mut(&owner) {
-            account.is_busy = true;
-            account.sync_begins();
-        }
-        let order = Order {
-            owner,
-            declared_bytes: task.cost_bytes,
-            budget: StepBudget { bytes: u64::MAX },
-            task,
-        };
-        self.running.insert(owner, (order.clone(), now));
-        order
     }
 
     fn choose(&self, now: Moment) -> Option<Chosen> {
@@ -438,105 +357,9 @@ impl Arbiter {
     }
 }
 
-/// A sync that a store was not heard to ask for.
-fn sync_task() -> Task {
-    Task {
-        kind: TaskKind::Sync,
-        subject: 0,
-        urgency: Urgency::Normal,
-        cost_bytes: 0,
-    }
-}
-
 fn is_scarce(used: Option<u64>, most: Option<u64>) -> bool {
     match (used, most) {
         (Some(used), Some(most)) => used.saturating_mul(100) >= most.saturating_mul(SCARCE_PERCENT),
         _ => false,
-    }
-}
-
-// What operators see.
-impl Arbiter {
-    /// Everything about this moment.
-    pub fn report(&self, now: Moment) -> Report {
-        let debts = self.debts();
-        let allowed = self.pace.allowed();
-        let running = self.running.values();
-        let stores = || self.accounts.iter();
-        let rates = stores().map(|(owner, it)| (*owner, whole(it.ingest.per_second(now))));
-        let owing = stores().map(|(owner, it)| (*owner, it.debt_bytes()));
-        Report {
-            running: running
-                .map(|(order, since)| (order.clone(), now.since(*since)))
-                .collect(),
-            owed: self.owed(now),
-            owed_by_owner: owing.filter(|(_, bytes)| *bytes > 0).collect(),
-            owed_by_kind: self.owed_by_kind(),
-            debt_bytes: debts.sum(),
-            pressing_bytes: debts.pressing,
-            paid_in: self.paid_in(debts.sum(), now),
-            done_rate: whole(self.pace.done(now)),
-            needed_rate: whole(self.pace.needed()),
-            allowed_rate: allowed.is_finite().then(|| whole(allowed)),
-            speed: whole(self.speeds.bytes_per_second()),
-            ingest_rate: whole(self.pace.ingest(now)),
-            ingest_by_owner: rates.filter(|(_, rate)| *rate > 0).collect(),
-            amplification: self.pace.factor(now),
-            free_share: self.foreground.share(),
-            foreground_p99: self.foreground.p99(),
-            fullness: self.fullness,
-            put_delay: self.put_delay(),
-            steps: self.steps.clone(),
-            longest_step: self.longest_step,
-            cpu_cores: self.pace.cpu(now),
-            memory_bytes: self.memory_bytes(),
-            open_files: self.open_files,
-        }
-    }
-
-    fn owed(&self, now: Moment) -> Vec<OwedTask> {
-        let mut all = Vec::new();
-        for (owner, account) in &self.accounts {
-            for owed in account.sync.iter().chain(&account.tasks) {
-                let held = account.backoff.held_until(TaskId::of(&owed.task), now);
-                all.push(OwedTask {
-                    owner: *owner,
-                    task: owed.task.clone(),
-                    held_for: held.map(|until| until.since(now)),
-                });
-            }
-        }
-        all
-    }
-
-    fn owed_by_kind(&self) -> BTreeMap<TaskKind, u64> {
-        let mut by_kind = BTreeMap::new();
-        for account in self.accounts.values() {
-            for owed in &account.tasks {
-                *by_kind.entry(owed.task.kind).or_default() += owed.task.cost_bytes;
-            }
-            let first = account
-                .tasks
-                .first()
-                .map_or(TaskKind::Merge, |it| it.task.kind);
-            if account.unlisted_bytes() > 0 {
-                *by_kind.entry(first).or_default() += account.unlisted_bytes();
-            }
-        }
-        by_kind
-    }
-
-    fn paid_in(&self, debt_bytes: u64, now: Moment) -> Option<Duration> {
-        if debt_bytes == 0 {
-            return Some(Duration::ZERO);
-        }
-        // What steps have done of late; before the first, what they may do.
-        let done = self.pace.done(now);
-        let paying = if done > 1.0 { done } else { self.pace.needed() };
-        let shrinking = paying - self.pace.arising(now);
-        let needed = debt_bytes as f64 / shrinking;
-        (shrinking > 0.0)
-            .then(|| Duration::try_from_secs_f64(needed).ok())
-            .flatten()
     }
 }

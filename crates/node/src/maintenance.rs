@@ -137,7 +137,7 @@ impl Maintenance {
             Decision::Look => self.look(),
             Decision::Ask(owner) => self.ask(owner),
             Decision::Step(order) => self.work(order),
-            Decision::Syncs(orders) => self.sync_round(orders),
+            Decision::Syncs(orders) => self.sync_round(&orders),
             Decision::Rest(rest) => return rest,
         }
         Duration::ZERO
@@ -149,7 +149,10 @@ impl Maintenance {
 
     fn look(&self) {
         // Tombstones whose time has come are no store's task: several replicas have to agree.
-        self.coordinator.reap_due(Reading::MayBlock);
+        let reaping = || self.coordinator.reap_due(Reading::MayBlock);
+        if catch_unwind(AssertUnwindSafe(reaping)).is_err() {
+            tracing::error!(event = "reaping_panicked", "report this bug");
+        }
         let vnodes = self.vnodes.iter();
         let log = self.commit_log.as_ref();
         let written = vnodes
@@ -246,7 +249,7 @@ impl Maintenance {
     }
 
     /// Syncs stores, several at a time.
-    fn sync_round(&self, orders: Vec<Order>) {
+    fn sync_round(&self, orders: &[Order]) {
         let next = AtomicUsize::new(0);
         let work_through = || {
             while let Some(order) = orders.get(next.fetch_add(1, Ordering::Relaxed)) {

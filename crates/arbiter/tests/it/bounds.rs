@@ -91,6 +91,29 @@ fn a_constant_load_for_an_hour_leaves_a_steady_debt() {
 }
 
 #[test]
+fn bursts_beyond_what_the_device_carries_are_paid_between_them() {
+    let settings = Settings {
+        pressing_bytes: u64::MAX,
+        stores: 32,
+        budgets: coarse(),
+        ..Settings::default()
+    };
+    let most = carried(&settings);
+    let mut world = World::new(settings);
+    let mut highest = Vec::new();
+    for _ in 0..12 {
+        world.debt_max = 0;
+        world.put_skewed(most * 2.5);
+        world.run(SECOND * 3);
+        world.put_evenly(most * 0.2);
+        world.run(SECOND * 12);
+        highest.push(world.debt_max);
+    }
+    let (first, last) = (highest[1], highest[11]);
+    assert!(last < first * 2, "{highest:?}");
+}
+
+#[test]
 fn idle_time_pays_all_debt_off() {
     let settings = Settings {
         lump_bytes: 40e6,

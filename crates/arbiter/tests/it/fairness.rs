@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use kvorum_arbiter::Budgets;
-use kvorum_backend::{TaskKind, Urgency};
+use kvorum_arbiter::{Arbiter, Budgets, Decision, Event, Looked, Owner, Told};
+use kvorum_backend::{Task, TaskKind, Urgency};
+use kvorum_runtime::Moment;
 use proptest::prelude::*;
 
 use crate::world::{Settings, World};
@@ -147,4 +148,47 @@ fn steps_last_as_long_as_they_should() {
             );
         }
     }
+}
+
+/// The kind of the first step, with so much of the budget of open files used.
+fn first_step(used_percent: u64) -> TaskKind {
+    let mut arbiter = Arbiter::new(Budgets {
+        open_files_max: Some(1000),
+        ..Budgets::default()
+    });
+    let now = Moment::from_start(Duration::from_secs(1));
+    let looked = || {
+        Event::Looked(Looked {
+            written: vec![(Owner::Store(0), 0)],
+            open_files: Some(used_percent * 10),
+            ..Looked::default()
+        })
+    };
+    arbiter.step(looked(), now);
+    let task = |kind, urgency| Task {
+        kind,
+        subject: 1,
+        urgency,
+        cost_bytes: 1 << 20,
+    };
+    let told = Told {
+        tasks: vec![
+            task(TaskKind::Hint, Urgency::Normal),
+            task(TaskKind::Merge, Urgency::Idle),
+        ],
+        ..Told::default()
+    };
+    let owner = Owner::Store(0);
+    arbiter.step(Event::Told { owner, told }, now);
+    assert_eq!(arbiter.is_scarce(), (false, used_percent >= 90));
+    match arbiter.decide(now) {
+        Decision::Step(order) => order.task.kind,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn with_few_files_left_to_open_merges_come_first() {
+    assert_eq!(first_step(50), TaskKind::Hint);
+    assert_eq!(first_step(95), TaskKind::Merge);
 }

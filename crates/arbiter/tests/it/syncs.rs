@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use kvorum_arbiter::{
+    Arbiter, Budgets, Decision, Ended, Event, Looked, Order, Owner, StepResult, Told,
+};
+use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
+use kvorum_runtime::Moment;
+
 use crate::world::{Settings, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,4 +23,109 @@ fn stores_that_want_a_sync_at_the_same_time_share_rounds() {
     assert!(world.stores.iter().all(|store| store.synced == 1));
     assert_eq!(world.rounds.iter().sum::<usize>(), 64);
     assert!(world.rounds.len() <= 5, "{:?}", world.rounds);
+}
+
+/// An arbiter of a commit log and four stores, all written to.
+struct LogWorld {
+    arbiter: Arbiter,
+    now: Moment,
+    urgency: Urgency,
+}
+
+impl LogWorld {
+    fn new(urgency: Urgency) -> Self {
+        Self {
+            arbiter: Arbiter::new(Budgets::default()),
+            now: Moment::default(),
+            urgency,
+        }
+    }
+
+    /// Goes on, with a log that always wants to be cut, until something is to be synced.
+    fn next_sync(&mut self) -> Decision {
+        loop {
+            match self.arbiter.decide(self.now) {
+                Decision::Look => {
+                    let stores = (0..4).map(|store| (Owner::Store(store), 5));
+                    let looked = Looked {
+                        written: stores.chain([(Owner::CommitLog, 9)]).collect(),
+                        ..Looked::default()
+                    };
+                    self.arbiter.step(Event::Looked(looked), self.now);
+                }
+                Decision::Ask(owner) => {
+                    let task = Task {
+                        kind: TaskKind::Sync,
+                        subject: 0,
+                        urgency: self.urgency,
+                        cost_bytes: 0,
+                    };
+                    let is_log = owner == Owner::CommitLog;
+                    let told = Told {
+                        tasks: is_log.then_some(task).into_iter().collect(),
+                        ..Told::default()
+                    };
+                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                }
+                Decision::Rest(rest) => self.now = self.now.plus(rest),
+                syncs => return syncs,
+            }
+        }
+    }
+
+    fn end(&mut self, order: Order, cost_bytes: u64, took: Duration) {
+        self.now = self.now.plus(took);
+        let outcome = StepOutcome {
+            cost_bytes,
+            is_done: false,
+        };
+        let ended = Ended {
+            result: StepResult::Done(outcome),
+            took,
+            cpu: Duration::ZERO,
+        };
+        self.arbiter.step(Event::Ended { order, ended }, self.now);
+    }
+
+    fn log_step(&mut self) -> Order {
+        match self.next_sync() {
+            Decision::Step(order) if order.owner == Owner::CommitLog => order,
+            other => unreachable!("{other:?} in place of a step of the log"),
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_cut_short_has_all_stores_synced_in_one_round() {
+    let mut world = LogWorld::new(Urgency::Normal);
+    // Making a spare segment costs nothing; cutting does.
+    let order = world.log_step();
+    world.end(order, 0, Duration::from_millis(1));
+    let order = world.log_step();
+    world.end(order, 1 << 20, Duration::from_millis(20));
+    let ended = world.now;
+    let Decision::Syncs(round) = world.next_sync() else {
+        panic!("stores are to be synced");
+    };
+    let owners: Vec<Owner> = round.iter().map(|order| order.owner).collect();
+    assert_eq!(owners, (0..4).map(Owner::Store).collect::<Vec<_>>());
+    // The device had as long to itself as the step before took.
+    assert_eq!(world.now.since(ended), Duration::from_millis(20));
+    for order in round {
+        world.end(order, 0, Duration::from_millis(2));
+    }
+    // Nothing was written since: the log goes on without another round.
+    let order = world.log_step();
+    world.end(order, 1 << 20, Duration::from_millis(1));
+    world.log_step();
+}
+
+#[test]
+fn a_log_that_presses_waits_for_nothing() {
+    let mut world = LogWorld::new(Urgency::Pressing);
+    let order = world.log_step();
+    world.end(order, 1 << 20, Duration::from_millis(20));
+    let ended = world.now;
+    assert!(matches!(world.next_sync(), Decision::Syncs(_)));
+    assert_eq!(world.now, ended);
 }

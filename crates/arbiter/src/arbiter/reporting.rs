@@ -1,0 +1,97 @@
+//! The arbiter as operators see it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_backend::TaskKind;
+use kvorum_runtime::Moment;
+
+use super::Arbiter;
+use crate::average::whole;
+use crate::backoff::TaskId;
+use crate::report::{OwedTask, Report};
+
+impl Arbiter {
+    /// Everything about this moment.
+    pub fn report(&self, now: Moment) -> Report {
+        let debts = self.debts();
+        let allowed = self.pace.allowed();
+        let running = self.running.values();
+        let stores = || self.accounts.iter();
+        let rates = stores().map(|(owner, it)| (*owner, whole(it.ingest.per_second(now))));
+        let owing = stores().map(|(owner, it)| (*owner, it.debt_bytes()));
+        Report {
+            running: running
+                .map(|(order, since)| (order.clone(), now.since(*since)))
+                .collect(),
+            owed: self.owed(now),
+            owed_by_owner: owing.filter(|(_, bytes)| *bytes > 0).collect(),
+            owed_by_kind: self.owed_by_kind(),
+            debt_bytes: debts.sum(),
+            pressing_bytes: debts.pressing,
+            paid_in: self.paid_in(debts.sum(), now),
+            done_rate: whole(self.pace.done(now)),
+            needed_rate: whole(self.pace.needed()),
+            allowed_rate: allowed.is_finite().then(|| whole(allowed)),
+            speed: whole(self.speeds.bytes_per_second()),
+            ingest_rate: whole(self.pace.ingest(now)),
+            ingest_by_owner: rates.filter(|(_, rate)| *rate > 0).collect(),
+            amplification: self.pace.factor(now),
+            free_share: self.foreground.share(),
+            foreground_p99: self.foreground.p99(),
+            fullness: self.fullness,
+            put_delay: self.put_delay(),
+            steps: self.steps.clone(),
+            longest_step: self.longest_step,
+            cpu_cores: self.pace.cpu(now),
+            memory_bytes: self.memory_bytes(),
+            open_files: self.open_files,
+        }
+    }
+
+    fn owed(&self, now: Moment) -> Vec<OwedTask> {
+        let mut all = Vec::new();
+        for (owner, account) in &self.accounts {
+            for owed in account.sync.iter().chain(&account.tasks) {
+                let held = account.backoff.held_until(TaskId::of(&owed.task), now);
+                all.push(OwedTask {
+                    owner: *owner,
+                    task: owed.task.clone(),
+                    held_for: held.map(|until| until.since(now)),
+                });
+            }
+        }
+        all
+    }
+
+    fn owed_by_kind(&self) -> BTreeMap<TaskKind, u64> {
+        let mut by_kind = BTreeMap::new();
+        for account in self.accounts.values() {
+            for owed in &account.tasks {
+                *by_kind.entry(owed.task.kind).or_default() += owed.task.cost_bytes;
+            }
+            let first = account
+                .tasks
+                .first()
+                .map_or(TaskKind::Merge, |it| it.task.kind);
+            if account.unlisted_bytes() > 0 {
+                *by_kind.entry(first).or_default() += account.unlisted_bytes();
+            }
+        }
+        by_kind
+    }
+
+    fn paid_in(&self, debt_bytes: u64, now: Moment) -> Option<Duration> {
+        if debt_bytes == 0 {
+            return Some(Duration::ZERO);
+        }
+        // What steps have done of late; before the first, what they may do.
+        let done = self.pace.done(now);
+        let paying = if done > 1.0 { done } else { self.pace.needed() };
+        let shrinking = paying - self.pace.arising(now);
+        let needed = debt_bytes as f64 / shrinking;
+        (shrinking > 0.0)
+            .then(|| Duration::try_from_secs_f64(needed).ok())
+            .flatten()
+    }
+}
