@@ -264,8 +264,15 @@ fn read_stats(place: &str) -> anyhow::Result<String> {
 fn ask_node(configuration: &ConfigurationArguments) -> anyhow::Result<(Facts, Vec<String>)> {
     let loaded = configuration_file::load(&configuration.source())?;
     let settings = &loaded.configuration.settings;
-    let status = admin_client::ask(settings, &AdminRequest::Status)?;
-    let facts = facts_of_stats(&status.data.to_string()).context("read the node's statistics")?;
+    let mut status = admin_client::ask(settings, &AdminRequest::Status)?.data;
+    let vnodes = admin_client::ask(settings, &AdminRequest::VnodeStatus)?;
+    let vnodes = vnodes.data.as_array().into_iter().flatten();
+    let keys: u64 = vnodes.filter_map(|vnode| vnode.get("keys")?.as_u64()).sum();
+    if let Some(fields) = status.as_object_mut() {
+        // As in the metrics; the statistics have Riak's names and no such one.
+        fields.insert("store_keys".to_owned(), keys.into());
+    }
+    let facts = facts_of_stats(&status.to_string()).context("read the node's statistics")?;
     let types = admin_client::ask(settings, &AdminRequest::BucketTypeList)?;
     let entries = types.data.as_array().into_iter().flatten();
     let names = entries.filter_map(|entry| entry.get("name")?.as_str().map(str::to_owned));

@@ -115,6 +115,7 @@ async fn a_running_node_tells_what_it_has_measured() {
     let advice = json(&site.run(&["advise", "backend", "--node", "--json"]));
     assert_eq!(advice[0]["subject"], "bucket type default");
     assert_eq!(advice[1]["subject"], "bucket type carts");
+    assert_eq!(advice[1]["facts"]["known"]["keys_per_node"]["value"], 4.0);
     for path in ["stats", "metrics"] {
         let url = format!("http://{}/{path}", site.http);
         let advice = json(&site.run(&["advise", "backend", "--json", "--stats", &url]));
