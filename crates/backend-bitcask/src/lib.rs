@@ -17,11 +17,13 @@
 //!   suspect               there after a failed sync, until the next opening   (store)
 //! ```
 //!
-//! Where to look: `write` and `read` are the request path; `recovery` opens;
-//! `merge`, `victim` and `upkeep` are maintenance; `snapshot` and `key_walk` are folds.
+//! Where to look: `write` and `read` are the request path; `keydir`, `slot_table`, `slot` and `places`
+//! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
+//! maintenance; `snapshot` and `key_walk` are folds.
 
 mod bitcask;
 mod checkpoint;
+mod checkpoint_steps;
 mod entry;
 mod error;
 mod fingerprint;

@@ -28,7 +28,8 @@ pub struct BitcaskSettings {
     pub compression: Compression,
     /// Space is reserved in pieces of this size ahead of writes; 0 for none.
     pub preallocate_bytes: u64,
-    /// A checkpoint is due after this many bytes of records: what a crash leaves to be replayed.
+    /// A checkpoint is due after this many bytes of records, or after 16 times its own size if that
+    /// is more: what a crash leaves to be replayed. Many small records make one due sooner.
     pub checkpoint_after_bytes: u64,
 
     /// Replaces the keyed hash, to make different keys collide.
@@ -97,7 +98,7 @@ impl Default for BitcaskSettings {
             file_bytes_max: 2 << 30,
             compression: Compression::None,
             preallocate_bytes: 0,
-            checkpoint_after_bytes: 256 << 20,
+            checkpoint_after_bytes: 64 << 20,
             #[cfg(any(test, feature = "planted-defects"))]
             fingerprint: None,
             #[cfg(feature = "planted-defects")]
