@@ -64,6 +64,8 @@ pub struct Band {
     pub to: f64,
     /// What it is, for a pointer that rests on it.
     pub text: String,
+    /// The line that it belongs to, where there are several.
+    pub ink: Option<Ink>,
 }
 
 /// A column of a chart's table.

@@ -167,9 +167,12 @@ fn draw_bands(svg: &mut String, chart: &Chart, plot: &Plot) {
         // A stall of a moment has to be seen as well.
         let width = (to - from).max(2.0);
         let middle = from + width / 2.0;
+        let ink = band
+            .ink
+            .map_or_else(String::new, |ink| format!(" {}", ink.class()));
         let _ = write!(
             svg,
-            "<g class=\"stall\"><title>{}</title>\
+            "<g class=\"stall{ink}\"><title>{}</title>\
              <rect x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/>\
              <path d=\"M{:.1} {:.1}h8l-4 6z\"/></g>",
             escape(&band.text),
@@ -385,6 +388,7 @@ mod tests {
                 from: 4.0,
                 to: 5.0,
                 text: "a stall".to_owned(),
+                ink: None,
             }],
             table: Vec::new(),
         }

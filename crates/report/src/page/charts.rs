@@ -239,11 +239,13 @@ pub(super) fn stalls_over_time(run: &RunResult) -> Vec<Band> {
             from: stall.at_seconds,
             to: stall.at_seconds + stall.seconds,
             text: stall_text(stall.at_seconds, stall.seconds),
+            ink: None,
         })
         .collect()
 }
 
-fn stalls_over_volume(run: &RunResult) -> Vec<Band> {
+/// The stalls of a run on an axis of volume; none where volume was not counted.
+pub(super) fn stalls_over_volume(run: &RunResult) -> Vec<Band> {
     let Some(volume) = &run.volume else {
         return Vec::new();
     };
@@ -255,6 +257,7 @@ fn stalls_over_volume(run: &RunResult) -> Vec<Band> {
                 from: at(stall.at_seconds)?,
                 to: at(stall.at_seconds + stall.seconds)?,
                 text: stall_text(stall.at_seconds, stall.seconds),
+                ink: None,
             })
         })
         .collect()

@@ -10,7 +10,7 @@ use super::document::{Document, Link};
 use super::ratios::ratios;
 use super::run::chart_section;
 use super::run_tables;
-use crate::draw::{Chart, Column, Ink, Line, Scale, Unit};
+use crate::draw::{Band, Chart, Column, Ink, Line, Scale, Unit};
 use crate::result::series::{latencies, rate_in_window, rate_of_sum};
 use crate::result::{RunResult, Table};
 
@@ -145,8 +145,21 @@ fn over_time(
         y,
         table: table(&lines, "elapsed", y_title),
         lines,
-        bands: Vec::new(),
+        bands: stalls(entries, charts::stalls_over_time),
     }
+}
+
+/// The stalls of all runs, each in the colour of its run.
+fn stalls(entries: &[Entry<'_>], of_run: impl Fn(&RunResult) -> Vec<Band>) -> Vec<Band> {
+    let mut bands = Vec::new();
+    for (number, entry) in entries.iter().enumerate() {
+        bands.extend(of_run(entry.run).into_iter().map(|band| Band {
+            text: format!("{}: {}", entry.name, band.text),
+            ink: Some(Ink::Run(number)),
+            ..band
+        }));
+    }
+    bands
 }
 
 fn table(lines: &[Line], x_head: &str, y_head: &str) -> Vec<Column> {
@@ -193,7 +206,7 @@ fn throughput(entries: &[Entry<'_>]) -> Vec<Chart> {
             y: charts::axis_from_zero(Unit::Rate, &lines),
             table: table(&lines, "payload_bytes", y_title),
             lines,
-            bands: Vec::new(),
+            bands: stalls(entries, charts::stalls_over_volume),
         });
     }
     charts

@@ -1,0 +1,4 @@
+//! Pages made from result directories, as the command line makes them.
+
+mod directory;
+mod pages;
