@@ -79,6 +79,10 @@ pub struct Draws {
     pub payload_bytes: u64,
 }
 
+/// Which of its buckets a driver works on, to tell equal keys in them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketNumber(pub u64);
+
 impl Draws {
     /// The next key as bytes on the wire.
     pub fn key(&mut self) -> Result<Bytes, Exhausted> {
@@ -104,6 +108,13 @@ impl Draws {
         match &mut self.verifier {
             Some(verifier) => verifier.write(key, &value),
             None => value,
+        }
+    }
+
+    /// All that follows in this operation concerns another than the driver's first bucket.
+    pub fn use_bucket(&mut self, bucket: BucketNumber) {
+        if let Some(verifier) = &mut self.verifier {
+            verifier.use_bucket(bucket.0);
         }
     }
 

@@ -41,7 +41,9 @@ impl Progress {
     /// Renews the line on a terminal.
     pub(crate) fn tick(&mut self, elapsed: Duration, operations: u64, errors: u64) {
         if self.is_terminal {
+            let bar = self.bar(elapsed);
             let line = self.line(elapsed, operations, errors);
+            let line = format!("{bar}{line}");
             // Progress that cannot be shown is no reason to stop.
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
@@ -60,6 +62,18 @@ impl Progress {
         if self.is_terminal {
             let _ = writeln!(io::stderr());
         }
+    }
+
+    /// How much of the run is over, as a bar; nothing for a run without an end.
+    fn bar(&self, elapsed: Duration) -> String {
+        const WIDTH: u128 = 20;
+        let Some(duration) = self.duration else {
+            return String::new();
+        };
+        let full = WIDTH * elapsed.as_millis() / duration.as_millis().max(1);
+        let full = usize::try_from(full.min(WIDTH)).unwrap_or(0);
+        let (full, empty) = ("#".repeat(full), "-".repeat(20 - full));
+        format!("[{full}{empty}] ")
     }
 
     fn line(&mut self, elapsed: Duration, operations: u64, errors: u64) -> String {
@@ -103,6 +117,14 @@ mod tests {
         assert_eq!(line, " 10 %, 0:01:30 left, 500 ops/s, 5000 done, 0 errors");
         let line = progress.line(Duration::from_secs(20), 6000, 7);
         assert_eq!(line, " 20 %, 0:01:20 left, 100 ops/s, 6000 done, 7 errors");
+        assert_eq!(
+            progress.bar(Duration::from_secs(25)),
+            "[#####---------------] "
+        );
+        assert_eq!(
+            progress.bar(Duration::from_secs(101)),
+            "[####################] "
+        );
         let line = Progress::new(None).line(Duration::from_secs(7200), 7200, 0);
         assert_eq!(line, "2:00:00 so far, 1 ops/s, 7200 done, 0 errors");
     }

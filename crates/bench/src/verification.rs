@@ -23,6 +23,8 @@ pub struct Verifier {
     /// Writes of the present operation: hash of the key and sequence number.
     writes: Vec<(u64, u64)>,
     reading: Option<Reading>,
+    /// The bucket that operations concern.
+    bucket: u64,
 }
 
 /// What a check found.
@@ -42,12 +44,18 @@ impl Verifier {
             ledger,
             writes: Vec::new(),
             reading: None,
+            bucket: 0,
         }
+    }
+
+    /// The operation concerns this of the driver's buckets.
+    pub fn use_bucket(&mut self, bucket: u64) {
+        self.bucket = bucket;
     }
 
     /// A write of a value begins: the value with the mark in place of its first bytes.
     pub fn write(&mut self, key: &[u8], value: &[u8]) -> Bytes {
-        let hash = mark::hash(key);
+        let hash = mark::hash(self.bucket, key);
         let sequence = self.ledger.write_begins(hash, false);
         self.writes.push((hash, sequence));
         let mark = Mark {
@@ -61,7 +69,7 @@ impl Verifier {
 
     /// A removal begins.
     pub fn remove(&mut self, key: &[u8]) {
-        let hash = mark::hash(key);
+        let hash = mark::hash(self.bucket, key);
         let sequence = self.ledger.write_begins(hash, true);
         self.writes.push((hash, sequence));
     }
@@ -78,7 +86,7 @@ impl Verifier {
 
     /// A read of a key begins.
     pub fn read(&mut self, key: &[u8]) {
-        self.reading = Some(self.ledger.read_begins(mark::hash(key)));
+        self.reading = Some(self.ledger.read_begins(mark::hash(self.bucket, key)));
     }
 
     /// Whether the siblings that were read for the key may be there; no sibling means not found.
@@ -87,7 +95,7 @@ impl Verifier {
         key: &[u8],
         siblings: impl IntoIterator<Item = &'value [u8]>,
     ) -> Verification {
-        let key = mark::hash(key);
+        let key = mark::hash(self.bucket, key);
         let mut marks = Vec::new();
         for value in siblings {
             match Mark::of(value) {
@@ -163,6 +171,28 @@ mod tests {
         assert_eq!(
             check(&mut verifier, b"key", &[&second]),
             Verification::Wrong("stale")
+        );
+    }
+
+    #[test]
+    fn equal_keys_in_two_buckets_are_two_keys() {
+        let mut verifier = verifier();
+        let first = verifier.write(b"key", &[5; 64]);
+        verifier.use_bucket(1);
+        let second = verifier.write(b"key", &[5; 64]);
+        verifier.settle(true);
+        assert_eq!(
+            check(&mut verifier, b"key", &[&second]),
+            Verification::Genuine
+        );
+        assert_eq!(
+            check(&mut verifier, b"key", &[&first]),
+            Verification::Wrong("other_key")
+        );
+        verifier.use_bucket(0);
+        assert_eq!(
+            check(&mut verifier, b"key", &[&first]),
+            Verification::Genuine
         );
     }
 

@@ -150,8 +150,8 @@ impl HttpAnswer {
     /// The reason to count for a status that is no success.
     pub(super) fn reason(&self) -> Term {
         let text = String::from_utf8_lossy(&self.body);
-        let first_line = text.lines().next().unwrap_or_default();
-        let short: String = first_line.chars().take(100).collect();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let short: String = words.join(" ").chars().take(100).collect();
         let mut parts = vec![
             Term::atom("http_error"),
             Term::Integer(i128::from(self.status.as_u16())),
@@ -241,7 +241,7 @@ mod tests {
         let refused = answer("text/plain", "no index here\nmore").reason();
         assert_eq!(
             refused.to_string(),
-            "{http_error,300,<<\"no index here\">>}"
+            "{http_error,300,<<\"no index here more\">>}"
         );
         assert_eq!(
             answer("text/plain", "").reason().to_string(),

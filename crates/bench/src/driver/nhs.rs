@@ -13,7 +13,7 @@ use super::nhs_plan::{Action, Records};
 use super::nhs_records::{last_modified, record_entries};
 use super::object_access::{ObjectAccess, Via, bucket_path};
 use super::pb_session::{Found, PbSession};
-use super::{Draws, Driver, Outcome, Plan};
+use super::{BucketNumber, Draws, Driver, Outcome, Plan};
 use crate::key_generator::Exhausted;
 
 pub use super::nhs_plan::NhsPlan;
@@ -89,6 +89,7 @@ impl Driver for NhsDriver {
         let Some(action) = self.plan.actions.get(operation).copied() else {
             return Outcome::Silent;
         };
+        draws.use_bucket(BucketNumber(u64::from(action.is_of_documents())));
         let result = match action {
             Action::PutUnique { indexed, via } => Ok(self.put_unique(indexed, via, draws).await.1),
             Action::PutUniqueCheckReplication => Ok(self.put_unique_replicated(draws).await),

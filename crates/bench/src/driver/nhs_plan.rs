@@ -31,6 +31,19 @@ pub(super) enum Action {
 }
 
 impl Action {
+    /// Whether it concerns the bucket of documents, and not that of records. Both have keys of
+    /// the same form.
+    pub(super) fn is_of_documents(self) -> bool {
+        matches!(
+            self,
+            Self::PutUnique { .. }
+                | Self::PutUniqueCheckReplication
+                | Self::GetUnique(_)
+                | Self::HeadUnique
+                | Self::DeleteUnique(_)
+        )
+    }
+
     fn needs_http(self) -> bool {
         match self {
             Self::PutUnique { via, .. }

@@ -14,7 +14,7 @@ const SEED_BYTES: usize = 32;
 /// What a value says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// Hash of the key it was written for.
+    /// Hash of the key and bucket that it was written for.
     pub key: u64,
     /// The run that wrote it.
     pub run: u32,
@@ -24,9 +24,9 @@ pub struct Mark {
     pub sequence: u64,
 }
 
-/// The hash of a key.
-pub(super) fn hash(key: &[u8]) -> u64 {
-    xxh3_64(key)
+/// The hash of a key in one of the driver's buckets.
+pub(super) fn hash(bucket: u64, key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, bucket)
 }
 
 impl Mark {
@@ -36,7 +36,7 @@ impl Mark {
     /// offset  width  field
     ///      0      4  magic "KvB2"
     ///      4      4  length of the value, mark included
-    ///      8      8  xxh3 of the key
+    ///      8      8  xxh3 of the key, seeded with the bucket's number
     ///     16      4  run
     ///     20      4  worker
     ///     24      8  sequence number of the write in the run

@@ -181,7 +181,7 @@ fn records_are_read_back_updated_and_deleted() {
     let run = Run::new();
     let text = format!(
         "{{mode, max}}. {{concurrent, 4}}. {{driver, basho_bench_driver_nhs}}. {{pb_port, {}}}.
-         {{alwaysget, {{10, 2, skew_order}}}}. {{unique, {{100, key_order}}}}.
+         {{alwaysget, {{10, 2, skew_order}}}}. {{unique, {{100, skew_order}}}}.
          {{value_generator, {{fixed_bin, 50}}}}. {{value_generator_source_size, 1000}}.
          {{key_generator, {{uniform_int, 10}}}}. {{riakc_pb_replies, 1}}.
          {{operations, [{{alwaysget_pb, 5}}, {{alwaysget_updatewith2i, 3}},
