@@ -34,9 +34,9 @@ pub struct Looked {
     /// Everybody who can owe something, with a number that changes when they are written to. Who is
     /// missing is forgotten.
     pub written: Vec<(Owner, u64)>,
-    /// How reads fared since the last look.
+    /// How reads fared since the last look, or since there were last enough of them.
     pub reads: Latency,
-    /// How writes fared since the last look.
+    /// How writes fared.
     pub writes: Latency,
     /// Open files of the process, where that is known.
     pub open_files: Option<u64>,

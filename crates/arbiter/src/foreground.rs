@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use crate::average::seconds;
 
-/// Fewer requests than this between two looks say nothing about their slowest hundredth.
-const COUNT_MIN: u64 = 20;
+/// Fewer requests than this say nothing about their slowest hundredth; a driver that sees fewer goes
+/// on counting.
+pub const COUNT_MIN: u64 = 20;
 /// Requests suffer when they take this many times what they take undisturbed,
 const SLOWER_TIMES: f64 = 2.0;
 /// and this much on top: below that nobody feels a difference. Seconds.

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, Latency, Looked, Order, Owner, StepResult, Told,
-    latency_between,
+    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, Looked, Order, Owner,
+    StepResult, Told, latency_between,
 };
 use kvorum_backend::{BackendError, Reading, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_commit::CommitLog;
@@ -41,6 +41,8 @@ const SYNC_THREADS: usize = 2;
 const SYNCS_SHARED_MIN: usize = 4;
 /// Open files are counted this often: it means reading a directory with an entry for each.
 const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
+/// Requests are too few to say anything when they were so for this long.
+const LATENCY_READ_MAX: Duration = Duration::from_secs(5);
 /// A store that syncs in intervals is asked this many times in each.
 const ASKS_PER_INTERVAL: u32 = 4;
 const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
@@ -61,12 +63,19 @@ pub(crate) struct Maintenance {
 /// What was seen at the last look.
 #[derive(Default)]
 struct Seen {
-    reads: Vec<u64>,
-    writes: Vec<u64>,
+    reads: LastReading,
+    writes: LastReading,
     open_files: Option<u64>,
     files_counted_at: Option<Moment>,
     is_memory_scarce: bool,
     are_files_scarce: bool,
+}
+
+/// A histogram as it was when it had last told enough.
+#[derive(Default)]
+struct LastReading {
+    below_power: Vec<u64>,
+    at: Moment,
 }
 
 /// What maintenance needs of a node.
@@ -160,11 +169,12 @@ impl Maintenance {
             .chain(log.map(|log| (Owner::CommitLog, log.status().batches)))
             .collect();
         let looked = {
+            let now = self.runtime.now();
             let mut seen = self.seen.lock();
             Looked {
                 written,
-                reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads),
-                writes: latency_of(&self.stats.node_put_fsm_time, &mut seen.writes),
+                reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads, now),
+                writes: latency_of(&self.stats.node_put_fsm_time, &mut seen.writes, now),
                 open_files: self.count_files(&mut seen),
             }
         };
@@ -344,11 +354,17 @@ fn owner_of(vnode: &Vnode) -> Owner {
     Owner::Store(vnode.partition().number())
 }
 
-/// How requests fared since the last reading of a histogram of their times.
-fn latency_of(times: &Histogram, last: &mut Vec<u64>) -> Latency {
-    let now = times.totals().below_power;
-    let latency = latency_between(last, &now);
-    *last = now;
+/// How requests fared since the last reading of a histogram of their times. Where requests are few,
+/// the reading goes on for some looks.
+fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency {
+    let below_power = times.totals().below_power;
+    let latency = latency_between(&last.below_power, &below_power);
+    if latency.count >= LATENCY_COUNT_MIN || now.since(last.at) >= LATENCY_READ_MAX {
+        *last = LastReading {
+            below_power,
+            at: now,
+        };
+    }
     latency
 }
 

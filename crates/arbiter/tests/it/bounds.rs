@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kvorum_arbiter::Budgets;
+use kvorum_backend::{TaskKind, Urgency};
 use proptest::prelude::*;
 
 use crate::world::{Settings, World};
@@ -249,14 +250,28 @@ fn a_processor_share_is_kept_to() {
 }
 
 #[test]
+fn without_a_processor_share_only_what_presses_is_done() {
+    let settings = Settings {
+        budgets: Budgets {
+            cpu_share_max_percent: 0,
+            ..Budgets::default()
+        },
+        ..Settings::default()
+    };
+    let mut world = World::new(settings);
+    world.owe(0, TaskKind::Merge, Urgency::Normal, 1_000_000);
+    world.owe(1, TaskKind::Merge, Urgency::Pressing, 1_000_000);
+    world.run(SECOND * 30);
+    assert_eq!(world.stores[0].steps, 0);
+    assert_eq!(world.stores[1].debt(), 0);
+    // And nobody turns round and round meanwhile.
+    assert!(world.decisions < 2000, "{}", world.decisions);
+}
+
+#[test]
 fn the_estimate_of_when_the_debt_is_paid_comes_true() {
     let mut world = World::new(Settings::default());
-    world.owe(
-        3,
-        kvorum_backend::TaskKind::Merge,
-        kvorum_backend::Urgency::Normal,
-        8_000_000_000,
-    );
+    world.owe(3, TaskKind::Merge, Urgency::Normal, 8_000_000_000);
     world.run(SECOND * 8);
     let paid_in = world.arbiter.report(world.now).paid_in.unwrap();
     let mut waited = Duration::ZERO;
