@@ -105,13 +105,16 @@ pub(crate) struct StallWatch {
     stalls: Vec<Stall>,
     /// The look before: when, operations ended by then, whether others were under way.
     before: Option<(Duration, u64, bool)>,
-    /// Whether the last window belongs to the last stall.
-    is_stalled: bool,
+    /// Since when operations have been under way without an end.
+    quiet_since: Option<Duration>,
 }
 
 impl StallWatch {
     /// How often to look.
     pub(crate) const WINDOW: Duration = Duration::from_millis(100);
+
+    /// The shortest stall: a window, less what a look may come early.
+    const SHORTEST: Duration = Duration::from_millis(95);
 
     /// Looks at all threads.
     pub(crate) fn look(&mut self, elapsed: Duration, threads: &[std::sync::Arc<Activity>]) {
@@ -130,25 +133,29 @@ impl StallWatch {
         let Some((since, ended_before, was_under_way)) = before else {
             return;
         };
-        let length = elapsed.saturating_sub(since);
-        // Half a millisecond less is a look that came a little early.
-        let is_whole = length + Duration::from_micros(500) >= Self::WINDOW;
-        if ended != ended_before || !was_under_way || !is_whole {
-            self.is_stalled = false;
-            return;
+        if ended == ended_before && was_under_way {
+            self.quiet_since.get_or_insert(since);
+        } else {
+            self.close(since);
         }
-        if self.is_stalled {
-            if let Some(stall) = self.stalls.last_mut() {
-                stall.length += length;
-            }
-        } else if self.stalls.len() < STALLS_MAX {
+    }
+
+    /// What has been quiet ends at this look.
+    fn close(&mut self, at: Duration) {
+        let Some(since) = self.quiet_since.take() else {
+            return;
+        };
+        let length = at.saturating_sub(since);
+        if length >= Self::SHORTEST && self.stalls.len() < STALLS_MAX {
             self.stalls.push(Stall { at: since, length });
-            self.is_stalled = true;
         }
     }
 
     /// The stalls in order.
-    pub(crate) fn into_stalls(self) -> Vec<Stall> {
+    pub(crate) fn into_stalls(mut self) -> Vec<Stall> {
+        if let Some((last, ..)) = self.before {
+            self.close(last);
+        }
         self.stalls
     }
 }
@@ -172,6 +179,17 @@ mod tests {
             length: tenths(length),
         };
         assert_eq!(watch.into_stalls(), [stall(1, 2), stall(4, 1)]);
+    }
+
+    #[test]
+    fn a_look_that_comes_early_or_late_breaks_no_stall() {
+        let mut watch = StallWatch::default();
+        for at in [0, 101, 200, 299, 405, 500] {
+            watch.note(Duration::from_millis(at), 7, true);
+        }
+        let stalls = watch.into_stalls();
+        assert_eq!(stalls.len(), 1);
+        assert_eq!(stalls[0].length, tenths(5));
     }
 
     #[test]

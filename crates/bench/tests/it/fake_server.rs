@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     RefusesPuts,
     /// Every tenth request ends with the connection closed instead of an answer.
     ClosesConnections,
+    /// The hundredth request waits for a second, and all others with it.
+    StallsOnce,
     /// Reads return the value with its last byte changed.
     DamagesValues,
 }
@@ -61,6 +63,9 @@ fn serve(mut stream: TcpStream, store: &Mutex<Store>, fault: Fault) -> io::Resul
             store.requests += 1;
             if fault == Fault::ClosesConnections && store.requests.is_multiple_of(10) {
                 return Ok(());
+            }
+            if fault == Fault::StallsOnce && store.requests == 100 {
+                std::thread::sleep(std::time::Duration::from_secs(1));
             }
             answer(&request, &mut store, fault, &mut output);
             drop(store);

@@ -6,6 +6,7 @@ use clap::Parser as _;
 use kvorum_bench::run_record::{LoopMode, RunRecord};
 
 use super::fake_http::FakeHttp;
+use super::fake_server::{FakeServer, Fault};
 use super::runs::{Arguments, Run, succeeded};
 
 const NULL: &str = "{mode, max}. {concurrent, 2}. {driver, basho_bench_driver_null}.
@@ -95,6 +96,29 @@ fn an_open_loop_keeps_its_rate() {
     );
     let lateness = record.lateness.unwrap();
     assert_eq!(lateness.count, record.operations_total);
+}
+
+#[test]
+fn an_open_loop_counts_what_a_stall_held_up() {
+    let server = FakeServer::start(Fault::StallsOnce);
+    let run = Run::new();
+    let text = format!(
+        "{{mode, max}}. {{concurrent, 4}}. {{driver, basho_bench_driver_riakc_pb}}.
+         {{riakc_pb_port, {}}}. {{key_generator, {{uniform_int, 1000}}}}.
+         {{value_generator, {{fixed_bin, 10, 1}}}}. {{operations, [{{get, 1}}]}}.",
+        server.port
+    );
+    assert!(succeeded(
+        run.configured(&text, &["--duration", "3", "--rate", "300"])
+    ));
+    let record = run.record();
+    // Some 300 operations were due during the second, and each waited for what was left of it. A
+    // closed loop would have seen four slow ones.
+    let get = record.totals["get"];
+    assert!(get.p95_us > 500_000, "{get:?}");
+    assert!(get.mean_us > 50_000.0, "{get:?}");
+    let longest = record.stalls.iter().map(|stall| stall.seconds);
+    assert!(longest.fold(0.0, f64::max) >= 0.7, "{:?}", record.stalls);
 }
 
 #[test]
