@@ -6,9 +6,9 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 
 use crate::blob::blob_path;
 use crate::error::IntoBackend;
+use crate::install::list_files;
 use crate::manifest::{self, Written};
 use crate::store::{Store, sync_directory, table_path};
-use crate::upkeep::list_files;
 
 impl Store {
     /// Makes a copy in a directory that does not exist. It has everything that was put before the

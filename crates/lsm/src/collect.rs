@@ -7,14 +7,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kvorum_backend::Result;
+use kvorum_backend::{Result, StepOutcome};
 use kvorum_sst::{ScanItem, ScanOptions, TableScan, WrittenTable};
 
 use crate::Body;
 use crate::blob::{BlobFile, BlobWriter, blob_path, ordinal_of, split_blob};
 use crate::error::IntoBackend;
+use crate::install::blob_record;
 use crate::merge::newest_in_tables;
-use crate::store::Store;
+use crate::store::{Store, sync_directory};
+use crate::upkeep::Upkeep;
+use crate::version::Version;
 
 /// A collection that is going on.
 pub(crate) struct CollectJob {
@@ -128,6 +131,96 @@ impl CollectJob {
         let table = finished.map_err(|error| store.fail_if_sync(&error))?;
         store.count_written(table.file_len);
         self.written = Some((table, block_bytes));
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The blob file with the largest share of garbage, where that is enough.
+    pub(crate) fn blob_to_collect(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
+        let used = version.blob_use();
+        let percent = u64::from(self.settings.blob_garbage_percent.clamp(1, 100));
+        let garbage = |it: &Arc<BlobFile>| {
+            let live = used.get(&it.file).copied().unwrap_or(0);
+            it.block_bytes.saturating_sub(live)
+        };
+        version
+            .blobs
+            .values()
+            .filter(|it| !upkeep.uncollectable.contains(&it.file))
+            .filter(|it| it.table.is_some() && garbage(it) * 100 > it.block_bytes * percent)
+            .max_by_key(|it| garbage(it))
+            .map(|it| it.file)
+    }
+
+    pub(crate) fn collect_step(
+        &self,
+        upkeep: &mut Upkeep,
+        file: u64,
+        budget_bytes: u64,
+    ) -> Result<StepOutcome> {
+        if upkeep.collect.is_none() {
+            let version = self.version.load_full();
+            if self.blob_to_collect(&version, upkeep) != Some(file) {
+                return Ok(StepOutcome::nothing_left());
+            }
+            let Some(blob) = version.blobs.get(&file) else {
+                return Ok(StepOutcome::nothing_left());
+            };
+            upkeep.collect = CollectJob::start(blob);
+        }
+        let Some(job) = upkeep.collect.as_mut().filter(|it| it.file() == file) else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let outcome = job.step(self, budget_bytes);
+        if outcome.is_err()
+            && let Some(job) = upkeep.collect.take()
+        {
+            self.remove_files(job.output_paths(self));
+        }
+        let (cost_bytes, is_done) = outcome?;
+        if is_done && let Some(job) = upkeep.collect.take() {
+            self.install_collected(upkeep, job)?;
+        }
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done,
+        })
+    }
+
+    /// The rewritten file takes the old one's place. Where no body is used any more there is none:
+    /// entries that still name the file are hidden by newer ones, and nobody reads them.
+    fn install_collected(&self, upkeep: &mut Upkeep, mut job: CollectJob) -> Result<()> {
+        let file = job.file();
+        let Some(old) = self.version.load().blobs.get(&file).cloned() else {
+            self.remove_files(job.output_paths(self));
+            return Ok(());
+        };
+        let blob = match job.written.take() {
+            Some((written, block_bytes)) => {
+                sync_directory(&*self.disk, &self.directory)
+                    .map_err(|error| self.fail_unless_full(error))?;
+                Some(self.open_blob(&written, file, block_bytes)?)
+            }
+            None => None,
+        };
+        let left = blob.as_ref().map_or(0, |it| it.block_bytes);
+        if left > old.block_bytes / 10 * 9 {
+            upkeep.uncollectable.insert(file);
+        }
+        let changed = blob.as_ref().map(blob_record);
+        self.change_manifest(|manifest| {
+            manifest.blobs.retain(|it| it.file != file);
+            manifest.blobs.extend(changed);
+        })?;
+        self.change_version(|version| {
+            let mut blobs = (*version.blobs).clone();
+            blobs.remove(&file);
+            blobs.extend(blob.map(|it| (file, Arc::new(it))));
+            version.blobs = Arc::new(blobs);
+        });
+        self.read_side.lost.write(&*self.disk);
+        self.remove_files([crate::blob::blob_path(&self.directory, old.number)]);
         Ok(())
     }
 }

@@ -34,6 +34,8 @@ mod compaction;
 mod entry;
 mod error;
 mod expiry;
+mod flush;
+mod install;
 mod log;
 mod lost;
 mod lsm;
@@ -41,6 +43,7 @@ mod manifest;
 mod memory;
 mod memtable;
 mod merge;
+mod merging;
 mod pins;
 #[cfg(feature = "planted-defects")]
 mod planted;

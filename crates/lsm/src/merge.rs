@@ -26,6 +26,10 @@ pub(crate) struct Source {
     gaps: Vec<Mark>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a walk has a dozen sources, each for as long as it lasts"
+)]
 enum SourceKind {
     Memtable {
         memtable: Arc<Memtable>,
@@ -248,7 +252,7 @@ impl MergeWalk {
         version: &Version,
         sequence: u64,
         from: &Bound<Bytes>,
-        filter: ScanFilter,
+        filter: &ScanFilter,
     ) -> Self {
         let memtables = version.memtables();
         let mut sources: Vec<Source> = memtables

@@ -243,11 +243,12 @@ fn size_picks<'a>(
 /// removes, so it counts double.
 fn cheapest(shape: &Shape, level: usize, output: usize) -> Option<&TableShape> {
     tables(shape, level).iter().min_by_key(|table| {
-        let overlap: u64 = tables(shape, output)
+        let below = tables(shape, output);
+        let first = below.partition_point(|it| it.largest < table.smallest);
+        let overlapping = below[first..]
             .iter()
-            .filter(|it| it.overlaps(&table.smallest, &table.largest))
-            .map(|it| it.bytes)
-            .sum();
+            .take_while(|it| it.smallest <= table.largest);
+        let overlap: u64 = overlapping.map(|it| it.bytes).sum();
         let removals = table.bytes * table.removals / table.entries.max(1);
         1000 * (overlap + table.bytes) / (table.bytes + removals).max(1)
     })

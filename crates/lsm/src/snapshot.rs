@@ -148,8 +148,7 @@ impl LsmSnapshot {
                 .map(|it| it.start().0..=it.end().0),
             segments: filter.segments.clone(),
         };
-        let start =
-            |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, skipped.clone());
+        let start = |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, &skipped);
         let mut walk = start(&range.from);
         loop {
             let entry = match walk.advance(&self.store.read_side)? {

@@ -124,7 +124,7 @@ fn check_fuse(descriptor: &[u8], fingerprints: &[u8]) -> Result<(), Truncated> {
 }
 
 fn line_of(hash: u64, lines: usize) -> usize {
-    let scaled = (hash >> 32) * lines as u64 >> 32;
+    let scaled = ((hash >> 32) * lines as u64) >> 32;
     usize::try_from(scaled).unwrap_or(0)
 }
 

@@ -1,0 +1,118 @@
+//! New files take the place of old ones: on disk first, then for readers.
+
+use std::sync::Arc;
+
+use kvorum_backend::Result;
+use kvorum_sst::{KnownTable, Table, WrittenTable};
+
+use crate::blob::BlobFile;
+use crate::error::IntoBackend;
+use crate::manifest::{BlobRecord, Manifest, TableRecord};
+use crate::policy::Pick;
+use crate::store::{Store, sync_directory, table_path};
+use crate::version::{LevelTable, Version};
+
+impl Store {
+    /// Makes the names of new tables durable and opens them.
+    pub(crate) fn publish(&self, written: &[WrittenTable]) -> Result<Vec<LevelTable>> {
+        sync_directory(&*self.disk, &self.directory)
+            .map_err(|error| self.fail_unless_full(error))?;
+        written
+            .iter()
+            .map(|table| {
+                let known = known(table);
+                let path = table_path(&self.directory, table.id.number);
+                let id = self.shared.cache.new_table();
+                let sink = &self.read_side.tables;
+                let opened = Table::open(&*self.disk, &path, known, id, sink).into_backend()?;
+                Ok(LevelTable {
+                    number: table.id.number,
+                    file_len: table.file_len,
+                    properties: Arc::new(table.properties.clone()),
+                    table: Some(Arc::new(opened)),
+                })
+            })
+            .collect()
+    }
+
+    pub(crate) fn open_blob(
+        &self,
+        written: &WrittenTable,
+        file: u64,
+        block_bytes: u64,
+    ) -> Result<BlobFile> {
+        let path = crate::blob::blob_path(&self.directory, written.id.number);
+        let id = self.shared.cache.new_table();
+        let sink = &self.read_side.blobs;
+        let opened = Table::open(&*self.disk, &path, known(written), id, sink).into_backend()?;
+        Ok(BlobFile {
+            file,
+            number: written.id.number,
+            file_len: written.file_len,
+            block_bytes,
+            table: Some(Arc::new(opened)),
+        })
+    }
+
+    /// New tables take the place of a merge's inputs, in the manifest and for readers. Blob files
+    /// that nothing refers to any more go at the same time.
+    pub(crate) fn exchange(&self, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
+        let change = |version: &mut Version| {
+            let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
+            version.levels[pick.level].retain(|it| !gone(it));
+            let below = |it: &LevelTable| pick.below.contains(&it.number);
+            version.levels[pick.output].retain(|it| !below(it));
+            version.levels[pick.output].extend(tables.iter().cloned());
+            version.levels[pick.output]
+                .sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
+            let used = version.blob_use();
+            let mut blobs = (*version.blobs).clone();
+            blobs.retain(|file, _| used.contains_key(file));
+            version.blobs = Arc::new(blobs);
+        };
+        let mut after = Version::clone(&self.version.load());
+        let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
+        change(&mut after);
+        self.change_manifest(|manifest| list_files(manifest, &after))?;
+        self.change_version(change);
+        let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
+        let unused = blobs_before.iter().filter(|it| !left.contains(it));
+        self.remove_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
+        Ok(())
+    }
+}
+
+/// Makes a manifest's lists those of a version.
+pub(crate) fn list_files(manifest: &mut Manifest, version: &Version) {
+    let levels = version.levels.iter().enumerate();
+    manifest.tables = levels
+        .flat_map(|(level, tables)| tables.iter().map(move |it| record(it, level)))
+        .collect();
+    manifest.blobs = version.blobs.values().map(|it| blob_record(it)).collect();
+}
+
+pub(crate) fn record(table: &LevelTable, level: usize) -> TableRecord {
+    TableRecord {
+        level: level as u64,
+        number: table.number,
+        file_len: table.file_len,
+        properties: kvorum_sst::Properties::clone(&table.properties),
+    }
+}
+
+pub(crate) fn blob_record(blob: &BlobFile) -> BlobRecord {
+    BlobRecord {
+        file: blob.file,
+        number: blob.number,
+        file_len: blob.file_len,
+        block_bytes: blob.block_bytes,
+    }
+}
+
+fn known(written: &WrittenTable) -> KnownTable {
+    KnownTable {
+        id: written.id,
+        file_len: written.file_len,
+        properties: written.properties.clone(),
+    }
+}
