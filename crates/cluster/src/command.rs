@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay};
-use kvorum_ring::{NodeId, Partition, Ring, RingSize};
+use kvorum_ring::{Epoch, MoveError, NodeId, Partition, Ring, RingSize};
 
+use crate::motion::{GrowthStep, MoveStep};
 use crate::resolved::UnknownBucketType;
+use crate::staged::{StagedChange, StagingRefusal};
 use crate::state::{BucketTypeEntry, ClusterState, Content, Member, TypeStatus};
 
 /// A change to propose.
@@ -78,6 +80,36 @@ pub enum Command {
     },
     /// Replaces the ring.
     SetRing(Ring),
+    /// Stages a change of a member.
+    Stage {
+        /// The member.
+        node: NodeId,
+        /// What is to become of it.
+        change: StagedChange,
+    },
+    /// Forgets all staged changes, and the members that were to join.
+    ClearStaged,
+    /// Carries out the plan of this name ([`ClusterState::plan`]).
+    CommitPlan {
+        /// The plan that the operator has seen.
+        id: u32,
+    },
+    /// Takes a step of a partition's move.
+    Move {
+        /// The partition.
+        partition: Partition,
+        /// Its epoch when that was decided.
+        at: Epoch,
+        /// The step.
+        step: MoveStep,
+    },
+    /// Takes a step of a change of the number of replicas.
+    Grow {
+        /// The number when that was decided.
+        from: u16,
+        /// The step.
+        step: GrowthStep,
+    },
 }
 
 /// Why a command does not fit the state.
@@ -162,6 +194,28 @@ pub enum Refusal {
         /// The proposed size.
         got: RingSize,
     },
+    /// A change cannot be staged or committed.
+    #[error(transparent)]
+    Staging(#[from] StagingRefusal),
+    /// A step of a move does not fit.
+    #[error(transparent)]
+    Move(#[from] MoveError),
+    /// The partition has moved on since a step was decided.
+    #[error("the partition is at epoch {expected}, and the step was decided at {got}")]
+    OtherEpoch {
+        /// Its epoch.
+        expected: Epoch,
+        /// The step's.
+        got: Epoch,
+    },
+    /// Another partition moves that could be in one preference list with this one.
+    #[error("partition {partition} cannot move while partition {moving} does")]
+    TooClose {
+        /// The partition that was to move.
+        partition: Partition,
+        /// The one that moves.
+        moving: Partition,
+    },
     /// A partition would change hands without a higher epoch, or fall back to a lower one.
     #[error("epoch of partition {partition} does not rise with its change of owner")]
     EpochNotRaised {
@@ -225,6 +279,18 @@ impl Content {
             Command::UpdateMember { node, member } => self.update_member(node, member),
             Command::RemoveMember { node } => self.remove_member(node),
             Command::SetRing(ring) => self.set_ring(ring),
+            Command::Stage { node, change } => self.stage(node, change),
+            Command::ClearStaged => {
+                self.clear_staged();
+                Ok(())
+            }
+            Command::CommitPlan { id } => self.commit_plan(state, id),
+            Command::Move {
+                partition,
+                at,
+                step,
+            } => self.move_step(partition, at, step),
+            Command::Grow { from, step } => self.growth_step(from, step),
         }
     }
 

@@ -5,13 +5,14 @@
 //! understand a command must not go on as if it had applied it.
 
 use kvorum_encoding::{Bucket, BucketType};
-use kvorum_ring::NodeId;
+use kvorum_ring::{Epoch, NodeId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::command::Command;
-use crate::document::{self, MemberDocument, RingDocument, name, overlay, parsed};
+use crate::document::{self, MemberDocument, RingDocument, StagedDocument, name, overlay, parsed};
 use crate::file_format::DecodeError;
+use crate::motion::{GrowthStep, MoveStep};
 use crate::name_text::to_text;
 use crate::state::Member;
 
@@ -50,6 +51,41 @@ enum CommandDocument {
         node: String,
     },
     SetRing(RingDocument),
+    Stage {
+        node: String,
+        change: StagedDocument,
+    },
+    ClearStaged {},
+    CommitPlan {
+        id: u32,
+    },
+    Move {
+        partition: u16,
+        at: u64,
+        step: MoveStepDocument,
+    },
+    Grow {
+        from: u16,
+        step: GrowthStepDocument,
+    },
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MoveStepDocument {
+    Begin,
+    Close,
+    Settle,
+    Abandon,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GrowthStepDocument {
+    Begin(u16),
+    Close,
+    Settle,
+    Abandon,
 }
 
 impl Command {
@@ -121,6 +157,35 @@ fn document_of(command: &Command) -> CommandDocument {
             node: node.to_string(),
         },
         Command::SetRing(ring) => CommandDocument::SetRing(document::ring_document(ring)),
+        Command::Stage { node, change } => CommandDocument::Stage {
+            node: node.to_string(),
+            change: document::staged_document(change),
+        },
+        Command::ClearStaged => CommandDocument::ClearStaged {},
+        Command::CommitPlan { id } => CommandDocument::CommitPlan { id: *id },
+        Command::Move {
+            partition,
+            at,
+            step,
+        } => CommandDocument::Move {
+            partition: partition.number(),
+            at: at.get(),
+            step: match step {
+                MoveStep::Begin => MoveStepDocument::Begin,
+                MoveStep::Close => MoveStepDocument::Close,
+                MoveStep::Settle => MoveStepDocument::Settle,
+                MoveStep::Abandon => MoveStepDocument::Abandon,
+            },
+        },
+        Command::Grow { from, step } => CommandDocument::Grow {
+            from: *from,
+            step: match step {
+                GrowthStep::Begin(to) => GrowthStepDocument::Begin(*to),
+                GrowthStep::Close => GrowthStepDocument::Close,
+                GrowthStep::Settle => GrowthStepDocument::Settle,
+                GrowthStep::Abandon => GrowthStepDocument::Abandon,
+            },
+        },
     }
 }
 
@@ -178,6 +243,35 @@ fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
             node: parsed(&node, "node")?,
         },
         CommandDocument::SetRing(document) => Command::SetRing(document::ring(&document)?),
+        CommandDocument::Stage { node, change } => Command::Stage {
+            node: parsed(&node, "node")?,
+            change: document::staged_change(change)?,
+        },
+        CommandDocument::ClearStaged {} => Command::ClearStaged,
+        CommandDocument::CommitPlan { id } => Command::CommitPlan { id },
+        CommandDocument::Move {
+            partition,
+            at,
+            step,
+        } => Command::Move {
+            partition: document::partition(partition)?,
+            at: Epoch::new(at),
+            step: match step {
+                MoveStepDocument::Begin => MoveStep::Begin,
+                MoveStepDocument::Close => MoveStep::Close,
+                MoveStepDocument::Settle => MoveStep::Settle,
+                MoveStepDocument::Abandon => MoveStep::Abandon,
+            },
+        },
+        CommandDocument::Grow { from, step } => Command::Grow {
+            from,
+            step: match step {
+                GrowthStepDocument::Begin(to) => GrowthStep::Begin(to),
+                GrowthStepDocument::Close => GrowthStep::Close,
+                GrowthStepDocument::Settle => GrowthStep::Settle,
+                GrowthStepDocument::Abandon => GrowthStep::Abandon,
+            },
+        },
     })
 }
 
@@ -187,9 +281,11 @@ mod tests {
 
     use kvorum_properties::PropertyOverlay;
     use kvorum_ring::{Ring, RingSize};
+
     use serde_json::json;
 
     use super::*;
+    use crate::staged::StagedChange;
 
     fn node(number: u8) -> NodeId {
         NodeId::from_bytes([number; 16])
@@ -242,6 +338,25 @@ mod tests {
             },
             Command::RemoveMember { node: node(1) },
             Command::SetRing(Ring::single(RingSize::new(16).unwrap(), node(1))),
+            Command::Stage {
+                node: node(1),
+                change: StagedChange::Replace { by: node(2) },
+            },
+            Command::Stage {
+                node: node(1),
+                change: StagedChange::Location(None),
+            },
+            Command::ClearStaged,
+            Command::CommitPlan { id: 7 },
+            Command::Move {
+                partition: RingSize::new(16).unwrap().partition(9).unwrap(),
+                at: Epoch::new(4),
+                step: MoveStep::Close,
+            },
+            Command::Grow {
+                from: 1,
+                step: GrowthStep::Begin(2),
+            },
         ]
     }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Epoch, Growth, Move, NodeId, Partition, Phase, Ring, RingSize};
+use kvorum_ring::{Epoch, Growth, Move, NodeId, Partition, Phase, Ring, RingSize, Transition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::command::check_ring;
 use crate::file_format::{self, DecodeError};
 use crate::name_text;
+use crate::staged::StagedChange;
 use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus, TypeStatus};
 
 #[derive(Serialize, Deserialize)]
@@ -30,6 +31,55 @@ struct Document {
     default_properties: Map<String, Value>,
     bucket_types: Vec<TypeDocument>,
     buckets: Vec<BucketDocument>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    staged: BTreeMap<String, StagedDocument>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    transition: Option<TransitionDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TransitionDocument {
+    /// The owner to come of each partition.
+    target: Vec<String>,
+    apart: u16,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StagedDocument {
+    Leave,
+    Replace { by: String },
+    ForceRemove,
+    ForceReplace { by: String },
+    Location(Option<String>),
+    Weight(u32),
+}
+
+pub(crate) fn staged_document(change: &StagedChange) -> StagedDocument {
+    match change {
+        StagedChange::Leave => StagedDocument::Leave,
+        StagedChange::Replace { by } => StagedDocument::Replace { by: by.to_string() },
+        StagedChange::ForceRemove => StagedDocument::ForceRemove,
+        StagedChange::ForceReplace { by } => StagedDocument::ForceReplace { by: by.to_string() },
+        StagedChange::Location(location) => StagedDocument::Location(location.clone()),
+        StagedChange::Weight(weight) => StagedDocument::Weight(*weight),
+    }
+}
+
+pub(crate) fn staged_change(document: StagedDocument) -> Result<StagedChange, DecodeError> {
+    Ok(match document {
+        StagedDocument::Leave => StagedChange::Leave,
+        StagedDocument::Replace { by } => StagedChange::Replace {
+            by: parsed(&by, "staged")?,
+        },
+        StagedDocument::ForceRemove => StagedChange::ForceRemove,
+        StagedDocument::ForceReplace { by } => StagedChange::ForceReplace {
+            by: parsed(&by, "staged")?,
+        },
+        StagedDocument::Location(location) => StagedChange::Location(location),
+        StagedDocument::Weight(weight) => StagedChange::Weight(weight),
+    })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,6 +217,20 @@ fn document(this_node: NodeId, content: &Content) -> Document {
         default_properties: content.default_properties.to_json(),
         bucket_types: bucket_types.collect(),
         buckets: buckets.collect(),
+        staged: content
+            .staged
+            .iter()
+            .map(|(node, change)| (node.to_string(), staged_document(change)))
+            .collect(),
+        transition: content.transition.as_ref().map(|transition| {
+            let partitions = content.ring.size().partitions();
+            TransitionDocument {
+                target: partitions
+                    .map(|partition| transition.target(partition).to_string())
+                    .collect(),
+                apart: transition.apart(),
+            }
+        }),
     }
 }
 
@@ -226,7 +290,14 @@ fn content(document: Document) -> Result<Content, DecodeError> {
             .or_default()
             .insert(Bucket::from(name(&entry.bucket)?), overlay);
     }
+    let staged = document
+        .staged
+        .into_iter()
+        .map(|(node, change)| Ok((parsed(&node, "staged")?, staged_change(change)?)));
+    let transition = document.transition.map(|it| transition(&ring, &it));
     Ok(Content {
+        staged: staged.collect::<Result<_, DecodeError>>()?,
+        transition: transition.transpose()?,
         id: parsed(&document.cluster_id, "cluster_id")?,
         name: document.cluster_name,
         version: document.version,
@@ -280,6 +351,16 @@ pub(crate) fn ring(document: &RingDocument) -> Result<Ring, DecodeError> {
     Ok(ring.with_motion(moves.collect::<Result<_, _>>()?, growth))
 }
 
+fn transition(ring: &Ring, document: &TransitionDocument) -> Result<Transition, DecodeError> {
+    let target = document
+        .target
+        .iter()
+        .map(|node| parsed(node, "transition"));
+    let target = target.collect::<Result<Vec<NodeId>, _>>()?;
+    Transition::from_parts(ring, target, document.apart)
+        .map_err(|error| DecodeError::damaged(error.to_string()))
+}
+
 fn moving(size: RingSize, document: &MoveDocument) -> Result<(Partition, Move), DecodeError> {
     let no_partition = || DecodeError::damaged(format!("no partition {}", document.partition));
     let partition = size
@@ -301,6 +382,13 @@ fn bucket_type(document: &TypeDocument) -> Result<(BucketType, BucketTypeEntry),
         properties: overlay(&document.properties)?,
     };
     Ok((BucketType::from(name(&document.name)?), entry))
+}
+
+/// A partition by its number, whatever the ring's size: the state refuses one that it does not have.
+pub(crate) fn partition(number: u16) -> Result<Partition, DecodeError> {
+    let largest = RingSize::new(u64::from(kvorum_ring::RING_SIZE_MAX));
+    let partition = largest.ok().and_then(|size| size.partition(number));
+    partition.ok_or_else(|| DecodeError::damaged(format!("no partition {number}")))
 }
 
 pub(crate) fn overlay(properties: &Map<String, Value>) -> Result<PropertyOverlay, DecodeError> {

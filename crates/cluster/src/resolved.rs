@@ -54,6 +54,14 @@ impl Resolved {
         }
     }
 
+    /// The largest n_val of any bucket.
+    pub(crate) fn n_val_max(&self) -> u32 {
+        let types = self.typed.values().chain([&self.untyped]);
+        let properties =
+            types.flat_map(|of_type| of_type.of_buckets.values().chain([&of_type.of_type]));
+        properties.map(|it| it.n_val).max().unwrap_or(1)
+    }
+
     pub(crate) fn of_bucket(
         &self,
         bucket_type: &BucketType,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, PropertyOverlay};
-use kvorum_ring::{NodeId, NodeIdError, Ring};
+use kvorum_ring::{NodeId, NodeIdError, Ring, Transition};
 
 use crate::resolved::{Resolved, UnknownBucketType};
+use crate::staged::StagedChange;
 
 /// The identity of a cluster: a UUID in the same form as a node's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,6 +111,10 @@ pub(crate) struct Content {
     pub(crate) types: BTreeMap<BucketType, BucketTypeEntry>,
     /// By type, the default one included, and bucket; no overlay is empty.
     pub(crate) buckets: BTreeMap<BucketType, BTreeMap<Bucket, PropertyOverlay>>,
+    /// What waits for a commit.
+    pub(crate) staged: BTreeMap<NodeId, StagedChange>,
+    /// Where the last commit leads, until it is there.
+    pub(crate) transition: Option<Transition>,
 }
 
 /// The cluster state of one version.
@@ -142,6 +147,8 @@ impl ClusterState {
             default_properties: PropertyOverlay::default(),
             types: BTreeMap::new(),
             buckets: BTreeMap::new(),
+            staged: BTreeMap::new(),
+            transition: None,
         })
     }
 
@@ -183,6 +190,21 @@ impl ClusterState {
     /// The committed ring.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.content.ring
+    }
+
+    /// What waits for a commit, besides the members that join.
+    pub fn staged(&self) -> &BTreeMap<NodeId, StagedChange> {
+        &self.content.staged
+    }
+
+    /// Where the last commit leads, until it is there.
+    pub fn transition(&self) -> Option<&Transition> {
+        self.content.transition.as_ref()
+    }
+
+    /// The largest n_val of any bucket.
+    pub fn n_val_max(&self) -> u32 {
+        self.resolved.n_val_max()
     }
 
     /// What is set for all buckets without type.

@@ -102,6 +102,13 @@ impl Ring {
         Ok(self.pass_on(partition, self.owner(partition)))
     }
 
+    /// Gives a partition to another owner at once, who has none of it: its present owner is gone for
+    /// good. What it is moving from or to is forgotten.
+    pub fn seize(&mut self, partition: Partition, owner: NodeId) -> Epoch {
+        self.moves.remove(&partition);
+        self.pass_on(partition, owner)
+    }
+
     /// Who answers reads of a partition.
     pub fn reader(&self, partition: Partition) -> NodeId {
         match self.moves.get(&partition) {

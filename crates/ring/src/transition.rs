@@ -8,7 +8,7 @@
 
 use crate::moving::MoveError;
 use crate::node_id::NodeId;
-use crate::partition::Partition;
+use crate::partition::{Partition, RingSize};
 use crate::ring::Ring;
 
 /// Where a ring is to go.
@@ -32,6 +32,23 @@ impl Transition {
         Ok(Self {
             target: owners.collect(),
             apart: n_max.clamp(1, ring.size().get()),
+        })
+    }
+
+    /// A transition as it was kept: the owner to come of each partition.
+    pub fn from_parts(ring: &Ring, target: Vec<NodeId>, apart: u16) -> Result<Self, MoveError> {
+        let got = u64::try_from(target.len())
+            .ok()
+            .and_then(|len| RingSize::new(len).ok());
+        if got != Some(ring.size()) {
+            return Err(MoveError::SizeChange {
+                expected: ring.size(),
+                got: got.unwrap_or(ring.size()),
+            });
+        }
+        Ok(Self {
+            target: target.into(),
+            apart,
         })
     }
 

@@ -6,6 +6,7 @@
 
 mod apply;
 mod local;
+mod membership;
 mod model;
 
 use std::path::Path;

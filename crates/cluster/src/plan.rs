@@ -1,0 +1,184 @@
+//! What staged changes will do: the members and the ring that come out, and what has to move.
+//!
+//! A plan follows from the state alone, so every member computes the same one; it has a name, and a
+//! commit names the plan that its operator has seen. If anything that matters has changed since, the
+//! names differ and nothing is committed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvorum_ring::{Claimant, NodeId, Partition, Ring, claim};
+
+use crate::staged::StagedChange;
+use crate::state::{ClusterState, Content, Member, MemberStatus};
+
+/// Any this many consecutive partitions are kept on distinct nodes where that is possible, whatever
+/// the largest n_val is: Riak's `target_n_val`.
+pub const TARGET_N_VAL: u16 = 4;
+
+/// What a commit will do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The plan's name, to be given to the commit.
+    pub id: u32,
+    /// The members once it is committed.
+    pub members: BTreeMap<NodeId, Member>,
+    /// Who will own each partition once everything has moved.
+    pub target: Ring,
+    /// Who gives what to whom.
+    pub transfers: Vec<Transfer>,
+    /// The partitions whose owner changes at once and without a transfer, because it is removed by
+    /// force: their replicas have to be repaired.
+    pub lost: Vec<Partition>,
+    /// Owner partitions of whose replicas two will be on one node.
+    pub crowded: Vec<Partition>,
+}
+
+/// A partition that will move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The partition.
+    pub partition: Partition,
+    /// Who has it.
+    pub from: NodeId,
+    /// Who will have it.
+    pub to: NodeId,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Nothing is staged.
+    #[error("There are no staged changes")]
+    NothingPlanned,
+    /// The last commit is still being carried out.
+    #[error("The ring is not ready: {partitions} partitions have still to move")]
+    RingNotReady {
+        /// How many.
+        partitions: usize,
+    },
+    /// The number of replicas is changing.
+    #[error("The ring is not ready: the number of replicas is changing")]
+    Growing,
+    /// Nobody would be left to own partitions.
+    #[error("no member would be left")]
+    NobodyLeft,
+}
+
+impl ClusterState {
+    /// What a commit would do now.
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        let content = &self.content;
+        let is_joining = |member: &Member| member.status == MemberStatus::Joining;
+        if content.staged.is_empty() && !content.members.values().any(is_joining) {
+            return Err(PlanError::NothingPlanned);
+        }
+        if let Some(transition) = &content.transition {
+            let partitions = transition.due(&content.ring).count();
+            return Err(PlanError::RingNotReady { partitions });
+        }
+        if content.ring.growth().is_some() {
+            return Err(PlanError::Growing);
+        }
+        let n = self.spacing();
+        let members = members_after(content);
+        let target = target(content, &members, n)?;
+        let changing = content
+            .ring
+            .partitions()
+            .filter(|(partition, owner, _)| target.owner(*partition) != *owner);
+        let (lost, moving): (Vec<_>, Vec<_>) =
+            changing.partition(|(_, owner, _)| is_forced(content, *owner));
+        let transfers = moving.into_iter().map(|(partition, from, _)| Transfer {
+            partition,
+            from,
+            to: target.owner(partition),
+        });
+        Ok(Plan {
+            id: name(content, &members, &target),
+            transfers: transfers.collect(),
+            lost: lost.into_iter().map(|(partition, ..)| partition).collect(),
+            crowded: target.crowded(n),
+            members,
+            target,
+        })
+    }
+
+    /// How far apart replicas on one node have to be, and moves at a time: the largest n_val of any
+    /// bucket, and at least the target.
+    pub(crate) fn spacing(&self) -> u16 {
+        let largest = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
+        largest.max(TARGET_N_VAL)
+    }
+}
+
+fn is_forced(content: &Content, node: NodeId) -> bool {
+    let change = content.staged.get(&node);
+    change.is_some_and(StagedChange::is_forced)
+}
+
+fn members_after(content: &Content) -> BTreeMap<NodeId, Member> {
+    let mut members = content.members.clone();
+    for member in members.values_mut() {
+        if member.status == MemberStatus::Joining {
+            member.status = MemberStatus::Valid;
+        }
+    }
+    for (node, change) in &content.staged {
+        if change.is_forced() {
+            members.remove(node);
+        } else if let Some(member) = members.get_mut(node) {
+            match change {
+                StagedChange::Location(location) => member.location.clone_from(location),
+                StagedChange::Weight(weight) => member.weight = *weight,
+                _ => member.status = MemberStatus::Leaving,
+            }
+        }
+    }
+    members
+}
+
+/// The ring for the members to come. Who is replaced hands exactly its own partitions to its
+/// replacement, unless other changes move them on.
+fn target(
+    content: &Content,
+    members: &BTreeMap<NodeId, Member>,
+    n: u16,
+) -> Result<Ring, PlanError> {
+    let replacement = |owner: NodeId| content.staged.get(&owner)?.replacement();
+    let mut owners = Vec::new();
+    let mut epochs = Vec::new();
+    for (_, owner, epoch) in content.ring.partitions() {
+        owners.push(replacement(owner).unwrap_or(owner));
+        epochs.push(epoch);
+    }
+    let size = content.ring.size();
+    let replaced = Ring::new(size, owners, epochs).map_err(|_| PlanError::NobodyLeft)?;
+    let only_replaces = |change: &StagedChange| change.replacement().is_some();
+    let claimants: Vec<Claimant> = members.iter().filter_map(claimant).collect();
+    let claiming: BTreeSet<NodeId> = claimants.iter().map(|claimant| claimant.node).collect();
+    let owning: BTreeSet<NodeId> = replaced.members().iter().copied().collect();
+    if claiming == owning && content.staged.values().all(only_replaces) {
+        return Ok(replaced);
+    }
+    let claimed = claim(size, &claimants, n, Some(&replaced));
+    claimed.map_err(|_| PlanError::NobodyLeft)
+}
+
+/// A member's claim. One that is marked as down keeps what it has: it may come back.
+fn claimant((node, member): (&NodeId, &Member)) -> Option<Claimant> {
+    let claims = matches!(member.status, MemberStatus::Valid | MemberStatus::Down);
+    (claims && member.weight > 0).then(|| Claimant {
+        node: *node,
+        weight: member.weight,
+        location: member.location.clone(),
+    })
+}
+
+/// The name of a plan: what it starts from and what it leads to.
+fn name(content: &Content, members: &BTreeMap<NodeId, Member>, target: &Ring) -> u32 {
+    let text = format!(
+        "{:?} {:?} {members:?} {target:?}",
+        content.staged, content.ring
+    );
+    kvorum_encoding::checksum(text.as_bytes())
+}

@@ -1,0 +1,172 @@
+//! Changes that wait for a commit, and the rules of staging them.
+//!
+//! Operators stage changes one by one, look at the plan that they make together, and commit it.
+//! Nothing moves before. A node that joins needs no entry here: it is a member with the status
+//! [`MemberStatus::Joining`] until the commit.
+
+use std::collections::BTreeSet;
+
+use kvorum_ring::{NodeId, Transition};
+
+use crate::command::Refusal;
+use crate::state::{ClusterState, Content, MemberStatus};
+
+/// What is to become of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StagedChange {
+    /// Hands over its partitions, then leaves.
+    Leave,
+    /// Hands over its partitions to a node that joins, then leaves.
+    Replace {
+        /// Who takes its place.
+        by: NodeId,
+    },
+    /// Is gone for good: others take its partitions as they are, empty.
+    ForceRemove,
+    /// Is gone for good: a node that joins takes its partitions, empty.
+    ForceReplace {
+        /// Who takes its place.
+        by: NodeId,
+    },
+    /// Stands in another rack, room or zone.
+    Location(Option<String>),
+    /// Has another share of the ring.
+    Weight(u32),
+}
+
+impl StagedChange {
+    pub(crate) fn replacement(&self) -> Option<NodeId> {
+        match self {
+            Self::Replace { by } | Self::ForceReplace { by } => Some(*by),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_forced(&self) -> bool {
+        matches!(self, Self::ForceRemove | Self::ForceReplace { .. })
+    }
+
+    fn is_departure(&self) -> bool {
+        !matches!(self, Self::Location(_) | Self::Weight(_))
+    }
+}
+
+/// Why a change cannot be staged or committed. The texts are those that Riak's operators know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StagingRefusal {
+    /// The node is no member.
+    #[error("not_member")]
+    NotMember,
+    /// It is leaving already.
+    #[error("already_leaving")]
+    AlreadyLeaving,
+    /// Nobody would be left.
+    #[error("only_member")]
+    OnlyMember,
+    /// The replacement does not join, or owns partitions.
+    #[error("invalid_replacement")]
+    InvalidReplacement,
+    /// The replacement replaces another node.
+    #[error("already_replacement")]
+    AlreadyReplacement,
+    /// A node of weight 0 can hold nothing: let it leave.
+    #[error("a weight must be above 0; let the node leave instead")]
+    NoWeight,
+    /// There is no plan to commit.
+    #[error("{0}")]
+    NoPlan(#[from] crate::plan::PlanError),
+    /// The plan is another one than the operator has seen.
+    #[error("The plan has changed; look at it again")]
+    PlanChanged,
+}
+
+impl Content {
+    pub(crate) fn stage(&mut self, node: NodeId, change: StagedChange) -> Result<(), Refusal> {
+        self.check_staged(node, &change)?;
+        self.staged.insert(node, change);
+        Ok(())
+    }
+
+    fn check_staged(&self, node: NodeId, change: &StagedChange) -> Result<(), StagingRefusal> {
+        let member = self.members.get(&node).ok_or(StagingRefusal::NotMember)?;
+        if change == &StagedChange::Weight(0) {
+            return Err(StagingRefusal::NoWeight);
+        }
+        if !change.is_departure() {
+            return Ok(());
+        }
+        if matches!(member.status, MemberStatus::Leaving | MemberStatus::Exiting) {
+            return Err(StagingRefusal::AlreadyLeaving);
+        }
+        if let Some(by) = change.replacement() {
+            return self.check_replacement(node, by);
+        }
+        let departing = self
+            .staged
+            .iter()
+            .filter(|(_, change)| change.is_departure());
+        let departing: BTreeSet<NodeId> = departing.map(|(node, _)| *node).chain([node]).collect();
+        let stays = |(other, member): (&NodeId, &crate::state::Member)| {
+            !departing.contains(other)
+                && matches!(member.status, MemberStatus::Valid | MemberStatus::Joining)
+        };
+        if self.members.iter().any(stays) {
+            Ok(())
+        } else {
+            Err(StagingRefusal::OnlyMember)
+        }
+    }
+
+    fn check_replacement(&self, node: NodeId, by: NodeId) -> Result<(), StagingRefusal> {
+        let joins = self
+            .members
+            .get(&by)
+            .is_some_and(|it| it.status == MemberStatus::Joining);
+        if !joins || by == node || self.ring.owned_by(by).next().is_some() {
+            return Err(StagingRefusal::InvalidReplacement);
+        }
+        let mut others = self.staged.iter().filter(|(other, _)| **other != node);
+        if others.any(|(_, change)| change.replacement() == Some(by)) {
+            return Err(StagingRefusal::AlreadyReplacement);
+        }
+        Ok(())
+    }
+
+    /// Forgets all staged changes; who was to join is no member any more.
+    pub(crate) fn clear_staged(&mut self) {
+        self.staged.clear();
+        self.members
+            .retain(|_, member| member.status != MemberStatus::Joining);
+    }
+
+    /// Carries out the plan that the operator has seen.
+    pub(crate) fn commit_plan(&mut self, state: &ClusterState, id: u32) -> Result<(), Refusal> {
+        let plan = state.plan().map_err(StagingRefusal::NoPlan)?;
+        if plan.id != id {
+            return Err(StagingRefusal::PlanChanged.into());
+        }
+        let mut ring = (*self.ring).clone();
+        for partition in &plan.lost {
+            ring.seize(*partition, plan.target.owner(*partition));
+        }
+        let transition = Transition::new(&ring, &plan.target, state.spacing())?;
+        self.transition = (!transition.is_done(&ring)).then_some(transition);
+        self.ring = std::sync::Arc::new(ring);
+        self.members = plan.members;
+        self.staged.clear();
+        self.see_off();
+        Ok(())
+    }
+
+    /// Who leaves and owns nothing any more has left but for the last word.
+    pub(crate) fn see_off(&mut self) {
+        let ring = &self.ring;
+        for (node, member) in &mut self.members {
+            let owns = ring.owned_by(*node).next().is_some();
+            let receives = ring.moves().values().any(|moving| moving.to == *node);
+            if member.status == MemberStatus::Leaving && !owns && !receives {
+                member.status = MemberStatus::Exiting;
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Staged changes, plans, and how a committed one is carried out step by step.
+
+use kvorum_cluster::{
+    ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep, PlanError, Refusal,
+    StagedChange, StagingRefusal, apply,
+};
+use kvorum_ring::{Epoch, NodeId};
+use proptest::prelude::*;
+
+use crate::{founded, node, size};
+
+fn done(state: &ClusterState, command: Command) -> ClusterState {
+    apply(state, command).unwrap()
+}
+
+fn refused(state: &ClusterState, command: Command) -> Refusal {
+    apply(state, command).unwrap_err()
+}
+
+fn join(state: &ClusterState, number: u8) -> ClusterState {
+    let member = Member {
+        status: MemberStatus::Joining,
+        ..Member::new(&format!("riak@10.0.0.{number}"))
+    };
+    let node = node(number);
+    done(state, Command::AddMember { node, member })
+}
+
+fn stage(number: u8, change: StagedChange) -> Command {
+    Command::Stage {
+        node: node(number),
+        change,
+    }
+}
+
+fn commit(state: &ClusterState) -> ClusterState {
+    let id = state.plan().unwrap().id;
+    done(state, Command::CommitPlan { id })
+}
+
+fn step(state: &ClusterState, partition: kvorum_ring::Partition, step: MoveStep) -> ClusterState {
+    let at = state.ring().epoch(partition);
+    let command = Command::Move {
+        partition,
+        at,
+        step,
+    };
+    done(state, command)
+}
+
+/// Does everything that is to be done, `count` moves at once; `look` sees every state.
+fn carry_out(
+    mut state: ClusterState,
+    count: usize,
+    mut look: impl FnMut(&ClusterState),
+) -> ClusterState {
+    loop {
+        let moves = state.next_moves(count);
+        if let Some(to) = state.next_growth() {
+            let from = state.ring().replicas_max();
+            for step in [GrowthStep::Begin(to), GrowthStep::Close, GrowthStep::Settle] {
+                state = done(&state, Command::Grow { from, step });
+                look(&state);
+            }
+        } else if moves.is_empty() {
+            return state;
+        }
+        for each in [MoveStep::Begin, MoveStep::Close, MoveStep::Settle] {
+            for (partition, _) in &moves {
+                state = step(&state, *partition, each);
+                look(&state);
+            }
+        }
+    }
+}
+
+fn cluster(count: u8) -> ClusterState {
+    let mut state = founded();
+    for number in 2..=count {
+        state = join(&state, number);
+    }
+    if count > 1 {
+        state = commit(&state);
+    }
+    carry_out(state, 8, |_| {})
+}
+
+fn share(state: &ClusterState, number: u8) -> usize {
+    state.ring().owned_by(node(number)).count()
+}
+
+#[test]
+fn one_node_becomes_three_and_then_keeps_three_replicas() {
+    let state = join(&join(&founded(), 2), 3);
+    let plan = state.plan().unwrap();
+    assert_eq!(plan.transfers.len(), 5, "five of eight partitions move");
+    assert!(plan.lost.is_empty());
+    let state = commit(&state);
+    assert!(state.transition().is_some());
+    assert_eq!(state.plan(), Err(PlanError::NothingPlanned));
+    let mut replicas = vec![1];
+    let state = carry_out(state, 2, |state| {
+        assert!(state.ring().moves().len() <= 2);
+        let n = state.ring().effective_n(3, false);
+        if replicas.last() != Some(&n) {
+            replicas.push(n);
+        }
+    });
+    assert_eq!(replicas, [1, 2, 3]);
+    assert!(state.transition().is_none());
+    let shares: Vec<usize> = (1..=3).map(|number| share(&state, number)).collect();
+    assert_eq!(shares.iter().sum::<usize>(), 8);
+    assert!(
+        shares.iter().all(|share| (2..=3).contains(share)),
+        "{shares:?}"
+    );
+}
+
+#[test]
+fn a_node_that_leaves_hands_over_and_can_then_be_removed() {
+    let state = cluster(4);
+    let state = commit(&done(&state, stage(4, StagedChange::Leave)));
+    assert_eq!(state.member(node(4)).unwrap().status, MemberStatus::Leaving);
+    assert!(matches!(
+        refused(&state, Command::RemoveMember { node: node(4) }),
+        Refusal::OwnsPartitions { .. }
+    ));
+    let state = carry_out(state, 2, |_| {});
+    assert_eq!(state.exited().collect::<Vec<_>>(), [node(4)]);
+    let state = done(&state, Command::RemoveMember { node: node(4) });
+    assert_eq!(state.ring().members(), {
+        let mut three: Vec<NodeId> = (1..=3).map(node).collect();
+        three.sort_unstable();
+        three
+    });
+}
+
+#[test]
+fn a_replacement_takes_exactly_what_the_replaced_node_had() {
+    let state = cluster(4);
+    let had: Vec<_> = state.ring().owned_by(node(2)).collect();
+    let state = join(&state, 9);
+    let state = done(&state, stage(2, StagedChange::Replace { by: node(9) }));
+    assert_eq!(state.plan().unwrap().transfers.len(), had.len());
+    let state = carry_out(commit(&state), 2, |_| {});
+    assert_eq!(state.ring().owned_by(node(9)).collect::<Vec<_>>(), had);
+    assert_eq!(state.exited().collect::<Vec<_>>(), [node(2)]);
+}
+
+#[test]
+fn who_is_removed_by_force_is_gone_at_once() {
+    let state = cluster(4);
+    let had: Vec<_> = state.ring().owned_by(node(3)).collect();
+    let state = done(&state, stage(3, StagedChange::ForceRemove));
+    let plan = state.plan().unwrap();
+    assert_eq!(plan.lost, had);
+    let committed = commit(&state);
+    assert!(committed.member(node(3)).is_none());
+    assert_eq!(share(&committed, 3), 0);
+    for partition in had {
+        assert!(committed.ring().epoch(partition) > state.ring().epoch(partition));
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_name() {
+    let state = cluster(3);
+    let staging = |command| match refused(&state, command) {
+        Refusal::Staging(refusal) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        staging(stage(7, StagedChange::Leave)),
+        StagingRefusal::NotMember
+    );
+    assert_eq!(
+        staging(stage(1, StagedChange::Replace { by: node(2) })),
+        StagingRefusal::InvalidReplacement
+    );
+    assert_eq!(
+        staging(stage(1, StagedChange::Weight(0))),
+        StagingRefusal::NoWeight
+    );
+    assert_eq!(
+        staging(Command::CommitPlan { id: 1 }),
+        StagingRefusal::NoPlan(PlanError::NothingPlanned)
+    );
+    let alone = founded();
+    assert!(matches!(
+        refused(&alone, stage(1, StagedChange::Leave)),
+        Refusal::Staging(StagingRefusal::OnlyMember)
+    ));
+    let two = done(&state, stage(1, StagedChange::Leave));
+    let two = done(&two, stage(2, StagedChange::Leave));
+    assert!(matches!(
+        refused(&two, stage(3, StagedChange::Leave)),
+        Refusal::Staging(StagingRefusal::OnlyMember)
+    ));
+}
+
+#[test]
+fn a_plan_that_changed_since_it_was_seen_is_not_committed() {
+    let state = join(&founded(), 2);
+    let seen = state.plan().unwrap().id;
+    let state = join(&state, 3);
+    assert!(matches!(
+        refused(&state, Command::CommitPlan { id: seen }),
+        Refusal::Staging(StagingRefusal::PlanChanged)
+    ));
+    let cleared = done(&state, Command::ClearStaged);
+    assert_eq!(cleared.members().len(), 1);
+    assert_eq!(cleared.plan(), Err(PlanError::NothingPlanned));
+}
+
+#[test]
+fn a_confirmation_that_comes_late_changes_nothing() {
+    let state = commit(&join(&founded(), 2));
+    let (partition, at) = state.next_moves(1)[0];
+    let begin = Command::Move {
+        partition,
+        at,
+        step: MoveStep::Begin,
+    };
+    let begun = done(&state, begin.clone());
+    assert!(matches!(refused(&begun, begin), Refusal::OtherEpoch { .. }));
+    let stale = Command::Move {
+        partition,
+        at: Epoch::FIRST,
+        step: MoveStep::Close,
+    };
+    assert!(matches!(refused(&begun, stale), Refusal::OtherEpoch { .. }));
+    let growing = Command::Grow {
+        from: 1,
+        step: GrowthStep::Begin(2),
+    };
+    assert!(matches!(refused(&begun, growing), Refusal::Move(_)));
+}
+
+#[test]
+fn two_partitions_of_one_list_never_move_together() {
+    let state = commit(&join(&cluster(4), 5));
+    let ring = state.ring();
+    let transition = state.transition().unwrap();
+    let (first, _) = state.next_moves(1)[0];
+    let begun = step(&state, first, MoveStep::Begin);
+    for partition in transition.due(ring) {
+        let apart = ring
+            .size()
+            .distance(first, partition)
+            .min(ring.size().distance(partition, first));
+        if apart > 0 && apart < transition.apart() {
+            let command = Command::Move {
+                partition,
+                at: ring.epoch(partition),
+                step: MoveStep::Begin,
+            };
+            assert!(matches!(refused(&begun, command), Refusal::TooClose { .. }));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Joins, departures and changes in any order: every plan can be carried out, every state written
+    /// down, and in the end everybody has a fair share.
+    #[test]
+    fn any_plan_comes_to_an_end(changes in prop::collection::vec((0u8..6, 1u8..9, 1u8..9), 1..12)) {
+        let mut state = founded();
+        for (kind, number, other) in changes {
+            let command = match kind {
+                0 | 1 => {
+                    let node = node(number);
+                    let member = Member {
+                        status: MemberStatus::Joining,
+                        ..Member::new(&format!("riak@10.0.0.{number}"))
+                    };
+                    Command::AddMember { node, member }
+                }
+                2 => stage(number, StagedChange::Leave),
+                3 => stage(number, StagedChange::Replace { by: node(other) }),
+                4 => stage(number, StagedChange::Weight(u32::from(other))),
+                _ => stage(number, StagedChange::ForceRemove),
+            };
+            if let Ok(next) = apply(&state, command) {
+                state = next;
+            }
+            if other % 3 == 0 && let Ok(plan) = state.plan() {
+                state = done(&state, Command::CommitPlan { id: plan.id });
+                state = carry_out(state, 4, |state| {
+                    let json = Command::SetRing((**state.ring()).clone()).to_json();
+                    assert_eq!(Command::from_json(&json), Ok(Command::SetRing((**state.ring()).clone())));
+                });
+                for exited in state.exited().collect::<Vec<_>>() {
+                    state = done(&state, Command::RemoveMember { node: exited });
+                }
+                prop_assert!(state.transition().is_none());
+                prop_assert!(state.ring().moves().is_empty());
+                let owners = state.ring().members().len();
+                prop_assert_eq!(usize::from(state.ring().replicas_max()), owners.min(3));
+            }
+        }
+        prop_assert_eq!(state.ring().size(), size(8));
+    }
+}
+
+#[test]
+fn what_is_staged_and_what_moves_is_there_after_a_restart() {
+    let disk: std::sync::Arc<dyn kvorum_disk::Disk> =
+        std::sync::Arc::new(kvorum_disk::MemoryDisk::new());
+    let local = crate::created(&disk);
+    let propose = |command| kvorum_cluster::AgreedState::propose(&local, command).unwrap();
+    let joining = Member {
+        status: MemberStatus::Joining,
+        ..Member::new("riak@10.0.0.2")
+    };
+    propose(Command::AddMember {
+        node: node(2),
+        member: joining,
+    });
+    propose(stage(2, StagedChange::Location(Some("rack 2".into()))));
+    let staged = propose(stage(1, StagedChange::Weight(2)));
+    assert_eq!(*reopened(&disk), *staged);
+    let id = staged.plan().unwrap().id;
+    let committed = propose(Command::CommitPlan { id });
+    let (partition, at) = committed.next_moves(1)[0];
+    let moving = propose(Command::Move {
+        partition,
+        at,
+        step: MoveStep::Begin,
+    });
+    assert_eq!(moving.ring().moves().len(), 1);
+    assert_eq!(*reopened(&disk), *moving);
+}
+
+fn reopened(disk: &std::sync::Arc<dyn kvorum_disk::Disk>) -> std::sync::Arc<ClusterState> {
+    let opened = kvorum_cluster::LocalState::open(
+        std::sync::Arc::clone(disk),
+        crate::directory(),
+        crate::NODE_NAME,
+    );
+    kvorum_cluster::AgreedState::current(&opened.unwrap().state)
+}
