@@ -16,6 +16,9 @@ use crate::schedule::{Schedule, counts_from};
 /// worker lets the others run.
 const OPERATIONS_PER_TURN: u32 = 64;
 
+/// The timer's resolution: an operation of an open loop that is due sooner is waited for awake.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+
 /// How a worker paces its operations.
 #[derive(Debug, Clone)]
 pub enum Pace {
@@ -125,9 +128,16 @@ impl<D: Driver> Worker<D> {
                 }
             };
             if let Some(until) = until {
-                tokio::select! {
-                    () = tokio::time::sleep_until(until.into()) => {}
-                    _ = stopped.wait_for(|stopped| *stopped) => return,
+                if due.is_some() && until.saturating_duration_since(Instant::now()) < TIMER_STEP {
+                    // The timer would sleep past many later times, and with it this worker.
+                    while Instant::now() < until && !self.control.is_stopping() {
+                        tokio::task::yield_now().await;
+                    }
+                } else {
+                    tokio::select! {
+                        () = tokio::time::sleep_until(until.into()) => {}
+                        _ = stopped.wait_for(|stopped| *stopped) => return,
+                    }
                 }
             }
             if !self.operate(due).await {

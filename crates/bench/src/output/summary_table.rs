@@ -204,8 +204,9 @@ fn write_usage(
     if let Some(cpu) = usage.cpu {
         let each = cpu.as_secs_f64() * 1e6 / operations;
         let share = cpu.as_secs_f64() / totals.elapsed.as_secs_f64().max(1e-9) * 100.0;
+        let digits = if each < 1.0 { 3 } else { 1 };
         parts.push(format!(
-            "CPU {each:.1} us per operation ({share:.0} % of one core)"
+            "CPU {each:.digits$} us per operation ({share:.0} % of one core)"
         ));
     }
     if let Some(resident) = usage.resident_bytes {
