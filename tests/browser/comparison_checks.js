@@ -41,6 +41,7 @@ async function ratiosAreTakenAgainstTheChosenBase(browser, { comparison, bitcask
 }
 
 function matrixFile(folder) {
+  fs.rmSync(folder, { recursive: true, force: true });
   fs.mkdirSync(folder, { recursive: true });
   fs.writeFileSync(path.join(folder, 'load.config'), [
     '{mode, max}.', '{duration, 1}.', '{report_interval, 1}.', '{concurrent, 4}.',

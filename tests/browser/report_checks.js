@@ -146,6 +146,8 @@ async function everyChartIsReachedByKeyboard(browser, { bitcask }) {
     if (id) reached.add(id);
   }
   equal([...reached], CHARTS, 'charts reached by Tab');
+  const described = await page.locator('#latency-get .plot').getAttribute('aria-description');
+  holds(/^Latency of get\. mean: from .* to .* 2 stalls are marked\.$/.test(described), `what is heard: ${described}`);
   await close(page);
 }
 

@@ -119,7 +119,8 @@ impl Site {
         self.root.join("logs")
     }
 
-    /// A matrix that was killed leaves its server's data and half a result.
+    /// What cells leave that is no result: preloads, and what a matrix that was killed had under
+    /// way.
     fn remove_left_overs(&self) -> anyhow::Result<()> {
         let list = |directory: &Path| {
             std::fs::read_dir(directory)
@@ -213,6 +214,7 @@ impl Matrix<'_> {
             }
         }
         self.write_pages(&record)?;
+        self.site.remove_left_overs()?;
         writeln!(
             out,
             "pages  {}",

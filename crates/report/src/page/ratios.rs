@@ -4,11 +4,11 @@ use maud::{Markup, html};
 
 use super::run_tables::scrolling;
 use crate::draw::{Unit, times};
-use crate::figures::{Better, Figure, figures, ratio};
+use crate::figures::{Better, Figure, SERVER, figures, ratio};
 use crate::result::RunResult;
 
-/// Ratios closer to one than this are called equal.
-const EQUAL_WITHIN: f64 = 0.01;
+/// Ratios closer to one than this are called equal: runs of the same thing differ by as much.
+const EQUAL_WITHIN: f64 = 0.03;
 
 /// A row: one figure over all runs.
 struct Row {
@@ -111,7 +111,8 @@ pub(crate) fn ratio_text(value: f64, base: Option<f64>, better: Better, is_base:
     }
 }
 
-/// All figures, in the order in which the runs first tell them, by what they belong to.
+/// All figures, in the order in which the runs first tell them, by what they belong to; the server
+/// comes last.
 fn groups(runs: &[&RunResult]) -> Vec<(String, Vec<Row>)> {
     let of_runs: Vec<Vec<Figure>> = runs.iter().map(|run| figures(run)).collect();
     let mut groups: Vec<(String, Vec<Row>)> = Vec::new();
@@ -132,6 +133,8 @@ fn groups(runs: &[&RunResult]) -> Vec<(String, Vec<Row>)> {
             });
         }
     }
+    // The sort is stable: all else stays as it came.
+    groups.sort_by_key(|(group, _)| group == SERVER);
     groups
 }
 

@@ -109,6 +109,8 @@ class Chart {
     plot.tabIndex = 0;
     plot.setAttribute("role", "slider");
     plot.setAttribute("aria-label", `Cursor over ${description.title}`);
+    // A slider hides what is within it from assistive technology: it says itself what is drawn.
+    plot.setAttribute("aria-description", plot.querySelector("svg").getAttribute("aria-label"));
     plot.setAttribute("aria-valuemin", "0");
     plot.setAttribute("aria-valuemax", String(Math.max(0, this.stops.length - 1)));
     plot.setAttribute("aria-valuenow", "0");
@@ -367,7 +369,7 @@ function ratioSpan(value, base, better, isBase) {
   if (base === undefined || (base === 0 && value !== 0)) return span;
   const ratio = base === value ? 1 : value / base;
   span.textContent = ratio > 0 && ratio < 0.001 ? "\u00d7<0.001" : `\u00d7${digits(ratio)}`;
-  if (Math.abs(ratio - 1) < 0.01) return span;
+  if (Math.abs(ratio - 1) < 0.03) return span; // runs of the same thing differ by as much
   const isBetter = ratio > 1 === (better === "higher");
   span.classList.add(isBetter ? "better" : "worse");
   span.prepend(isBetter ? `\u25b2${BLANK}` : `\u25bc${BLANK}`);
