@@ -32,6 +32,8 @@ pub(crate) struct Job {
     pub(crate) written: Vec<WrittenTable>,
     pub(crate) written_blob: Option<WrittenBlob>,
     is_flush: bool,
+    /// Bytes of entries and bodies that were added to outputs.
+    bytes_out: u64,
 }
 
 /// A blob file that a flush has written.
@@ -59,6 +61,7 @@ impl Job {
             written: Vec::new(),
             written_blob: None,
             is_flush,
+            bytes_out: 0,
         }
     }
 
@@ -69,10 +72,9 @@ impl Job {
         budget_bytes: u64,
         now: Timestamp,
     ) -> Result<(u64, bool)> {
-        let from = self.walk.bytes();
+        let from = self.walk.bytes() + self.bytes_out;
         loop {
-            // Each byte is read and, most often, written.
-            let cost = 2 * (self.walk.bytes() - from);
+            let cost = self.walk.bytes() + self.bytes_out - from;
             if cost >= budget_bytes.max(1) {
                 return Ok((cost, false));
             }
@@ -84,7 +86,6 @@ impl Job {
                     }
                 }
                 Merged::End => {
-                    let cost = 2 * (self.walk.bytes() - from);
                     self.end_output(store, None)?;
                     self.end_blobs(store)?;
                     return Ok((cost, true));
@@ -149,6 +150,7 @@ impl Job {
         }
         let mut value = Vec::new();
         entry.encode(&mut value);
+        self.bytes_out += (self.walk.key().len() + value.len()) as u64;
         if let Some(writer) = &mut self.writer {
             let facts = entry.facts();
             writer.add(self.walk.key(), &value, &facts).into_backend()?;
@@ -177,6 +179,7 @@ impl Job {
                 self.blobs.insert(created)
             }
         };
+        self.bytes_out += body.len() as u64;
         value.body = Body::Blob(blobs.add(self.walk.key(), body)?);
         Ok(())
     }

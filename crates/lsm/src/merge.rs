@@ -217,7 +217,7 @@ pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
 pub(crate) enum Merged {
     /// The newest entry of the next key.
     Entry(Entry),
-    /// Entries of a key that newer layers have removed or lost.
+    /// An entry that newer layers have replaced, removed or lost.
     Hidden,
     /// There is nothing more.
     End,
@@ -230,6 +230,7 @@ pub(crate) struct MergeWalk {
     /// Sources that stand on an entry, by key and then by age.
     order: Vec<usize>,
     key: Vec<u8>,
+    has_key: bool,
     is_started: bool,
     bytes: u64,
 }
@@ -241,6 +242,7 @@ impl MergeWalk {
             sources,
             order: Vec::new(),
             key: Vec::new(),
+            has_key: false,
             is_started: false,
             bytes: 0,
         }
@@ -299,16 +301,18 @@ impl MergeWalk {
         let Some(newest) = self.order.first().copied() else {
             return Ok(Merged::End);
         };
+        // An older version of the key before: passed by itself, so that a step costs one at most.
+        let is_older = self.has_key && self.sources[newest].key() == self.key;
+        let entry = match is_older {
+            true => None,
+            false => self.sources[newest].entry(),
+        };
+        self.has_key = true;
         self.key.clear();
         self.key.extend_from_slice(self.sources[newest].key());
-        let entry = self.sources[newest].entry();
-        while let Some(first) = self.order.first().copied()
-            && self.sources[first].key() == self.key
-        {
-            self.bytes += self.passed_bytes(first);
-            self.order.remove(0);
-            self.advance_source(first, read)?;
-        }
+        self.bytes += self.passed_bytes(newest);
+        self.order.remove(0);
+        self.advance_source(newest, read)?;
         let Some(entry) = entry else {
             return Ok(Merged::Hidden);
         };

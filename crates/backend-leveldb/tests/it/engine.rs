@@ -28,12 +28,11 @@ impl EngineUnderTest for Engine {
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         let settings = LeveldbSettings {
             defect: self.defect,
-            ..settings(opening.variation)
+            ..small_settings(opening.variation)
         };
-        let shared = Shared::new(64 << 10, 1 << 20);
         let disk = opening.disk.clone();
         let draw = opening.draw.clone();
-        let store = Leveldb::open(disk, &opening.directory, &settings, shared, draw)?;
+        let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw)?;
         Ok(Box::new(store))
     }
 
@@ -41,13 +40,23 @@ impl EngineUnderTest for Engine {
         3
     }
 
-    /// A block holds a few keys, and index entries of others.
+    /// Many small files, and each change of them written twice.
+    fn slowness(&self) -> usize {
+        3
+    }
+
+    /// What a block holds: keys that share most of their bytes take little of it.
     fn keys_lost_per_flip_max(&self) -> usize {
-        8
+        10
     }
 }
 
-fn settings(variation: u32) -> LeveldbSettings {
+/// A cache and a budget of a store's own.
+pub(crate) fn shared() -> Shared {
+    Shared::new(64 << 10, 1 << 20)
+}
+
+pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
     let eager = LeveldbSettings {
         write_buffer_bytes: 3_000,
         block_bytes: 300,
@@ -79,7 +88,7 @@ fn settings(variation: u32) -> LeveldbSettings {
         // Everything apart, no filters.
         _ => LeveldbSettings {
             blob_threshold_bytes: 1,
-            block_bytes: 150,
+            block_bytes: 120,
             has_filter: false,
             compression: Compression::None,
             ..eager

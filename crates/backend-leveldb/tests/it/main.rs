@@ -1,5 +1,6 @@
 //! The engine behind the trait.
 
+mod behind_log;
 mod conformance;
 mod engine;
 mod planted;
