@@ -17,6 +17,7 @@ mod object_access;
 mod pb_session;
 pub mod riakc_pb;
 mod targets;
+pub mod two_i;
 
 use std::future::Future;
 use std::time::Duration;

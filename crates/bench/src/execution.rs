@@ -17,6 +17,7 @@ use crate::driver::http_raw::HttpRawPlan;
 use crate::driver::nhs::NhsPlan;
 use crate::driver::null::NullPlan;
 use crate::driver::riakc_pb::RiakcPbPlan;
+use crate::driver::two_i::TwoIPlan;
 use crate::driver::{Draws, Plan};
 use crate::key_generator::KeySources;
 use crate::machine::Machine;
@@ -57,6 +58,7 @@ pub(crate) fn run(
         "null" => run.with(&NullPlan::read(&configuration, operations)?, None, out),
         "riakc_pb" => run.with(&RiakcPbPlan::read(&configuration, operations)?, None, out),
         "http_raw" => run.with(&HttpRawPlan::read(&configuration, operations)?, None, out),
+        "2i" => run.with(&TwoIPlan::read(&configuration, operations)?, None, out),
         "nhs" => {
             let plan = NhsPlan::read(&configuration, operations, arguments.scale)?;
             run.with(&plan, None, out)
@@ -65,7 +67,7 @@ pub(crate) fn run(
             let Some(engine) = engine_of(engines, other) else {
                 let names: Vec<&str> = engines.iter().map(|engine| engine.name).collect();
                 bail!(
-                    "driver {other} is not offered; choose riakc_pb, http_raw, nhs, null or one \
+                    "driver {other} is not offered; choose riakc_pb, http_raw, nhs, 2i, null or one \
                      of the engines that can be opened here: {}",
                     if names.is_empty() {
                         "none".to_owned()

@@ -337,9 +337,9 @@ impl NhsDriver {
         let bucket = &self.plan.record_bucket;
         let answer = match via {
             Via::Pb => self.objects.pb.query_index(&query.request(bucket)).await,
-            Via::Http => self.objects.fetch(&query.path(bucket)).await.map(drop),
+            Via::Http => self.objects.fetch(&query.path(bucket)).await.map(|_| 0),
         };
-        answer.map_or_else(Outcome::Failed, |()| Outcome::Done)
+        answer.map_or_else(Outcome::Failed, |_| Outcome::Done)
     }
 
     fn picked_record(&self, draws: &mut Draws) -> Bytes {

@@ -147,14 +147,18 @@ impl PbSession {
         answer.map_err(|error| self.reason(error))
     }
 
-    /// Queries an index and reads all results. The error is the reason to count.
-    pub(super) async fn query_index(&mut self, request: &RpbIndexReq) -> Result<(), Term> {
+    /// Queries an index and reads all results; returns how many there were. The error is the
+    /// reason to count.
+    pub(super) async fn query_index(&mut self, request: &RpbIndexReq) -> Result<usize, Term> {
         let timeout = self.timeouts.read;
         let client = self.connected().await?;
         let answer = within(timeout, async {
             let mut answers = client.query_index(request).await?;
-            while answers.next().await?.is_some() {}
-            Ok(())
+            let mut found = 0;
+            while let Some(part) = answers.next().await? {
+                found += part.keys.len() + part.results.len();
+            }
+            Ok(found)
         });
         let answer = answer.await;
         answer.map_err(|error| self.reason(error))

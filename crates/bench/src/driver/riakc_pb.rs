@@ -348,7 +348,7 @@ impl RiakcPbDriver {
     async fn query(&mut self, query: &IndexQuery) -> Outcome {
         let request = query.request(&self.plan.bucket);
         let answer = self.session.query_index(&request).await;
-        answer.map_or_else(Outcome::Failed, |()| Outcome::Done)
+        answer.map_or_else(Outcome::Failed, |_| Outcome::Done)
     }
 
     async fn delete(&mut self, draws: &mut Draws) -> Result<Outcome, Exhausted> {

@@ -103,3 +103,41 @@ fn what_the_server_cannot_do_is_counted_with_its_words() {
     assert!(record.totals["alwaysget-http"].count > 0);
     assert_eq!(record.totals["alwaysget-http"].errors, 0);
 }
+
+#[test]
+fn the_driver_2i_gives_every_object_its_key_as_a_number_in_each_index() {
+    let (objects, http) = (FakeServer::start(Fault::None), FakeHttp::start());
+    let run = Run::new();
+    let text = format!(
+        "{{mode, max}}. {{concurrent, 2}}. {{driver, basho_bench_driver_2i}}.
+         {{pb_port, {}}}. {{http_port, {}}}. {{riakc_pb_bucket, <<\"b\">>}}.
+         {{key_generator, {{partitioned_sequential_int, 1000}}}}.
+         {{value_generator, {{fixed_bin, 50, 1}}}}. {{enforce_keyrange, true}}.
+         {{operations, [{{{{put_pb, 3}}, 5}}, {{get_pb, 2}}, {{{{query_pb, 10}}, 1}},
+                        {{{{query_http, 10}}, 1}}]}}.",
+        objects.port, http.port
+    );
+    assert!(succeeded(run.configured(&text, &["--verify"])));
+    let store = objects.store.lock().unwrap();
+    let ((bucket, key), content) = store.objects.first_key_value().unwrap();
+    assert_eq!(bucket, "b");
+    let indexes: Vec<_> = content.indexes.iter().map(|pair| &pair.key[..]).collect();
+    assert_eq!(indexes, [&b"field1_int"[..], b"field2_int", b"field3_int"]);
+    assert!(
+        content
+            .indexes
+            .iter()
+            .all(|pair| pair.value.as_ref() == Some(key))
+    );
+    let queries = &http.store.lock().unwrap().queries;
+    assert!(
+        queries
+            .iter()
+            .all(|path| path.starts_with("/buckets/b/index/field1_int/"))
+    );
+    let record = run.record();
+    let refused = record.totals["query-http-10"].errors;
+    assert_eq!(u64::try_from(queries.len()).unwrap(), refused);
+    assert!(record.totals["query-pb-10"].errors > 0);
+    assert_eq!(record.operations_total, 1000);
+}
