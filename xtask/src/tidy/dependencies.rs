@@ -3,10 +3,11 @@
 //! The file has cargo-deny's form, and cargo-deny reads it too. These two rules are checked here
 //! as well, so that they hold where that tool is not installed.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use cargo_metadata::{MetadataCommand, Package};
+use cargo_metadata::{Dependency, DependencyKind, MetadataCommand, Package};
 
 /// Reads `deny.toml` and asks cargo for the whole graph, as the lock file has it.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
@@ -20,42 +21,89 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         .other_options(vec!["--locked".to_owned()])
         .exec()
         .context("reading the dependencies; is Cargo.lock up to date?")?;
-    let allowed = texts(&rules, &["licenses", "allow"], None);
-    let banned = texts(&rules, &["bans", "deny"], Some("crate"));
+    let rules = Rules::of(&rules);
+    let parents = parents(&metadata.packages);
     let foreign = metadata
         .packages
         .iter()
         .filter(|package| package.source.is_some());
     Ok(foreign
-        .filter_map(|package| judge(package, &allowed, &banned))
+        .filter_map(|package| {
+            let name = package.name.as_str();
+            let parents = parents.get(name).map_or(&[][..], Vec::as_slice);
+            judge(package, parents, &rules)
+        })
         .collect())
 }
 
-/// The texts of an array below `path`, or of one field of its tables.
-fn texts<'a>(rules: &'a toml::Table, path: &[&str; 2], field: Option<&str>) -> Vec<&'a str> {
-    let [section, key] = path;
-    rules
-        .get(*section)
-        .and_then(|section| section.get(*key))
-        .and_then(toml::Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|value| match field {
-            Some(field) => value.get(field)?.as_str(),
-            None => value.as_str(),
-        })
-        .collect()
+/// The rules of the file that are checked here.
+struct Rules<'a> {
+    licences: Vec<&'a str>,
+    /// A crate, and the licences that it alone may have.
+    exceptions: Vec<(&'a str, Vec<&'a str>)>,
+    /// A crate, and who may depend on it all the same.
+    banned: Vec<(&'a str, Vec<&'a str>)>,
 }
 
-fn judge(package: &Package, allowed: &[&str], banned: &[&str]) -> Option<String> {
+impl<'a> Rules<'a> {
+    fn of(rules: &'a toml::Table) -> Self {
+        Self {
+            licences: texts(entries(rules, "licenses", "allow")),
+            exceptions: by_crate(entries(rules, "licenses", "exceptions"), "allow"),
+            banned: by_crate(entries(rules, "bans", "deny"), "wrappers"),
+        }
+    }
+}
+
+fn entries<'a>(rules: &'a toml::Table, section: &str, key: &str) -> &'a [toml::Value] {
+    let entries = rules.get(section).and_then(|section| section.get(key));
+    entries
+        .and_then(toml::Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+fn texts(values: &[toml::Value]) -> Vec<&str> {
+    values.iter().filter_map(toml::Value::as_str).collect()
+}
+
+/// Each entry's crate and the texts of one of its fields.
+fn by_crate<'a>(entries: &'a [toml::Value], field: &str) -> Vec<(&'a str, Vec<&'a str>)> {
+    let of = |entry: &'a toml::Value| {
+        let list = entry.get(field).and_then(toml::Value::as_array);
+        let list = list.map_or(&[][..], Vec::as_slice);
+        Some((entry.get("crate")?.as_str()?, texts(list)))
+    };
+    entries.iter().filter_map(of).collect()
+}
+
+/// Who is built with each package, by name.
+fn parents(packages: &[Package]) -> BTreeMap<String, Vec<String>> {
+    let mut parents = BTreeMap::<String, Vec<String>>::new();
+    for package in packages {
+        let built = |it: &&Dependency| it.kind != DependencyKind::Development;
+        for dependency in package.dependencies.iter().filter(built) {
+            let names = parents.entry(dependency.name.clone()).or_default();
+            names.push(package.name.to_string());
+        }
+    }
+    parents
+}
+
+fn judge(package: &Package, parents: &[String], rules: &Rules<'_>) -> Option<String> {
     let name = package.name.as_str();
     let who = format!("{name} {}", package.version);
-    if banned.contains(&name) {
-        return Some(format!("{who} is banned by deny.toml"));
+    let banned = rules.banned.iter().find(|(banned, _)| *banned == name);
+    if let Some((_, wrappers)) = banned
+        && let Some(parent) = parents.iter().find(|it| !wrappers.contains(&it.as_str()))
+    {
+        return Some(format!("{who}, of {parent}, is banned by deny.toml"));
     }
+    let exception = rules.exceptions.iter().find(|(it, _)| *it == name);
+    let own = exception.map_or(&[][..], |(_, licences)| licences.as_slice());
+    let allowed: Vec<&str> = rules.licences.iter().chain(own).copied().collect();
     match &package.license {
         None => Some(format!("{who} names no licence")),
-        Some(licence) if permits(licence, allowed) => None,
+        Some(licence) if permits(licence, &allowed) => None,
         Some(licence) => Some(format!(
             "{who} is under {licence}, which deny.toml does not allow"
         )),
@@ -147,10 +195,13 @@ mod tests {
 
     #[test]
     fn the_rules_are_found_in_the_file() {
-        let file = "[licenses]\nallow = ['MIT']\n[bans]\ndeny = [{ crate = 'openssl' }]";
-        let rules: toml::Table = toml::from_str(file).unwrap();
-        assert_eq!(texts(&rules, &["licenses", "allow"], None), ["MIT"]);
-        assert_eq!(texts(&rules, &["bans", "deny"], Some("crate")), ["openssl"]);
-        assert!(texts(&rules, &["sources", "allow"], None).is_empty());
+        let file = "[licenses]\nallow = ['MIT']\nexceptions = [{ crate = 'foca', allow = ['MPL-2.0'] }]\n\
+                    [bans]\ndeny = [{ crate = 'openssl' }, { crate = 'chrono', wrappers = ['openraft'] }]";
+        let table: toml::Table = toml::from_str(file).unwrap();
+        let rules = Rules::of(&table);
+        assert_eq!(rules.licences, ["MIT"]);
+        assert_eq!(rules.exceptions, [("foca", vec!["MPL-2.0"])]);
+        let banned = [("openssl", vec![]), ("chrono", vec!["openraft"])];
+        assert_eq!(rules.banned, banned);
     }
 }

@@ -1,0 +1,267 @@
+//! The library's detector and what it wants done. No clock, no socket.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use foca::{Config, Foca, Identity, Notification, PeriodicParams, PostcardCodec, Timer};
+use kvorum_ring::NodeId;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::liveness::LivenessSettings;
+
+/// Larger than what fits into a datagram: it travels over a stream.
+const PACKET_BYTES_MAX: usize = 16 * 1024;
+
+/// A run of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Presence {
+    node: [u8; 16],
+    generation: u64,
+}
+
+impl Presence {
+    pub(crate) fn new(node: NodeId, generation: u64) -> Self {
+        Self {
+            node: *node.as_bytes(),
+            generation,
+        }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        NodeId::from_bytes(self.node)
+    }
+}
+
+impl Identity for Presence {
+    type Addr = [u8; 16];
+
+    fn renew(&self) -> Option<Self> {
+        Some(Self {
+            generation: self.generation.saturating_add(1),
+            ..*self
+        })
+    }
+
+    fn addr(&self) -> [u8; 16] {
+        self.node
+    }
+
+    fn win_addr_conflict(&self, adversary: &Self) -> bool {
+        self.generation > adversary.generation
+    }
+}
+
+/// What the detector wants done.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    pub(crate) messages: Vec<(NodeId, Bytes)>,
+    pub(crate) timers: Vec<(Timer<Presence>, Duration)>,
+    changed: bool,
+}
+
+impl foca::Runtime<Presence> for &mut Wanted {
+    fn notify(&mut self, _: Notification<'_, Presence>) {
+        self.changed = true;
+    }
+
+    fn send_to(&mut self, to: Presence, data: &[u8]) {
+        self.messages
+            .push((to.node(), Bytes::copy_from_slice(data)));
+    }
+
+    fn submit_after(&mut self, event: Timer<Presence>, after: Duration) {
+        self.timers.push((event, after));
+    }
+}
+
+/// What happens to the detector.
+pub(crate) enum Event {
+    /// A message came.
+    Heard(Bytes),
+    /// A timer that it wanted has run out.
+    TimeOut(Timer<Presence>),
+    /// These are the members.
+    Members(BTreeSet<NodeId>),
+    /// Time to say hello to members that seem to be down.
+    Announce,
+    /// This node leaves.
+    Leave,
+}
+
+/// The detector of one node.
+pub(crate) struct Detector {
+    foca: Foca<Presence, PostcardCodec, ChaCha8Rng, foca::NoCustomBroadcast>,
+    this_node: NodeId,
+    members: BTreeSet<NodeId>,
+}
+
+impl Detector {
+    pub(crate) fn new(
+        node: NodeId,
+        generation: u64,
+        seed: u64,
+        settings: &LivenessSettings,
+    ) -> Self {
+        let presence = Presence::new(node, generation);
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        Self {
+            foca: Foca::new(presence, config(settings), random, PostcardCodec),
+            this_node: node,
+            members: BTreeSet::new(),
+        }
+    }
+
+    /// Takes an event in. What the library refuses (a message of a stranger, a timer of before) is
+    /// refused for good reason and changes nothing.
+    pub(crate) fn take(&mut self, event: Event) -> Wanted {
+        let mut wanted = Wanted::default();
+        let taken = match event {
+            Event::Heard(data) => self.foca.handle_data(&data, &mut wanted),
+            Event::TimeOut(timer) => self.foca.handle_timer(timer, &mut wanted),
+            Event::Members(members) => {
+                wanted.changed = self.members != members;
+                self.members = members;
+                self.announce(&mut wanted)
+            }
+            Event::Announce => self.announce(&mut wanted),
+            Event::Leave => self.foca.leave_cluster(&mut wanted),
+        };
+        if let Err(error) = taken {
+            tracing::debug!(event = "liveness_event_refused", error = %error);
+        }
+        wanted
+    }
+
+    /// Says hello to members that seem to be down. Once is not enough: the hello may be lost.
+    fn announce(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
+        let up = self.up();
+        let silent: Vec<NodeId> = self.members.difference(&up).copied().collect();
+        for node in silent {
+            self.foca.announce(Presence::new(node, 0), &mut *wanted)?;
+        }
+        Ok(())
+    }
+
+    /// The members that are up, this node included.
+    pub(crate) fn up(&self) -> BTreeSet<NodeId> {
+        let heard = self.foca.iter_members().map(|member| member.id().node());
+        let mut up: BTreeSet<NodeId> = heard.filter(|node| self.members.contains(node)).collect();
+        up.insert(self.this_node);
+        up
+    }
+}
+
+fn config(settings: &LivenessSettings) -> Config {
+    let some = std::num::NonZeroU32::MIN.saturating_add(15);
+    Config {
+        probe_period: settings.probe_period,
+        probe_rtt: settings.probe_period / 3,
+        suspect_to_down_after: settings.suspicion,
+        max_packet_size: std::num::NonZeroUsize::MIN.saturating_add(PACKET_BYTES_MAX - 1),
+        notify_down_members: true,
+        periodic_gossip: Some(PeriodicParams {
+            frequency: settings.probe_period / 2,
+            num_members: std::num::NonZeroUsize::MIN.saturating_add(2),
+        }),
+        ..Config::new_lan(some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    /// Delivers all messages at once; timers are forgotten.
+    fn settle(detectors: &mut BTreeMap<NodeId, Detector>, mut waiting: Vec<(NodeId, Wanted)>) {
+        while let Some((_, wanted)) = waiting.pop() {
+            for (to, data) in wanted.messages {
+                if let Some(detector) = detectors.get_mut(&to) {
+                    waiting.push((to, detector.take(Event::Heard(data))));
+                }
+            }
+        }
+    }
+
+    fn detectors(count: u8) -> BTreeMap<NodeId, Detector> {
+        let settings = LivenessSettings::default();
+        let detector = |number| {
+            let seed = u64::from(number);
+            (
+                node(number),
+                Detector::new(node(number), 1, seed, &settings),
+            )
+        };
+        (1..=count).map(detector).collect()
+    }
+
+    fn introduce(detectors: &mut BTreeMap<NodeId, Detector>) {
+        let members: BTreeSet<NodeId> = detectors.keys().copied().collect();
+        let wanted = detectors
+            .iter_mut()
+            .map(|(node, detector)| (*node, detector.take(Event::Members(members.clone()))))
+            .collect();
+        settle(detectors, wanted);
+    }
+
+    #[test]
+    fn members_find_one_another() {
+        let mut all = detectors(5);
+        introduce(&mut all);
+        let members: BTreeSet<NodeId> = all.keys().copied().collect();
+        for detector in all.values() {
+            assert_eq!(detector.up(), members);
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_never_up() {
+        let mut all = detectors(3);
+        let members = BTreeSet::from([node(1), node(2)]);
+        let wanted = all
+            .iter_mut()
+            .map(|(node, detector)| (*node, detector.take(Event::Members(members.clone()))))
+            .collect();
+        settle(&mut all, wanted);
+        let wanted = all.get_mut(&node(3)).unwrap().take(Event::Announce);
+        settle(&mut all, vec![(node(3), wanted)]);
+        assert_eq!(all[&node(1)].up(), members);
+    }
+
+    #[test]
+    fn who_leaves_is_down_at_once() {
+        let mut all = detectors(3);
+        introduce(&mut all);
+        let wanted = all.get_mut(&node(2)).unwrap().take(Event::Leave);
+        settle(&mut all, vec![(node(2), wanted)]);
+        assert!(!all[&node(1)].up().contains(&node(2)));
+    }
+
+    #[test]
+    fn any_bytes_are_heard_without_harm() {
+        let mut all = detectors(2);
+        introduce(&mut all);
+        let detector = all.get_mut(&node(1)).unwrap();
+        let mut random = 1u64;
+        for length in 0..200 {
+            let bytes: Vec<u8> = (0..length)
+                .map(|_| {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    random.to_be_bytes()[0]
+                })
+                .collect();
+            detector.take(Event::Heard(bytes.into()));
+        }
+        assert!(detector.up().contains(&node(2)));
+    }
+}

@@ -1,0 +1,196 @@
+//! The driver: events in, messages and timers out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use kvorum_peer::{Lane, Message, Peers};
+use kvorum_ring::NodeId;
+use kvorum_runtime::{Runtime, TaskGuard};
+use tokio::sync::mpsc;
+
+use crate::detector::{Detector, Event, Wanted};
+
+/// The first byte of every message of this service.
+const SERVICE: u8 = b'L';
+
+/// Events that wait for the detector. More come only if it is stuck, and then they are old news.
+const EVENTS_MAX: usize = 10_000;
+
+/// How quickly a node is taken to be down.
+#[derive(Clone, Copy, Debug)]
+pub struct LivenessSettings {
+    /// One member is probed this often.
+    pub probe_period: Duration,
+    /// A member that does not answer, to others neither, has this long to make itself heard.
+    pub suspicion: Duration,
+    /// Members that seem to be down are greeted this often.
+    pub greeting_period: Duration,
+}
+
+impl Default for LivenessSettings {
+    fn default() -> Self {
+        Self {
+            probe_period: Duration::from_secs(1),
+            suspicion: Duration::from_secs(3),
+            greeting_period: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Which nodes are up, as far as this one knows. Cheap to clone.
+#[derive(Clone)]
+pub struct Liveness {
+    events: mpsc::Sender<Event>,
+    up: Arc<ArcSwap<BTreeSet<NodeId>>>,
+    _driving: Arc<TaskGuard<()>>,
+}
+
+impl Liveness {
+    /// Starts the detector. `generation` has to be higher than in any earlier run of this node; the
+    /// time in microseconds is, unless clocks jump, and a node that is taken for its own past finds out
+    /// and takes a higher one.
+    pub fn start(
+        runtime: &Runtime,
+        peers: Peers,
+        node: NodeId,
+        generation: u64,
+        settings: LivenessSettings,
+    ) -> Self {
+        let (events, waiting) = mpsc::channel(EVENTS_MAX);
+        let up = Arc::new(ArcSwap::from_pointee(BTreeSet::from([node])));
+        let driver = Driver {
+            runtime: runtime.clone(),
+            peers,
+            detector: Detector::new(node, generation, runtime.random_u64(), &settings),
+            events: events.downgrade(),
+            up: up.clone(),
+            settings,
+        };
+        let driving = runtime.spawn("liveness", driver.run(waiting));
+        Self {
+            events,
+            up,
+            _driving: Arc::new(driving.abort_on_drop()),
+        }
+    }
+
+    /// True for a member that seems to be up. Cheap: every request asks.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.up.load().contains(&node)
+    }
+
+    /// The members that seem to be up, this node included.
+    pub fn up(&self) -> Arc<BTreeSet<NodeId>> {
+        self.up.load_full()
+    }
+
+    /// Tells the detector who the members are.
+    pub fn follow_members(&self, members: BTreeSet<NodeId>) {
+        self.tell(Event::Members(members));
+    }
+
+    /// True for messages of this service.
+    pub fn serves(message: &Message) -> bool {
+        message.head.first() == Some(&SERVICE)
+    }
+
+    /// Takes in what another node sent. It wants no answer.
+    pub fn hear(&self, message: &Message) {
+        if Self::serves(message) {
+            self.tell(Event::Heard(message.head.slice(1..)));
+        }
+    }
+
+    /// Tells the others that this node goes, so that nobody has to find out.
+    pub fn leave(&self) {
+        self.tell(Event::Leave);
+    }
+
+    fn tell(&self, event: Event) {
+        if self.events.try_send(event).is_err() {
+            tracing::warn!(event = "liveness_event_dropped");
+        }
+    }
+}
+
+struct Driver {
+    runtime: Runtime,
+    peers: Peers,
+    detector: Detector,
+    /// For timers; it does not keep the detector going.
+    events: mpsc::WeakSender<Event>,
+    up: Arc<ArcSwap<BTreeSet<NodeId>>>,
+    settings: LivenessSettings,
+}
+
+impl Driver {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Event>) {
+        self.greet_again();
+        while let Some(event) = waiting.recv().await {
+            if matches!(event, Event::Announce) {
+                self.greet_again();
+            }
+            let wanted = self.detector.take(event);
+            self.publish();
+            self.carry_out(wanted);
+        }
+    }
+
+    fn greet_again(&self) {
+        self.after(self.settings.greeting_period, Event::Announce);
+    }
+
+    fn publish(&self) {
+        let up = self.detector.up();
+        let before = self.up.load();
+        if **before == up {
+            return;
+        }
+        for node in up.difference(&before) {
+            tracing::info!(event = "node_up", node = %node);
+        }
+        for node in before.difference(&up) {
+            tracing::warn!(event = "node_down", node = %node);
+        }
+        self.up.store(Arc::new(up));
+    }
+
+    fn carry_out(&self, wanted: Wanted) {
+        for (node, data) in wanted.messages {
+            self.send(node, &data);
+        }
+        for (timer, after) in wanted.timers {
+            self.after(after, Event::TimeOut(timer));
+        }
+    }
+
+    /// What does not get there within a probe's period is late: the detector assumes loss anyway.
+    fn send(&self, node: NodeId, data: &Bytes) {
+        let mut head = BytesMut::with_capacity(1 + data.len());
+        head.put_u8(SERVICE);
+        head.put_slice(data);
+        let peers = self.peers.clone();
+        let deadline = self.runtime.now().plus(self.settings.probe_period);
+        self.runtime.spawn("liveness message", async move {
+            let message = Message::of_head(head.freeze());
+            let sent = peers.request(node, Lane::Control, message, deadline).await;
+            if let Err(error) = sent {
+                tracing::trace!(event = "liveness_message_lost", error = %error);
+            }
+        });
+    }
+
+    fn after(&self, duration: Duration, event: Event) {
+        let (events, runtime) = (self.events.clone(), self.runtime.clone());
+        self.runtime.spawn("liveness timer", async move {
+            runtime.sleep(duration).await;
+            if let Some(events) = events.upgrade() {
+                // A detector that is gone needs no timer.
+                let _told_or_gone = events.send(event).await;
+            }
+        });
+    }
+}
