@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
-use cargo_metadata::{Dependency, DependencyKind, MetadataCommand, Package};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 /// Reads `deny.toml` and asks cargo for the whole graph, as the lock file has it.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
@@ -22,7 +22,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         .exec()
         .context("reading the dependencies; is Cargo.lock up to date?")?;
     let rules = Rules::of(&rules);
-    let parents = parents(&metadata.packages);
+    let parents = parents(&metadata);
     let foreign = metadata
         .packages
         .iter()
@@ -76,14 +76,21 @@ fn by_crate<'a>(entries: &'a [toml::Value], field: &str) -> Vec<(&'a str, Vec<&'
     entries.iter().filter_map(of).collect()
 }
 
-/// Who is built with each package, by name.
-fn parents(packages: &[Package]) -> BTreeMap<String, Vec<String>> {
+/// Who is built with each package, by name: not who could be, or is only tested with it.
+fn parents(metadata: &Metadata) -> BTreeMap<String, Vec<String>> {
+    let name = |id: &PackageId| metadata[id].name.to_string();
     let mut parents = BTreeMap::<String, Vec<String>>::new();
-    for package in packages {
-        let built = |it: &&Dependency| it.kind != DependencyKind::Development;
-        for dependency in package.dependencies.iter().filter(built) {
-            let names = parents.entry(dependency.name.clone()).or_default();
-            names.push(package.name.to_string());
+    let nodes = metadata.resolve.iter().flat_map(|graph| &graph.nodes);
+    for node in nodes {
+        for dependency in &node.deps {
+            let kinds = dependency.dep_kinds.iter();
+            if kinds
+                .clone()
+                .any(|it| it.kind != DependencyKind::Development)
+            {
+                let names = parents.entry(name(&dependency.pkg)).or_default();
+                names.push(name(&node.id));
+            }
         }
     }
     parents
