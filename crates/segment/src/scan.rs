@@ -333,10 +333,10 @@ impl Scan {
             let found = "no record header".to_owned();
             return Ok(Found::Bad { found, next: None });
         }
-        Ok(self.judge(&header, &whole, at, aligned(end)))
+        Ok(self.judge(&header, whole, at, aligned(end)))
     }
 
-    fn judge(&mut self, header: &RecordHeader, whole: &Bytes, at: u64, next: u64) -> Found {
+    fn judge(&mut self, header: &RecordHeader, whole: Bytes, at: u64, next: u64) -> Found {
         let bad = |error: crate::SegmentError| Found::Bad {
             found: error.to_string(),
             next: Some(next),
@@ -345,7 +345,7 @@ impl Scan {
             let found = "record cut short".to_owned();
             return Found::Bad { found, next: None };
         }
-        if let Err(error) = check_front(header, whole, self.reader.seed(), at, self.reader.path()) {
+        if let Err(error) = check_front(header, &whole, at, self.reader.path()) {
             return bad(error);
         }
         self.durable_to = self.durable_to.max(header.synced_to.min(at));
