@@ -210,3 +210,22 @@ fn nonsense_on_the_command_line_is_refused() {
         assert!(Arguments::try_parse_from(words).is_err(), "{part}");
     }
 }
+
+#[test]
+fn parts_share_a_sequential_load_without_overlap() {
+    let server = FakeServer::start(Fault::None);
+    let text = format!(
+        "{{mode, max}}. {{concurrent, 3}}. {{driver, basho_bench_driver_riakc_pb}}.
+         {{riakc_pb_port, {}}}. {{key_generator, {{partitioned_sequential_int, 1000}}}}.
+         {{value_generator, {{fixed_bin, 10, 1}}}}. {{operations, [{{put, 1}}]}}.",
+        server.port
+    );
+    let mut puts = 0;
+    for part in ["1/2", "2/2"] {
+        let run = Run::new();
+        assert!(succeeded(run.configured(&text, &["--part", part])));
+        puts += run.record().operations_total;
+    }
+    assert_eq!(puts, 1000);
+    assert_eq!(server.store.lock().unwrap().objects.len(), 1000);
+}
