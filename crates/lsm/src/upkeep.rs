@@ -22,8 +22,8 @@ const PAID_BYTES_MAX: u64 = 256 << 10;
 const PAID_FACTOR_MAX: u64 = 24;
 /// The same while a flush is late: as much as it takes in, and a good deal more.
 const FLUSHED_FACTOR: u64 = 6;
-/// Memtables waiting to be flushed from which on puts pay.
-const FROZEN_MAX: usize = 2;
+/// Full memtables in memory from which on puts pay for flushing them.
+const LATE_MEMTABLES: u64 = 2;
 
 /// Jobs that were begun.
 #[derive(Default)]
@@ -107,8 +107,8 @@ impl Store {
         let version = self.version.load();
         let zero = version.levels[0].len();
         let settings = &self.settings.policy;
-        let is_flushing_late = version.frozen.len() > FROZEN_MAX
-            || version.memtable.bytes() > 2 * self.settings.memtable_bytes;
+        let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let is_flushing_late = in_memory > LATE_MEMTABLES * self.settings.memtable_bytes;
         if zero <= settings.slow_from_tables && !is_flushing_late {
             return;
         }
@@ -121,16 +121,16 @@ impl Store {
             return;
         };
         // What fails here is due again, and told to whoever asks for it.
-        let _paid_or_due = if is_flushing_late {
-            self.flush_step(&mut upkeep, budget, now, false)
-        } else {
+        if is_flushing_late {
+            let _paid_or_due = self.flush_step(&mut upkeep, budget, now, false);
+        }
+        if zero > settings.slow_from_tables {
             let next = self.picks(&version, now).into_iter().next();
             let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);
-            match level.or(next.map(|pick| pick.level)) {
-                Some(level) => self.merge_step(&mut upkeep, level as u64, budget, now),
-                None => Ok(StepOutcome::nothing_left()),
+            if let Some(level) = level.or(next.map(|pick| pick.level)) {
+                let _paid_or_due = self.merge_step(&mut upkeep, level as u64, budget, now);
             }
-        };
+        }
     }
 
     /// Gives up what was begun; its files go with it.

@@ -89,6 +89,7 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
         _ => LeveldbSettings {
             blob_threshold_bytes: 1,
             block_bytes: 120,
+            block_restart_interval: 1,
             has_filter: false,
             compression: Compression::None,
             ..eager

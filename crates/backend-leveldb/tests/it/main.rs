@@ -1,6 +1,12 @@
 //! The engine behind the trait.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot use its store has failed"
+)]
+
 mod behind_log;
 mod conformance;
 mod engine;
+mod indexes;
 mod planted;

@@ -12,3 +12,4 @@ mod damage;
 mod model;
 mod ranges;
 mod support;
+mod upkeep;

@@ -1,0 +1,199 @@
+//! Secondary indexes: entries come and go with their object, and with nothing else.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Flow, FoldEnd, IndexChange, IndexEntry, IndexRange, Lease,
+    Lookup, ReadAt, Reading, Timestamp, Write,
+};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings};
+use kvorum_disk::MemoryDisk;
+use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
+
+use crate::engine::{shared, small_settings};
+
+fn open(disk: &MemoryDisk, settings: &LeveldbSettings) -> Leveldb {
+    let disk = Arc::new(disk.clone());
+    Leveldb::open(disk, Path::new("store"), settings, shared(), Arc::new(|| 7)).unwrap()
+}
+
+fn key(name: &str) -> StorageKey {
+    let bucket_type = BucketType::default_type();
+    let bucket = Bucket::new(b"people".to_vec());
+    StorageKey::new(&bucket_type, &bucket, &Key::new(name.as_bytes().to_vec()))
+}
+
+fn entry(term: &str) -> IndexEntry {
+    IndexEntry {
+        field: Bytes::from_static(b"city_bin"),
+        term: Bytes::copy_from_slice(term.as_bytes()),
+    }
+}
+
+fn put(store: &Leveldb, name: &str, fields: Fields, changes: Vec<IndexChange>) {
+    let batch = Batch::of(Write::Put {
+        key: key(name),
+        fields,
+        head: Bytes::from_static(b"head"),
+        body: Bytes::from_static(b"body"),
+        index_changes: changes,
+    });
+    let _receipt = store.put(&batch, Durability::Buffered).unwrap();
+}
+
+fn add(terms: &[&str]) -> Vec<IndexChange> {
+    terms.iter().map(|it| IndexChange::Add(entry(it))).collect()
+}
+
+fn range(from: Option<&str>, to: Option<&str>) -> IndexRange {
+    let bound = |term: Option<&str>| {
+        let owned = term.map(|it| Bytes::copy_from_slice(it.as_bytes()));
+        owned.map_or(Bound::Unbounded, Bound::Included)
+    };
+    let bucket = Bucket::new(b"people".to_vec());
+    IndexRange {
+        bucket_prefix: bucket_prefix(&BucketType::default_type(), &bucket).into(),
+        field: Bytes::from_static(b"city_bin"),
+        from: bound(from),
+        to: bound(to),
+        after: None,
+    }
+}
+
+fn folded(store: &Leveldb, range: &IndexRange, now: u64) -> Vec<(String, StorageKey)> {
+    let mut seen = Vec::new();
+    let indexes = store.indexes().unwrap();
+    let end = indexes.fold_index(range, Lease::Unlimited, Timestamp(now), &mut |term, key| {
+        seen.push((String::from_utf8_lossy(term).into_owned(), key.clone()));
+        Flow::Continue
+    });
+    assert_eq!(end.unwrap(), FoldEnd::Complete);
+    seen
+}
+
+fn do_all(store: &Leveldb, now: u64) {
+    for _ in 0..30 {
+        for task in store.maintenance_due(Timestamp(now)) {
+            let budget = kvorum_backend::StepBudget { bytes: u64::MAX };
+            store
+                .maintenance_step(&task, budget, Timestamp(now))
+                .unwrap();
+        }
+    }
+}
+
+fn lasting(last_modified: u64) -> Fields {
+    Fields {
+        last_modified: Timestamp(last_modified),
+        ..Fields::default()
+    }
+}
+
+#[test]
+fn a_fold_is_in_order_of_terms_and_keys_and_goes_on_where_it_stopped() {
+    let store = open(&MemoryDisk::new(), &small_settings(0));
+    for number in 0..60 {
+        let term = ["berlin", "aachen", "cottbus"][number % 3];
+        put(&store, &format!("{number:02}"), lasting(1), add(&[term]));
+    }
+    do_all(&store, 1);
+    let all = folded(&store, &range(None, None), 1);
+    assert_eq!(all.len(), 60);
+    assert!(all.is_sorted());
+    let some = folded(&store, &range(Some("b"), Some("berlin")), 1);
+    assert_eq!(some.len(), 20);
+    let mut resumed: Vec<(String, StorageKey)> = Vec::new();
+    let mut rest = range(None, None);
+    loop {
+        let mut page = Vec::new();
+        let indexes = store.indexes().unwrap();
+        let end = indexes.fold_index(&rest, Lease::Unlimited, Timestamp(1), &mut |term, key| {
+            page.push((term.clone(), key.clone()));
+            if page.len() == 7 {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            }
+        });
+        rest.after = page.last().cloned();
+        let text = |term: &Bytes| String::from_utf8_lossy(term).into_owned();
+        resumed.extend(page.iter().map(|(term, key)| (text(term), key.clone())));
+        if end.unwrap() == FoldEnd::Complete {
+            break;
+        }
+    }
+    assert_eq!(resumed, all);
+}
+
+#[test]
+fn an_object_that_comes_to_expire_takes_all_its_entries_with_it() {
+    for settings in [
+        small_settings(0),
+        LeveldbSettings {
+            expiry: Some(Duration::from_micros(1_000_000)),
+            ..small_settings(1)
+        },
+    ] {
+        let store = open(&MemoryDisk::new(), &settings);
+        put(&store, "ann", lasting(10), add(&["aachen", "berlin"]));
+        put(&store, "bob", lasting(10), add(&["berlin"]));
+        // The terms stay as they are, and so the writer has no change to tell.
+        let expiring = Fields {
+            expiry: Some(Timestamp(100)),
+            ..lasting(20)
+        };
+        put(&store, "ann", expiring, Vec::new());
+        assert_eq!(folded(&store, &range(None, None), 99).len(), 3);
+        assert_eq!(folded(&store, &range(None, None), 100).len(), 1);
+        (0..80).for_each(|it| put(&store, &format!("filler {it}"), lasting(50), Vec::new()));
+        do_all(&store, 100);
+        // What was collected does not come back with a later object of the same name.
+        let mut changes = add(&["cottbus"]);
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: Timestamp(0),
+        };
+        if let Lookup::Found(_) = store.head(&key("ann"), at).unwrap() {
+            let gone = ["aachen", "berlin"];
+            changes.extend(gone.map(|it| IndexChange::Remove(entry(it))));
+        }
+        put(&store, "ann", lasting(110), changes);
+        let terms: BTreeSet<String> = folded(&store, &range(None, None), 120)
+            .into_iter()
+            .filter(|it| it.1 == key("ann"))
+            .map(|it| it.0)
+            .collect();
+        assert_eq!(terms, BTreeSet::from(["cottbus".to_owned()]));
+    }
+}
+
+#[test]
+fn removing_an_object_removes_entries_that_its_remover_did_not_name() {
+    let disk = MemoryDisk::new();
+    let store = open(&disk, &small_settings(0));
+    put(&store, "ann", lasting(1), add(&["aachen", "berlin"]));
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, &small_settings(0));
+    let batch = Batch::of(Write::remove(key("ann")));
+    let _receipt = store.put(&batch, Durability::Buffered).unwrap();
+    assert_eq!(folded(&store, &range(None, None), 1), []);
+}
+
+#[test]
+fn entries_age_with_their_object_and_are_young_again_with_it() {
+    let settings = LeveldbSettings {
+        expiry: Some(Duration::from_micros(100)),
+        ..small_settings(0)
+    };
+    let store = open(&MemoryDisk::new(), &settings);
+    put(&store, "ann", lasting(1_000), add(&["aachen"]));
+    put(&store, "ann", lasting(1_090), Vec::new());
+    assert_eq!(folded(&store, &range(None, None), 1_150).len(), 1);
+    assert_eq!(folded(&store, &range(None, None), 1_190).len(), 0);
+}
