@@ -23,6 +23,7 @@
 //! 6. [`Reading::CachedOnly`] never waits for a device: it fills the whole buffer (up to the end of
 //!    the file) or fails with [`ErrorKind::WouldBlock`].
 
+pub mod anatomy;
 mod error;
 mod faulty;
 mod memory;

@@ -12,7 +12,7 @@ pub const FILE_HEADER_BYTES: u64 = FILE_HEADER_LEN as u64;
 
 pub(crate) const FILE_HEADER_LEN: usize = 32;
 
-const MAGIC: [u8; 8] = *b"KVsegmnt";
+pub(crate) const MAGIC: [u8; 8] = *b"KVsegmnt";
 const VERSION: u8 = 1;
 const SUFFIX: &str = ".segment";
 

@@ -16,6 +16,7 @@
 //!    a sealed segment has no torn tail, and each record carries up to where its segment had been
 //!    synced when it was written. Rot costs the records it hits; the scan goes on behind it.
 
+mod anatomy;
 mod compression;
 mod error;
 mod file_header;
@@ -26,6 +27,7 @@ mod seal;
 mod sync;
 mod writer;
 
+pub use anatomy::{DissectFront, RecordFront, SegmentAnatomy};
 pub use compression::{Codec, Compression, Compressor, EncodedBack};
 pub use error::{Part, Result, SegmentError};
 pub use file_header::{FILE_HEADER_BYTES, SegmentId, file_name, list_segments, parse_file_name};
