@@ -176,7 +176,7 @@ impl Store {
             |it: &Arc<Memtable>| flush.memtables.iter().any(|old| Arc::ptr_eq(it, old));
         self.change_version(|version| {
             version.frozen.retain(|it| !is_flushed(it));
-            version.levels[0].splice(0..0, tables);
+            Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
             if let Some(blob) = blob {
                 let mut blobs = (*version.blobs).clone();
                 blobs.insert(blob.file, Arc::new(blob));

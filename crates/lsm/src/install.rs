@@ -59,12 +59,12 @@ impl Store {
     pub(crate) fn exchange(&self, pick: &Pick, tables: &[LevelTable]) -> Result<()> {
         let change = |version: &mut Version| {
             let gone = |it: &LevelTable| pick.inputs.contains(&it.number);
-            version.levels[pick.level].retain(|it| !gone(it));
+            Arc::make_mut(&mut version.levels[pick.level]).retain(|it| !gone(it));
             let below = |it: &LevelTable| pick.below.contains(&it.number);
-            version.levels[pick.output].retain(|it| !below(it));
-            version.levels[pick.output].extend(tables.iter().cloned());
-            version.levels[pick.output]
-                .sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
+            let output = Arc::make_mut(&mut version.levels[pick.output]);
+            output.retain(|it| !below(it));
+            output.extend(tables.iter().cloned());
+            output.sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
             let used = version.blob_use();
             let mut blobs = (*version.blobs).clone();
             blobs.retain(|file, _| used.contains_key(file));

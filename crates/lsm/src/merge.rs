@@ -40,7 +40,7 @@ enum SourceKind {
     },
     /// Tables in key order, without keys in common.
     Run {
-        tables: Vec<LevelTable>,
+        tables: Arc<Vec<LevelTable>>,
         next: usize,
         scan: Option<TableScan>,
         options: ScanOptions,
@@ -69,7 +69,11 @@ impl Source {
     }
 
     /// `tables` are in key order.
-    pub(crate) fn run(tables: &[LevelTable], from: &Bound<Bytes>, filter: ScanFilter) -> Self {
+    pub(crate) fn run(
+        tables: &Arc<Vec<LevelTable>>,
+        from: &Bound<Bytes>,
+        filter: ScanFilter,
+    ) -> Self {
         let marks = tables.iter().flat_map(|it| it.properties.marks.iter());
         let first = match from {
             Bound::Unbounded => 0,
@@ -81,8 +85,8 @@ impl Source {
             marks: Marks::new(marks.cloned().collect()),
             gaps: Vec::new(),
             kind: SourceKind::Run {
-                tables: tables[first..].to_vec(),
-                next: 0,
+                tables: tables.clone(),
+                next: first,
                 scan: None,
                 options: ScanOptions {
                     from: from.clone(),
@@ -213,6 +217,11 @@ pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
     )
 }
 
+/// A run of one table.
+pub(crate) fn alone(table: &LevelTable) -> Arc<Vec<LevelTable>> {
+    Arc::new(vec![table.clone()])
+}
+
 /// What a walk came to.
 pub(crate) enum Merged {
     /// The newest entry of the next key.
@@ -261,12 +270,12 @@ impl MergeWalk {
             .filter(|it| !it.is_empty())
             .map(|it| Source::memtable(it, sequence, from.clone()))
             .collect();
-        let mut runs: Vec<&[LevelTable]> = Vec::new();
-        runs.extend(version.levels[0].chunks(1));
+        let zero = version.levels[0].iter();
+        let mut runs: Vec<Arc<Vec<LevelTable>>> = zero.map(alone).collect();
         let levels = version.levels[1..].iter();
-        runs.extend(levels.filter(|it| !it.is_empty()).map(|it| &it[..]));
+        runs.extend(levels.filter(|it| !it.is_empty()).cloned());
         let count = runs.len();
-        for (number, tables) in runs.into_iter().enumerate() {
+        for (number, tables) in runs.iter().enumerate() {
             let filter = match number + 1 == count {
                 true => filter.clone(),
                 false => ScanFilter::default(),

@@ -7,7 +7,7 @@ use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, 
 use kvorum_sst::ScanFilter;
 
 use crate::compaction::Job;
-use crate::merge::{MergeWalk, Source};
+use crate::merge::{MergeWalk, Source, alone};
 use crate::policy::{Pick, Reason};
 use crate::store::{Store, table_path};
 use crate::upkeep::Upkeep;
@@ -104,14 +104,14 @@ fn start_merge(version: Arc<Version>, pick: Pick) -> (Pick, Job) {
     let inputs = of(pick.level, &pick.inputs);
     let mut sources: Vec<Source> = match pick.level {
         0 => inputs
-            .chunks(1)
-            .map(|it| Source::run(it, &from, filter()))
+            .iter()
+            .map(|it| Source::run(&alone(it), &from, filter()))
             .collect(),
-        _ => vec![Source::run(&inputs, &from, filter())],
+        _ => vec![Source::run(&Arc::new(inputs), &from, filter())],
     };
     let below = of(pick.output, &pick.below);
     if pick.output != pick.level {
-        sources.push(Source::run(&below, &from, filter()));
+        sources.push(Source::run(&Arc::new(below), &from, filter()));
     }
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);

@@ -110,10 +110,10 @@ fn random(state: &mut u64) -> u32 {
 
 #[test]
 fn random_overwrites_stay_within_bounds_of_space_and_writes() {
-    const KEYS: u32 = 60_000;
+    const KEYS: u32 = 30_000;
     let mut store = Virtual::new();
     let mut state = 7;
-    for round in 0..400 {
+    for round in 0..200 {
         let keys = (0..1_000).map(|_| random(&mut state) % KEYS).collect();
         store.flush(keys);
         // What comes is paid off as it comes.
@@ -150,8 +150,8 @@ fn merging_at_a_bounded_rate_bounds_level_zero() {
     let mut store = Virtual::new();
     let mut state = 3;
     let mut owed = 0;
-    for _ in 0..300 {
-        store.flush((0..1_000).map(|_| random(&mut state) % 40_000).collect());
+    for _ in 0..150 {
+        store.flush((0..1_000).map(|_| random(&mut state) % 25_000).collect());
         // Eleven entries of merging for each that is put: less than bursts need, enough on average.
         owed += 11_000i64;
         while owed > 0 {

@@ -132,7 +132,7 @@ pub(crate) fn find_in_tables(
     context: &ReadContext<'_>,
 ) -> std::result::Result<Option<Entry>, Unread> {
     let hash = hash_key(key);
-    for table in &version.levels[0] {
+    for table in version.levels[0].iter() {
         match ask(table, key, hash, context)? {
             Told::Entry(entry) => return Ok(Some(entry)),
             Told::Removed => return Ok(None),

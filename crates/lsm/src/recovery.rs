@@ -214,7 +214,7 @@ impl Recovery {
         for record in &manifest.tables {
             let opened = self.open_table(manifest, record, read_side)?;
             let level = usize::try_from(record.level).unwrap_or(0);
-            version.levels[level].push(LevelTable {
+            Arc::make_mut(&mut version.levels[level]).push(LevelTable {
                 number: record.number,
                 file_len: record.file_len,
                 properties: Arc::new(record.properties.clone()),

@@ -29,7 +29,7 @@ pub struct Version {
     /// Memtables that are being flushed, newest first.
     pub(crate) frozen: Vec<Arc<Memtable>>,
     /// Level 0 newest first, the others in key order.
-    pub(crate) levels: Vec<Vec<LevelTable>>,
+    pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
     /// Counts flushes: entries may have left memory when it differs.
     pub(crate) flushes: u64,
@@ -41,7 +41,7 @@ impl Version {
         Self {
             memtable: Arc::new(Memtable::new(first_log)),
             frozen: Vec::new(),
-            levels: vec![Vec::new(); levels.max(2)],
+            levels: vec![Arc::default(); levels.max(2)],
             blobs: Arc::default(),
             flushes: 0,
         }
@@ -54,7 +54,7 @@ impl Version {
 
     /// All tables, newest layer first.
     pub fn tables(&self) -> impl Iterator<Item = &LevelTable> {
-        self.levels.iter().flatten()
+        self.levels.iter().flat_map(|it| it.iter())
     }
 
     /// The tables of a level below 0 that may hold a key: one, or two where the end of a range that

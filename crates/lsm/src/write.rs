@@ -1,5 +1,7 @@
 //! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use kvorum_backend::{
     BackendError, Durability, Durable, ErrorKind, Receipt, Result, Sequence, SyncTicket,
@@ -47,6 +49,16 @@ pub struct Guard {
     pub(crate) flushes: u64,
 }
 
+/// What became of a batch.
+enum Applied {
+    /// It has this sequence.
+    At(u64),
+    /// One of its keys was written since its guard was taken.
+    Changed,
+    /// The store was erased since it was noted that there are extra bytes.
+    Erased,
+}
+
 impl Op {
     fn check(&self) -> Result<()> {
         let too_large = |what: &str, got: usize| {
@@ -91,11 +103,15 @@ impl Store {
         let has_extras = ops
             .iter()
             .any(|op| matches!(op, Op::Put { value, .. } if !value.extra.is_empty()));
-        if has_extras {
-            self.note_extras()?;
-        }
-        let Some(sequence) = self.apply(ops, encoded.as_ref(), guard)? else {
-            return Ok(None);
+        let sequence = loop {
+            if has_extras {
+                self.note_extras()?;
+            }
+            match self.apply(ops, encoded.as_ref(), guard, has_extras)? {
+                Applied::At(sequence) => break sequence,
+                Applied::Changed => return Ok(None),
+                Applied::Erased => {}
+            }
         };
         let is_grouped = match durability {
             Durability::Buffered => false,
@@ -121,14 +137,18 @@ impl Store {
         ops: &[Op],
         encoded: Option<&Encoded<'_>>,
         guard: Option<Guard>,
-    ) -> Result<Option<u64>> {
+        has_extras: bool,
+    ) -> Result<Applied> {
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
         self.check_writable()?;
         if let Some(guard) = guard
             && self.is_changed(ops, guard)
         {
-            return Ok(None);
+            return Ok(Applied::Changed);
+        }
+        if has_extras && !self.has_extras.load(Ordering::Acquire) {
+            return Ok(Applied::Erased);
         }
         let sequence = writer.last_sequence + 1;
         if let Some(encoded) = encoded {
@@ -142,7 +162,7 @@ impl Store {
         writer.last_sequence = sequence;
         self.insert(ops, sequence);
         self.show_up_to(sequence);
-        Ok(Some(sequence))
+        Ok(Applied::At(sequence))
     }
 
     /// True when a key of the batch was written after the guard was taken, or may have been.

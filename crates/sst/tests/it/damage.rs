@@ -50,7 +50,7 @@ fn lost_keys(disk: &MemoryDisk, written: &WrittenTable, map: &Map) -> usize {
 
 #[test]
 fn one_flipped_byte_costs_one_block_at_most_and_is_told() {
-    let map = map(60);
+    let map = map(35);
     for options in [
         small_options(),
         TableOptions {
