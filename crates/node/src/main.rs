@@ -23,5 +23,16 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    refuse_huge_pages();
     command_line::main()
+}
+
+/// Memory comes in pages of the smallest size, in every command alike.
+///
+/// The allocator asks the kernel for transparent huge pages, with which memory is taken 2 MB at a time
+/// and a key in memory costs up to a third more than its bytes. The process is asked, and not the
+/// allocator: that also holds where the machine gives huge pages to everybody. See
+/// `docs/performance.md` for both costs.
+fn refuse_huge_pages() {
+    let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
 }
