@@ -30,7 +30,8 @@ use crate::write::segment_number;
 
 pub use crate::store::DrawNumber;
 
-const LOCK_NAME: &str = "lock";
+/// The file that an open store holds a lock on.
+pub const LOCK_NAME: &str = "lock";
 /// Entries looked at before a whole fold decides whether a store is empty.
 const SAMPLED_KEYS: usize = 16;
 

@@ -19,20 +19,20 @@ use crate::slot::Packed;
 
 pub(crate) const CHECKPOINT_NAME: &str = "checkpoint";
 
-const MAGIC: [u8; 8] = *b"KVbcchkp";
+pub(crate) const MAGIC: [u8; 8] = *b"KVbcchkp";
 /// The version before held slots of another form. It is read as if it were missing.
 const VERSION: u8 = 2;
-const HEADER_BYTES: usize = 72;
-const SEGMENT_BYTES: usize = 72;
-const PLACE_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 72;
+pub(crate) const SEGMENT_BYTES: usize = 72;
+pub(crate) const PLACE_BYTES: usize = 16;
 const PLACE_OWN: u8 = 1;
-const SLOT_BYTES: usize = size_of::<Packed>();
-const CHUNK_HEADER_BYTES: usize = 16;
+pub(crate) const SLOT_BYTES: usize = size_of::<Packed>();
+pub(crate) const CHUNK_HEADER_BYTES: usize = 16;
 /// Slots in a chunk at most: a megabyte.
-const CHUNK_SLOTS_MAX: usize = 64 << 10;
+pub(crate) const CHUNK_SLOTS_MAX: usize = 64 << 10;
 /// Written, and read, in pieces of about this size.
 const BUFFER_BYTES: usize = 256 << 10;
-const TABLES_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const TABLES_BYTES_MAX: u64 = 1 << 30;
 
 /// What a checkpoint says apart from the slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -325,7 +325,7 @@ impl Checkpoint {
     }
 }
 
-fn packed_of(payload: &[u8]) -> impl Iterator<Item = Packed> + '_ {
+pub(crate) fn packed_of(payload: &[u8]) -> impl Iterator<Item = Packed> + '_ {
     let (slots, _rest) = payload.as_chunks::<SLOT_BYTES>();
     slots.iter().map(|slot| Packed(u128::from_le_bytes(*slot)))
 }
@@ -474,12 +474,12 @@ fn read_exact(file: &dyn DiskFile, at: u64, len: u64) -> Result<Vec<u8>, Checkpo
     Ok(bytes)
 }
 
-fn header_checksum(header: &[u8], tables: &[u8]) -> u32 {
+pub(crate) fn header_checksum(header: &[u8], tables: &[u8]) -> u32 {
     let start = checksum_append(checksum(&header[..12]), &header[16..]);
     mask_checksum(checksum_append(start, tables))
 }
 
-fn chunk_checksum(offset: u64, frame: &[u8], slots: &[u8]) -> u32 {
+pub(crate) fn chunk_checksum(offset: u64, frame: &[u8], slots: &[u8]) -> u32 {
     let start = checksum_append(checksum(&offset.to_le_bytes()), frame);
     mask_checksum(checksum_append(start, slots))
 }

@@ -15,15 +15,15 @@ use kvorum_encoding::{
 
 use crate::key_table::{KeyEntry, KeyTable};
 
-const MAGIC: [u8; 8] = *b"KVbchint";
+pub(crate) const MAGIC: [u8; 8] = *b"KVbchint";
 const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 88;
+pub(crate) const HEADER_BYTES: usize = 88;
 /// In front of each block: length and checksum.
-const BLOCK_HEADER_BYTES: usize = 8;
+pub(crate) const BLOCK_HEADER_BYTES: usize = 8;
 /// A block is closed when it is this long.
 const BLOCK_BYTES: usize = 16 << 10;
 /// No block is longer than this: it holds one entry more than fits, and keys are far shorter.
-const BLOCK_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const BLOCK_BYTES_MAX: u64 = 256 << 20;
 
 /// What a hint says of its segment. All of it has to be right for the hint to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,11 +311,11 @@ fn read_block(file: &dyn DiskFile, offset: u64, len: u64) -> Result<Bytes, HintE
     Ok(Bytes::from(block).slice(BLOCK_HEADER_BYTES..end))
 }
 
-fn header_checksum(header: &[u8]) -> u32 {
+pub(crate) fn header_checksum(header: &[u8]) -> u32 {
     mask_checksum(checksum_append(checksum(&header[..12]), &header[16..]))
 }
 
-fn block_checksum(offset: u64, payload: &[u8]) -> u32 {
+pub(crate) fn block_checksum(offset: u64, payload: &[u8]) -> u32 {
     mask_checksum(checksum_append(checksum(&offset.to_le_bytes()), payload))
 }
 

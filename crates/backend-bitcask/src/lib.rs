@@ -21,7 +21,9 @@
 //! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
 //! maintenance; `snapshot` and `key_walk` are folds.
 
+pub mod anatomy;
 mod bitcask;
+pub mod check;
 mod checkpoint;
 mod checkpoint_steps;
 mod entry;

@@ -11,9 +11,9 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint
 
 const DIRECTORY: &str = "lost";
 const INDEX: &str = "index";
-const MAGIC: [u8; 8] = *b"KVbclost";
+pub(crate) const MAGIC: [u8; 8] = *b"KVbclost";
 const VERSION: u8 = 1;
-const INDEX_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const INDEX_BYTES_MAX: u64 = 16 << 20;
 /// What is listed at most; a store with more is past repair by range.
 const RANGES_MAX: usize = 10_000;
 /// What is copied of one range at most.

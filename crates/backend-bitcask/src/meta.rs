@@ -14,11 +14,11 @@ use kvorum_segment::list_segments;
 use crate::error::IntoBackend;
 use crate::lost::LostLog;
 
-const NAMES: [&str; 2] = ["store-0", "store-1"];
-const MAGIC: [u8; 8] = *b"KVbitcsk";
+pub(crate) const NAMES: [&str; 2] = ["store-0", "store-1"];
+pub(crate) const MAGIC: [u8; 8] = *b"KVbitcsk";
 const VERSION: u8 = 1;
 /// Room for far more retired segments than there can be between two checkpoints.
-const BYTES_MAX: u64 = 64 << 20;
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
 /// What a store knows of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,505 @@
+//! The files of a store taken apart for people: fronts of records, hints, checkpoints, identities and
+//! the index of what was lost.
+//!
+//! Every layout is the one drawn above its encoder; checksums are those of the decoders.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
+use kvorum_disk::{Disk, OpenMode, Reading, read_file};
+use kvorum_encoding::{ByteReader, StorageKey, checksum, checksum_append, mask_checksum};
+use kvorum_segment::RecordFront;
+
+use crate::key_table::KeyEntry;
+use crate::slot::Slot;
+use crate::{checkpoint, entry, hint, lost, meta};
+
+/// The kinds in the headers of this engine's segments.
+pub const SEGMENT_KINDS: [u8; 2] = [
+    crate::segments::KIND_APPENDED,
+    crate::segments::KIND_MERGED,
+];
+
+/// What one of the engine's files is, segments apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFile {
+    /// The keys of a finished segment.
+    Hint,
+    /// The key directory at one moment.
+    Checkpoint,
+    /// One of two copies of the store's identity.
+    Meta,
+    /// The index of what was lost.
+    LostIndex,
+}
+
+impl StoreFile {
+    const ALL: [Self; 4] = [Self::Hint, Self::Checkpoint, Self::Meta, Self::LostIndex];
+
+    /// What the first 8 bytes of a file say that it is.
+    pub fn of_magic(magic: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.magic() == magic)
+    }
+
+    /// What a file of this name is in a store's directory.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            checkpoint::CHECKPOINT_NAME => Some(Self::Checkpoint),
+            "index" => Some(Self::LostIndex),
+            _ if meta::NAMES.contains(&name) => Some(Self::Meta),
+            _ if name.ends_with(".hint") => Some(Self::Hint),
+            _ => None,
+        }
+    }
+
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Hint => &hint::MAGIC,
+            Self::Checkpoint => &checkpoint::MAGIC,
+            Self::Meta => &meta::MAGIC,
+            Self::LostIndex => &lost::MAGIC,
+        }
+    }
+
+    /// Takes a file apart.
+    pub fn pieces(self, disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Pieces> {
+        match self {
+            Self::Meta => whole(&read_file(disk, path, meta::BYTES_MAX)?, meta_piece),
+            Self::LostIndex => whole(&read_file(disk, path, lost::INDEX_BYTES_MAX)?, lost_piece),
+            Self::Hint => HintPieces::open(disk, path),
+            Self::Checkpoint => CheckpointPieces::open(disk, path),
+        }
+    }
+}
+
+/// Takes the front of a record of this engine apart.
+pub fn dissect_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
+    if front.kind != entry::KIND_ENTRY {
+        return None;
+    }
+    let decoded = entry::decode_front(front.bytes).ok()?;
+    let mut fields = Dissection::new(front.bytes, front.offset);
+    fields.number("anti-entropy segment", 4);
+    fields.number("last modified", 8);
+    fields.number("expiry", 8);
+    fields.number("tag", 1);
+    fields.number("flags", 1);
+    fields.number("zero", 2);
+    fields.number("length of the key", 4);
+    let key = key_shown(&decoded.key);
+    fields.field("key", decoded.key.len(), key, Check::Covered);
+    fields.bytes("head", decoded.head.len());
+    fields.nothing_more();
+    Some(fields.finish("").fields)
+}
+
+/// A storage key for people: type, bucket and key where it is an object's.
+pub fn key_shown(key: &Bytes) -> String {
+    match StorageKey::from_encoded(key.clone()).decode() {
+        Ok(address) => format!("{address:?}"),
+        Err(_) => kvorum_disk::anatomy::shown(key),
+    }
+}
+
+fn whole(bytes: &[u8], dissect: fn(&[u8]) -> Piece) -> kvorum_disk::Result<Pieces> {
+    Ok(Box::new(std::iter::once(Ok(dissect(bytes)))))
+}
+
+fn meta_piece(bytes: &[u8]) -> Piece {
+    let mut fields = Dissection::new(bytes, 0);
+    fields.magic(&meta::MAGIC);
+    fields.number("format version", 1);
+    fields.number("zero", 3);
+    let head = &bytes[..bytes.len().min(12)];
+    let rest = bytes.get(16..).unwrap_or(&[]);
+    let computed = mask_checksum(checksum_append(checksum(head), rest));
+    fields.checksum("checksum of the file", computed);
+    fields.number("generation", 8);
+    fields.identity("identity", 8);
+    fields.identity("identity before the last erasure", 8);
+    fields.field("secret of fingerprints", 16, "(hidden)".to_owned(), Check::Covered);
+    fields.number("sequence", 8);
+    fields.number("next segment", 4);
+    let retired = fields.number("number of retired segments", 4);
+    for _ in 0..retired {
+        if fields.remaining() == 0 {
+            break;
+        }
+        fields.number("retired segment", 4);
+    }
+    fields.nothing_more();
+    fields.finish("identity of a store")
+}
+
+fn lost_piece(bytes: &[u8]) -> Piece {
+    let covered = bytes.len().saturating_sub(4);
+    let mut fields = Dissection::new(bytes, 0);
+    fields.magic(&lost::MAGIC);
+    fields.number("format version", 1);
+    let count = varint(&mut fields, "number of ranges").unwrap_or(0);
+    for _ in 0..count {
+        if fields.position() >= covered || lost_range(&mut fields).is_none() {
+            break;
+        }
+    }
+    if fields.position() < covered {
+        let rest = covered - fields.position();
+        fields.bytes("rest", rest);
+    }
+    fields.checksum("checksum of the file", mask_checksum(checksum(&bytes[..covered])));
+    fields.nothing_more();
+    fields.finish("what was lost")
+}
+
+fn lost_range(fields: &mut Dissection<'_>) -> Option<()> {
+    let len = varint(fields, "length of the name")?;
+    fields.bytes("file", usize::try_from(len).ok()?)?;
+    varint(fields, "offset")?;
+    varint(fields, "length")?;
+    let len = varint(fields, "length of the words")?;
+    fields.bytes("what it held", usize::try_from(len).ok()?)?;
+    Some(())
+}
+
+fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {
+    fields.varying(name, |bytes| {
+        let mut reader = ByteReader::new(bytes);
+        let value = reader.varint().ok()?;
+        Some((value, reader.offset()))
+    })
+}
+
+/// Reads a file that is too large for memory.
+struct Source {
+    file: std::sync::Arc<dyn kvorum_disk::DiskFile>,
+    len: u64,
+}
+
+impl Source {
+    fn open(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Self> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let len = file.len()?;
+        Ok(Self { file, len })
+    }
+
+    /// `len` bytes at `at`, fewer at the end of the file.
+    fn read(&self, at: u64, len: u64) -> kvorum_disk::Result<Bytes> {
+        let len = len.min(self.len.saturating_sub(at));
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        let read = self.file.read_at(&mut bytes, at, Reading::MayBlock)?;
+        bytes.truncate(read);
+        Ok(bytes.into())
+    }
+}
+
+/// A hint: its header, its blocks, and its index as the last of them.
+struct HintPieces {
+    source: Source,
+    at: u64,
+    index_at: u64,
+    has_failed: bool,
+}
+
+impl HintPieces {
+    fn open(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Pieces> {
+        let source = Source::open(disk, path)?;
+        Ok(Box::new(Self {
+            source,
+            at: 0,
+            index_at: u64::MAX,
+            has_failed: false,
+        }))
+    }
+
+    fn header(&mut self) -> kvorum_disk::Result<Piece> {
+        let bytes = self.source.read(0, hint::HEADER_BYTES as u64)?;
+        self.at = bytes.len() as u64;
+        let mut fields = Dissection::new(&bytes, 0);
+        fields.magic(&hint::MAGIC);
+        fields.number("format version", 1);
+        fields.number("zero", 3);
+        let computed = match bytes.len() {
+            hint::HEADER_BYTES => hint::header_checksum(&bytes),
+            _ => 0,
+        };
+        fields.checksum("checksum of the header", computed);
+        fields.identity("log id", 8);
+        for name in [
+            "segment number",
+            "end of the segment's records",
+            "number of the segment's records",
+            "lowest sequence",
+            "highest sequence",
+            "number of entries",
+        ] {
+            fields.number(name, 8);
+        }
+        self.index_at = fields.number("offset of the index", 8);
+        fields.number("length of the index block", 8);
+        Ok(fields.finish("hint"))
+    }
+
+    fn block(&mut self) -> kvorum_disk::Result<Piece> {
+        let at = self.at;
+        let frame = self.source.read(at, hint::BLOCK_HEADER_BYTES as u64)?;
+        let mut reader = ByteReader::new(&frame);
+        let len = hint::BLOCK_HEADER_BYTES as u64 + u64::from(reader.u32().unwrap_or(u32::MAX));
+        if len > self.source.len - at || len > hint::BLOCK_BYTES_MAX {
+            // The blocks behind it are known to the index only, which is not believed without it.
+            return self.rest(&format!("a block of {len} bytes"));
+        }
+        let bytes = self.source.read(at, len)?;
+        let payload = bytes.slice(hint::BLOCK_HEADER_BYTES.min(bytes.len())..);
+        let mut fields = Dissection::new(&bytes, at);
+        fields.number("length", 4);
+        let computed = hint::block_checksum(at, &payload);
+        let is_good = reader.u32() == Ok(computed);
+        if !is_good && at + len < self.source.len && !self.is_block(at + len)? {
+            return self.rest(&format!("a block with checksum {computed:08x}"));
+        }
+        fields.checksum("checksum of the block", computed);
+        let is_index = at == self.index_at;
+        if is_good {
+            let _complete = if is_index {
+                index_fields(&mut fields)
+            } else {
+                entry_fields(&mut fields, &payload)
+            };
+        }
+        let rest = fields.remaining();
+        fields.bytes("content", rest);
+        self.at += len;
+        Ok(fields.finish(if is_index { "index" } else { "block of keys" }))
+    }
+
+    /// True when a whole block stands at `at`.
+    fn is_block(&self, at: u64) -> kvorum_disk::Result<bool> {
+        let frame = self.source.read(at, hint::BLOCK_HEADER_BYTES as u64)?;
+        let mut reader = ByteReader::new(&frame);
+        let (Ok(len), Ok(stored)) = (reader.u32(), reader.u32()) else {
+            return Ok(false);
+        };
+        let payload_at = at + hint::BLOCK_HEADER_BYTES as u64;
+        if u64::from(len) > self.source.len.saturating_sub(payload_at) {
+            return Ok(false);
+        }
+        let payload = self.source.read(payload_at, u64::from(len))?;
+        Ok(hint::block_checksum(at, &payload) == stored)
+    }
+
+    /// Goes on at the index, which the header knows; without it at the end.
+    fn rest(&mut self, found: &str) -> kvorum_disk::Result<Piece> {
+        let at = self.at;
+        let is_behind = self.index_at > at && self.index_at < self.source.len;
+        self.at = if is_behind && self.is_block(self.index_at)? {
+            self.index_at
+        } else {
+            self.source.len
+        };
+        Ok(Piece::damage(at, self.at - at, found, "whole blocks"))
+    }
+}
+
+impl Iterator for HintPieces {
+    type Item = kvorum_disk::Result<Piece>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed || self.at >= self.source.len {
+            return None;
+        }
+        let piece = if self.at == 0 {
+            self.header()
+        } else {
+            self.block()
+        };
+        self.has_failed = piece.is_err();
+        Some(piece)
+    }
+}
+
+fn index_fields(fields: &mut Dissection<'_>) -> Option<()> {
+    while fields.remaining() > 0 {
+        let len = varint(fields, "length of the first key")?;
+        fields.bytes("first key", usize::try_from(len).ok()?)?;
+        varint(fields, "offset of the block")?;
+        varint(fields, "length of the block")?;
+    }
+    Some(())
+}
+
+/// One field an entry: its parts are told by the decoder.
+fn entry_fields(fields: &mut Dissection<'_>, payload: &Bytes) -> Option<()> {
+    let mut rest = payload.clone();
+    while !rest.is_empty() {
+        let (entry, len) = KeyEntry::decode(&rest).ok()?;
+        let removal = if entry.removal { ", removal" } else { "" };
+        let value = format!(
+            "{} sequence {} at {} front to {} length {}{removal}",
+            key_shown(&entry.key),
+            entry.sequence,
+            entry.at.offset,
+            entry.at.front_end,
+            entry.at.len
+        );
+        fields.field("entry", len, value, Check::Covered)?;
+        rest = rest.slice(len..);
+    }
+    Some(())
+}
+
+/// A checkpoint: its header, chunk after chunk of slots, and its tables.
+struct CheckpointPieces {
+    source: Source,
+    at: u64,
+    tables_at: u64,
+    segments: u64,
+    has_failed: bool,
+}
+
+impl CheckpointPieces {
+    fn open(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Pieces> {
+        let source = Source::open(disk, path)?;
+        Ok(Box::new(Self {
+            source,
+            at: 0,
+            tables_at: 0,
+            segments: 0,
+            has_failed: false,
+        }))
+    }
+
+    fn header(&mut self) -> kvorum_disk::Result<Piece> {
+        let bytes = self.source.read(0, checkpoint::HEADER_BYTES as u64)?;
+        self.at = bytes.len() as u64;
+        let mut reader = ByteReader::new(bytes.get(40..48).unwrap_or(&[]));
+        let tables_at = reader.u64().unwrap_or(0);
+        let is_inside = tables_at >= self.at
+            && tables_at <= self.source.len
+            && self.source.len - tables_at <= checkpoint::TABLES_BYTES_MAX;
+        self.tables_at = if is_inside { tables_at } else { self.source.len };
+        let tables = self.source.read(self.tables_at, checkpoint::TABLES_BYTES_MAX)?;
+        let computed = match bytes.len() {
+            checkpoint::HEADER_BYTES => checkpoint::header_checksum(&bytes, &tables),
+            _ => 0,
+        };
+        let mut fields = Dissection::new(&bytes, 0);
+        fields.magic(&checkpoint::MAGIC);
+        fields.number("format version", 1);
+        fields.number("flags (1: clean)", 1);
+        fields.number("zero", 2);
+        fields.checksum("checksum of header and tables", computed);
+        fields.identity("log id", 8);
+        fields.number("last sequence", 8);
+        fields.number("number of slots", 8);
+        fields.number("offset of the tables", 8);
+        fields.number("length of the file", 8);
+        fields.number("next segment", 4);
+        self.segments = fields.number("number of segments", 4);
+        fields.number("number of places", 4);
+        fields.number("number of shards", 4);
+        Ok(fields.finish("checkpoint"))
+    }
+
+    fn chunk(&mut self) -> kvorum_disk::Result<Piece> {
+        let at = self.at;
+        let Some((shard, bytes)) = self.whole_chunk(at)? else {
+            self.at = self.tables_at;
+            let found = "a chunk of another length";
+            return Ok(Piece::damage(at, self.at - at, found, "a chunk of slots"));
+        };
+        self.at += bytes.len() as u64;
+        let (frame, slots) = bytes.split_at(checkpoint::CHUNK_HEADER_BYTES);
+        let computed = checkpoint::chunk_checksum(at, &frame[..12], slots);
+        let mut fields = Dissection::new(&bytes, at);
+        fields.number("shard", 4);
+        fields.number("number of slots", 4);
+        fields.number("zero", 4);
+        fields.checksum("checksum of the chunk", computed);
+        let shard = usize::try_from(shard).unwrap_or(0);
+        for packed in checkpoint::packed_of(slots) {
+            let slot = Slot::unpack(shard, packed);
+            let value = format!(
+                "fingerprint {:016x} place {} offset {} length about {}",
+                slot.fingerprint(),
+                slot.place(),
+                slot.offset(),
+                slot.stored_bytes()
+            );
+            fields.field("slot", checkpoint::SLOT_BYTES, value, Check::Covered);
+        }
+        Ok(fields.finish("chunk of slots"))
+    }
+
+    fn whole_chunk(&self, at: u64) -> kvorum_disk::Result<Option<(u32, Bytes)>> {
+        let frame = self.source.read(at, checkpoint::CHUNK_HEADER_BYTES as u64)?;
+        let mut reader = ByteReader::new(&frame);
+        let (Ok(shard), Ok(count)) = (reader.u32(), reader.u32()) else {
+            return Ok(None);
+        };
+        let count = u64::from(count);
+        let len = (checkpoint::CHUNK_HEADER_BYTES as u64) + count * checkpoint::SLOT_BYTES as u64;
+        let is_possible = count <= checkpoint::CHUNK_SLOTS_MAX as u64
+            && (shard as usize) < crate::keydir::SHARDS
+            && at + len <= self.tables_at;
+        if !is_possible {
+            return Ok(None);
+        }
+        let bytes = self.source.read(at, len)?;
+        Ok((bytes.len() as u64 == len).then_some((shard, bytes)))
+    }
+
+    /// The tables are covered by the header's checksum.
+    fn table_row(&mut self) -> kvorum_disk::Result<Piece> {
+        let at = self.at;
+        let is_segment = self.segments > 0;
+        self.segments = self.segments.saturating_sub(1);
+        let len = if is_segment {
+            checkpoint::SEGMENT_BYTES
+        } else {
+            checkpoint::PLACE_BYTES
+        };
+        let bytes = self.source.read(at, len as u64)?;
+        self.at += bytes.len() as u64;
+        let mut fields = Dissection::new(&bytes, at);
+        if !is_segment {
+            fields.number("what slots call it", 4);
+            fields.number("kind", 1);
+            fields.number("zero", 3);
+            fields.number("number", 8);
+            return Ok(fields.finish("place"));
+        }
+        fields.number("number", 4);
+        fields.number("zero", 4);
+        for name in [
+            "covered to",
+            "records",
+            "removals",
+            "bytes of removals",
+            "lowest sequence",
+            "highest sequence",
+            "expires by",
+            "modified by",
+        ] {
+            fields.number(name, 8);
+        }
+        Ok(fields.finish("segment"))
+    }
+}
+
+impl Iterator for CheckpointPieces {
+    type Item = kvorum_disk::Result<Piece>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed || self.at >= self.source.len {
+            return None;
+        }
+        let piece = match self.at {
+            0 => self.header(),
+            at if at < self.tables_at => self.chunk(),
+            _ => self.table_row(),
+        };
+        self.has_failed = piece.is_err();
+        Some(piece)
+    }
+}

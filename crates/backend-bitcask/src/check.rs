@@ -1,0 +1,701 @@
+//! A store checked from end to end without being opened: nothing is written, repaired or set aside.
+//!
+//! Every checksum of every file is computed; a hint is compared with the keys of its segment; and the
+//! key directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
+//! its shards at a time, so that memory is bounded by what the checkpoint takes and
+//! [`CheckOptions::keys_at_once`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use kvorum_backend::Result;
+use kvorum_disk::Disk;
+use kvorum_disk::anatomy::{Check, Piece};
+use kvorum_segment::{
+    FILE_HEADER_BYTES, ScanOptions, Scanned, Seal, SegmentError, SegmentReader, Tail, file_name,
+    list_segments,
+};
+
+use crate::anatomy::{StoreFile, key_shown};
+use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
+use crate::error::{IntoBackend, from_disk};
+use crate::fingerprint::Fingerprints;
+use crate::hint::{HintError, HintFile, HintedSegment, hint_path};
+use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
+use crate::keydir::{Keydir, SHARDS};
+use crate::meta::{self, Meta};
+use crate::segments::segment_id;
+use crate::slot::Slot;
+
+/// Names shown of one finding at most.
+const KEYS_SHOWN_MAX: usize = 20;
+
+/// How a store is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckOptions {
+    /// The store is in use: only what is finished is looked at, the sealed segments and their hints.
+    pub is_live: bool,
+    /// Keys of the rebuilt directory that are kept in memory at once, about 100 bytes each.
+    pub keys_at_once: u64,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self {
+            is_live: false,
+            keys_at_once: 1 << 20,
+        }
+    }
+}
+
+/// Something that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file, relative to what was checked.
+    pub file: String,
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// What is wrong, in words.
+    pub what: String,
+    /// The keys that are hit, as far as they are known, and some of them where they are many.
+    pub keys: Vec<String>,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Whole records in segments.
+    pub records: u64,
+    /// Keys that the segments hold, as the rebuilt directory counts them; 0 without a checkpoint to
+    /// compare with.
+    pub keys: u64,
+    /// Slots of the checkpoint that were compared.
+    pub slots: u64,
+    /// Bytes behind what a crash left whole; no promise covers them.
+    pub torn_bytes: u64,
+    /// What is damaged.
+    pub findings: Vec<Finding>,
+    /// What a reader may want to know and is no damage.
+    pub notes: Vec<String>,
+}
+
+impl Checked {
+    /// Takes in what another check found, under the name of a directory.
+    pub fn add(&mut self, other: Self, below: &str) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.records += other.records;
+        self.keys += other.keys;
+        self.slots += other.slots;
+        self.torn_bytes += other.torn_bytes;
+        let named = |name: String| match below {
+            "" => name,
+            _ => format!("{below}/{name}"),
+        };
+        for finding in other.findings {
+            let file = named(finding.file);
+            self.findings.push(Finding { file, ..finding });
+        }
+        self.notes.extend(other.notes.into_iter().map(named));
+    }
+
+    /// Notes damage without keys.
+    pub fn find(&mut self, file: &str, offset: u64, len: u64, what: impl Into<String>) {
+        self.findings.push(Finding {
+            file: file.to_owned(),
+            offset,
+            len,
+            what: what.into(),
+            keys: Vec::new(),
+        });
+    }
+
+    /// Notes what a piece of a file says of its own checksums.
+    pub fn find_in(&mut self, file: &str, piece: &Piece) {
+        for field in &piece.fields {
+            if let Check::Bad { got, expected } = &field.check {
+                let (offset, len) = (piece.offset(), piece.end() - piece.offset());
+                let (title, name) = (&piece.title, &field.name);
+                let what = format!("{title}, {name}: got {got}, expected {expected}");
+                self.find(file, offset, len, what);
+            }
+        }
+    }
+}
+
+/// True when a directory holds a store of this engine.
+pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> {
+    for name in meta::NAMES {
+        if disk.info(&directory.join(name))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+pub use crate::bitcask::LOCK_NAME;
+
+/// Checks a store. `progress` is told of every piece of work, in bytes.
+///
+/// # Errors
+/// Those of the disk; damage is what is returned otherwise.
+pub fn check_store(
+    disk: &dyn Disk,
+    directory: &Path,
+    options: CheckOptions,
+    progress: &dyn Fn(u64),
+) -> Result<Checked> {
+    let mut check = StoreCheck {
+        disk,
+        directory,
+        options,
+        progress,
+        found: Checked::default(),
+        segments: BTreeMap::new(),
+    };
+    check.run()?;
+    Ok(check.found)
+}
+
+struct StoreCheck<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    options: CheckOptions,
+    progress: &'a dyn Fn(u64),
+    found: Checked,
+    segments: BTreeMap<u32, CheckedSegment>,
+}
+
+/// A segment that was read.
+struct CheckedSegment {
+    reader: SegmentReader,
+    end: u64,
+    records: u64,
+    /// Ranges that cannot be read.
+    damaged: Vec<(u64, u64)>,
+    /// Its hint, if it says the same.
+    hint: Option<HintFile>,
+}
+
+impl CheckedSegment {
+    fn is_damaged_at(&self, offset: u64) -> bool {
+        let mut ranges = self.damaged.iter();
+        ranges.any(|(start, end)| (*start..*end).contains(&offset))
+    }
+}
+
+/// The newest record of a key, as far as it is known.
+struct Newest {
+    check: u64,
+    sequence: u64,
+    removal: bool,
+    /// Segment and offset: more than one while a merge has copied it.
+    places: Vec<(u32, u64)>,
+}
+
+impl StoreCheck<'_> {
+    fn run(&mut self) -> Result<()> {
+        let Some(meta) = self.read_meta()? else {
+            let name = meta::NAMES[0];
+            let what = "no readable copy of the store's identity: nothing else can be checked";
+            self.found.find(name, 0, 0, what);
+            return Ok(());
+        };
+        self.check_small_files()?;
+        let checkpoint = self.open_checkpoint(&meta)?;
+        self.check_segments(&meta, checkpoint.as_ref())?;
+        self.check_stray_hints()?;
+        match checkpoint {
+            Some(checkpoint) => self.compare_directories(&meta, &checkpoint),
+            None => Ok(()),
+        }
+    }
+
+    fn read_meta(&mut self) -> Result<Option<Meta>> {
+        let read = meta::read(self.disk, self.directory)?;
+        if read.is_uneven && read.damaged.is_empty() && !self.options.is_live {
+            let note = "the two copies of the store's identity differ; the newer one counts";
+            self.found.notes.push(note.to_owned());
+        }
+        Ok(read.meta)
+    }
+
+    /// Every checksum in files that are no segments.
+    fn check_small_files(&mut self) -> Result<()> {
+        let mut names: Vec<String> = meta::NAMES.map(str::to_owned).to_vec();
+        if !self.options.is_live {
+            names.push(CHECKPOINT_NAME.to_owned());
+        }
+        names.push("lost/index".to_owned());
+        for name in names {
+            let base = name.rsplit('/').next().unwrap_or(&name);
+            if let Some(kind) = StoreFile::of_name(base) {
+                self.check_pieces(kind, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether all pieces are whole.
+    fn check_pieces(&mut self, kind: StoreFile, name: &str) -> Result<bool> {
+        let path = self.directory.join(name);
+        let Some(info) = self.disk.info(&path).into_backend()? else {
+            return Ok(true);
+        };
+        let before = self.found.findings.len();
+        let pieces = kind.pieces(self.disk, &path).into_backend()?;
+        for piece in pieces {
+            self.found.find_in(name, &piece.into_backend()?);
+        }
+        self.found.files += 1;
+        self.read(info.len);
+        Ok(before == self.found.findings.len())
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.found.bytes += bytes;
+        (self.progress)(bytes);
+    }
+
+    fn open_checkpoint(&mut self, meta: &Meta) -> Result<Option<Checkpoint>> {
+        if self.options.is_live {
+            return Ok(None);
+        }
+        let why = match Checkpoint::open(self.disk, self.directory, meta.identity) {
+            Ok(checkpoint) => return Ok(Some(checkpoint)),
+            Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
+            Err(CheckpointError::Missing) => {
+                let note = "no checkpoint to compare with: the next opening reads hints and data";
+                self.found.notes.push(note.to_owned());
+                return Ok(None);
+            }
+            Err(CheckpointError::Newer(_)) => "of a newer version",
+            Err(CheckpointError::Unusable(why)) => why,
+        };
+        self.found.find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
+        Ok(None)
+    }
+
+    /// From the newest to the oldest: proof that a younger one was synced proves the older ones.
+    fn check_segments(&mut self, meta: &Meta, checkpoint: Option<&Checkpoint>) -> Result<()> {
+        let numbers = list_segments(self.disk, self.directory).into_backend()?;
+        let numbers: Vec<u32> = numbers.into_iter().filter_map(|it| it.try_into().ok()).collect();
+        let mut is_proven = false;
+        for number in numbers.iter().rev() {
+            if meta.retired.contains(number) {
+                self.found.notes.push(format!("segment {number} is retired and awaits removal"));
+                continue;
+            }
+            let covered = checkpoint.and_then(|it| it.covered.segments.get(number));
+            let covered_to = covered.map_or(0, |stats| stats.data_end);
+            self.check_segment(meta, *number, covered_to, &mut is_proven)?;
+        }
+        let covered = checkpoint.map(|it| &it.covered.segments);
+        for (number, stats) in covered.into_iter().flatten() {
+            if !numbers.contains(number) && !meta.retired.contains(number) {
+                let what = format!("the segment is missing, with {} records", stats.records);
+                let name = file_name(u64::from(*number));
+                self.found.find(&name, 0, stats.data_end, what);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_segment(
+        &mut self,
+        meta: &Meta,
+        number: u32,
+        covered_to: u64,
+        is_proven: &mut bool,
+    ) -> Result<()> {
+        let name = file_name(u64::from(number));
+        let id = segment_id(meta.identity, number, false);
+        let path = self.directory.join(&name);
+        let reader = SegmentReader::open(self.disk, &path, id).into_backend()?;
+        let durable_to = if *is_proven { u64::MAX } else { covered_to };
+        let options = ScanOptions {
+            from: 0,
+            durable_to,
+            until: None,
+        };
+        let mut scan = reader.scan(options).into_backend()?;
+        let seal = scan.seal();
+        if self.options.is_live && seal.is_none() {
+            let note = format!("{name} is being written and was left out");
+            self.found.notes.push(note);
+            return Ok(());
+        }
+        let is_merged = self.check_header(&reader, &name)?;
+        let file_len = reader.file_len().into_backend()?;
+        if file_len < covered_to {
+            let what = "records behind the end of the file are missing";
+            self.found.find(&name, file_len, covered_to - file_len, what);
+        }
+        self.found.files += 1;
+        let mut table = KeyTableBuilder::default();
+        let (mut records, mut damaged, mut reported_to) = (0, Vec::new(), 0);
+        for scanned in scan.by_ref() {
+            match scanned.into_backend()? {
+                Scanned::Record(record) => {
+                    records += 1;
+                    let next = record.head.location.next_offset();
+                    self.read(next - reported_to);
+                    reported_to = next;
+                    match KeyEntry::of(&record.head) {
+                        Some(entry) => table.push(&entry),
+                        None if record.head.kind == crate::entry::KIND_NOTHING => {}
+                        None => {
+                            let offset = record.head.location.offset;
+                            let what = "a whole record that cannot be understood";
+                            self.found.find(&name, offset, next - offset, what);
+                        }
+                    }
+                }
+                Scanned::Damage(damage) => {
+                    damaged.push((damage.offset, damage.offset + damage.len));
+                    self.found.find(&name, damage.offset, damage.len, damage.found);
+                }
+            }
+        }
+        self.read(file_len.saturating_sub(reported_to));
+        self.found.records += records;
+        let end = scan.end();
+        if let Some(Tail::Torn { len }) = end.map(|end| end.tail) {
+            self.found.torn_bytes += len;
+            self.found.notes.push(format!("{name} ends in {len} torn bytes"));
+        }
+        let end_durable = end.map_or(0, |end| end.durable_to);
+        if !is_merged && (seal.is_some() || end_durable > FILE_HEADER_BYTES) {
+            *is_proven = true;
+        }
+        let mut segment = CheckedSegment {
+            end: end.map_or(0, |end| end.clean_to),
+            reader,
+            records,
+            damaged,
+            hint: None,
+        };
+        self.name_lost_keys(&name, &segment, seal, number)?;
+        self.check_hint(&mut segment, number, seal, &table.finish())?;
+        self.segments.insert(number, segment);
+        Ok(())
+    }
+
+    /// Returns whether the segment was written by a merge.
+    fn check_header(&mut self, reader: &SegmentReader, name: &str) -> Result<bool> {
+        match reader.check_header() {
+            Ok(kind) => Ok(kind == crate::segments::KIND_MERGED),
+            Err(SegmentError::Disk(error)) => Err(from_disk(&error)),
+            Err(error) => {
+                self.found.find(name, 0, FILE_HEADER_BYTES, error.to_string());
+                Ok(false)
+            }
+        }
+    }
+
+    fn open_hint(
+        &self,
+        segment: &CheckedSegment,
+        number: u32,
+        seal: Option<Seal>,
+    ) -> Result<std::result::Result<Option<HintFile>, &'static str>> {
+        let path = hint_path(self.directory, number);
+        if self.disk.info(&path).into_backend()?.is_none() {
+            return Ok(Ok(None));
+        }
+        let Some(seal) = seal else {
+            return Ok(Err("of a segment that is not finished"));
+        };
+        let expected = HintedSegment {
+            log_id: segment.reader.id().log_id,
+            number: u64::from(number),
+            data_end: seal.data_end,
+            records: seal.records,
+            sequence_min: seal.sequence_min,
+            sequence_max: seal.sequence_max,
+        };
+        match HintFile::open(self.disk, &path, &expected, false) {
+            Ok(hint) => Ok(Ok(Some(hint))),
+            Err(HintError::Disk(error)) => Err(from_disk(&error)),
+            Err(HintError::Newer) => Ok(Err("of a newer version")),
+            Err(HintError::Unusable(why)) => Ok(Err(why)),
+        }
+    }
+
+    /// What a hint knows of the ranges that cannot be read.
+    fn name_lost_keys(
+        &mut self,
+        name: &str,
+        segment: &CheckedSegment,
+        seal: Option<Seal>,
+        number: u32,
+    ) -> Result<()> {
+        if segment.damaged.is_empty() {
+            return Ok(());
+        }
+        let Ok(Some(hint)) = self.open_hint(segment, number, seal)? else {
+            return Ok(());
+        };
+        for block in 0..hint.blocks() {
+            for entry in hint.read(block).unwrap_or_default() {
+                let hit = |it: &&mut Finding| {
+                    it.file == name
+                        && (it.offset..it.offset + it.len).contains(&entry.at.offset)
+                        && it.keys.len() < KEYS_SHOWN_MAX
+                };
+                if let Some(finding) = self.found.findings.iter_mut().find(hit) {
+                    finding.keys.push(key_shown(&entry.key));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_hint(
+        &mut self,
+        segment: &mut CheckedSegment,
+        number: u32,
+        seal: Option<Seal>,
+        table: &KeyTable,
+    ) -> Result<()> {
+        let path = hint_path(self.directory, number);
+        if self.disk.info(&path).into_backend()?.is_none() {
+            return Ok(());
+        }
+        let name = format!("{number:010}.hint");
+        if !self.check_pieces(StoreFile::Hint, &name)? {
+            return Ok(());
+        }
+        let hint = match self.open_hint(segment, number, seal)? {
+            Ok(Some(hint)) => hint,
+            Ok(None) => return Ok(()),
+            Err(why) => {
+                self.found.find(&name, 0, 0, format!("not usable: {why}"));
+                return Ok(());
+            }
+        };
+        match differing_keys(&hint, table, segment) {
+            Err(why) => self.found.find(&name, 0, hint.len(), why),
+            Ok(keys) if keys.is_empty() => segment.hint = Some(hint),
+            Ok(keys) => self.found.findings.push(Finding {
+                file: name,
+                offset: 0,
+                len: hint.len(),
+                what: "does not say what its segment says".to_owned(),
+                keys,
+            }),
+        }
+        Ok(())
+    }
+
+    /// Hints whose segments are gone: leftovers that openings do not look at.
+    fn check_stray_hints(&mut self) -> Result<()> {
+        for entry in self.disk.list(self.directory).into_backend()? {
+            let number = entry.name.strip_suffix(".hint");
+            let Some(number) = number.and_then(|digits| digits.parse::<u32>().ok()) else {
+                continue;
+            };
+            if !self.segments.contains_key(&number) {
+                let note = format!("{} has no segment of its own", entry.name);
+                self.found.notes.push(note);
+                self.check_pieces(StoreFile::Hint, &entry.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_directories(&mut self, meta: &Meta, checkpoint: &Checkpoint) -> Result<()> {
+        let fingerprints = Fingerprints::new(meta.secret, None);
+        let keydir = Keydir::new(&fingerprints);
+        match checkpoint.load(&keydir, |_| true) {
+            Ok(()) => {}
+            Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
+            Err(CheckpointError::Unusable(why)) => {
+                self.found.find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
+                return Ok(());
+            }
+            Err(_) => return Ok(()),
+        }
+        self.found.slots = keydir.len();
+        let records: u64 = self.segments.values().map(|it| it.records).sum();
+        let at_once = self.options.keys_at_once.max(1);
+        let passes = usize::try_from(records.div_ceil(at_once)).unwrap_or(SHARDS);
+        let width = SHARDS.div_ceil(passes.clamp(1, SHARDS));
+        let mut wrong = Vec::new();
+        for first in (0..SHARDS).step_by(width) {
+            let shards = first..(first + width).min(SHARDS);
+            let rebuilt = self.rebuild(&fingerprints, &shards)?;
+            self.found.keys += rebuilt
+                .values()
+                .flatten()
+                .filter(|it| !it.removal)
+                .count() as u64;
+            self.compare(checkpoint, &keydir, &rebuilt, shards, &mut wrong);
+        }
+        if !wrong.is_empty() {
+            let what = format!("{} keys differ from what the segments say", wrong.len());
+            wrong.truncate(KEYS_SHOWN_MAX);
+            self.found.findings.push(Finding {
+                file: CHECKPOINT_NAME.to_owned(),
+                offset: 0,
+                len: 0,
+                what,
+                keys: wrong,
+            });
+        }
+        Ok(())
+    }
+
+    /// The newest records by fingerprint, of some shards, from hints where these were found right.
+    fn rebuild(
+        &self,
+        fingerprints: &Fingerprints,
+        shards: &std::ops::Range<usize>,
+    ) -> Result<HashMap<u64, Vec<Newest>>> {
+        let mut rebuilt: HashMap<u64, Vec<Newest>> = HashMap::new();
+        for (number, segment) in &self.segments {
+            let mut take = |entry: &KeyEntry| {
+                let slot = Slot::new(fingerprints.of(&entry.key), 0, entry.at);
+                if shards.contains(&slot.shard()) {
+                    let known = rebuilt.entry(slot.fingerprint()).or_default();
+                    take_newest(known, fingerprints.check_of(&entry.key), *number, entry);
+                }
+            };
+            if let Some(hint) = &segment.hint {
+                for block in 0..hint.blocks() {
+                    hint.read(block).unwrap_or_default().iter().for_each(&mut take);
+                }
+                continue;
+            }
+            let options = ScanOptions {
+                from: 0,
+                durable_to: segment.end,
+                until: None,
+            };
+            for scanned in segment.reader.scan(options).into_backend()? {
+                if let Scanned::Record(record) = scanned.into_backend()?
+                    && let Some(entry) = KeyEntry::of(&record.head)
+                {
+                    take(&entry);
+                }
+            }
+        }
+        Ok(rebuilt)
+    }
+
+    fn compare(
+        &self,
+        checkpoint: &Checkpoint,
+        keydir: &Keydir,
+        rebuilt: &HashMap<u64, Vec<Newest>>,
+        shards: std::ops::Range<usize>,
+        wrong: &mut Vec<String>,
+    ) {
+        let place_of = |slot: &Slot| Some((*checkpoint.places.get(&slot.place())?, slot.offset()));
+        let covered = &checkpoint.covered.segments;
+        let is_covered = |(number, offset): &(u32, u64)| {
+            covered.get(number).is_some_and(|it| *offset < it.data_end)
+        };
+        // Each slot says where a newest record stands, or where one stood before the tail.
+        for shard in shards {
+            for packed in keydir.shard(shard) {
+                let slot = Slot::unpack(shard, packed);
+                let Some(place) = place_of(&slot) else {
+                    continue;
+                };
+                let is_readable = self
+                    .segments
+                    .get(&place.0)
+                    .is_some_and(|it| !it.is_damaged_at(place.1));
+                let known = rebuilt.get(&slot.fingerprint());
+                let is_right = known.into_iter().flatten().any(|it| {
+                    (!it.removal && it.places.contains(&place)) || !it.places.iter().any(is_covered)
+                });
+                if is_readable && !is_right {
+                    let (number, offset) = place;
+                    wrong.push(format!("the key at byte {offset} of segment {number}"));
+                }
+            }
+        }
+        for (fingerprint, newest) in rebuilt {
+            let slots = keydir.slots_of(*fingerprint);
+            for it in newest.iter().filter(|it| !it.removal) {
+                let has_slot = slots.iter().any(|slot| {
+                    place_of(slot).is_some_and(|place| {
+                        let segment = self.segments.get(&place.0);
+                        it.places.contains(&place)
+                            || segment.is_none_or(|segment| segment.is_damaged_at(place.1))
+                    })
+                });
+                if it.places.iter().all(is_covered) && !has_slot {
+                    let (number, offset) = it.places.first().copied().unwrap_or_default();
+                    wrong.push(format!("no slot for the key at byte {offset} of segment {number}"));
+                }
+            }
+        }
+        wrong.sort_unstable();
+    }
+}
+
+fn take_newest(known: &mut Vec<Newest>, check: u64, number: u32, entry: &KeyEntry) {
+    let place = (number, entry.at.offset);
+    match known.iter_mut().find(|it| it.check == check) {
+        None => known.push(Newest {
+            check,
+            sequence: entry.sequence,
+            removal: entry.removal,
+            places: vec![place],
+        }),
+        Some(it) => {
+            // As when a store is opened: of one sequence, a removal counts.
+            let (old, new) = (
+                (it.sequence, it.removal),
+                (entry.sequence, entry.removal),
+            );
+            if new > old {
+                it.places.clear();
+                (it.sequence, it.removal) = new;
+            }
+            if new >= old {
+                it.places.push(place);
+            }
+        }
+    }
+}
+
+/// Keys of which hint and segment say different things, some of them.
+fn differing_keys(
+    hint: &HintFile,
+    table: &KeyTable,
+    segment: &CheckedSegment,
+) -> std::result::Result<Vec<String>, String> {
+    let mut position = 0;
+    let mut keys = Vec::new();
+    for block in 0..hint.blocks() {
+        let entries = hint.read(block).map_err(|error| format!("{error:?}"))?;
+        for entry in entries {
+            // What stands between them in the segment is not in the hint.
+            while let Some(found) = table.get(position).filter(|found| found.key < entry.key) {
+                keys.push(key_shown(&found.key));
+                position += 1;
+            }
+            let found = table.get(position).filter(|found| found.key == entry.key);
+            position += usize::from(found.is_some());
+            if found.as_ref() != Some(&entry) && !segment.is_damaged_at(entry.at.offset) {
+                keys.push(key_shown(&entry.key));
+            }
+        }
+    }
+    while let Some(found) = table.get(position) {
+        keys.push(key_shown(&found.key));
+        position += 1;
+    }
+    keys.truncate(KEYS_SHOWN_MAX);
+    Ok(keys)
+}
