@@ -13,7 +13,8 @@ use kvorum_vnode::Vnode;
 
 use crate::error::RequestError;
 use crate::gate::Gate;
-use crate::plan::Plan;
+use crate::hands::{Hands, Remote};
+use crate::plan::{Plan, Purpose};
 use crate::reading::StartedGet;
 use crate::reaper::{Reaper, TombstoneKeeping};
 use crate::request::{DeleteOptions, Deleted, GetOptions, PutOptions, PutRequest, ReplicaPlace};
@@ -22,8 +23,6 @@ use crate::trace::{Finished, MaintenanceWitness, Meter, RequestKind, Trace};
 /// Listings in progress at which further ones are refused with `overload`: each holds a thread of the
 /// blocking pool, of which reads must find some free.
 const LISTINGS_MAX: usize = 16;
-/// Read repairs in progress beyond which further ones are left to later reads.
-const REPAIRS_MAX: usize = 1_000;
 
 /// The vnodes of this node.
 pub trait LocalVnodes: Send + Sync {
@@ -64,11 +63,11 @@ pub struct Parts {
 
 /// Coordinates requests at this node.
 pub struct Coordinator {
-    pub(crate) parts: Parts,
+    /// Shared with what outlives a request.
+    pub(crate) parts: Arc<Hands>,
     pub(crate) settings: CoordinatorSettings,
     requests: Gate,
     pub(crate) listings: Gate,
-    pub(crate) repairs: Arc<Gate>,
     pub(crate) reaper: Reaper,
 }
 
@@ -80,14 +79,22 @@ pub(crate) struct Progress {
 }
 
 impl Coordinator {
-    /// A coordinator.
+    /// The coordinator of a node that is alone.
     pub fn new(parts: Parts, settings: CoordinatorSettings) -> Self {
+        Self::of_hands(Hands::new(parts, None), settings)
+    }
+
+    /// The coordinator of a node among others.
+    pub fn among_peers(parts: Parts, remote: Remote, settings: CoordinatorSettings) -> Self {
+        Self::of_hands(Hands::new(parts, Some(remote)), settings)
+    }
+
+    fn of_hands(hands: Hands, settings: CoordinatorSettings) -> Self {
         Self {
-            parts,
+            parts: Arc::new(hands),
             settings,
             requests: Gate::new(settings.requests_max),
             listings: Gate::new(LISTINGS_MAX),
-            repairs: Arc::new(Gate::new(REPAIRS_MAX)),
             reaper: Reaper::default(),
         }
     }
@@ -138,7 +145,10 @@ impl Coordinator {
         let outcome = match started {
             StartedGet::Ended(reply) => reply,
             StartedGet::Waits(get) => match self.requests.enter() {
-                Some(_admitted) => self.wait_for_get(get, &mut progress).await,
+                Some(_admitted) => {
+                    self.wait_for_get(get, address, options, &mut progress)
+                        .await
+                }
                 None => Err(RequestError::Overload),
             },
         };
@@ -195,7 +205,7 @@ impl Coordinator {
     /// The replicas of a key at this moment, for clients that route by themselves.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self.plan_with(&state, address, None, true)?;
+        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
         let place = |replica: &Replica| ReplicaPlace {
             partition: replica.partition,
             node: replica.node,
@@ -215,8 +225,7 @@ impl Coordinator {
     }
 
     pub(crate) fn is_up(&self, node: NodeId) -> bool {
-        // The peers of later floors are asked here; a lone node knows of itself.
-        node == self.parts.node
+        self.parts.is_up(node)
     }
 
     pub(crate) fn plan(
@@ -226,7 +235,17 @@ impl Coordinator {
         sloppy_quorum: bool,
     ) -> Result<Plan, RequestError> {
         let state = self.parts.cluster.look();
-        self.plan_with(&state, address, n_val, sloppy_quorum)
+        self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)
+    }
+
+    pub(crate) fn plan_write(
+        &self,
+        address: &Address,
+        n_val: Option<u32>,
+        sloppy_quorum: bool,
+    ) -> Result<Plan, RequestError> {
+        let state = self.parts.cluster.look();
+        self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)
     }
 
     fn plan_with(
@@ -235,11 +254,19 @@ impl Coordinator {
         address: &Address,
         n_val: Option<u32>,
         sloppy_quorum: bool,
+        purpose: Purpose,
     ) -> Result<Plan, RequestError> {
         let colocated = self.settings.colocated_replicas;
-        Plan::new(state, address, n_val, colocated, sloppy_quorum, |node| {
-            self.is_up(node)
-        })
+        let is_up = |node| self.is_up(node);
+        Plan::new(
+            state,
+            address,
+            n_val,
+            colocated,
+            sloppy_quorum,
+            purpose,
+            is_up,
+        )
     }
 
     /// Refuses what is too much, and what has waited longer than it was given; counts the rest in.
@@ -317,6 +344,6 @@ impl Coordinator {
     }
 
     pub(crate) fn wall_time(&self) -> Timestamp {
-        Timestamp(self.parts.runtime.wall_time().micros())
+        self.parts.wall_time()
     }
 }

@@ -10,21 +10,26 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::{Flow, FoldEnd, FoldRange, Lease, Timestamp};
+use kvorum_backend::{FoldRange, Lease};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix, type_prefix};
-use kvorum_ring::{CoverageVnode, KeyHash, Partition, RingSize, position};
-use kvorum_vnode::{FoldRequest, Vnode};
+use kvorum_ring::{CoverageVnode, KeyHash, NodeId, RingSize};
+use kvorum_runtime::Moment;
+use kvorum_vnode::wire::PeerRequest;
+use kvorum_vnode::{Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply};
 
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
+use crate::peers::PeerFailure;
 use crate::plan::key_hash;
-use crate::replicas::request_error;
+use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned};
+use crate::replicas::{no_reply, request_error};
+use crate::service::later;
 use crate::trace::RequestKind;
 
 /// Names that one call of `next` gives at most.
 const NAMES_PER_CHUNK: usize = 1_000;
 /// Names that a vnode reads for one part: what a listing holds in memory.
-const NAMES_PER_PART: usize = 10_000;
+const NAMES_PER_PART: u32 = 10_000;
 
 /// A listing of one bucket's keys, in chunks.
 pub struct KeyListing {
@@ -46,6 +51,8 @@ struct Listing {
     size: RingSize,
     parts: VecDeque<Part>,
     ready: VecDeque<Address>,
+    /// How long to wait before the ring is looked at again.
+    replan_pause: Duration,
     /// How it ended; the meter is told when the listing is dropped.
     error: Option<RequestError>,
 }
@@ -152,6 +159,7 @@ impl Listing {
                 size: cover.size,
                 parts: cover.parts,
                 ready: VecDeque::new(),
+                replan_pause: REPLAN_PAUSE_MIN,
                 error: None,
             }),
             Err(error) => {
@@ -184,41 +192,143 @@ impl Listing {
     async fn read_part(&mut self, part: Part) -> Result<(), RequestError> {
         let coordinator = &self.counted.0;
         let runtime = coordinator.runtime();
-        let vnode = coordinator.parts.vnodes.vnode(part.vnode.partition);
-        let vnode = vnode.ok_or(RequestError::VnodeNotReady)?;
-        let (asked, now) = (runtime.now(), coordinator.wall_time());
-        let remaining = self.progress.deadline.since(asked);
+        let remaining = self.progress.deadline.since(runtime.now());
         if remaining.is_zero() {
             return Err(RequestError::Timeout);
         }
-        let reader = PartReader {
-            part: part.clone(),
-            kind: self.kind,
+        let request = PageRequest {
+            partition: part.vnode.partition,
+            epoch: part.vnode.epoch,
+            kind: match self.kind {
+                RequestKind::ListBuckets => PageKind::Buckets,
+                _ => PageKind::Keys,
+            },
             hash: self.hash,
             size: self.size,
-            now,
-            lease: Lease::Until(later(now, remaining)),
+            owners: (!part.vnode.whole).then(|| part.vnode.owners.clone()),
+            range: part.range.clone(),
+            names_max: NAMES_PER_PART,
         };
+        let page = if part.vnode.node == coordinator.node() {
+            let (page, queued) = coordinator.page_here(request, remaining).await;
+            self.progress.trace.queue += queued;
+            page
+        } else {
+            coordinator
+                .page_there(part.vnode.node, request, self.progress.deadline)
+                .await
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(PageError::OtherRing) => return self.cover_anew(part).await,
+            Err(PageError::Failed(error)) => return Err(error),
+        };
+        if let Some(next) = page.next {
+            self.parts.push_front(Part {
+                range: part.range.resumed_at(&next),
+                vnode: part.vnode,
+            });
+        }
+        let names = page.keys.iter().map(StorageKey::decode);
+        let names = names.collect::<Result<VecDeque<_>, _>>();
+        self.ready = names.map_err(|error| RequestError::Storage(error.to_string()))?;
+        Ok(())
+    }
+
+    /// What is left of a part whose vnode is elsewhere by now: the same owner partitions in the same
+    /// range, as the ring of this moment has them.
+    async fn cover_anew(&mut self, part: Part) -> Result<(), RequestError> {
+        let coordinator = self.counted.0.clone();
+        let is_in_time = coordinator
+            .pause_before_replanning(&mut self.replan_pause, &self.progress)
+            .await;
+        if !is_in_time {
+            return Err(RequestError::VnodeNotReady);
+        }
+        let cover = coordinator.cover(&self.place)?;
+        for mut anew in cover.parts.into_iter().rev() {
+            let before = anew.vnode.owners.len();
+            anew.vnode
+                .owners
+                .retain(|owner| part.vnode.owners.contains(owner));
+            anew.vnode.whole &= anew.vnode.owners.len() == before;
+            if !anew.vnode.owners.is_empty() {
+                anew.range = part.range.clone();
+                self.parts.push_front(anew);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a vnode gives no page.
+enum PageError {
+    /// It knows another ring.
+    OtherRing,
+    Failed(RequestError),
+}
+
+impl From<RequestError> for PageError {
+    fn from(error: RequestError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<ReplicaFailure> for PageError {
+    fn from(failure: ReplicaFailure) -> Self {
+        if is_misplanned(&failure) {
+            Self::OtherRing
+        } else {
+            Self::Failed(request_error(failure))
+        }
+    }
+}
+
+impl Coordinator {
+    /// A page of a vnode of this node, and how long it waited for a thread.
+    async fn page_here(
+        &self,
+        request: PageRequest,
+        remaining: Duration,
+    ) -> (Result<Page, PageError>, Duration) {
+        let runtime = self.runtime();
+        let Some(vnode) = self.parts.vnodes.vnode(request.partition) else {
+            return (Err(RequestError::VnodeNotReady.into()), Duration::ZERO);
+        };
+        let (asked, now) = (runtime.now(), self.wall_time());
+        let lease = Lease::Until(later(now, remaining));
         let clock = runtime.clock();
         let work = runtime.blocking(move || {
             let queued = clock.now().since(asked);
-            (reader.read(&vnode), queued)
+            (vnode.page(&request, now, lease), queued)
         });
-        let done = runtime.timeout(remaining, work).await;
-        let (read, queued) = done.map_err(|_| RequestError::Timeout)?;
-        self.progress.trace.queue += queued;
-        let (found, end) = read?;
-        match end {
-            FoldEnd::Complete => {}
-            FoldEnd::Stopped(next) => self.parts.push_front(Part {
-                range: part.range.resumed_at(&next),
-                vnode: part.vnode,
-            }),
+        match runtime.timeout(remaining, work).await {
+            Ok((Ok(page), queued)) => (Ok(page), queued),
+            Ok((Err(PageFailure::Failed(failure)), queued)) => (Err(failure.into()), queued),
             // It ran to the deadline.
-            FoldEnd::LeaseExpired(_) => return Err(RequestError::Timeout),
+            Ok((Err(PageFailure::OutOfTime), _)) | Err(_) => {
+                (Err(RequestError::Timeout.into()), Duration::ZERO)
+            }
         }
-        self.ready = found.into();
-        Ok(())
+    }
+
+    async fn page_there(
+        &self,
+        node: NodeId,
+        request: PageRequest,
+        deadline: Moment,
+    ) -> Result<Page, PageError> {
+        let asked = self
+            .parts
+            .ask_peer(node, PeerRequest::Page(request), deadline);
+        match asked.await {
+            Ok(ReplicaReply::Listed(page)) => Ok(page),
+            Ok(ReplicaReply::Failed(failure)) => Err(failure.into()),
+            Ok(_) => Err(no_reply().into()),
+            // Another vnode may have what this node has.
+            Err(PeerFailure::NotReached(_) | PeerFailure::Unknown(_)) => Err(PageError::OtherRing),
+            Err(failure) => Err(failure.into_request_error().into()),
+        }
     }
 }
 
@@ -300,68 +410,4 @@ impl Coordinator {
             size: state.ring().size(),
         })
     }
-}
-
-/// Reads one part, on a thread that may block.
-struct PartReader {
-    part: Part,
-    kind: RequestKind,
-    hash: KeyHash,
-    size: RingSize,
-    now: Timestamp,
-    lease: Lease,
-}
-
-impl PartReader {
-    fn read(&self, vnode: &Vnode) -> Result<(Vec<Address>, FoldEnd), RequestError> {
-        let request = FoldRequest {
-            epoch: self.part.vnode.epoch,
-            range: self.part.range.clone(),
-            now: self.now,
-            lease: self.lease,
-        };
-        let mut found = Vec::new();
-        let mut malformed = None;
-        let visitor = &mut |key: &StorageKey| {
-            match key.decode() {
-                Ok(address) if self.admits(&address) => found.push(address),
-                Ok(_) => {}
-                Err(error) => malformed = Some(error),
-            }
-            if found.len() < NAMES_PER_PART {
-                Flow::Continue
-            } else {
-                Flow::Stop
-            }
-        };
-        let end = match self.kind {
-            RequestKind::ListBuckets => vnode.fold_buckets(&request, visitor),
-            _ => vnode.fold_keys(&request, visitor),
-        };
-        let end = end.map_err(request_error)?;
-        match malformed {
-            Some(error) => Err(RequestError::Storage(error.to_string())),
-            None => Ok((found, end)),
-        }
-    }
-
-    /// True for what the vnode is to answer for. A bucket is reported by whoever has it.
-    fn admits(&self, address: &Address) -> bool {
-        if self.part.vnode.whole || self.kind == RequestKind::ListBuckets {
-            return true;
-        }
-        let Address {
-            bucket_type,
-            bucket,
-            key,
-        } = address;
-        let place = position(bucket_type, bucket, key, self.hash);
-        let owner: Partition = place.owner(self.size);
-        self.part.vnode.owners.contains(&owner)
-    }
-}
-
-fn later(now: Timestamp, by: Duration) -> Timestamp {
-    let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-    Timestamp(now.0.saturating_add(micros))
 }

@@ -82,7 +82,12 @@ impl Coordinator {
             TombstoneKeeping::Immediate => Duration::ZERO,
             TombstoneKeeping::For(delay) => delay,
         };
-        let is_everywhere = written.has_reached_all && written.plan.is_complete();
+        // Replicas on other nodes may lose what they have confirmed and not synced: their tombstones
+        // wait for an exchange that shows them durable everywhere.
+        let is_here = |replica: &kvorum_ring::Replica| replica.node == self.parts.node;
+        let is_everywhere = written.has_reached_all
+            && written.plan.is_complete()
+            && written.plan.replicas.iter().all(is_here);
         if !is_everywhere || !written.object.is_tombstone() {
             return;
         }

@@ -35,6 +35,8 @@ pub enum GetEvent {
 pub enum GetAnswer {
     /// It holds this object (a tombstone is an object).
     Found(Arc<Object>),
+    /// It holds an object of which this is the head; values are empty.
+    Head(Arc<Object>),
     /// It holds nothing.
     NotFound,
     /// It could not tell.
@@ -48,6 +50,11 @@ pub enum GetAnswer {
 pub enum GetEffect {
     /// Ask this replica.
     Ask {
+        /// Its place in the preference list.
+        slot: usize,
+    },
+    /// Ask this replica, which has answered with a head, for the values.
+    Fetch {
         /// Its place in the preference list.
         slot: usize,
     },
@@ -89,6 +96,8 @@ struct Slot {
     node: NodeId,
     is_primary: bool,
     answer: Option<GetAnswer>,
+    /// It was asked for the values to its head.
+    is_fetching: bool,
 }
 
 impl GetMachine {
@@ -106,6 +115,7 @@ impl GetMachine {
                 node: replica.node,
                 is_primary: replica.role == Role::Primary,
                 answer: None,
+                is_fetching: false,
             });
             effects.push(GetEffect::Ask { slot });
         }
@@ -127,6 +137,10 @@ impl GetMachine {
         match event {
             GetEvent::Answer { slot, answer } => match self.slots.get_mut(slot) {
                 Some(waiting) if waiting.answer.is_none() => waiting.answer = Some(answer),
+                Some(waiting) if waiting.is_fetching => {
+                    waiting.is_fetching = false;
+                    waiting.answer = Some(answer);
+                }
                 _ => return,
             },
             GetEvent::Deadline => {
@@ -134,14 +148,44 @@ impl GetMachine {
                 return self.finish(effects);
             }
         }
+        let is_fetching = self.slots.iter().any(|slot| slot.is_fetching);
         if !self.has_replied
+            && !is_fetching
             && let Some(reply) = self.verdict()
         {
-            self.reply(reply, effects);
+            match self.slot_to_fetch().filter(|_| reply.is_ok()) {
+                Some(slot) => {
+                    self.slots[slot].is_fetching = true;
+                    effects.push(GetEffect::Fetch { slot });
+                }
+                None => self.reply(reply, effects),
+            }
         }
-        if self.slots.iter().all(|slot| slot.answer.is_some()) {
+        let is_settled = |slot: &Slot| slot.answer.is_some() && !slot.is_fetching;
+        if self.slots.iter().all(is_settled) {
             self.finish(effects);
         }
+    }
+
+    /// A replica that has versions of which nobody has sent the values yet.
+    fn slot_to_fetch(&self) -> Option<usize> {
+        let whole = self.merged();
+        let is_news = |slot: &Slot| match &slot.answer {
+            Some(GetAnswer::Head(head)) => whole
+                .as_ref()
+                .is_none_or(|whole| !whole.clock().descends(head.clock())),
+            _ => false,
+        };
+        // The newest first: its values may make the others' superfluous.
+        let dominates =
+            |one: usize, other: usize| match (&self.slots[one].answer, &self.slots[other].answer) {
+                (Some(GetAnswer::Head(one)), Some(GetAnswer::Head(other))) => {
+                    one.clock().dominates(other.clock())
+                }
+                _ => false,
+            };
+        let news = (0..self.slots.len()).filter(|slot| is_news(&self.slots[*slot]));
+        news.reduce(|best, slot| if dominates(slot, best) { slot } else { best })
     }
 
     fn reply(
@@ -219,7 +263,7 @@ impl GetMachine {
             let Some(answer) = &slot.answer else { continue };
             tally.answers += 1;
             let (is_good, is_absent) = match answer {
-                GetAnswer::Found(object) => (true, object.is_tombstone()),
+                GetAnswer::Found(object) | GetAnswer::Head(object) => (true, object.is_tombstone()),
                 GetAnswer::NotFound => (self.quorum.notfound_ok, true),
                 GetAnswer::Failed(_) | GetAnswer::Damaged(_) => (false, false),
             };
@@ -238,7 +282,7 @@ impl GetMachine {
         tally
     }
 
-    /// What the replicas that found something know together.
+    /// What the replicas that found something know together, as far as they have sent values.
     fn merged(&self) -> Option<Arc<Object>> {
         let mut found = self.slots.iter().filter_map(|slot| match &slot.answer {
             Some(GetAnswer::Found(object)) => Some(object),
@@ -262,7 +306,9 @@ impl GetMachine {
         for (index, slot) in self.slots.iter().enumerate() {
             match &slot.answer {
                 Some(GetAnswer::Found(found)) if found.clock() == merged.clock() => {}
-                Some(GetAnswer::Found(_) | GetAnswer::NotFound) => {
+                // A head that came late may be ahead of the values that are here.
+                Some(GetAnswer::Head(head)) if head.clock().descends(merged.clock()) => {}
+                Some(GetAnswer::Found(_) | GetAnswer::Head(_) | GetAnswer::NotFound) => {
                     effects.push(GetEffect::Repair {
                         slot: index,
                         object: merged.clone(),

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use kvorum_object::Head;
+
 use super::*;
 use crate::script_test::{self, Header, Machine, failure, name_of, object, slot_and_what};
 
@@ -21,6 +23,11 @@ fn parse(event: &str) -> GetEvent {
     let answer = match what {
         "nothing" => GetAnswer::NotFound,
         "damaged" => GetAnswer::Damaged(RequestError::Storage("damaged".into())),
+        name if name.starts_with("head of ") => {
+            let object = object(name.trim_start_matches("head of ")).unwrap();
+            let head = Head::decode(&object.encode().head).unwrap();
+            GetAnswer::Head(Arc::new(head.into_object_without_values()))
+        }
         name => match object(name) {
             Some(object) => GetAnswer::Found(object),
             None => GetAnswer::Failed(failure(name)),
@@ -32,6 +39,7 @@ fn parse(event: &str) -> GetEvent {
 fn print(effects: GetEffects) -> Vec<String> {
     let print = |effect| match effect {
         GetEffect::Ask { slot } => format!("ask {slot}"),
+        GetEffect::Fetch { slot } => format!("fetch {slot}"),
         GetEffect::Reply(Ok(Some(object))) => format!("reply {}", name_of(&object)),
         GetEffect::Reply(Ok(None)) => "reply nothing".into(),
         GetEffect::Reply(Err(error)) => format!("reply {error}"),
@@ -65,6 +73,63 @@ fn check(script: &str) {
         let machine = GetMachine::start(&header.replicas, quorum, resolution, &mut effects);
         (Box::new(machine), print(effects))
     });
+}
+
+#[test]
+fn heads_that_say_nothing_new_are_not_followed_up() {
+    check(
+        "1 2 3 | r=2
+        -> ask 0, ask 1, ask 2
+        0: new
+        1: head of new
+        -> reply new
+        2: head of old
+        -> repair 2 with new, done",
+    );
+}
+
+#[test]
+fn values_that_only_a_head_knows_of_are_fetched() {
+    check(
+        "1 2 3 | r=2
+        -> ask 0, ask 1, ask 2
+        0: old
+        1: head of new
+        -> fetch 1
+        2: head of old
+        1: new
+        -> reply new, repair 0 with new, repair 2 with new, done",
+    );
+}
+
+#[test]
+fn concurrent_versions_are_fetched_from_each_who_has_them() {
+    check(
+        "1 2 3 | r=3
+        -> ask 0, ask 1, ask 2
+        0: nothing
+        1: head of new
+        2: head of rival
+        -> fetch 1
+        1: new
+        -> fetch 2
+        2: rival
+        -> reply new+rival, repair 0 with new+rival, repair 1 with new+rival, repair 2 with new+rival, done",
+    );
+}
+
+#[test]
+fn a_replica_that_fails_to_give_its_values_has_failed() {
+    check(
+        "1 2 3 | r=2
+        -> ask 0, ask 1, ask 2
+        1: head of new
+        2: head of old
+        -> fetch 1
+        1: broken
+        0: old
+        -> reply old, done",
+    );
 }
 
 #[test]
@@ -435,7 +500,9 @@ proptest! {
                     GetEffect::Mend { slot, .. } => {
                         prop_assert_eq!(WHAT[replicas[slot].2], "damaged");
                     }
-                    GetEffect::Ask { .. } => prop_assert!(false, "asked twice"),
+                    GetEffect::Ask { .. } | GetEffect::Fetch { .. } => {
+                        prop_assert!(false, "asked twice");
+                    }
                 }
             }
         }

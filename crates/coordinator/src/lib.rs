@@ -14,6 +14,9 @@ mod deleting;
 mod error;
 mod gate;
 mod get;
+mod hands;
+mod hints;
+mod peers;
 mod plan;
 mod put;
 mod quorum;
@@ -23,6 +26,7 @@ mod replicas;
 mod request;
 #[cfg(test)]
 mod script_test;
+mod service;
 mod trace;
 mod waiting;
 mod writing;
@@ -31,12 +35,16 @@ pub use coordinator::{Coordinator, CoordinatorSettings, LocalVnodes, Parts};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
-pub use put::{PutEffect, PutEffects, PutEvent, PutMachine};
+pub use hands::Remote;
+pub use hints::{Hint, HintCursor, HintPage, HintStore, VnodeHints};
+pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
+pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};
 pub use reaper::TombstoneKeeping;
 pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };
+pub use service::{ReplicaService, ServiceParts};
 pub use trace::{MaintenanceWitness, Meter, RequestKind, Trace};
 
 pub use kvorum_vnode::{Condition, Detail};

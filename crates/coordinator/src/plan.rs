@@ -4,10 +4,11 @@ use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
 use kvorum_properties::{BucketProperties, KeyFunction, Quorum, SyncOnWrite};
-use kvorum_ring::{KeyHash, NodeId, PreferenceList, Role, position};
+use kvorum_ring::{KeyHash, NodeId, PreferenceList, Replica, Role, WriteReplica, position};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
+use crate::put::WriteQuorums;
 use crate::quorum::{Offered, ReadQuorum, WriteQuorum};
 use crate::request::{GetOptions, KEY_BYTES_MAX, PutOptions};
 
@@ -20,6 +21,23 @@ pub(crate) struct Plan {
     pub(crate) n_val: u32,
     /// Replicas that the committed ring gives this bucket.
     pub(crate) effective_n: u32,
+    /// Of a write while something moves: which list each replica is in.
+    pub(crate) joint: Option<Box<Joint>>,
+}
+
+/// The two lists of a write while something moves.
+pub(crate) struct Joint {
+    /// The replicas of both, in the order of the plan's.
+    pub(crate) replicas: SmallVec<[WriteReplica; 3]>,
+    n_old: u32,
+    n_new: u32,
+}
+
+/// What a plan is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
 }
 
 /// What a request needs of its bucket's properties. Copied, since a shared handle to them is one word
@@ -65,6 +83,7 @@ impl Plan {
         requested_n: Option<u32>,
         colocated: bool,
         sloppy_quorum: bool,
+        purpose: Purpose,
         is_up: impl Fn(NodeId) -> bool,
     ) -> Result<Self, RequestError> {
         if address.key.as_bytes().len() > KEY_BYTES_MAX {
@@ -85,10 +104,28 @@ impl Plan {
         };
         let hash = key_hash(&properties.chash_keyfun);
         let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
-        let mut replicas = state.ring().preference_list(place, n_val, colocated, is_up);
-        if !sloppy_quorum {
-            replicas.retain(|replica| replica.role == Role::Primary);
-        }
+        let ring = state.ring();
+        let is_settled = ring.moves().is_empty() && ring.growth().is_none();
+        let mut joint = None;
+        let replicas = if is_settled || purpose == Purpose::Read {
+            let mut replicas = ring.preference_list(place, n_val, colocated, is_up);
+            if !sloppy_quorum {
+                replicas.retain(|replica| replica.role == Role::Primary);
+            }
+            replicas
+        } else {
+            let mut list = ring.write_list(place, n_val, colocated, is_up);
+            if !sloppy_quorum {
+                list.replicas.retain(|it| it.replica.role == Role::Primary);
+            }
+            let replicas = list.replicas.iter().map(|it| it.replica).collect();
+            joint = Some(Box::new(Joint {
+                replicas: list.replicas,
+                n_old: u32::from(list.n_old),
+                n_new: u32::from(list.n_new),
+            }));
+            replicas
+        };
         let effective_n = u32::from(state.ring().effective_n(n_val, colocated));
         let key = StorageKey::from_address(address);
         Ok(Self {
@@ -97,13 +134,30 @@ impl Plan {
             replicas,
             n_val,
             effective_n,
+            joint,
         })
+    }
+
+    /// The replicas with the lists that they are in; in a settled ring both are one.
+    pub(crate) fn write_replicas(&self) -> impl Iterator<Item = WriteReplica> + '_ {
+        self.replicas
+            .iter()
+            .enumerate()
+            .map(|(slot, replica)| match &self.joint {
+                Some(joint) => joint.replicas[slot],
+                None => WriteReplica {
+                    replica: *replica,
+                    in_old: true,
+                    in_new: true,
+                },
+            })
     }
 
     /// True when the list holds every replica that the bucket has: all where the ring puts them, and
     /// no fewer than the bucket asks for.
     pub(crate) fn is_complete(&self) -> bool {
-        self.n_val == self.properties.n_val
+        self.joint.is_none()
+            && self.n_val == self.properties.n_val
             && self.replicas.len() == self.effective_n as usize
             && self
                 .replicas
@@ -116,9 +170,9 @@ impl Plan {
     }
 
     pub(crate) fn read_quorum(&self, options: &GetOptions) -> Result<ReadQuorum, RequestError> {
-        let properties = &self.properties;
-        let r = self.number(options.r, properties.r)?.max(1);
-        let pr = self.number(options.pr, properties.pr)?;
+        let (properties, n) = (&self.properties, self.effective_n);
+        let r = self.number(options.r, properties.r, n)?.max(1);
+        let pr = self.number(options.pr, properties.pr, n)?;
         let node_confirms = self.unbounded(options.node_confirms, properties.node_confirms)?;
         let quorum = ReadQuorum {
             n: self.replicas.len(),
@@ -128,27 +182,53 @@ impl Plan {
             basic_quorum: options.basic_quorum.unwrap_or(properties.basic_quorum),
             notfound_ok: options.notfound_ok.unwrap_or(properties.notfound_ok),
         };
-        quorum.check(self.offered())?;
+        quorum.check(offered(self.replicas.iter()))?;
         Ok(quorum)
     }
 
-    pub(crate) fn write_quorum(&self, options: &PutOptions) -> Result<WriteQuorum, RequestError> {
+    pub(crate) fn write_quorums(&self, options: &PutOptions) -> Result<WriteQuorums, RequestError> {
+        let Some(joint) = &self.joint else {
+            let old = self.write_quorum(options, self.effective_n, self.replicas.iter())?;
+            return Ok(WriteQuorums { old, new: None });
+        };
+        let in_old = joint.replicas.iter().filter(|it| it.in_old);
+        let in_new = joint.replicas.iter().filter(|it| it.in_new);
+        let old = self.write_quorum(options, joint.n_old, in_old.map(|it| &it.replica))?;
+        let new = self.write_quorum(options, joint.n_new, in_new.map(|it| &it.replica))?;
+        Ok(WriteQuorums {
+            old,
+            new: Some(new),
+        })
+    }
+
+    fn write_quorum<'a>(
+        &self,
+        options: &PutOptions,
+        n: u32,
+        replicas: impl Iterator<Item = &'a Replica>,
+    ) -> Result<WriteQuorum, RequestError> {
         let properties = &self.properties;
+        let offered = offered(replicas);
         let quorum = WriteQuorum {
-            n: self.replicas.len(),
-            w: self.number(options.w, properties.w)?,
-            dw: self.number(options.dw, properties.dw)?.max(1),
-            pw: self.number(options.pw, properties.pw)?,
+            n: offered.replicas,
+            w: self.number(options.w, properties.w, n)?,
+            dw: self.number(options.dw, properties.dw, n)?.max(1),
+            pw: self.number(options.pw, properties.pw, n)?,
             node_confirms: self.unbounded(options.node_confirms, properties.node_confirms)?,
         };
-        quorum.check(self.offered())?;
+        quorum.check(offered)?;
         Ok(quorum)
     }
 
     /// A quorum value as a number of replicas: words by the effective n, numbers bounded by it.
-    fn number(&self, asked: Option<Quorum>, default: Quorum) -> Result<usize, RequestError> {
+    fn number(
+        &self,
+        asked: Option<Quorum>,
+        default: Quorum,
+        effective_n: u32,
+    ) -> Result<usize, RequestError> {
         let quorum = self.permitted(asked, default)?;
-        Ok(quorum.resolve(self.effective_n).min(self.effective_n) as usize)
+        Ok(quorum.resolve(effective_n).min(effective_n) as usize)
     }
 
     /// `node_confirms`: never bounded by what the cluster has.
@@ -170,24 +250,24 @@ impl Plan {
         }
         Ok(quorum)
     }
+}
 
-    fn offered(&self) -> Offered {
-        let mut nodes = SmallVec::<[NodeId; 3]>::new();
-        for replica in &self.replicas {
-            if !nodes.contains(&replica.node) {
-                nodes.push(replica.node);
-            }
-        }
-        let primaries = self
-            .replicas
-            .iter()
-            .filter(|replica| replica.role == Role::Primary);
-        Offered {
-            replicas: self.replicas.len(),
-            primaries: primaries.count(),
-            nodes: nodes.len(),
+fn offered<'a>(replicas: impl Iterator<Item = &'a Replica>) -> Offered {
+    let mut nodes = SmallVec::<[NodeId; 3]>::new();
+    let mut offered = Offered {
+        replicas: 0,
+        primaries: 0,
+        nodes: 0,
+    };
+    for replica in replicas {
+        offered.replicas += 1;
+        offered.primaries += usize::from(replica.role == Role::Primary);
+        if !nodes.contains(&replica.node) {
+            nodes.push(replica.node);
         }
     }
+    offered.nodes = nodes.len();
+    offered
 }
 
 /// What of an address decides its place on the ring.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use kvorum_object::Object;
-use kvorum_ring::{NodeId, PreferenceList, Role};
+use kvorum_ring::{NodeId, PreferenceList, Role, WriteReplica};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
@@ -34,6 +34,13 @@ pub enum PutEvent {
     Durable {
         /// Its place in the preference list.
         slot: usize,
+    },
+    /// The coordinating replica has not been asked after all, or refused before it did anything.
+    Declined {
+        /// Its place in the preference list.
+        slot: usize,
+        /// Why.
+        error: RequestError,
     },
     /// A replica could not.
     Failed {
@@ -73,9 +80,11 @@ pub type PutEffects = SmallVec<[PutEffect; 4]>;
 /// One put in progress.
 #[derive(Debug)]
 pub struct PutMachine {
-    quorum: WriteQuorum,
+    quorums: WriteQuorums,
     slots: SmallVec<[Slot; 3]>,
     coordinator: Option<usize>,
+    /// Who coordinates when the coordinator declines, in order.
+    others: SmallVec<[usize; 3]>,
     object: Option<Arc<Object>>,
     has_replied: bool,
     is_done: bool,
@@ -85,7 +94,19 @@ pub struct PutMachine {
 struct Slot {
     node: NodeId,
     is_primary: bool,
+    in_old: bool,
+    in_new: bool,
     stage: Stage,
+}
+
+/// What a put waits for: in the preference list as it is, and while something moves in the list that is
+/// to come as well. An answer counts in each list that its replica is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteQuorums {
+    /// In the list as it is, or the one before.
+    pub old: WriteQuorum,
+    /// In the list to come, while something moves.
+    pub new: Option<WriteQuorum>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -103,11 +124,33 @@ impl PutMachine {
         coordinator: usize,
         quorum: WriteQuorum,
     ) -> (Self, PutEffects) {
-        let machine = Self::new(replicas, Some(coordinator), None, quorum);
-        (
-            machine,
-            smallvec::smallvec![PutEffect::Coordinate { slot: coordinator }],
-        )
+        let quorums = WriteQuorums {
+            old: quorum,
+            new: None,
+        };
+        Self::start_joint(settled(replicas), &[coordinator], quorums)
+    }
+
+    /// Starts a put that the first of `coordinators` coordinates, or the next where one declines.
+    pub fn start_joint(
+        replicas: impl Iterator<Item = WriteReplica>,
+        coordinators: &[usize],
+        quorums: WriteQuorums,
+    ) -> (Self, PutEffects) {
+        let mut machine = Self::new(replicas, None, quorums);
+        let mut effects = PutEffects::new();
+        match coordinators {
+            [first, others @ ..] => {
+                machine.coordinator = Some(*first);
+                machine.others = SmallVec::from_slice(others);
+                effects.push(PutEffect::Coordinate { slot: *first });
+            }
+            [] => {
+                machine.reply(Err(RequestError::AllNodesDown), &mut effects);
+                machine.finish(&mut effects);
+            }
+        }
+        (machine, effects)
     }
 
     /// Starts a put of an object that is complete as it is: every replica merges it, none gives a dot.
@@ -116,29 +159,43 @@ impl PutMachine {
         object: &Arc<Object>,
         quorum: WriteQuorum,
     ) -> (Self, PutEffects) {
-        let machine = Self::new(replicas, None, Some(object.clone()), quorum);
+        let quorums = WriteQuorums {
+            old: quorum,
+            new: None,
+        };
+        Self::start_joint_as_is(settled(replicas), object, quorums)
+    }
+
+    /// As [`PutMachine::start_as_is`], while something may move.
+    pub fn start_joint_as_is(
+        replicas: impl Iterator<Item = WriteReplica>,
+        object: &Arc<Object>,
+        quorums: WriteQuorums,
+    ) -> (Self, PutEffects) {
+        let machine = Self::new(replicas, Some(object.clone()), quorums);
         let effects = machine.stores(object);
         (machine, effects)
     }
 
     fn new(
-        replicas: &PreferenceList,
-        coordinator: Option<usize>,
+        replicas: impl Iterator<Item = WriteReplica>,
         object: Option<Arc<Object>>,
-        quorum: WriteQuorum,
+        quorums: WriteQuorums,
     ) -> Self {
         let slots = replicas
-            .iter()
-            .map(|replica| Slot {
-                node: replica.node,
-                is_primary: replica.role == Role::Primary,
+            .map(|it| Slot {
+                node: it.replica.node,
+                is_primary: it.replica.role == Role::Primary,
+                in_old: it.in_old,
+                in_new: it.in_new,
                 stage: Stage::Waiting,
             })
             .collect();
         Self {
-            quorum,
+            quorums,
             slots,
-            coordinator,
+            coordinator: None,
+            others: SmallVec::new(),
             object,
             has_replied: false,
             is_done: false,
@@ -166,6 +223,18 @@ impl PutMachine {
             }
             PutEvent::Durable { slot } if self.object.is_some() => {
                 self.advance(slot, Stage::Durable);
+            }
+            PutEvent::Declined { slot, error } => {
+                if self.coordinator != Some(slot) || self.object.is_some() {
+                    return self.step(PutEvent::Failed { slot, error });
+                }
+                self.advance(slot, Stage::Failed(error));
+                if !self.others.is_empty() {
+                    let next = self.others.remove(0);
+                    self.coordinator = Some(next);
+                    effects.push(PutEffect::Coordinate { slot: next });
+                    return effects;
+                }
             }
             PutEvent::Failed { slot, error }
                 if self.object.is_some() || self.coordinator == Some(slot) =>
@@ -256,23 +325,47 @@ impl PutMachine {
         if let Some(error) = self.coordinator_failure() {
             return Some(Err(error.clone()));
         }
-        let now = self.tally(|stage| matches!(stage, Stage::Received | Stage::Durable));
-        let durable = self.tally(|stage| *stage == Stage::Durable);
-        let quorum = &self.quorum;
+        let in_old = self.verdict_in(&self.quorums.old, |slot| slot.in_old);
+        let in_new = match &self.quorums.new {
+            Some(quorum) => self.verdict_in(quorum, |slot| slot.in_new),
+            None => Some(Ok(())),
+        };
+        match (in_old, in_new) {
+            (Some(Err(error)), _) | (_, Some(Err(error))) => Some(Err(error)),
+            (Some(Ok(())), Some(Ok(()))) => self.object.clone().map(Ok),
+            (None, _) | (_, None) => None,
+        }
+    }
+
+    /// Whether one list's quorum is met, or out of reach.
+    fn verdict_in(
+        &self,
+        quorum: &WriteQuorum,
+        is_in: impl Fn(&Slot) -> bool,
+    ) -> Option<Result<(), RequestError>> {
+        let now = self.tally(&is_in, |stage| {
+            matches!(stage, Stage::Received | Stage::Durable)
+        });
+        let durable = self.tally(&is_in, |stage| *stage == Stage::Durable);
         let is_met = now.replicas >= quorum.w
             && durable.replicas >= quorum.dw.max(1)
             && now.primaries >= quorum.pw
             && now.nodes >= quorum.node_confirms;
         if is_met {
-            return self.object.clone().map(Ok);
+            return Some(Ok(()));
         }
-        let possible = self.tally(|stage| !matches!(stage, Stage::Failed(_)));
-        self.shortfall(&possible, &now, &durable).map(Err)
+        let possible = self.tally(&is_in, |stage| !matches!(stage, Stage::Failed(_)));
+        self.shortfall(quorum, &possible, &now, &durable).map(Err)
     }
 
     /// What can no longer be met even if every replica that has not failed confirms.
-    fn shortfall(&self, possible: &Tally, now: &Tally, durable: &Tally) -> Option<RequestError> {
-        let quorum = &self.quorum;
+    fn shortfall(
+        &self,
+        quorum: &WriteQuorum,
+        possible: &Tally,
+        now: &Tally,
+        durable: &Tally,
+    ) -> Option<RequestError> {
         let dw = quorum.dw.max(1);
         let error = if possible.primaries < quorum.pw {
             let (wanted, got) = (quorum.pw, now.primaries);
@@ -301,14 +394,15 @@ impl PutMachine {
         }
     }
 
-    fn tally(&self, counts: impl Fn(&Stage) -> bool) -> Tally {
+    fn tally(&self, is_in: impl Fn(&Slot) -> bool, counts: impl Fn(&Stage) -> bool) -> Tally {
         let mut nodes = SmallVec::<[NodeId; 3]>::new();
         let mut tally = Tally {
             replicas: 0,
             primaries: 0,
             nodes: 0,
         };
-        for slot in self.slots.iter().filter(|slot| counts(&slot.stage)) {
+        let counting = |slot: &&Slot| is_in(slot) && counts(&slot.stage);
+        for slot in self.slots.iter().filter(counting) {
             tally.replicas += 1;
             tally.primaries += usize::from(slot.is_primary);
             if !nodes.contains(&slot.node) {
@@ -318,6 +412,15 @@ impl PutMachine {
         tally.nodes = nodes.len();
         tally
     }
+}
+
+/// A list in which nothing moves.
+fn settled(replicas: &PreferenceList) -> impl Iterator<Item = WriteReplica> {
+    replicas.iter().map(|replica| WriteReplica {
+        replica: *replica,
+        in_old: true,
+        in_new: true,
+    })
 }
 
 struct Tally {

@@ -21,6 +21,10 @@ fn parse(event: &str) -> PutEvent {
     match what {
         "received" => PutEvent::Received { slot },
         "durable" => PutEvent::Durable { slot },
+        what if what.starts_with("declined ") => PutEvent::Declined {
+            slot,
+            error: failure(what.trim_start_matches("declined ")),
+        },
         what => match what.strip_prefix("made ") {
             Some(name) => PutEvent::Coordinated {
                 object: object(name).unwrap(),
@@ -52,6 +56,21 @@ fn start(header: &Header) -> (PutMachine, PutEffects) {
         pw: header.number("pw").unwrap_or(0),
         node_confirms: header.number("nodes").unwrap_or(0),
     };
+    if let Some(other) = header.number("or") {
+        let quorums = WriteQuorums {
+            old: quorum,
+            new: header.number("only_new").map(|_| quorum),
+        };
+        let (only_old, only_new) = (header.number("only_old"), header.number("only_new"));
+        let replicas = header.replicas.iter().enumerate();
+        let replicas = replicas.map(|(slot, replica)| WriteReplica {
+            replica: *replica,
+            in_old: only_new != Some(slot),
+            in_new: only_old != Some(slot),
+        });
+        let first = header.number("coordinator").unwrap();
+        return PutMachine::start_joint(replicas, &[first, other], quorums);
+    }
     match header.number("coordinator") {
         Some(coordinator) => PutMachine::start(&header.replicas, coordinator, quorum),
         None => PutMachine::start_as_is(&header.replicas, &object("old").unwrap(), quorum),
@@ -63,6 +82,91 @@ fn check(script: &str) {
         let (machine, effects) = start(header);
         (Box::new(machine), print(effects))
     });
+}
+
+#[test]
+fn a_joint_write_needs_its_quorum_in_both_lists() {
+    // The second replica moves to the fourth: the first counts in both lists.
+    check(
+        "1 2 3 4 | coordinator=0 or=2 only_old=1 only_new=3 w=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2, store new at 3
+        0: durable
+        1: durable
+        3: durable
+        -> reply new
+        2: durable
+        -> done",
+    );
+    check(
+        "1 2 3 4 | coordinator=0 or=2 only_old=1 only_new=3 w=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2, store new at 3
+        0: durable
+        2: durable
+        -> reply new
+        1: broken
+        3: broken
+        -> done",
+    );
+}
+
+#[test]
+fn a_joint_write_fails_when_one_list_cannot_give_its_quorum() {
+    check(
+        "1 2 3 4 | coordinator=0 or=2 only_old=1 only_new=3 w=2
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2, store new at 3
+        0: durable
+        1: durable
+        2: broken
+        3: broken
+        -> reply {w_val_unsatisfied,2,1}, done",
+    );
+}
+
+#[test]
+fn stand_ins_count_for_no_pw_in_either_list() {
+    check(
+        "1 2 3 4* | coordinator=0 or=2 only_old=1 only_new=3 w=2 pw=3
+        -> coordinate 0
+        0: made new
+        -> store new at 1, store new at 2, store new at 3, reply {pw_val_unsatisfied,3,1}
+        0: durable
+        1: durable
+        2: durable
+        3: durable
+        -> done",
+    );
+}
+
+#[test]
+fn another_replica_coordinates_when_one_declines_and_only_then() {
+    check(
+        "1 2 3 | coordinator=0 or=2 w=2
+        -> coordinate 0
+        0: declined overload
+        -> coordinate 2
+        2: made new
+        -> store new at 0, store new at 1
+        2: durable
+        1: durable
+        -> reply new, done",
+    );
+    check(
+        "1 2 3 | coordinator=0 or=2 w=2\n-> coordinate 0\n0: broken\n-> reply storage: broken, done",
+    );
+    check(
+        "1 2 3 | coordinator=0 or=2 w=2
+        -> coordinate 0
+        0: declined overload
+        -> coordinate 2
+        2: declined overload
+        -> reply overload, done",
+    );
 }
 
 #[test]
@@ -354,7 +458,7 @@ proptest! {
         head.extend(coordinator.map(|slot| format!("coordinator={slot}")));
         let header = Header::parse(&head.join(" "));
         let (mut machine, effects) = start(&header);
-        let quorum = machine.quorum;
+        let quorum = machine.quorums.old;
 
         let mut asked: Vec<usize> = Vec::new();
         let (mut replies, mut ends) = (Vec::new(), 0);

@@ -1,18 +1,27 @@
 //! Driving a get: executes the machine's effects and feeds the answers back.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kvorum_encoding::Address;
 use kvorum_object::{Object, Resolution};
+use kvorum_ring::Role;
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
+use crate::hands::Hands;
 use crate::plan::Plan;
-use crate::replicas::{Asked, ReplicaWork, Replied, no_reply, request_error};
+use crate::replicas::{Asked, ReplicaWork, Replied, WorkDone, no_reply, request_error};
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
+
+/// The first pause before a request is planned anew, and the longest: the ring that others know is on
+/// its way here, or this one's to them.
+pub(crate) const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
+const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What a get ends with.
 pub(crate) type GetReply = Result<Option<Arc<Object>>, RequestError>;
@@ -26,7 +35,7 @@ pub(crate) enum StartedGet {
     Waits(Box<WaitingGet>),
 }
 
-/// A get whose replicas, some of them, would have had to wait for a device.
+/// A get whose replicas, some of them, have to be waited for.
 pub(crate) struct WaitingGet {
     run: GetRun,
     work: Vec<(usize, ReplicaWork)>,
@@ -41,6 +50,10 @@ struct GetRun {
     effects: GetEffects,
     executed: usize,
     reply: Option<GetReply>,
+    /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
+    is_misplanned: bool,
+    /// The replicas that were asked for heads while the client wants values, a bit each.
+    heads: u64,
 }
 
 impl Coordinator {
@@ -52,7 +65,9 @@ impl Coordinator {
     ) -> GetReply {
         match self.start_get(address, options) {
             StartedGet::Ended(reply) => reply,
-            StartedGet::Waits(waiting) => self.wait_for_get(waiting, progress).await,
+            StartedGet::Waits(waiting) => {
+                self.wait_for_get(waiting, address, options, progress).await
+            }
         }
     }
 
@@ -66,6 +81,12 @@ impl Coordinator {
         };
         let mut effects = GetEffects::new();
         let machine = GetMachine::start(&plan.replicas, quorum, plan.resolution(), &mut effects);
+        let heads = match &self.parts.remote {
+            Some(remote) if remote.heads_first && options.detail == Detail::Whole => {
+                self.heads_of(&plan)
+            }
+            _ => 0,
+        };
         let mut run = GetRun {
             plan,
             detail: options.detail,
@@ -73,43 +94,123 @@ impl Coordinator {
             effects,
             executed: 0,
             reply: None,
+            is_misplanned: false,
+            heads,
         };
         let mut work = Vec::new();
-        self.execute_get(&mut run, |slot, left| work.push((slot, left)));
-        if work.is_empty() {
-            StartedGet::Ended(run.into_reply())
+        self.parts
+            .execute_get(&mut run, |slot, left| work.push((slot, left)));
+        if work.is_empty() && !run.is_to_be_replanned() {
+            StartedGet::Ended(run.take_reply())
         } else {
             StartedGet::Waits(Box::new(WaitingGet { run, work }))
         }
+    }
+
+    /// All replicas on other nodes are asked for heads, but for the first where none is here.
+    fn heads_of(&self, plan: &Plan) -> u64 {
+        let is_remote = |slot: &usize| plan.replicas[*slot].node != self.parts.node;
+        let remote = (0..plan.replicas.len().min(64)).filter(is_remote);
+        let is_one_here = plan.replicas.iter().any(|it| it.node == self.parts.node);
+        remote
+            .skip(usize::from(!is_one_here))
+            .fold(0, |heads, slot| heads | 1 << slot)
     }
 
     /// The rest of a get that has to wait.
     pub(crate) async fn wait_for_get(
         &self,
         get: Box<WaitingGet>,
+        address: &Address,
+        options: &GetOptions,
         progress: &mut Progress,
     ) -> GetReply {
-        let WaitingGet { mut run, work } = *get;
+        let mut get = get;
+        let mut pause = REPLAN_PAUSE_MIN;
+        loop {
+            let (reply, is_to_be_replanned) = self.run_get(*get, progress).await;
+            if !is_to_be_replanned || !self.pause_before_replanning(&mut pause, progress).await {
+                return reply;
+            }
+            match self.start_get(address, options) {
+                StartedGet::Ended(reply) => return reply,
+                StartedGet::Waits(again) => get = again,
+            }
+        }
+    }
+
+    /// Waits for the ring to be heard of that others know; false when there is no time for that.
+    pub(crate) async fn pause_before_replanning(
+        &self,
+        pause: &mut Duration,
+        progress: &Progress,
+    ) -> bool {
+        let runtime = &self.parts.runtime;
+        if runtime.now().plus(*pause) >= progress.deadline {
+            return false;
+        }
+        runtime.sleep(*pause).await;
+        *pause = pause.saturating_mul(2).min(REPLAN_PAUSE_MAX);
+        true
+    }
+
+    /// What a get ends with, and whether another plan may end better.
+    async fn run_get(&self, get: WaitingGet, progress: &mut Progress) -> (GetReply, bool) {
+        let WaitingGet { mut run, work } = get;
         let mut waiting = Waiting::new();
+        let deadline = progress.deadline;
+        let mut is_remote = false;
         for (slot, left) in work {
-            waiting.push(self.work_blocking(slot, left, progress.deadline));
+            is_remote |= left.is_remote();
+            waiting.push(self.parts.work_elsewhere(slot, left, deadline));
         }
         while let Some(done) = waiting.next().await {
             progress.trace.queue += done.queued;
-            self.take_answer(&mut run, done.slot, done.replied);
-            self.execute_get(&mut run, |slot, left| {
-                waiting.push(self.work_blocking(slot, left, progress.deadline));
+            let hands = &self.parts;
+            hands.take_answer(&mut run, done.slot, done.replied);
+            hands.execute_get(&mut run, |slot, left| {
+                waiting.push(hands.work_elsewhere(slot, left, deadline));
             });
+            if is_remote && run.reply.is_some() && !waiting.is_empty() {
+                let ended = run.end();
+                self.parts.spawn_rest_of_get(run, waiting);
+                return ended;
+            }
         }
-        run.into_reply()
+        run.end()
+    }
+}
+
+impl Hands {
+    /// Waits for the replicas that the client did not wait for: some may have to be repaired.
+    fn spawn_rest_of_get<F>(self: &Arc<Self>, run: GetRun, waiting: Waiting<F>)
+    where
+        F: Future<Output = WorkDone> + Send + 'static,
+    {
+        let hands = self.clone();
+        let (mut run, mut waiting) = (run, waiting);
+        self.runtime.spawn("rest of a get", async move {
+            while let Some(done) = waiting.next().await {
+                hands.take_answer(&mut run, done.slot, done.replied);
+                // Nobody is asked any more after the reply: what is left are repairs.
+                hands.execute_get(&mut run, |_, _| {});
+            }
+        });
     }
 
     /// Executes what is to be done; what would have to wait goes to `leave`.
-    fn execute_get(&self, run: &mut GetRun, mut leave: impl FnMut(usize, ReplicaWork)) {
+    fn execute_get(self: &Arc<Self>, run: &mut GetRun, mut leave: impl FnMut(usize, ReplicaWork)) {
         while let Some(effect) = run.next_effect() {
             match effect {
-                GetEffect::Ask { slot } => {
-                    let (key, detail) = (run.plan.key.clone(), run.detail);
+                GetEffect::Ask { slot } | GetEffect::Fetch { slot } => {
+                    let is_head = matches!(effect, GetEffect::Ask { .. }) && run.is_head(slot);
+                    if !is_head {
+                        run.heads &= !(1_u64
+                            .checked_shl(u32::try_from(slot).unwrap_or(64))
+                            .unwrap_or(0));
+                    }
+                    let detail = if is_head { Detail::Head } else { run.detail };
+                    let key = run.plan.key.clone();
                     match self.ask(&run.plan, slot, Operation::Get { key, detail }) {
                         Asked::Answered(replied) => self.take_answer(run, slot, replied),
                         Asked::WouldBlock(work) => leave(slot, work),
@@ -127,13 +228,23 @@ impl Coordinator {
     }
 
     fn take_answer(&self, run: &mut GetRun, slot: usize, replied: Replied) {
+        let is_stand_in = || run.plan.replicas.get(slot).map(|it| it.role) == Some(Role::Fallback);
         let answer = match replied {
+            Ok(ReplicaReply::Found(object)) if run.is_head(slot) => GetAnswer::Head(object),
             Ok(ReplicaReply::Found(object)) => GetAnswer::Found(object),
+            // A stand-in has what was written since the replica went down, and nothing of before: that
+            // it has nothing says nothing of the key.
+            Ok(ReplicaReply::NotFound) if self.remote.is_some() && is_stand_in() => {
+                GetAnswer::Failed(RequestError::VnodeNotReady)
+            }
             Ok(ReplicaReply::NotFound) => GetAnswer::NotFound,
             Ok(ReplicaReply::Failed(failure @ ReplicaFailure::Damaged(_))) => {
                 GetAnswer::Damaged(request_error(failure))
             }
-            Ok(ReplicaReply::Failed(failure)) => GetAnswer::Failed(request_error(failure)),
+            Ok(ReplicaReply::Failed(failure)) => {
+                run.is_misplanned |= is_misplanned(&failure);
+                GetAnswer::Failed(request_error(failure))
+            }
             Ok(_) => GetAnswer::Failed(no_reply()),
             Err(RequestError::Timeout) => return run.step(GetEvent::Deadline),
             Err(error) => GetAnswer::Failed(error),
@@ -143,7 +254,17 @@ impl Coordinator {
         }
         run.step(GetEvent::Answer { slot, answer });
     }
+}
 
+/// True when the request went by another ring than the replica.
+pub(crate) fn is_misplanned(failure: &ReplicaFailure) -> bool {
+    matches!(
+        failure,
+        ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing
+    )
+}
+
+impl Coordinator {
     /// Whether a condition holds of what a quorum of the replicas knows.
     pub(crate) async fn check_by_quorum(
         &self,
@@ -182,9 +303,23 @@ impl GetRun {
         self.machine.step(event, &mut self.effects);
     }
 
-    fn into_reply(self) -> GetReply {
+    /// True when it failed, and another plan may not.
+    fn is_to_be_replanned(&self) -> bool {
+        self.is_misplanned && matches!(self.reply, Some(Err(_)))
+    }
+
+    fn is_head(&self, slot: usize) -> bool {
+        slot < 64 && self.heads >> slot & 1 == 1
+    }
+
+    fn end(&mut self) -> (GetReply, bool) {
+        let is_to_be_replanned = self.is_to_be_replanned();
+        (self.take_reply(), is_to_be_replanned)
+    }
+
+    fn take_reply(&mut self) -> GetReply {
         let resolution = self.plan.resolution();
-        let found = self.reply.unwrap_or_else(|| Err(no_reply()))?;
+        let found = self.reply.take().unwrap_or_else(|| Err(no_reply()))?;
         Ok(found.map(|object| visible(object, resolution)))
     }
 }

@@ -1,17 +1,24 @@
-//! What the driver does with one replica: ask it inline, ask it on the blocking pool, wait for its
-//! sync, and bring it up to date behind the client's back.
+//! What the driver does with one replica: ask it inline, on the blocking pool or over the network, wait
+//! for its sync, and bring it up to date behind the client's back.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::{Durability, ErrorKind, Reading, SyncTicket};
 use kvorum_object::Object;
-use kvorum_runtime::Moment;
-use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use kvorum_ring::{NodeId, Role};
+use kvorum_runtime::{Moment, Runtime};
+use kvorum_vnode::wire::PeerRequest;
+use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 
-use crate::coordinator::Coordinator;
 use crate::error::RequestError;
+use crate::hands::{Hands, LocalReplica};
+use crate::peers::PeerFailure;
 use crate::plan::Plan;
+
+/// How long a repair may take; a later read repairs what was given up.
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a replica said; its own refusals are among the replies.
 pub(crate) type Replied = Result<ReplicaReply, RequestError>;
@@ -24,29 +31,48 @@ pub(crate) enum Asked {
     WouldBlock(ReplicaWork),
 }
 
-/// A request to a replica that has to be carried out where blocking is allowed.
+/// A request to a replica that has to be waited for: carried out where blocking is allowed, or by
+/// another node.
 pub(crate) struct ReplicaWork {
-    vnode: Arc<Vnode>,
+    place: Place,
     request: ReplicaRequest,
 }
 
-/// What became of work on the blocking pool.
+enum Place {
+    Here(LocalReplica),
+    There { node: NodeId, role: Role },
+}
+
+/// What became of work that was waited for.
 pub(crate) struct WorkDone {
     pub(crate) slot: usize,
     pub(crate) replied: Replied,
     /// How long it waited for a thread.
     pub(crate) queued: Duration,
+    /// It failed, and is known to have had no effect.
+    pub(crate) is_without_effect: bool,
 }
 
-impl Coordinator {
-    /// Has a replica carry out an operation on this thread, if memory suffices.
+impl ReplicaWork {
+    /// True when another node does it.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.place, Place::There { .. })
+    }
+}
+
+impl Hands {
+    /// Has a replica carry out an operation on this thread, if it is one of this node and memory
+    /// suffices.
     pub(crate) fn ask(&self, plan: &Plan, slot: usize, operation: Operation) -> Asked {
         let work = match self.work(plan, slot, operation) {
             Ok(work) => work,
             Err(error) => return Asked::Answered(Err(error)),
         };
+        let Place::Here(replica) = &work.place else {
+            return Asked::WouldBlock(work);
+        };
         let now = self.wall_time();
-        match work.vnode.handle(&work.request, now, Reading::CachedOnly) {
+        match replica.handle(&work.request, now, Reading::CachedOnly) {
             Handled::Done(reply) => Asked::Answered(Ok(reply)),
             Handled::WouldBlock => Asked::WouldBlock(work),
         }
@@ -59,61 +85,103 @@ impl Coordinator {
         operation: Operation,
     ) -> Result<ReplicaWork, RequestError> {
         let replica = plan.replicas.get(slot).ok_or_else(no_reply)?;
-        let vnode = self.parts.vnodes.vnode(replica.partition);
-        let vnode = vnode.ok_or(RequestError::VnodeNotReady)?;
+        let place = if replica.node == self.node {
+            let local = self.local(replica.role, replica.partition);
+            Place::Here(local.ok_or(RequestError::VnodeNotReady)?)
+        } else {
+            Place::There {
+                node: replica.node,
+                role: replica.role,
+            }
+        };
         let request = ReplicaRequest {
             partition: replica.partition,
             epoch: replica.epoch,
             operation,
         };
-        Ok(ReplicaWork { vnode, request })
+        Ok(ReplicaWork { place, request })
     }
 
-    /// Carries out on the blocking pool what could not be done inline.
-    pub(crate) async fn work_blocking(
-        &self,
+    /// Carries out on the blocking pool, or has another node carry out, what could not be done inline.
+    pub(crate) fn work_elsewhere(
+        self: &Arc<Self>,
         slot: usize,
         work: ReplicaWork,
         deadline: Moment,
+    ) -> impl Future<Output = WorkDone> + Send + use<> {
+        let hands = self.clone();
+        async move {
+            let ReplicaWork { place, request } = work;
+            match place {
+                Place::Here(replica) => hands.work_blocking(slot, replica, request, deadline).await,
+                Place::There { node, role } => {
+                    let asked =
+                        hands.ask_peer(node, PeerRequest::Replica { role, request }, deadline);
+                    let (replied, is_without_effect) = match asked.await {
+                        Ok(reply) => (Ok(reply), false),
+                        Err(failure) => {
+                            let is_without_effect = failure.is_without_effect();
+                            (Err(failure.into_request_error()), is_without_effect)
+                        }
+                    };
+                    WorkDone {
+                        slot,
+                        replied,
+                        queued: Duration::ZERO,
+                        is_without_effect,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks another node, until `deadline` at the latest.
+    pub(crate) async fn ask_peer(
+        &self,
+        node: NodeId,
+        request: PeerRequest,
+        deadline: Moment,
+    ) -> Result<ReplicaReply, PeerFailure> {
+        let Some(remote) = &self.remote else {
+            return Err(PeerFailure::NotReached("this node is alone".into()));
+        };
+        remote.peers.request(node, request, deadline).await
+    }
+
+    async fn work_blocking(
+        &self,
+        slot: usize,
+        replica: LocalReplica,
+        request: ReplicaRequest,
+        deadline: Moment,
     ) -> WorkDone {
-        let runtime = self.parts.runtime.clone();
+        let runtime = self.runtime.clone();
         let (asked, now) = (runtime.now(), self.wall_time());
-        let work = self.parts.runtime.blocking(move || {
+        let work = self.runtime.blocking(move || {
             let started = runtime.now();
-            let ReplicaWork { vnode, request } = work;
-            let handled = vnode.handle(&request, now, Reading::MayBlock);
-            (handled, started.since(asked))
+            let reply = replica.handle_blocking(&request, now);
+            (reply, started.since(asked))
         });
         let remaining = deadline.since(asked);
-        match self.parts.runtime.timeout(remaining, work).await {
-            Ok((Handled::Done(reply), queued)) => WorkDone {
-                slot,
-                replied: Ok(reply),
-                queued,
-            },
-            Ok((Handled::WouldBlock, queued)) => WorkDone {
-                slot,
-                replied: Err(RequestError::Internal(
-                    "a read that may block said it would".into(),
-                )),
-                queued,
-            },
-            Err(_) => WorkDone {
-                slot,
-                replied: Err(RequestError::Timeout),
-                queued: Duration::ZERO,
-            },
+        let (replied, queued) = match self.runtime.timeout(remaining, work).await {
+            Ok((reply, queued)) => (Ok(reply), queued),
+            Err(_) => (Err(RequestError::Timeout), Duration::ZERO),
+        };
+        WorkDone {
+            slot,
+            replied,
+            queued,
+            is_without_effect: false,
         }
     }
 
     /// Waits until what a replica has received is stored.
     pub(crate) async fn await_sync(
-        &self,
+        runtime: Runtime,
         slot: usize,
         ticket: SyncTicket,
         deadline: Moment,
     ) -> (usize, Result<(), RequestError>) {
-        let runtime = &self.parts.runtime;
         let remaining = deadline.since(runtime.now());
         let synced = if ticket.is_driven() {
             runtime.timeout(remaining, ticket).await
@@ -133,7 +201,7 @@ impl Coordinator {
     }
 
     /// Sends a replica that is behind what it lacks, behind the client's back.
-    pub(crate) fn repair(&self, plan: &Plan, slot: usize, object: Arc<Object>) {
+    pub(crate) fn repair(self: &Arc<Self>, plan: &Plan, slot: usize, object: Arc<Object>) {
         let operation = Operation::Store {
             key: plan.key.clone(),
             object,
@@ -145,7 +213,7 @@ impl Coordinator {
     }
 
     /// Replaces what a replica found damaged, behind the client's back.
-    pub(crate) fn mend(&self, plan: &Plan, slot: usize, object: Arc<Object>) {
+    pub(crate) fn mend(self: &Arc<Self>, plan: &Plan, slot: usize, object: Arc<Object>) {
         let operation = Operation::Mend {
             key: plan.key.clone(),
             object,
@@ -154,23 +222,30 @@ impl Coordinator {
         self.work_unawaited(plan, slot, operation);
     }
 
-    fn work_unawaited(&self, plan: &Plan, slot: usize, operation: Operation) {
-        let Ok(ReplicaWork { vnode, request }) = self.work(plan, slot, operation) else {
+    fn work_unawaited(self: &Arc<Self>, plan: &Plan, slot: usize, operation: Operation) {
+        let Ok(work) = self.work(plan, slot, operation) else {
             return;
         };
-        let gate = self.repairs.clone();
-        if !gate.count_in() {
+        if !self.repairs.count_in() {
             return;
         }
-        let (runtime, now) = (self.parts.runtime.clone(), self.wall_time());
-        self.parts.meter.read_repaired(runtime.now());
-        self.parts.runtime.spawn("read repair", async move {
-            let partition = request.partition.number();
-            let work = runtime.blocking(move || vnode.handle(&request, now, Reading::MayBlock));
-            if let Handled::Done(ReplicaReply::Failed(failure)) = work.await {
-                tracing::warn!(event = "read_repair_failed", partition, error = %failure);
+        let now = self.runtime.now();
+        self.meter.read_repaired(now);
+        let partition = work.request.partition.number();
+        let (hands, done) = (
+            self.clone(),
+            self.work_elsewhere(slot, work, now.plus(REPAIR_TIMEOUT)),
+        );
+        self.runtime.spawn("read repair", async move {
+            let failure = match done.await.replied {
+                Ok(ReplicaReply::Failed(failure)) => Some(failure.to_string()),
+                Ok(_) => None,
+                Err(error) => Some(error.explain()),
+            };
+            if let Some(error) = failure {
+                tracing::warn!(event = "read_repair_failed", partition, error);
             }
-            gate.count_out();
+            hands.repairs.count_out();
         });
     }
 
@@ -209,7 +284,9 @@ pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {
         }
         ReplicaFailure::Internal(detail) => RequestError::Internal(detail),
         // The ring has moved on between planning and asking: the next plan will know.
-        ReplicaFailure::StaleEpoch { .. } => RequestError::VnodeNotReady,
+        ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing => {
+            RequestError::VnodeNotReady
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::future::Future;
+use std::task::{Context, Poll};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -18,6 +19,19 @@ impl<F: Future> Waiting<F> {
         self.0
             .get_or_insert_with(FuturesUnordered::new)
             .push(future);
+    }
+
+    /// True when none is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(FuturesUnordered::is_empty)
+    }
+
+    /// The next that is done, if one is; `Ready(None)` when none is left.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
+        match &mut self.0 {
+            Some(futures) => futures.poll_next_unpin(context),
+            None => Poll::Ready(None),
+        }
     }
 
     /// The next that is done; `None` when none is left.

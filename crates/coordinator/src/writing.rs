@@ -1,20 +1,28 @@
 //! Driving a put: executes the machine's effects, feeds confirmations back, and waits for syncs.
+//!
+//! One put is one dot, whatever happens: a second replica is asked to coordinate only when the first is
+//! known to have done nothing, and a put whose object exists already is sent on as it is when the ring
+//! has changed under it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use kvorum_backend::{Durability, Durable, SyncTicket};
 use kvorum_encoding::Address;
 use kvorum_object::Object;
 use kvorum_properties::SyncOnWrite;
-use kvorum_ring::Replica;
-use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaReply};
+use kvorum_ring::Role;
+use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
 use smallvec::SmallVec;
 
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
+use crate::hands::Hands;
 use crate::plan::Plan;
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
-use crate::replicas::{Asked, ReplicaWork, Replied, no_reply, request_error};
+use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned};
+use crate::replicas::{Asked, ReplicaWork, Replied, WorkDone, no_reply, request_error};
 use crate::request::{PutKind, PutOptions, PutRequest};
 use crate::waiting::Waiting;
 
@@ -28,19 +36,47 @@ pub(crate) struct Written {
     pub(crate) unsynced: Vec<SyncTicket>,
 }
 
+/// What is to be written.
+#[derive(Clone)]
+enum Payload {
+    /// A client's write, which a replica is to give its dot.
+    Update(Arc<ClientUpdate>),
+    /// An object that every replica merges.
+    AsIs(Arc<Object>),
+    /// An object that an earlier attempt of this put made.
+    Made(Arc<Object>),
+}
+
 /// A put under way.
-struct PutRun<'a> {
-    plan: &'a Plan,
+struct PutRun {
+    plan: Plan,
     machine: PutMachine,
-    /// What the coordinating replica is to apply; `None` for `asis`.
-    update: Option<Arc<ClientUpdate>>,
+    payload: Payload,
     sync: SyncOnWrite,
     /// Executed in order; those up to `executed` are.
     effects: PutEffects,
     executed: usize,
     reply: Option<Result<Arc<Object>, RequestError>>,
     /// Of the replicas that have received the object and not stored it yet.
-    unsynced: SmallVec<[(usize, SyncTicket); 1]>,
+    unsynced: SmallVec<[Unsynced; 1]>,
+    /// What the coordinating replica made.
+    made: Option<Arc<Object>>,
+    /// The coordinating replica failed in a way that does not tell whether it did anything.
+    is_in_doubt: bool,
+    /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
+    is_misplanned: bool,
+}
+
+struct Unsynced {
+    slot: usize,
+    ticket: SyncTicket,
+    is_awaited: bool,
+}
+
+/// What a put waited for.
+enum Happened {
+    Worked(WorkDone),
+    Synced(usize, Result<(), RequestError>),
 }
 
 impl Coordinator {
@@ -51,10 +87,10 @@ impl Coordinator {
         options: &PutOptions,
         progress: &mut Progress,
     ) -> Result<Written, RequestError> {
-        let plan = self.plan(address, options.n_val, options.sloppy_quorum)?;
-        let quorum = plan.write_quorum(options)?;
+        let mut plan = self.plan_write(address, options.n_val, options.sloppy_quorum)?;
         let is_as_is = request.kind == PutKind::AsIs;
         if request.condition != Condition::Always && (is_as_is || plan.replicas.len() > 1) {
+            plan.write_quorums(options)?;
             self.check_by_quorum(address, &request.condition, options, progress)
                 .await?;
             // The coordinating replica still has to rule out what came since.
@@ -62,151 +98,242 @@ impl Coordinator {
                 request.condition = Condition::NothingBeyond(seen);
             }
         }
-        let (machine, effects, update) = match request.kind {
-            PutKind::Versioned => {
-                let coordinator = self.choose_coordinator(&plan)?;
-                let (machine, effects) = PutMachine::start(&plan.replicas, coordinator, quorum);
-                let update = ClientUpdate {
-                    context: request.context,
-                    condition: request.condition,
-                    content: request.content,
-                    resolution: plan.resolution(),
-                };
-                (machine, effects, Some(Arc::new(update)))
-            }
+        let mut payload = match request.kind {
+            PutKind::Versioned => Payload::Update(Arc::new(ClientUpdate {
+                context: request.context,
+                condition: request.condition,
+                content: request.content,
+                resolution: plan.resolution(),
+            })),
             PutKind::AsIs => {
                 let now = kvorum_object::Timestamp::from_micros(self.wall_time().0);
-                let object = Arc::new(Object::as_is(request.context, request.content, now));
-                let (machine, effects) = PutMachine::start_as_is(&plan.replicas, &object, quorum);
-                (machine, effects, None)
+                let object = Object::as_is(request.context, request.content, now);
+                Payload::AsIs(Arc::new(object))
             }
         };
-        let sync = plan.properties.sync_on_write;
-        let mut run = PutRun {
-            plan: &plan,
+        let mut pause = REPLAN_PAUSE_MIN;
+        loop {
+            let mut run = self.start_put(plan, payload, options)?;
+            self.run_put(&mut run, progress).await;
+            let reply = run.reply.take().unwrap_or_else(|| Err(no_reply()));
+            let error = match reply {
+                Ok(object) => return Ok(run.into_written(object)),
+                Err(error) => error,
+            };
+            payload = match run.payload_for_retry() {
+                Some(payload) if self.pause_before_replanning(&mut pause, progress).await => {
+                    payload
+                }
+                _ => return Err(error),
+            };
+            plan = self.plan_write(address, options.n_val, options.sloppy_quorum)?;
+        }
+    }
+
+    fn start_put(
+        &self,
+        plan: Plan,
+        payload: Payload,
+        options: &PutOptions,
+    ) -> Result<PutRun, RequestError> {
+        let quorums = plan.write_quorums(options)?;
+        let (machine, effects) = match &payload {
+            Payload::Update(_) => {
+                let coordinators = self.coordinators(&plan);
+                PutMachine::start_joint(plan.write_replicas(), &coordinators, quorums)
+            }
+            Payload::AsIs(object) | Payload::Made(object) => {
+                PutMachine::start_joint_as_is(plan.write_replicas(), object, quorums)
+            }
+        };
+        Ok(PutRun {
+            sync: options
+                .sync_on_write
+                .unwrap_or(plan.properties.sync_on_write),
+            plan,
             machine,
-            update,
-            sync: options.sync_on_write.unwrap_or(sync),
+            payload,
             effects,
             executed: 0,
             reply: None,
             unsynced: SmallVec::new(),
-        };
-        self.write_replicas(&mut run, progress).await;
-        self.await_syncs(&mut run, progress).await;
-        let object = run.reply.take().unwrap_or_else(|| Err(no_reply()))?;
-        let has_reached_all = run.machine.has_reached_all();
-        let unsynced = run.unsynced.into_iter().map(|(_, ticket)| ticket).collect();
-        Ok(Written {
-            object,
-            has_reached_all,
-            unsynced,
-            plan,
+            made: None,
+            is_in_doubt: false,
+            is_misplanned: false,
         })
     }
 
-    /// Has every replica receive the object, the client's patience permitting.
-    async fn write_replicas(&self, run: &mut PutRun<'_>, progress: &mut Progress) {
-        let mut waiting = Waiting::new();
+    /// Who may coordinate, the best first: a primary rather than a stand-in, one that has everything
+    /// rather than one that is being filled, one of this node rather than another's.
+    fn coordinators(&self, plan: &Plan) -> SmallVec<[usize; 3]> {
+        let mut coordinators: SmallVec<[usize; 3]> = (0..plan.replicas.len()).collect();
+        if self.parts.remote.is_none() {
+            coordinators.truncate(1);
+        } else {
+            let lists: SmallVec<[_; 4]> = plan.write_replicas().collect();
+            coordinators.sort_by_key(|slot| {
+                let it = &lists[*slot];
+                let is_stand_in = it.replica.role == Role::Fallback;
+                (is_stand_in, !it.in_old, it.replica.node != self.parts.node)
+            });
+        }
+        coordinators
+    }
+
+    /// Has every replica receive the object, and waits until enough have stored it. Replicas on other
+    /// nodes that the client need not wait for are written behind its back.
+    async fn run_put(&self, run: &mut PutRun, progress: &mut Progress) {
+        let (hands, deadline) = (&self.parts, progress.deadline);
+        let mut works = Waiting::new();
+        let mut syncs = Waiting::new();
+        let mut is_remote = false;
         loop {
-            while let Some(effect) = run.next_effect() {
-                if let Some((slot, work)) = self.execute_put(run, effect) {
-                    waiting.push(self.work_blocking(slot, work, progress.deadline));
-                }
+            hands.execute_put(run, |slot, work| {
+                is_remote |= work.is_remote();
+                works.push(hands.work_elsewhere(slot, work, deadline));
+            });
+            let has_replied = run.reply.is_some();
+            if has_replied && (is_remote || works.is_empty()) {
+                break;
             }
-            let Some(done) = waiting.next().await else {
-                return;
-            };
-            progress.trace.queue += done.queued;
-            self.take_confirmation(run, done.slot, done.replied);
+            let mut new = run.unsynced.iter_mut().filter(|it| !it.is_awaited);
+            while !has_replied && let Some(unsynced) = new.next() {
+                unsynced.is_awaited = true;
+                let (slot, ticket) = (unsynced.slot, unsynced.ticket.clone());
+                let runtime = hands.runtime.clone();
+                syncs.push(Hands::await_sync(runtime, slot, ticket, deadline));
+            }
+            let only_syncs = works.is_empty();
+            let started = only_syncs.then(|| hands.runtime.now());
+            let happened = poll_fn(|context| {
+                let worked = works.poll_next(context);
+                if let Poll::Ready(Some(done)) = worked {
+                    return Poll::Ready(Some(Happened::Worked(done)));
+                }
+                match syncs.poll_next(context) {
+                    Poll::Ready(Some((slot, outcome))) => {
+                        Poll::Ready(Some(Happened::Synced(slot, outcome)))
+                    }
+                    Poll::Ready(None) if worked.is_ready() => Poll::Ready(None),
+                    _ => Poll::Pending,
+                }
+            });
+            let happened = happened.await;
+            if let Some(started) = started {
+                progress.trace.sync_wait += hands.runtime.now().since(started);
+            }
+            match happened {
+                Some(Happened::Worked(done)) => {
+                    progress.trace.queue += done.queued;
+                    let WorkDone {
+                        slot,
+                        replied,
+                        is_without_effect,
+                        ..
+                    } = done;
+                    hands.take_confirmation(run, slot, replied, is_without_effect);
+                }
+                Some(Happened::Synced(slot, outcome)) => hands.take_sync(run, slot, outcome),
+                None => break,
+            }
+        }
+        if !works.is_empty() {
+            hands.runtime.spawn("rest of a put", async move {
+                while works.next().await.is_some() {}
+            });
         }
     }
+}
 
-    /// Waits until enough replicas have stored what they have received.
-    async fn await_syncs(&self, run: &mut PutRun<'_>, progress: &mut Progress) {
-        if run.reply.is_some() || run.unsynced.is_empty() {
-            return;
-        }
-        let started = self.parts.runtime.now();
-        let mut waiting = Waiting::new();
-        for (slot, ticket) in &run.unsynced {
-            waiting.push(self.await_sync(*slot, ticket.clone(), progress.deadline));
-        }
-        while run.reply.is_none()
-            && let Some((slot, outcome)) = waiting.next().await
-        {
-            match outcome {
-                Ok(()) => run.step(PutEvent::Durable { slot }),
-                Err(RequestError::Timeout) => run.step(PutEvent::Deadline),
-                Err(error) => {
-                    self.note_failure(run.plan, slot, &error);
-                    run.step(PutEvent::Failed { slot, error });
-                }
-            }
-            run.unsynced.retain(|(waiting, _)| *waiting != slot);
-            // Everything has been sent: what is left says how it ended.
-            while let Some(effect) = run.next_effect() {
-                if let PutEffect::Reply(outcome) = effect {
+impl Hands {
+    /// Executes what is to be done; what has to be waited for goes to `leave`.
+    fn execute_put(self: &Arc<Self>, run: &mut PutRun, mut leave: impl FnMut(usize, ReplicaWork)) {
+        while let Some(effect) = run.next_effect() {
+            let (slot, operation) = match effect {
+                PutEffect::Coordinate { slot } => match run.coordinate() {
+                    Some(operation) => (slot, operation),
+                    None => continue,
+                },
+                PutEffect::Store { slot, object } => (slot, run.store(object)),
+                PutEffect::Reply(outcome) => {
                     run.reply = Some(outcome);
+                    continue;
                 }
+                PutEffect::Done => continue,
+            };
+            match self.ask(&run.plan, slot, operation) {
+                Asked::Answered(replied) => {
+                    // A vnode of this node that is not there has done nothing.
+                    let is_without_effect = self.remote.is_some() && replied.is_err();
+                    self.take_confirmation(run, slot, replied, is_without_effect);
+                }
+                Asked::WouldBlock(work) => leave(slot, work),
             }
         }
-        progress.trace.sync_wait += self.parts.runtime.now().since(started);
     }
 
-    /// Executes one effect; returns the work that it leaves for the blocking pool.
-    fn execute_put(&self, run: &mut PutRun<'_>, effect: PutEffect) -> Option<(usize, ReplicaWork)> {
-        let (slot, operation) = match effect {
-            PutEffect::Coordinate { slot } => (slot, run.coordinate()?),
-            PutEffect::Store { slot, object } => (slot, run.store(object)),
-            PutEffect::Reply(outcome) => {
-                run.reply = Some(outcome);
-                return None;
-            }
-            PutEffect::Done => return None,
-        };
-        match self.ask(run.plan, slot, operation) {
-            Asked::Answered(replied) => self.take_confirmation(run, slot, replied),
-            Asked::WouldBlock(work) => return Some((slot, work)),
-        }
-        None
-    }
-
-    fn take_confirmation(&self, run: &mut PutRun<'_>, slot: usize, replied: Replied) {
+    fn take_confirmation(
+        &self,
+        run: &mut PutRun,
+        slot: usize,
+        replied: Replied,
+        mut is_without_effect: bool,
+    ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
+                run.made = Some(object.clone());
                 (PutEvent::Coordinated { object }, durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
-            Err(RequestError::Timeout) => return run.step(PutEvent::Deadline),
             failed => {
                 let error = match failed {
-                    Ok(ReplicaReply::Failed(failure)) => request_error(failure),
+                    Ok(ReplicaReply::Failed(failure)) => {
+                        run.is_misplanned |= is_misplanned(&failure);
+                        is_without_effect |= failure == ReplicaFailure::NotServing;
+                        request_error(failure)
+                    }
                     Ok(_) => no_reply(),
-                    Err(error) => error,
+                    Err(error) => {
+                        run.is_in_doubt |= !is_without_effect;
+                        if error == RequestError::Timeout {
+                            return run.step(PutEvent::Deadline);
+                        }
+                        error
+                    }
                 };
-                self.note_failure(run.plan, slot, &error);
-                return run.step(PutEvent::Failed { slot, error });
+                self.note_failure(&run.plan, slot, &error);
+                return run.step(if is_without_effect {
+                    PutEvent::Declined { slot, error }
+                } else {
+                    PutEvent::Failed { slot, error }
+                });
             }
         };
         run.step(event);
         match durable {
             Durable::Already => run.step(PutEvent::Durable { slot }),
-            Durable::After(ticket) => run.unsynced.push((slot, ticket)),
+            Durable::After(ticket) => run.unsynced.push(Unsynced {
+                slot,
+                ticket,
+                is_awaited: false,
+            }),
         }
     }
 
-    /// A replica of this node, preferably a primary.
-    fn choose_coordinator(&self, plan: &Plan) -> Result<usize, RequestError> {
-        let is_local = |replica: &Replica| replica.node == self.parts.node;
-        plan.replicas
-            .iter()
-            .position(is_local)
-            .ok_or(RequestError::AllNodesDown)
+    fn take_sync(&self, run: &mut PutRun, slot: usize, outcome: Result<(), RequestError>) {
+        match outcome {
+            Ok(()) => run.step(PutEvent::Durable { slot }),
+            Err(RequestError::Timeout) => run.step(PutEvent::Deadline),
+            Err(error) => {
+                self.note_failure(&run.plan, slot, &error);
+                run.step(PutEvent::Failed { slot, error });
+            }
+        }
+        run.unsynced.retain(|unsynced| unsynced.slot != slot);
     }
 }
 
-impl PutRun<'_> {
+impl PutRun {
     fn next_effect(&mut self) -> Option<PutEffect> {
         let next = self.effects.get_mut(self.executed)?;
         self.executed += 1;
@@ -217,22 +344,48 @@ impl PutRun<'_> {
         self.effects.extend(self.machine.step(event));
     }
 
+    /// What another attempt has to write, after one that failed because of the ring it went by.
+    fn payload_for_retry(&self) -> Option<Payload> {
+        if !self.is_misplanned {
+            return None;
+        }
+        match (&self.payload, &self.made) {
+            (Payload::Update(_), Some(made)) => Some(Payload::Made(made.clone())),
+            (Payload::Update(_), None) if self.is_in_doubt => None,
+            (payload, _) => Some(payload.clone()),
+        }
+    }
+
+    fn into_written(self, object: Arc<Object>) -> Written {
+        Written {
+            object,
+            has_reached_all: self.machine.has_reached_all(),
+            unsynced: self.unsynced.into_iter().map(|it| it.ticket).collect(),
+            plan: self.plan,
+        }
+    }
+
     fn coordinate(&self) -> Option<Operation> {
         let durability = match self.sync {
             SyncOnWrite::Backend => Durability::BackendDefault,
             SyncOnWrite::One | SyncOnWrite::All => Durability::Grouped,
         };
+        let Payload::Update(update) = &self.payload else {
+            return None;
+        };
         Some(Operation::Coordinate {
             key: self.plan.key.clone(),
-            update: self.update.clone()?,
+            update: update.clone(),
             durability,
         })
     }
 
     fn store(&self, object: Arc<Object>) -> Operation {
-        let durability = match self.sync {
-            SyncOnWrite::Backend | SyncOnWrite::One => Durability::BackendDefault,
-            SyncOnWrite::All => Durability::Grouped,
+        let durability = match (self.sync, &self.payload) {
+            (SyncOnWrite::Backend, _) => Durability::BackendDefault,
+            // Nobody knows which replica of the new list is the one that syncs: all do.
+            (SyncOnWrite::All, _) | (SyncOnWrite::One, Payload::Made(_)) => Durability::Grouped,
+            (SyncOnWrite::One, _) => Durability::BackendDefault,
         };
         Operation::Store {
             key: self.plan.key.clone(),

@@ -29,13 +29,13 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-const MAGIC: &[u8; 8] = b"kvorlea1";
+pub(crate) const MAGIC: &[u8; 8] = b"kvorlea1";
 /// A bound on what a damaged length can make us allocate; the largest ring needs a tenth.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why bytes are no lease table.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum DecodeError {
+pub(crate) enum DecodeError {
     #[error("{len} bytes are too few for a table")]
     TooShort { len: usize },
     #[error("checksum {got:08x} where {expected:08x} is expected")]
@@ -75,7 +75,7 @@ pub(crate) fn encode(leases: &Leases) -> Vec<u8> {
     out
 }
 
-fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
     let too_short = DecodeError::TooShort { len: bytes.len() };
     let Some((body, stored)) = bytes.split_last_chunk::<4>() else {
         return Err(too_short);

@@ -10,20 +10,24 @@
 //! What this crate must not know: which engine it is, which peer asks, and how many replicas there
 //! are.
 
+pub mod anatomy;
 mod dot_source;
 mod folding;
 mod key_locks;
 mod lease_file;
 mod lease_table;
+mod page;
 mod reading;
 mod replica_request;
 mod vnode;
+pub mod wire;
 mod writing;
 
 pub use dot_source::DotSource;
 pub use folding::FoldRequest;
 pub use lease_file::Unreadable;
 pub use lease_table::LeaseTable;
+pub use page::{Page, PageFailure, PageKind, PageRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,

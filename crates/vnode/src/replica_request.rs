@@ -12,6 +12,8 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution};
 use kvorum_ring::{Epoch, Partition};
 
+use crate::page::Page;
+
 /// A request to one replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaRequest {
@@ -139,6 +141,8 @@ pub enum ReplicaReply {
     },
     /// The tombstone is gone, or was superseded and stays.
     Reaped,
+    /// A part of a listing. Asked for by [`crate::PageRequest`], not by an operation.
+    Listed(Page),
     /// It was not done.
     Failed(ReplicaFailure),
 }
@@ -181,6 +185,9 @@ pub enum ReplicaFailure {
     Storage(String),
     /// A rule of our own was broken: report a bug.
     Internal(String),
+    /// The node has no open store for the partition: it has not learned yet that it is to have one, or
+    /// has learned that it has it no more.
+    NotServing,
 }
 
 impl fmt::Display for ReplicaFailure {
@@ -211,6 +218,7 @@ impl fmt::Display for ReplicaFailure {
             | Self::Damaged(detail)
             | Self::Storage(detail)
             | Self::Internal(detail) => f.write_str(detail),
+            Self::NotServing => f.write_str("the partition is not served here now"),
         }
     }
 }

@@ -97,6 +97,35 @@ impl Vnode {
         Ok(ReplicaReply::Reaped)
     }
 
+    /// Removes what is stored under a key if it is still of this version; true when nothing is left.
+    /// For what has found another home: the dots of what is removed stay seen there. Blocks.
+    pub fn forget(
+        &self,
+        key: &StorageKey,
+        clock: &Clock,
+        durability: Durability,
+        now: Timestamp,
+    ) -> Result<bool, ReplicaFailure> {
+        let reading = Reading::MayBlock;
+        let internal = |interrupted| match interrupted {
+            Interrupted::Failed(failure) => failure,
+            Interrupted::WouldBlock => {
+                ReplicaFailure::Internal("a read that may block said it would".into())
+            }
+        };
+        let _turn = self.take_turn(key, reading).map_err(internal)?;
+        match self.read_head(key, ReadAt { reading, now }) {
+            Ok(None) => Ok(true),
+            Ok(Some(head)) if head.clock() == clock => {
+                let batch = Batch::of(Write::remove(key.clone()));
+                let _durable = self.put(&batch, durability)?;
+                Ok(true)
+            }
+            Ok(Some(_)) => Ok(false),
+            Err(interrupted) => Err(internal(interrupted)),
+        }
+    }
+
     /// The stored head. A write without a condition goes over what is damaged: to refuse it would leave
     /// the key beyond help where there is one replica. What a condition is about has to be readable.
     fn head_to_update(

@@ -1,0 +1,120 @@
+//! The way to replicas on other nodes: asked like those of this node, but for what can fail.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_peer::{Lane, Message, PeerError, Peers};
+use kvorum_ring::NodeId;
+use kvorum_runtime::Moment;
+use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_reply, encode_request};
+use kvorum_vnode::{Operation, ReplicaReply};
+
+use crate::error::RequestError;
+
+/// An answer that is on its way. Dropped, the request is cancelled on the other side.
+pub type Asking = Pin<Box<dyn Future<Output = Result<ReplicaReply, PeerFailure>> + Send>>;
+
+/// The way to other nodes.
+pub trait ReplicaPeers: Send + Sync {
+    /// Whether a node is to be asked at all. Wrong answers cost time or a stand-in, never data.
+    fn is_up(&self, node: NodeId) -> bool;
+
+    /// Asks a node, which answers until `deadline` or not at all. `Stored` and `Received` come when
+    /// what was asked of durability holds.
+    fn request(&self, node: NodeId, request: PeerRequest, deadline: Moment) -> Asking;
+}
+
+/// Why there is no answer, by what is known of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerFailure {
+    /// The node could not be reached. Nothing was done.
+    NotReached(String),
+    /// Too much is under way. Nothing was done.
+    Overload,
+    /// The deadline passed. It may have been done.
+    Timeout,
+    /// The connection broke, or the answer makes no sense. It may have been done.
+    Unknown(String),
+}
+
+impl PeerFailure {
+    /// True when the request cannot have had an effect.
+    pub(crate) fn is_without_effect(&self) -> bool {
+        matches!(self, Self::NotReached(_) | Self::Overload)
+    }
+
+    pub(crate) fn into_request_error(self) -> RequestError {
+        match self {
+            Self::NotReached(_) | Self::Unknown(_) => RequestError::AllNodesDown,
+            Self::Overload => RequestError::Overload,
+            Self::Timeout => RequestError::Timeout,
+        }
+    }
+}
+
+/// Tells which nodes are up.
+pub trait Liveness: Send + Sync {
+    /// Whether a node is believed to be up.
+    fn is_up(&self, node: NodeId) -> bool;
+}
+
+/// The way over the transport between nodes.
+pub struct PeerReplicas {
+    peers: Peers,
+    liveness: Arc<dyn Liveness>,
+}
+
+impl PeerReplicas {
+    /// Asks through `peers` those that `liveness` believes to be up.
+    pub fn new(peers: Peers, liveness: Arc<dyn Liveness>) -> Self {
+        Self { peers, liveness }
+    }
+}
+
+impl ReplicaPeers for PeerReplicas {
+    fn is_up(&self, node: NodeId) -> bool {
+        self.liveness.is_up(node)
+    }
+
+    fn request(&self, node: NodeId, request: PeerRequest, deadline: Moment) -> Asking {
+        let peers = self.peers.clone();
+        Box::pin(async move {
+            let sent = value_sent(&request);
+            let WireMessage { head, body } = encode_request(&request);
+            drop(request);
+            let message = Message { head, body };
+            let asked = peers.request(node, Lane::Requests, message, deadline);
+            let Message { head, body } = asked.await.map_err(failure_of)?;
+            let reply = decode_reply(&WireMessage { head, body }, &sent);
+            reply.map_err(|error| {
+                tracing::warn!(event = "peer_answer_malformed", node = %node, error = %error);
+                PeerFailure::Unknown(error.to_string())
+            })
+        })
+    }
+}
+
+/// The value that a replica which stores just that need not send back.
+pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
+    match request {
+        PeerRequest::Replica { request, .. } => match &request.operation {
+            Operation::Coordinate { update, .. } => update.content.value.clone(),
+            _ => Bytes::new(),
+        },
+        PeerRequest::Page(_) => Bytes::new(),
+    }
+}
+
+fn failure_of(error: PeerError) -> PeerFailure {
+    match error {
+        PeerError::Overload { .. } => PeerFailure::Overload,
+        PeerError::Timeout { .. } => PeerFailure::Timeout,
+        PeerError::Broken { detail, .. } => PeerFailure::Unknown(detail),
+        PeerError::NoAddress { .. }
+        | PeerError::Unreachable { .. }
+        | PeerError::TooLarge { .. }
+        | PeerError::Refused { .. } => PeerFailure::NotReached(error.to_string()),
+    }
+}

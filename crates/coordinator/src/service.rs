@@ -1,0 +1,265 @@
+//! The answering side: carries out what other nodes ask of this node's replicas.
+//!
+//! As with requests of this node's clients, what memory can answer is answered on the thread that
+//! received it, and the rest goes to the blocking pool. There is one answer to a write, when what was
+//! asked of durability holds. Riak sends two, one for w and one for dw; that one is received is of use
+//! only where w is larger than dw, and costs a message for each replica of every write.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{Durable, ErrorKind, Lease, Reading, SyncTicket, Timestamp};
+use kvorum_cluster::AgreedState;
+use kvorum_peer::{Caller, Message, PeerService, Served};
+use kvorum_ring::{Epoch, Partition, Role};
+use kvorum_runtime::{Moment, Runtime};
+use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
+use kvorum_vnode::{
+    Handled, PageFailure, PageRequest, ReplicaFailure, ReplicaReply, ReplicaRequest,
+};
+
+use crate::coordinator::LocalVnodes;
+use crate::gate::Gate;
+use crate::hands::LocalReplica;
+use crate::hints::HintStore;
+use crate::peers::value_sent;
+
+/// What a [`ReplicaService`] works with.
+pub struct ServiceParts {
+    /// Clock, tasks and the blocking pool.
+    pub runtime: Runtime,
+    /// The agreed cluster state.
+    pub cluster: Arc<dyn AgreedState>,
+    /// This node's vnodes.
+    pub vnodes: Arc<dyn LocalVnodes>,
+    /// What this node keeps in place of others.
+    pub hints: Arc<dyn HintStore>,
+    /// Requests that wait for devices or threads at which further ones are refused with `overload`.
+    pub waiting_max: usize,
+}
+
+/// Answers other nodes.
+pub struct ReplicaService {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Runtime,
+    cluster: Arc<dyn AgreedState>,
+    vnodes: Arc<dyn LocalVnodes>,
+    hints: Arc<dyn HintStore>,
+    waiting: Gate,
+}
+
+/// A request counted as waiting.
+struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.waiting.count_out();
+    }
+}
+
+impl ReplicaService {
+    /// A service over this node's replicas.
+    pub fn new(parts: ServiceParts) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                runtime: parts.runtime,
+                cluster: parts.cluster,
+                vnodes: parts.vnodes,
+                hints: parts.hints,
+                waiting: Gate::new(parts.waiting_max),
+            }),
+        }
+    }
+
+    fn wait_counted(&self) -> Option<Counted> {
+        let is_in = self.shared.waiting.count_in();
+        is_in.then(|| Counted(self.shared.clone()))
+    }
+
+    fn serve_replica(&self, role: Role, request: ReplicaRequest, sent: Bytes) -> Served {
+        let replica = match self.shared.replica(role, request.partition, request.epoch) {
+            Ok(replica) => replica,
+            Err(failure) => return answered(&ReplicaReply::Failed(failure)),
+        };
+        let now = self.shared.wall_time();
+        let handled = replica.handle(&request, now, Reading::CachedOnly);
+        let work = match handled {
+            Handled::Done(reply) => match ticket_of(&reply) {
+                None => return Served::Now(message(&reply, &sent)),
+                Some(ticket) => Ok((reply, ticket)),
+            },
+            Handled::WouldBlock => Err((replica, request)),
+        };
+        let Some(counted) = self.wait_counted() else {
+            // What is written and not synced cannot be taken back: the asker is told nothing, and
+            // finds out by itself. What was not done is refused.
+            return match work {
+                Ok((reply, ticket)) => {
+                    let shared = self.shared.clone();
+                    Served::Later(Box::pin(async move {
+                        shared.synced(reply, ticket, &sent).await
+                    }))
+                }
+                Err(_) => Served::Overload,
+            };
+        };
+        Served::Later(Box::pin(async move {
+            let shared = &counted.0;
+            let reply = match work {
+                Ok((reply, ticket)) => return shared.synced(reply, ticket, &sent).await,
+                Err((replica, request)) => {
+                    let now = shared.wall_time();
+                    let work = move || replica.handle_blocking(&request, now);
+                    shared.runtime.blocking(work).await
+                }
+            };
+            match ticket_of(&reply) {
+                Some(ticket) => shared.synced(reply, ticket, &sent).await,
+                None => message(&reply, &sent),
+            }
+        }))
+    }
+
+    fn serve_page(&self, request: PageRequest, deadline: Moment) -> Served {
+        let known = self.shared.epoch_known(request.partition, request.epoch);
+        let vnode = self.shared.vnodes.vnode(request.partition);
+        let vnode = match known.and(vnode.ok_or(ReplicaFailure::NotServing)) {
+            Ok(vnode) => vnode,
+            Err(failure) => return answered(&ReplicaReply::Failed(failure)),
+        };
+        let Some(counted) = self.wait_counted() else {
+            return Served::Overload;
+        };
+        Served::Later(Box::pin(async move {
+            let shared = &counted.0;
+            let now = shared.wall_time();
+            let remaining = deadline.since(shared.runtime.now());
+            let lease = Lease::Until(later(now, remaining));
+            let work = move || vnode.page(&request, now, lease);
+            let reply = match shared.runtime.blocking(work).await {
+                Ok(page) => ReplicaReply::Listed(page),
+                Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
+                Err(PageFailure::OutOfTime) => ReplicaReply::Failed(ReplicaFailure::Storage(
+                    "the listing's time ran out".into(),
+                )),
+            };
+            message(&reply, &Bytes::new())
+        }))
+    }
+}
+
+impl PeerService for ReplicaService {
+    fn handle(&self, caller: Caller, asked: Message, deadline: Moment) -> Served {
+        if !caller.is_member {
+            return answered(&ReplicaReply::Failed(ReplicaFailure::NotServing));
+        }
+        let Message { head, body } = asked;
+        match decode_request(&WireMessage { head, body }) {
+            Ok(request) => {
+                let sent = value_sent(&request);
+                match request {
+                    PeerRequest::Replica { role, request } => {
+                        self.serve_replica(role, request, sent)
+                    }
+                    PeerRequest::Page(page) => self.serve_page(page, deadline),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(
+                    event = "peer_request_malformed",
+                    node = %caller.node,
+                    error = %error,
+                );
+                answered(&ReplicaReply::Failed(ReplicaFailure::Internal(
+                    error.to_string(),
+                )))
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn wall_time(&self) -> Timestamp {
+        Timestamp(self.runtime.wall_time().micros())
+    }
+
+    fn replica(
+        &self,
+        role: Role,
+        partition: Partition,
+        epoch: Epoch,
+    ) -> Result<LocalReplica, ReplicaFailure> {
+        match role {
+            Role::Primary => {
+                let vnode = self.vnodes.vnode(partition);
+                vnode
+                    .map(LocalReplica::Vnode)
+                    .ok_or(ReplicaFailure::NotServing)
+            }
+            Role::Fallback => {
+                // A stand-in has no epoch of its own: it goes by the ring.
+                self.epoch_known(partition, epoch)?;
+                Ok(LocalReplica::Hints(self.hints.clone()))
+            }
+        }
+    }
+
+    /// Refuses who goes by an older ring than this node.
+    fn epoch_known(&self, partition: Partition, got: Epoch) -> Result<(), ReplicaFailure> {
+        let expected = self.cluster.look().ring().epoch(partition);
+        if got < expected {
+            return Err(ReplicaFailure::StaleEpoch { got, expected });
+        }
+        Ok(())
+    }
+
+    /// The answer, once what it promises holds.
+    async fn synced(&self, reply: ReplicaReply, ticket: SyncTicket, sent: &Bytes) -> Message {
+        let synced = if ticket.is_driven() {
+            ticket.await
+        } else {
+            self.runtime.blocking(move || ticket.wait()).await
+        };
+        match synced {
+            Ok(()) => message(&reply, sent),
+            Err(error) => {
+                let detail = error.to_string();
+                let failure = match error.kind() {
+                    ErrorKind::Full => ReplicaFailure::Full(detail),
+                    _ => ReplicaFailure::Storage(detail),
+                };
+                message(&ReplicaReply::Failed(failure), sent)
+            }
+        }
+    }
+}
+
+fn ticket_of(reply: &ReplicaReply) -> Option<SyncTicket> {
+    match reply {
+        ReplicaReply::Stored { durable, .. } | ReplicaReply::Received { durable } => {
+            match durable {
+                Durable::Already => None,
+                Durable::After(ticket) => Some(ticket.clone()),
+            }
+        }
+        _ => None,
+    }
+}
+
+fn message(reply: &ReplicaReply, sent: &Bytes) -> Message {
+    let WireMessage { head, body } = encode_reply(reply, sent);
+    Message { head, body }
+}
+
+fn answered(reply: &ReplicaReply) -> Served {
+    Served::Now(message(reply, &Bytes::new()))
+}
+
+pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
+    let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+    Timestamp(now.0.saturating_add(micros))
+}

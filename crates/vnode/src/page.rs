@@ -1,0 +1,131 @@
+//! One part of a listing, as it is asked of one vnode, wherever it runs.
+
+use kvorum_backend::{Flow, FoldEnd, FoldRange, Lease, Timestamp};
+use kvorum_encoding::{Address, StorageKey};
+use kvorum_ring::{Epoch, KeyHash, Partition, RingSize, position};
+
+use crate::folding::FoldRequest;
+use crate::replica_request::ReplicaFailure;
+use crate::vnode::Vnode;
+
+/// What a listing names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// Keys.
+    Keys,
+    /// One key of each bucket.
+    Buckets,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// The vnode.
+    pub partition: Partition,
+    /// The partition's epoch in the asker's ring.
+    pub epoch: Epoch,
+    /// What is named.
+    pub kind: PageKind,
+    /// How the bucket's keys are placed.
+    pub hash: KeyHash,
+    /// The ring's size.
+    pub size: RingSize,
+    /// The owner partitions whose keys are wanted; `None` for all that the vnode has.
+    pub owners: Option<Vec<Partition>>,
+    /// The keys that are looked at.
+    pub range: FoldRange,
+    /// The most names in the answer.
+    pub names_max: u32,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Keys in ascending order; of buckets, those that were looked for last come last.
+    pub keys: Vec<StorageKey>,
+    /// Where the next part begins; `None` when this was the last.
+    pub next: Option<StorageKey>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageFailure {
+    /// The lease on the snapshot ran out first.
+    OutOfTime,
+    /// The vnode refused or failed.
+    Failed(ReplicaFailure),
+}
+
+impl From<ReplicaFailure> for PageFailure {
+    fn from(failure: ReplicaFailure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Vnode {
+    /// Reads a part of a listing, on a snapshot of its own. Blocks.
+    pub fn page(
+        &self,
+        request: &PageRequest,
+        now: Timestamp,
+        lease: Lease,
+    ) -> Result<Page, PageFailure> {
+        let fold = FoldRequest {
+            epoch: request.epoch,
+            range: request.range.clone(),
+            now,
+            lease,
+        };
+        let names_max = usize::try_from(request.names_max)
+            .unwrap_or(usize::MAX)
+            .max(1);
+        let mut keys = Vec::new();
+        let mut malformed = None;
+        let visitor = &mut |key: &StorageKey| {
+            match key.decode() {
+                Ok(address) if request.admits(&address) => keys.push(key.clone()),
+                Ok(_) => {}
+                Err(error) => malformed = Some(error),
+            }
+            if keys.len() < names_max {
+                Flow::Continue
+            } else {
+                Flow::Stop
+            }
+        };
+        let end = match request.kind {
+            PageKind::Buckets => self.fold_buckets(&fold, visitor),
+            PageKind::Keys => self.fold_keys(&fold, visitor),
+        }?;
+        if let Some(error) = malformed {
+            return Err(ReplicaFailure::Storage(error.to_string()).into());
+        }
+        match end {
+            FoldEnd::Complete => Ok(Page { keys, next: None }),
+            FoldEnd::Stopped(next) => Ok(Page {
+                keys,
+                next: Some(next),
+            }),
+            FoldEnd::LeaseExpired(_) => Err(PageFailure::OutOfTime),
+        }
+    }
+}
+
+impl PageRequest {
+    /// True for what the vnode is to answer for. A bucket is reported by whoever has it.
+    fn admits(&self, address: &Address) -> bool {
+        let Some(owners) = &self.owners else {
+            return true;
+        };
+        if self.kind == PageKind::Buckets {
+            return true;
+        }
+        let Address {
+            bucket_type,
+            bucket,
+            key,
+        } = address;
+        let owner = position(bucket_type, bucket, key, self.hash).owner(self.size);
+        owners.contains(&owner)
+    }
+}

@@ -1,0 +1,378 @@
+//! Requests as bytes.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes};
+use kvorum_backend::Durability;
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Clock, Content, Object, Resolution, Timestamp};
+use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize, Role};
+
+use super::{KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_clock, put_prefixed};
+use crate::page::{PageKind, PageRequest};
+use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
+
+/// What one node asks another.
+#[derive(Clone, Debug)]
+pub enum PeerRequest {
+    /// An operation on a replica.
+    Replica {
+        /// Whether the node is asked as the partition's own, or as a stand-in.
+        role: Role,
+        /// What is asked.
+        request: ReplicaRequest,
+    },
+    /// A part of a listing.
+    Page(PageRequest),
+}
+
+const GET: u8 = 1;
+const COORDINATE: u8 = 2;
+const STORE: u8 = 3;
+const MEND: u8 = 4;
+const REAP: u8 = 5;
+const PAGE: u8 = 6;
+
+/// Room for all but key, clocks and object.
+const FIXED_BYTES: usize = 64;
+
+/// The bytes of a request.
+///
+/// ```text
+/// head       = version    u8        1
+///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page
+///              partition  u16
+///              epoch      u64
+///              rest                 by kind
+/// get        = role key detail u8   0 head, 1 whole
+/// coordinate = role key durability u8, resolution u8, condition u8 (0 always, 1 absent,
+///              2 version, 3 nothing beyond), of 2 and 3 a clock, context clock,
+///              is_timed u8, the head of an object that holds the content; body: its value
+/// store      = role key durability u8, resolution u8, object head; body: the object's
+/// mend       = role key resolution u8, object head; body: the object's
+/// reap       = role key clock
+/// page       = kind u8 (0 keys, 1 buckets), hash u8 (0 standard, 1 bucket only), ring size u16,
+///              names_max u32, is_filtered u8, of 1 a varint count and owners u16 each,
+///              range (bound, bound), a bound being u8 (0 none, 1 included, 2 excluded) and bytes
+/// role       = u8                   0 primary, 1 fallback
+/// key, clock, bytes = varint length, bytes
+/// durability = 0 buffered, 1 grouped, 2 backend default
+/// resolution = 0 keep siblings, 1 newest wins
+/// ```
+pub fn encode_request(request: &PeerRequest) -> WireMessage {
+    match request {
+        PeerRequest::Replica { role, request } => encode_replica(*role, request),
+        PeerRequest::Page(page) => encode_page(page),
+    }
+}
+
+fn start(kind: u8, partition: Partition, epoch: Epoch, more: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FIXED_BYTES + more);
+    out.put_u8(VERSION);
+    out.put_u8(kind);
+    out.put_u16_le(partition.number());
+    out.put_u64_le(epoch.get());
+    out
+}
+
+fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
+    let begin = |kind, key: &StorageKey, more| {
+        let more = key.as_bytes().len() + more;
+        let mut out = start(kind, request.partition, request.epoch, more);
+        out.put_u8(u8::from(role == Role::Fallback));
+        put_prefixed(&mut out, key.as_bytes());
+        out
+    };
+    match &request.operation {
+        Operation::Get { key, detail } => {
+            let mut out = begin(GET, key, 0);
+            out.put_u8(u8::from(*detail == Detail::Whole));
+            message(out, Bytes::new())
+        }
+        Operation::Coordinate {
+            key,
+            update,
+            durability,
+        } => {
+            let content = update.content.clone();
+            let is_timed = content.metadata.last_modified != Timestamp::ZERO;
+            let object = Object::as_is(Clock::new(), content, Timestamp::ZERO).encode();
+            let clocks = 2 * update.context.encoded_len();
+            let mut out = begin(COORDINATE, key, object.head.len() + clocks);
+            out.put_u8(durability_code(*durability));
+            out.put_u8(resolution_code(update.resolution));
+            put_condition(&mut out, &update.condition);
+            put_clock(&mut out, &update.context);
+            out.put_u8(u8::from(is_timed));
+            out.extend_from_slice(&object.head);
+            message(out, object.body)
+        }
+        Operation::Store {
+            key,
+            object,
+            resolution,
+            durability,
+        } => {
+            let object = object.encode();
+            let mut out = begin(STORE, key, object.head.len());
+            out.put_u8(durability_code(*durability));
+            out.put_u8(resolution_code(*resolution));
+            out.extend_from_slice(&object.head);
+            message(out, object.body)
+        }
+        Operation::Mend {
+            key,
+            object,
+            resolution,
+        } => {
+            let object = object.encode();
+            let mut out = begin(MEND, key, object.head.len());
+            out.put_u8(resolution_code(*resolution));
+            out.extend_from_slice(&object.head);
+            message(out, object.body)
+        }
+        Operation::Reap { key, clock } => {
+            let mut out = begin(REAP, key, clock.encoded_len());
+            put_clock(&mut out, clock);
+            message(out, Bytes::new())
+        }
+    }
+}
+
+fn encode_page(page: &PageRequest) -> WireMessage {
+    let owners = page.owners.as_deref().unwrap_or_default();
+    let mut out = start(PAGE, page.partition, page.epoch, owners.len() * 2);
+    out.put_u8(u8::from(page.kind == PageKind::Buckets));
+    out.put_u8(u8::from(page.hash == kvorum_ring::KeyHash::BucketOnly));
+    out.put_u16_le(page.size.get());
+    out.put_u32_le(page.names_max);
+    out.put_u8(u8::from(page.owners.is_some()));
+    if page.owners.is_some() {
+        kvorum_encoding::put_varint(&mut out, owners.len() as u64);
+        for owner in owners {
+            out.put_u16_le(owner.number());
+        }
+    }
+    for bound in [&page.range.from, &page.range.to] {
+        put_bound(&mut out, bound);
+    }
+    message(out, Bytes::new())
+}
+
+/// Reads a request; bytes of an object are compared with its checksums.
+pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
+    let mut reader = Reader::new(&message.head)?;
+    let kind = reader.bytes.u8()?;
+    let (partition, epoch) = (reader.partition()?, Epoch::new(reader.bytes.u64()?));
+    let body = &message.body;
+    if kind == PAGE {
+        let page = reader.page(partition, epoch)?;
+        reader.end(body)?;
+        return Ok(PeerRequest::Page(page));
+    }
+    let role = match reader.bytes.u8()? {
+        0 => Role::Primary,
+        1 => Role::Fallback,
+        _ => return Err(reader.malformed()),
+    };
+    let key = reader.key()?;
+    let operation = match kind {
+        GET => {
+            let detail = match reader.bytes.u8()? {
+                0 => Detail::Head,
+                1 => Detail::Whole,
+                _ => return Err(reader.malformed()),
+            };
+            reader.end(body)?;
+            Operation::Get { key, detail }
+        }
+        COORDINATE => Operation::Coordinate {
+            key,
+            durability: reader.durability()?,
+            update: Arc::new(reader.update(body)?),
+        },
+        STORE => Operation::Store {
+            key,
+            durability: reader.durability()?,
+            resolution: reader.resolution()?,
+            object: Arc::new(reader.object(body)?),
+        },
+        MEND => Operation::Mend {
+            key,
+            resolution: reader.resolution()?,
+            object: Arc::new(reader.object(body)?),
+        },
+        REAP => {
+            let clock = reader.clock()?;
+            reader.end(body)?;
+            Operation::Reap { key, clock }
+        }
+        _ => return Err(reader.malformed()),
+    };
+    let request = ReplicaRequest {
+        partition,
+        epoch,
+        operation,
+    };
+    Ok(PeerRequest::Replica { role, request })
+}
+
+impl Reader<'_> {
+    fn partition(&mut self) -> Result<Partition, WireError> {
+        let number = self.bytes.u16()?;
+        let largest = RingSize::new(u64::from(RING_SIZE_MAX)).ok();
+        let partition = largest.and_then(|size| size.partition(number));
+        partition.ok_or_else(|| self.malformed())
+    }
+
+    fn key(&mut self) -> Result<StorageKey, WireError> {
+        let key = StorageKey::from_encoded(self.prefixed(KEY_BYTES_MAX)?);
+        match key.decode() {
+            Ok(_) => Ok(key),
+            Err(_) => Err(self.malformed()),
+        }
+    }
+
+    fn durability(&mut self) -> Result<Durability, WireError> {
+        match self.bytes.u8()? {
+            0 => Ok(Durability::Buffered),
+            1 => Ok(Durability::Grouped),
+            2 => Ok(Durability::BackendDefault),
+            _ => Err(self.malformed()),
+        }
+    }
+
+    fn resolution(&mut self) -> Result<Resolution, WireError> {
+        match self.bytes.u8()? {
+            0 => Ok(Resolution::KeepSiblings),
+            1 => Ok(Resolution::NewestWins),
+            _ => Err(self.malformed()),
+        }
+    }
+
+    fn update(&mut self, body: &Bytes) -> Result<ClientUpdate, WireError> {
+        let resolution = self.resolution()?;
+        let condition = match self.bytes.u8()? {
+            0 => Condition::Always,
+            1 => Condition::Absent,
+            2 => Condition::Version(self.clock()?),
+            3 => Condition::NothingBeyond(self.clock()?),
+            _ => return Err(self.malformed()),
+        };
+        let context = self.clock()?;
+        let is_timed = self.bytes.u8()? == 1;
+        let (_, mut siblings) = self.object(body)?.into_parts();
+        let (Some(only), None) = (siblings.next(), siblings.next()) else {
+            return Err(self.malformed());
+        };
+        let mut metadata = only.metadata;
+        if !is_timed {
+            metadata.last_modified = Timestamp::ZERO;
+        }
+        Ok(ClientUpdate {
+            context,
+            condition,
+            content: Content {
+                metadata,
+                value: only.value,
+            },
+            resolution,
+        })
+    }
+
+    fn page(&mut self, partition: Partition, epoch: Epoch) -> Result<PageRequest, WireError> {
+        let kind = match self.bytes.u8()? {
+            0 => PageKind::Keys,
+            1 => PageKind::Buckets,
+            _ => return Err(self.malformed()),
+        };
+        let hash = match self.bytes.u8()? {
+            0 => kvorum_ring::KeyHash::Standard,
+            1 => kvorum_ring::KeyHash::BucketOnly,
+            _ => return Err(self.malformed()),
+        };
+        let size = RingSize::new(u64::from(self.bytes.u16()?)).map_err(|_| self.malformed())?;
+        let names_max = self.bytes.u32()?;
+        let owners = match self.bytes.u8()? {
+            0 => None,
+            1 => Some(self.owners()?),
+            _ => return Err(self.malformed()),
+        };
+        let range = kvorum_backend::FoldRange {
+            from: self.bound()?,
+            to: self.bound()?,
+        };
+        Ok(PageRequest {
+            partition,
+            epoch,
+            kind,
+            hash,
+            size,
+            owners,
+            range,
+            names_max,
+        })
+    }
+
+    fn owners(&mut self) -> Result<Vec<Partition>, WireError> {
+        let count = self.bytes.varint_len()?;
+        if count > self.bytes.remaining() / 2 {
+            return Err(self.malformed());
+        }
+        (0..count).map(|_| self.partition()).collect()
+    }
+
+    fn bound(&mut self) -> Result<std::ops::Bound<Bytes>, WireError> {
+        use std::ops::Bound;
+        Ok(match self.bytes.u8()? {
+            0 => Bound::Unbounded,
+            1 => Bound::Included(self.prefixed(KEY_BYTES_MAX)?),
+            2 => Bound::Excluded(self.prefixed(KEY_BYTES_MAX)?),
+            _ => return Err(self.malformed()),
+        })
+    }
+}
+
+fn put_bound(out: &mut Vec<u8>, bound: &std::ops::Bound<Bytes>) {
+    use std::ops::Bound;
+    let (code, bytes) = match bound {
+        Bound::Unbounded => return out.put_u8(0),
+        Bound::Included(bytes) => (1, bytes),
+        Bound::Excluded(bytes) => (2, bytes),
+    };
+    out.put_u8(code);
+    put_prefixed(out, bytes);
+}
+
+fn put_condition(out: &mut Vec<u8>, condition: &Condition) {
+    let (code, clock) = match condition {
+        Condition::Always => return out.put_u8(0),
+        Condition::Absent => return out.put_u8(1),
+        Condition::Version(clock) => (2, clock),
+        Condition::NothingBeyond(clock) => (3, clock),
+    };
+    out.put_u8(code);
+    put_clock(out, clock);
+}
+
+fn durability_code(durability: Durability) -> u8 {
+    match durability {
+        Durability::Buffered => 0,
+        Durability::Grouped => 1,
+        Durability::BackendDefault => 2,
+    }
+}
+
+fn resolution_code(resolution: Resolution) -> u8 {
+    match resolution {
+        Resolution::KeepSiblings => 0,
+        Resolution::NewestWins => 1,
+    }
+}
+
+fn message(head: Vec<u8>, body: Bytes) -> WireMessage {
+    WireMessage {
+        head: head.into(),
+        body,
+    }
+}

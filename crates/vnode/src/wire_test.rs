@@ -1,0 +1,284 @@
+//! The wire form: what is sent arrives, and what is damaged is refused.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{Durability, Durable, FoldRange};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_object::{Clock, Content, Metadata, Object, Resolution, Timestamp};
+use kvorum_ring::{Epoch, KeyHash, RingSize, Role};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    ClientUpdate, Condition, Detail, Operation, Page, PageKind, PageRequest, ReplicaFailure,
+    ReplicaReply, ReplicaRequest,
+};
+
+fn key() -> StorageKey {
+    StorageKey::from_address(&Address {
+        bucket_type: BucketType::default_type(),
+        bucket: Bucket::new(b"bucket".to_vec()),
+        key: Key::new(b"key\0with\xff".to_vec()),
+    })
+}
+
+fn object(value: &[u8]) -> Arc<Object> {
+    let content = Content {
+        metadata: Metadata {
+            content_type: Bytes::from_static(b"text/plain"),
+            ..Metadata::default()
+        },
+        value: Bytes::copy_from_slice(value),
+    };
+    Arc::new(Object::as_is(
+        Clock::new(),
+        content,
+        Timestamp::from_micros(77),
+    ))
+}
+
+fn replica(operation: Operation) -> PeerRequest {
+    PeerRequest::Replica {
+        role: Role::Fallback,
+        request: ReplicaRequest {
+            partition: RingSize::new(64).unwrap().partition(63).unwrap(),
+            epoch: Epoch::new(9),
+            operation,
+        },
+    }
+}
+
+fn requests() -> Vec<PeerRequest> {
+    let clock = object(b"seen").clock().clone();
+    let update = |condition, value: &'static [u8]| {
+        Arc::new(ClientUpdate {
+            context: clock.clone(),
+            condition,
+            content: Content {
+                value: Bytes::from_static(value),
+                ..Content::default()
+            },
+            resolution: Resolution::NewestWins,
+        })
+    };
+    let coordinate = |condition, value| {
+        replica(Operation::Coordinate {
+            key: key(),
+            update: update(condition, value),
+            durability: Durability::Grouped,
+        })
+    };
+    let (object, resolution) = (object(b"value"), Resolution::KeepSiblings);
+    let size = RingSize::new(8).unwrap();
+    let partition = size.partition(3).unwrap();
+    vec![
+        replica(Operation::Get {
+            key: key(),
+            detail: Detail::Head,
+        }),
+        coordinate(Condition::Always, b"value"),
+        coordinate(Condition::Absent, b""),
+        coordinate(Condition::Version(clock.clone()), b"v"),
+        coordinate(Condition::NothingBeyond(clock.clone()), b"v"),
+        replica(Operation::Store {
+            key: key(),
+            object: object.clone(),
+            resolution,
+            durability: Durability::BackendDefault,
+        }),
+        replica(Operation::Mend {
+            key: key(),
+            object,
+            resolution,
+        }),
+        replica(Operation::Reap { key: key(), clock }),
+        PeerRequest::Page(PageRequest {
+            partition,
+            epoch: Epoch::FIRST,
+            kind: PageKind::Keys,
+            hash: KeyHash::Standard,
+            size,
+            owners: Some(vec![partition]),
+            range: FoldRange {
+                from: Bound::Included(key().to_bytes()),
+                to: Bound::Unbounded,
+            },
+            names_max: 10,
+        }),
+    ]
+}
+
+fn replies() -> Vec<ReplicaReply> {
+    let (got, expected) = (Epoch::new(3), Epoch::new(4));
+    let failures = [
+        ReplicaFailure::StaleEpoch { got, expected },
+        ReplicaFailure::ConditionFound,
+        ReplicaFailure::ConditionModified,
+        ReplicaFailure::ConditionAbsent,
+        ReplicaFailure::ObjectTooLarge {
+            bytes: 5,
+            bytes_max: 4,
+        },
+        ReplicaFailure::TooManySiblings {
+            siblings: 3,
+            siblings_max: 2,
+        },
+        ReplicaFailure::Full("full".into()),
+        ReplicaFailure::Damaged("damaged".into()),
+        ReplicaFailure::Storage("broken".into()),
+        ReplicaFailure::Internal("odd".into()),
+        ReplicaFailure::NotServing,
+    ];
+    let stored = |value| ReplicaReply::Stored {
+        object: object(value),
+        durable: Durable::Already,
+    };
+    let mut replies = vec![
+        ReplicaReply::Found(object(b"value")),
+        ReplicaReply::NotFound,
+        stored(b"sent"),
+        stored(b"other"),
+        ReplicaReply::Received {
+            durable: Durable::Already,
+        },
+        ReplicaReply::Reaped,
+        ReplicaReply::Listed(Page {
+            keys: vec![key(), key()],
+            next: Some(key()),
+        }),
+    ];
+    replies.extend(failures.into_iter().map(ReplicaReply::Failed));
+    replies
+}
+
+const SENT: Bytes = Bytes::from_static(b"sent");
+
+#[test]
+fn requests_arrive_as_they_were_sent() {
+    for request in requests() {
+        let decoded = decode_request(&encode_request(&request)).unwrap();
+        assert_eq!(format!("{decoded:?}"), format!("{request:?}"));
+    }
+}
+
+#[test]
+fn answers_arrive_as_they_were_sent() {
+    for reply in replies() {
+        let decoded = decode_reply(&encode_reply(&reply, &SENT), &SENT).unwrap();
+        assert_eq!(format!("{decoded:?}"), format!("{reply:?}"));
+    }
+}
+
+#[test]
+fn values_are_shared_and_not_sent_back() {
+    let object = object(b"a value");
+    let value = object.siblings()[0].value.clone();
+    let reply = ReplicaReply::Found(object.clone());
+    let message = encode_reply(&reply, &SENT);
+    assert_eq!(message.body.as_ptr(), value.as_ptr());
+    let stored = ReplicaReply::Stored {
+        object,
+        durable: Durable::Already,
+    };
+    assert_eq!(encode_reply(&stored, &value).body.len(), 0);
+    assert_eq!(encode_reply(&stored, &SENT).body, value);
+}
+
+#[test]
+fn a_long_explanation_is_cut_at_a_character() {
+    let reply = ReplicaReply::Failed(ReplicaFailure::Storage("\u{e9}".repeat(2_000)));
+    let decoded = decode_reply(&encode_reply(&reply, &SENT), &SENT).unwrap();
+    let ReplicaReply::Failed(ReplicaFailure::Storage(text)) = decoded else {
+        panic!("{decoded:?}");
+    };
+    assert_eq!(text, "\u{e9}".repeat(512));
+}
+
+#[test]
+fn what_is_cut_short_or_has_bytes_left_over_is_refused() {
+    for request in requests() {
+        let whole = encode_request(&request);
+        for len in 0..whole.head.len() {
+            let cut = WireMessage {
+                head: whole.head.slice(..len),
+                body: whole.body.clone(),
+            };
+            assert!(decode_request(&cut).is_err(), "{request:?} cut at {len}");
+        }
+        let mut longer = whole.clone();
+        longer.head = [&whole.head[..], &[0]].concat().into();
+        assert!(decode_request(&longer).is_err());
+        longer = whole;
+        longer.body = [&longer.body[..], &[0]].concat().into();
+        assert!(decode_request(&longer).is_err());
+    }
+}
+
+#[test]
+fn a_damaged_value_is_never_taken() {
+    let mut message = encode_reply(&ReplicaReply::Found(object(b"value")), &SENT);
+    message.body = Bytes::from_static(b"valuf");
+    assert!(matches!(
+        decode_reply(&message, &SENT),
+        Err(WireError::Object(_))
+    ));
+}
+
+#[test]
+fn another_version_is_told_apart() {
+    let mut message = encode_request(&requests()[0]);
+    message.head = [&[2], &message.head[1..]].concat().into();
+    assert_eq!(
+        decode_request(&message).unwrap_err(),
+        WireError::Version { got: 2 }
+    );
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_bytes_make_the_decoders_panic(head in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let body = Bytes::new();
+        let mut versioned = head.clone();
+        versioned.insert(0, VERSION);
+        for head in [head, versioned] {
+            let message = WireMessage { head: head.into(), body: body.clone() };
+            let _either = decode_request(&message);
+            let _either = decode_reply(&message, &SENT);
+        }
+    }
+
+    #[test]
+    fn flipped_bytes_do_no_harm(
+        which in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        flip in 1_u8..,
+    ) {
+        let flipped = |message: WireMessage| {
+            let mut head = message.head.to_vec();
+            let at = at.index(head.len());
+            head[at] ^= flip;
+            WireMessage { head: head.into(), body: message.body }
+        };
+        let requests = requests();
+        let message = flipped(encode_request(&requests[which.index(requests.len())]));
+        if let Ok(request) = decode_request(&message) {
+            // What is taken is something that could have been sent.
+            prop_assert_eq!(encode_request(&request).body, message.body);
+        }
+        let replies = replies();
+        let message = flipped(encode_reply(&replies[which.index(replies.len())], &SENT));
+        let _either = decode_reply(&message, &SENT);
+    }
+}
