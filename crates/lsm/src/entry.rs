@@ -270,6 +270,30 @@ mod tests {
         })
     }
 
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let entry = Entry {
+            sequence: 300,
+            value: Some(Value {
+                fields: Fields {
+                    segment: 5,
+                    last_modified: Timestamp(6),
+                    expiry: Some(Timestamp(7)),
+                    tag: Tag(8),
+                },
+                extra: Bytes::from_static(b"ex"),
+                head: Bytes::from_static(b"head"),
+                body: Body::Inline(Bytes::from_static(b"body")),
+            }),
+        };
+        let mut out = Vec::new();
+        entry.encode(&mut out);
+        assert_eq!(out, b"\x0a\xac\x02\x05\x06\x07\x08\x02ex\x04headbody");
+        out.clear();
+        Entry::removal(3).encode(&mut out);
+        assert_eq!(out, [1, 3]);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 

@@ -143,3 +143,31 @@ pub(crate) fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let rest = a[same..].iter().zip(&b[same..]);
     same + rest.take_while(|(a, b)| a == b).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let mut builder = BlockBuilder::new(2, false);
+        for (key, value) in [("abc", "1"), ("abd", "22"), ("b", "")] {
+            builder.add(key.as_bytes(), value.as_bytes());
+        }
+        let mut expected = b"\x00\x03\x01abc1\x02\x01\x02d22\x00\x01\x00b".to_vec();
+        // Two restart points, no buckets.
+        for number in [0u32, 13, 0, 2] {
+            expected.extend_from_slice(&number.to_le_bytes());
+        }
+        assert_eq!(builder.finish(), expected);
+        assert!(builder.is_empty());
+    }
+
+    #[test]
+    fn the_bytes_that_keys_share_are_counted() {
+        assert_eq!(shared_len(b"", b"a"), 0);
+        assert_eq!(shared_len(b"abcdefghij", b"abcdefghik"), 9);
+        assert_eq!(shared_len(b"abcdefgh", b"abcdefghi"), 8);
+        assert_eq!(shared_len(b"xbc", b"abc"), 0);
+    }
+}

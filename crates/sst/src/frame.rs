@@ -236,3 +236,32 @@ impl FrameReader {
         restored.map(Bytes::from).map_err(|found| damaged(&found))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_as_drawn_and_bound_to_their_place() {
+        let id = TableId {
+            store: 1,
+            number: 2,
+        };
+        let seed = ChecksumSeed::of(&id);
+        let mut out = Vec::new();
+        put_frame_header(&mut out, seed, 77, Part::Filter, Codec::Lz4, b"xyz", (3, 9));
+        assert_eq!(out.len(), FRAME_HEADER_BYTES);
+        assert_eq!(out[4..8], mask_checksum(checksum(b"xyz")).to_le_bytes());
+        assert_eq!(out[8..], [3, 1, 0, 0, 3, 0, 0, 0, 9, 0, 0, 0]);
+        let header = decode_frame_header(&out, seed, 77).unwrap();
+        assert_eq!((header.part, header.frame_len()), (Part::Filter, 23));
+        assert!(decode_frame_header(&out, seed, 78).is_none());
+        let other = ChecksumSeed::of(&TableId { number: 3, ..id });
+        assert!(decode_frame_header(&out, other, 77).is_none());
+        for at in 0..out.len() {
+            out[at] ^= 0x10;
+            assert!(decode_frame_header(&out, seed, 77).is_none(), "byte {at}");
+            out[at] ^= 0x10;
+        }
+    }
+}

@@ -10,6 +10,9 @@ use crate::segment_sets::{SegmentSets, folded};
 use crate::window::Window;
 use crate::{Block, BlockCursor, BlockHandle, Part, ReadContext, Result, Table};
 
+/// What a scan reads at once at first.
+const FIRST_READ_BYTES: usize = 16 << 10;
+
 /// Which blocks of a table are worth reading. Only for a table under which no older one has keys in
 /// common with it: a block that is skipped no longer hides anything.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +78,8 @@ pub struct TableScan {
     segment_sets: Option<SegmentSets>,
     data: Option<BlockCursor>,
     window: Window,
+    /// What is read at once next time.
+    ahead_bytes: usize,
     /// The first key that the next block may hold.
     behind: Bytes,
     /// The index cursor stands on a block that is to be read.
@@ -107,6 +112,7 @@ impl TableScan {
             segment_sets: None,
             data: None,
             window: Window::default(),
+            ahead_bytes: FIRST_READ_BYTES,
             is_sought: false,
             bytes_read: 0,
         }
@@ -320,7 +326,9 @@ impl TableScan {
         if self.window.held(handle.offset, len).is_none() {
             let end = self.table.partitions[self.partition].data_to;
             let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
-            let ahead = self.options.read_ahead_bytes.min(rest).max(len);
+            // A scan that goes on reads more at once; a short one pays for little.
+            let ahead = self.ahead_bytes.min(rest).max(len);
+            self.ahead_bytes = (2 * self.ahead_bytes).min(self.options.read_ahead_bytes);
             self.window
                 .fill(reader, handle.offset, ahead, context.reading)?;
         }

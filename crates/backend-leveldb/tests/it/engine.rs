@@ -85,12 +85,12 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             sync: SyncStrategy::None,
             ..eager
         },
-        // Everything apart, no filters.
+        // Everything apart. All have filters: without one, a block that is lost is lost for every
+        // key in its range, whatever older layers have.
         _ => LeveldbSettings {
             blob_threshold_bytes: 1,
             block_bytes: 120,
             block_restart_interval: 1,
-            has_filter: false,
             compression: Compression::None,
             ..eager
         },

@@ -128,10 +128,12 @@ proptest! {
         has_log: bool,
         blobs: bool,
         compressed: bool,
+        filters: bool,
     ) {
         let compression = if compressed { Compression::Lz4 } else { Compression::None };
         let settings = LsmSettings {
             has_log,
+            filter_bits_per_key: if filters { 10 } else { 0 },
             blob_threshold_bytes: if blobs { 300 } else { usize::MAX },
             compression: vec![compression],
             blob_compression: compression,
