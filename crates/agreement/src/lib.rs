@@ -14,6 +14,7 @@
 //! What this crate must not know: what commands mean.
 
 mod agreement;
+pub mod anatomy;
 mod asking;
 mod error;
 mod log_file;

@@ -31,12 +31,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::OpenError;
 use crate::raft_types::{Entry, LogId, Vote};
 
-const MAGIC: &[u8; 8] = b"KvAgree\n";
+pub(crate) const MAGIC: &[u8; 8] = b"KvAgree\n";
 const FORMAT: u32 = 1;
-const HEADER_BYTES: usize = 16;
-const PREFIX_BYTES: usize = 8;
+pub(crate) const HEADER_BYTES: usize = 16;
+pub(crate) const PREFIX_BYTES: usize = 8;
 /// A bound on what is read at opening; far more than a log between two snapshots.
-const FILE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Below this the file is not worth writing anew.
 const REWRITE_BYTES_MIN: u64 = 256 * 1024;
 /// Written anew when it is this many times what has to be kept.

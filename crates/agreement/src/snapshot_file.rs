@@ -22,8 +22,8 @@ use crate::error::OpenError;
 use crate::raft_types::SnapshotMeta;
 
 const FORMAT: u32 = 1;
-const TITLE: &str = "kvorum agreed snapshot, format ";
-const FILE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const TITLE: &str = "kvorum agreed snapshot, format ";
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// A snapshot: what it covers, and the machine's state.
 #[derive(Clone, Debug)]
@@ -102,12 +102,12 @@ impl SnapshotFiles {
 }
 
 #[derive(Debug)]
-enum Undecodable {
+pub(crate) enum Undecodable {
     Newer(u32),
     Damaged(String),
 }
 
-fn encode(stored: &Stored) -> std::io::Result<Vec<u8>> {
+pub(crate) fn encode(stored: &Stored) -> std::io::Result<Vec<u8>> {
     let mut content = serde_json::to_vec(&stored.meta)?;
     content.push(b'\n');
     content.extend_from_slice(&stored.state);
@@ -122,7 +122,7 @@ fn first_line(format: u32, content: &[u8]) -> String {
     format!("{start}, crc32c {sum:08x}\n")
 }
 
-fn decode(bytes: &[u8]) -> Result<Stored, Undecodable> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Stored, Undecodable> {
     let damaged = |what: &str| Undecodable::Damaged(what.to_owned());
     let (line, content) = cut_line(bytes).ok_or(damaged("the first line has no end"))?;
     let text = std::str::from_utf8(line)

@@ -4,7 +4,7 @@ use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
 /// The format that this version writes.
 const FORMAT: u32 = 1;
-const TITLE: &str = "kvorum cluster state, format ";
+pub(crate) const TITLE: &str = "kvorum cluster state, format ";
 
 /// Why a file does not hold a cluster state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

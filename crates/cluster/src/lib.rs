@@ -13,6 +13,7 @@
 //! all layers are resolved when the state is made, not when it is asked.
 
 mod agreed;
+pub mod anatomy;
 mod command;
 mod command_document;
 mod document;

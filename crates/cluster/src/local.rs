@@ -27,7 +27,7 @@ const DAMAGED: &str = "cluster.damaged";
 
 /// Far more than the largest ring with a million custom buckets needs; a bound on what a damaged
 /// length can make us allocate.
-const FILE_BYTES_MAX: u64 = 1 << 28;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 28;
 
 /// What a new cluster of one starts with. Identities are drawn by the caller.
 #[derive(Clone, Debug)]

@@ -25,6 +25,7 @@
 //!
 //! What this crate must not know: which engine a store is, and what its entries mean.
 
+pub mod anatomy;
 mod commit_log;
 mod committed;
 mod error;

@@ -17,9 +17,9 @@
 //! What this module must not know: which engine a store is, and what fronts and backs mean.
 
 mod admission;
-mod contents;
-mod files;
-mod identity;
+pub(crate) mod contents;
+pub(crate) mod files;
+pub(crate) mod identity;
 mod item;
 mod log_segment;
 mod opening;

@@ -12,13 +12,13 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
 use crate::error::from_disk;
 use crate::value_log::log_segment::Holding;
 
-const MAGIC: [u8; 8] = *b"KVvalues";
+pub(crate) const MAGIC: [u8; 8] = *b"KVvalues";
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 44;
 const HOLDING_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 4;
 /// A million stores. Bytes.
-const FILE_BYTES_MAX: u64 = (HOLDING_BYTES as u64) << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = (HOLDING_BYTES as u64) << 20;
 const EXTENSION: &str = "contents";
 
 /// What a sealed segment contains.

@@ -12,12 +12,12 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
 
 use crate::error::from_disk;
 
-const MAGIC: [u8; 8] = *b"KVvallog";
+pub(crate) const MAGIC: [u8; 8] = *b"KVvallog";
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 4;
 /// Two million stores. Bytes.
-const FILE_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 const NAME: &str = "log";
 
 /// What the file says.

@@ -1,0 +1,130 @@
+//! The files of both logs taken apart for people: fronts of their records, and the value log's small
+//! files.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use kvorum_backend::StoreId;
+use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, shown};
+use kvorum_disk::{Disk, read_file};
+use kvorum_encoding::{checksum, mask_checksum};
+use kvorum_segment::RecordFront;
+
+use crate::log_record::{self, Logged};
+use crate::value_log::{contents, identity};
+
+/// The kinds in the headers of the commit log's segments; a file of the second was used before, so
+/// that older bytes stand behind its last record.
+pub const COMMIT_LOG_KINDS: [u8; 2] =
+    [log_record::SEGMENT_KIND, log_record::REUSED_SEGMENT_KIND];
+/// The kind in the headers of the value log's segments.
+pub const VALUE_LOG_KIND: u8 = crate::value_log::files::SEGMENT_KIND;
+
+/// What one of the value log's files is, segments apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueLogFile {
+    /// The log's identity, and the stores that were erased.
+    Identity,
+    /// What a sealed segment contains.
+    Contents,
+}
+
+impl ValueLogFile {
+    /// What the first 8 bytes of a file say that it is.
+    pub fn of_magic(magic: &[u8]) -> Option<Self> {
+        [Self::Identity, Self::Contents]
+            .into_iter()
+            .find(|it| it.magic() == magic)
+    }
+
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Identity => &identity::MAGIC,
+            Self::Contents => &contents::MAGIC,
+        }
+    }
+
+    /// Takes a file apart.
+    pub fn piece(self, disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
+        let len_max = match self {
+            Self::Identity => identity::FILE_BYTES_MAX,
+            Self::Contents => contents::FILE_BYTES_MAX,
+        };
+        let bytes = read_file(disk, path, len_max)?;
+        let covered = bytes.len().saturating_sub(4);
+        let mut fields = Dissection::new(&bytes, 0);
+        fields.magic(self.magic());
+        fields.number("format version", 1);
+        fields.number("zero", 3);
+        fields.identity("log id", 8);
+        let row: &[&str] = match self {
+            Self::Identity => &["erased store"],
+            Self::Contents => {
+                fields.number("number of the segment", 4);
+                fields.number("length of the segment's file", 8);
+                fields.number("where its last record ends", 8);
+                &["store", "its first batch", "its last batch"]
+            }
+        };
+        fields.number("number of stores", 4);
+        while fields.position() + 8 * row.len() <= covered {
+            for name in row {
+                fields.number(name, 8);
+            }
+        }
+        let rest = covered.saturating_sub(fields.position());
+        fields.bytes("rest", rest);
+        let computed = mask_checksum(checksum(&bytes[..covered]));
+        fields.checksum("checksum of the file", computed);
+        fields.nothing_more();
+        Ok(fields.finish(match self {
+            Self::Identity => "identity of the value log",
+            Self::Contents => "contents of a segment",
+        }))
+    }
+}
+
+/// Takes the front of a record of the commit log apart: the store, and the writes as one field whose
+/// value says what the decoder understood.
+pub fn dissect_commit_log_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
+    // The lengths of the bodies are in the front; without the back they are all too long.
+    let mut fields = Dissection::new(front.bytes, front.offset);
+    fields.identity("store identity", 8);
+    let value = match log_record::decode(front.kind, front.bytes, &Bytes::new()) {
+        Ok((_, Logged::Erasure)) => "the store is being erased".to_owned(),
+        Ok((_, Logged::Batch(batch))) => format!("{} writes", batch.writes.len()),
+        Err(_) => shown(front.bytes.get(8..).unwrap_or(&[])),
+    };
+    let rest = fields.remaining();
+    fields.field("writes", rest, value, Check::Covered);
+    Some(fields.finish("").fields)
+}
+
+/// Takes what the value log puts before an engine's front apart; the engine's is in the hands of
+/// `engine`.
+pub fn dissect_value_log_front(
+    front: &RecordFront<'_>,
+    engine: kvorum_segment::DissectFront,
+) -> Option<Vec<Field>> {
+    const PREFIX_BYTES: usize = size_of::<StoreId>();
+    if front.bytes.len() < PREFIX_BYTES {
+        return None;
+    }
+    let own = front.bytes.slice(PREFIX_BYTES..);
+    let mut prefix = Dissection::new(&front.bytes[..PREFIX_BYTES], front.offset);
+    prefix.identity("store identity", PREFIX_BYTES);
+    let mut fields = prefix.finish("").fields;
+    let offset = front.offset + PREFIX_BYTES as u64;
+    let inner = RecordFront {
+        offset,
+        bytes: &own,
+        ..*front
+    };
+    let known = engine(&inner);
+    fields.extend(known.unwrap_or_else(|| {
+        let mut plain = Dissection::new(&own, offset);
+        plain.bytes("engine's front", own.len());
+        plain.finish("").fields
+    }));
+    Some(fields)
+}
