@@ -39,12 +39,13 @@ pub(crate) struct Upkeep {
 impl Store {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
         self.pins.release_expired(now);
-        let Some(upkeep) = self.upkeep.try_lock() else {
-            return Vec::new();
-        };
+        // While somebody is at a step, what was begun is not known: then it is told what would be.
+        let upkeep = self.upkeep.try_lock();
+        let upkeep = upkeep.as_deref();
         let version = self.version.load();
         let mut due = Vec::new();
-        if upkeep.flush.is_some() || self.wants_flush(&version) {
+        let is_flushing = upkeep.is_some_and(|it| it.flush.is_some());
+        if is_flushing || self.wants_flush(&version) {
             due.push(flush_task(&version));
         }
         let debt = policy::debt(&self.shape(&version), &self.settings.policy);
@@ -52,13 +53,14 @@ impl Store {
             0 => Urgency::Normal,
             _ => Urgency::Pressing,
         };
-        let running = upkeep.merge.as_ref().map(|(pick, _)| pick);
+        let running = upkeep.and_then(|it| it.merge.as_ref().map(|(pick, _)| pick));
         let next = self.picks(&version, now).into_iter().next();
         if let Some(pick) = running.or(next.as_ref()) {
             due.push(merge_task(pick, urgency));
         }
-        let running = upkeep.collect.as_ref().map(CollectJob::file);
-        if let Some(file) = running.or_else(|| self.blob_to_collect(&version, &upkeep)) {
+        let running = upkeep.and_then(|it| it.collect.as_ref().map(CollectJob::file));
+        let next = || upkeep.and_then(|it| self.blob_to_collect(&version, it));
+        if let Some(file) = running.or_else(next) {
             due.push(Task {
                 kind: TaskKind::Merge,
                 subject: file,
