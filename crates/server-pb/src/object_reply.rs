@@ -6,7 +6,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use kvorum_coordinator::Detail;
-use kvorum_encoding::{VARINT_BYTES_MAX, put_varint, varint_len};
+use kvorum_encoding::{put_varint, varint_len};
 use kvorum_object::{Etag, Link, Metadata, Object, Sibling};
 use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::{FrameError, HEADER_BYTES};
@@ -77,8 +77,8 @@ impl ObjectReply<'_> {
         let length = u32::try_from(1 + payload_bytes).map_err(unsendable)?;
         let buffer = output.buffer();
         buffer.reserve((HEADER_BYTES + payload_bytes).min(RESERVED_BYTES_MAX));
-        let [a, b, c, d] = length.to_be_bytes();
-        buffer.put_slice(&[a, b, c, d, self.code.0]);
+        buffer.put_u32(length);
+        buffer.put_u8(self.code.0);
         for content in contents {
             content.put(output);
         }
@@ -117,21 +117,8 @@ fn number_len(number: u32) -> usize {
 
 /// Appends the tag and length of a length-delimited field with a number below 16.
 fn put_field_head(number: u8, len: usize, buffer: &mut BytesMut) {
-    put_tagged(number << 3 | 2, len as u64, buffer);
-}
-
-/// Appends a tag and a number in one step: each step asks the buffer anew whether it has room.
-fn put_tagged(tag: u8, value: u64, buffer: &mut BytesMut) {
-    match u8::try_from(value) {
-        Ok(short) if short < 0x80 => buffer.put_slice(&[tag, short]),
-        _ => {
-            let mut bytes = [tag; 1 + VARINT_BYTES_MAX];
-            let mut rest = &mut bytes[1..];
-            put_varint(&mut rest, value);
-            let len = 1 + VARINT_BYTES_MAX - rest.len();
-            buffer.put_slice(&bytes[..len]);
-        }
-    }
+    buffer.put_u8(number << 3 | 2);
+    put_varint(buffer, len as u64);
 }
 
 fn put_field(number: u8, bytes: &[u8], buffer: &mut BytesMut) {
@@ -140,7 +127,8 @@ fn put_field(number: u8, bytes: &[u8], buffer: &mut BytesMut) {
 }
 
 fn put_number(number: u8, value: u32, buffer: &mut BytesMut) {
-    put_tagged(number << 3, value.into(), buffer);
+    buffer.put_u8(number << 3);
+    put_varint(buffer, value.into());
 }
 
 impl<'a> WireContent<'a> {
