@@ -141,6 +141,11 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 
 pub use crate::bitcask::LOCK_NAME;
 
+/// The identity of a store, which is also that of its log; `None` where no copy can be read.
+pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
+    Ok(meta::read(disk, directory)?.meta.map(|meta| meta.identity))
+}
+
 /// Checks a store. `progress` is told of every piece of work, in bytes.
 ///
 /// # Errors

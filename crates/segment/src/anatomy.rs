@@ -19,6 +19,8 @@ use crate::{
     FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentError, SegmentId,
 };
 
+/// What a segment begins with.
+pub const SEGMENT_MAGIC: [u8; 8] = crate::file_header::MAGIC;
 /// Bytes read at once, and kept.
 const WINDOW_BYTES: usize = 256 << 10;
 /// What is shown of a back.

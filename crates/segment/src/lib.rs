@@ -27,7 +27,7 @@ mod seal;
 mod sync;
 mod writer;
 
-pub use anatomy::{DissectFront, RecordFront, SegmentAnatomy};
+pub use anatomy::{DissectFront, RecordFront, SEGMENT_MAGIC, SegmentAnatomy};
 pub use compression::{Codec, Compression, Compressor, EncodedBack};
 pub use error::{Part, Result, SegmentError};
 pub use file_header::{FILE_HEADER_BYTES, SegmentId, file_name, list_segments, parse_file_name};

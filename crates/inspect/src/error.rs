@@ -1,0 +1,39 @@
+//! Why a file or a directory cannot be looked into; damage in it is no reason.
+
+use std::path::PathBuf;
+
+use kvorum_backend::BackendError;
+use kvorum_disk::DiskError;
+use kvorum_segment::SegmentError;
+
+/// The result of looking into something.
+pub type Result<T> = std::result::Result<T, InspectError>;
+
+/// Why it failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The disk failed, or somebody holds the lock.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A segment cannot be read.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// A store cannot be read.
+    #[error(transparent)]
+    Store(#[from] BackendError),
+    /// Neither the first bytes nor the name are those of a file of ours.
+    #[error("{} is no file of Kvorum's, by its first bytes or by its name", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is nothing of this name.
+    #[error("{} does not exist", path.display())]
+    Missing {
+        /// What was to be looked into.
+        path: PathBuf,
+    },
+    /// What was found cannot be printed.
+    #[error("cannot print")]
+    Print(#[from] std::io::Error),
+}

@@ -1,0 +1,183 @@
+//! Which of our files a file is: by its first bytes, or by its name where these are damaged.
+
+use std::path::Path;
+
+use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
+use kvorum_commit::anatomy::{
+    COMMIT_LOG_KINDS, VALUE_LOG_KIND, ValueLogFile, dissect_commit_log_front,
+    dissect_value_log_front,
+};
+use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
+use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
+use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
+
+use crate::{InspectError, Result};
+
+/// Longer than the first line of any file of text.
+const BEGIN_BYTES: usize = 64;
+/// Files that are for people.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A segment of a store or of a log.
+    Segment,
+    /// Another file of a store of the bitcask engine.
+    Store(StoreFile),
+    /// A small file of the value log.
+    ValueLog(ValueLogFile),
+    /// The table of dot leases.
+    Leases,
+    /// A generation of the cluster's state.
+    ClusterState,
+    /// The log that the nodes of a cluster agree on.
+    AgreedLog,
+    /// A snapshot of what they agreed on.
+    AgreedSnapshot,
+    /// The version of a data directory's layout.
+    Format,
+    /// A lock or a mark: what it says is for people.
+    Text,
+}
+
+/// Finds out what a file is.
+pub fn recognise(disk: &dyn Disk, path: &Path) -> Result<Kind> {
+    let missing = || InspectError::Missing {
+        path: path.to_owned(),
+    };
+    let unknown = || InspectError::Unknown {
+        path: path.to_owned(),
+    };
+    let info = disk.info(path)?.ok_or_else(missing)?;
+    if info.kind == EntryKind::Directory {
+        return Err(unknown());
+    }
+    let file = disk.open(path, OpenMode::Read)?;
+    let mut begin = [0; BEGIN_BYTES];
+    let read = file.read_at(&mut begin, 0, Reading::MayBlock)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    by_begin(&begin[..read])
+        .or_else(|| by_name(name.unwrap_or("")))
+        .ok_or_else(unknown)
+}
+
+fn by_begin(begin: &[u8]) -> Option<Kind> {
+    let magic = begin.get(..8).unwrap_or(begin);
+    let is_text_of = |title: &str| begin.starts_with(title.as_bytes());
+    if magic == kvorum_segment::SEGMENT_MAGIC {
+        return Some(Kind::Segment);
+    }
+    if magic == kvorum_vnode::anatomy::LEASE_TABLE_MAGIC {
+        return Some(Kind::Leases);
+    }
+    if magic == kvorum_agreement::anatomy::LOG_MAGIC {
+        return Some(Kind::AgreedLog);
+    }
+    if is_text_of(kvorum_agreement::anatomy::SNAPSHOT_TITLE) {
+        return Some(Kind::AgreedSnapshot);
+    }
+    if is_text_of(kvorum_cluster::anatomy::STATE_TITLE) {
+        return Some(Kind::ClusterState);
+    }
+    let of_store = StoreFile::of_magic(magic).map(Kind::Store);
+    of_store.or_else(|| ValueLogFile::of_magic(magic).map(Kind::ValueLog))
+}
+
+fn by_name(name: &str) -> Option<Kind> {
+    match name {
+        "lock" | "LOCK" | "suspect" => Some(Kind::Text),
+        "format" => Some(Kind::Format),
+        "dot_leases" | "dot_leases.unreadable" => Some(Kind::Leases),
+        "cluster" | "cluster.previous" => Some(Kind::ClusterState),
+        "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
+        _ if name.ends_with(".contents") => Some(Kind::ValueLog(ValueLogFile::Contents)),
+        _ if parse_file_name(name).is_some() => Some(Kind::Segment),
+        _ => StoreFile::of_name(name).map(Kind::Store),
+    }
+}
+
+/// Takes a file apart. Pieces of large files that end at or before `from` may be left out.
+pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Result<Pieces> {
+    let one = |piece: Piece| -> Pieces { Box::new(std::iter::once(Ok(piece))) };
+    Ok(match kind {
+        Kind::Segment => Box::new(SegmentAnatomy::open(
+            disk,
+            path,
+            fallback_id(disk, path)?,
+            from,
+            dissect,
+        )?),
+        Kind::Store(file) => file.pieces(disk, path)?,
+        Kind::ValueLog(file) => one(file.piece(disk, path)?),
+        Kind::Leases => one(kvorum_vnode::anatomy::lease_table_piece(disk, path)?),
+        Kind::ClusterState => one(kvorum_cluster::anatomy::state_piece(disk, path)?),
+        Kind::AgreedLog => {
+            let pieces = kvorum_agreement::anatomy::log_pieces(disk, path)?;
+            Box::new(pieces.into_iter().map(Ok))
+        }
+        Kind::AgreedSnapshot => one(kvorum_agreement::anatomy::snapshot_piece(disk, path)?),
+        Kind::Format => one(format_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
+        Kind::Text => one(text_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
+    })
+}
+
+/// Fronts belong to whoever writes the log, which the file's header tells.
+fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
+    match front.file_kind {
+        kind if SEGMENT_KINDS.contains(&kind) => dissect_front(front),
+        kind if COMMIT_LOG_KINDS.contains(&kind) => dissect_commit_log_front(front),
+        VALUE_LOG_KIND => dissect_value_log_front(front, dissect_front),
+        _ => None,
+    }
+}
+
+/// Where a segment's own header is damaged: its number is in its name, and the log is that of its
+/// neighbours or, with none of them, of its directory.
+pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<SegmentId>> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(number) = name.and_then(parse_file_name) else {
+        return Ok(None);
+    };
+    for neighbour in list_segments(disk, directory)? {
+        let beside = directory.join(kvorum_segment::file_name(neighbour));
+        if let Some(id) = SegmentAnatomy::header_id(disk, &beside)? {
+            return Ok(Some(SegmentId { number, ..id }));
+        }
+    }
+    let identity = kvorum_backend_bitcask::check::identity_of(disk, directory)?;
+    let directory = directory.file_name().and_then(|name| name.to_str());
+    let named = directory.and_then(|name| u64::from_str_radix(name, 16).ok());
+    let own = identity.map(|log_id| (log_id, SEGMENT_KINDS[0]));
+    let known = own.or_else(|| named.map(|log_id| (log_id, COMMIT_LOG_KINDS[0])));
+    Ok(known.map(|(log_id, kind)| SegmentId {
+        log_id,
+        number,
+        kind,
+    }))
+}
+
+fn text_piece(bytes: &[u8]) -> Piece {
+    let mut fields = Dissection::new(bytes, 0);
+    fields.bytes("text for people, believed by nobody", bytes.len());
+    fields.finish("text")
+}
+
+fn format_piece(bytes: &[u8]) -> Piece {
+    let text = String::from_utf8_lossy(bytes);
+    let is_number = text
+        .strip_suffix('\n')
+        .is_some_and(|digits| digits.parse::<u32>().is_ok_and(|version| version > 0));
+    let check = if is_number {
+        Check::Covered
+    } else {
+        Check::Bad {
+            got: format!("{text:?}"),
+            expected: "a version and the end of the line".to_owned(),
+        }
+    };
+    let mut fields = Dissection::new(bytes, 0);
+    fields.field("version of the layout", bytes.len(), text.trim().to_owned(), check);
+    fields.finish("format of a data directory")
+}

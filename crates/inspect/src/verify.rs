@@ -1,0 +1,159 @@
+//! A check of a store, a partition or a whole data directory, cut into units.
+
+use std::path::{Path, PathBuf};
+
+use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
+use kvorum_disk::{Disk, DiskLock, EntryKind};
+
+use crate::kind::{Kind, open_pieces, recognise};
+use crate::{InspectError, Result, segment_directory};
+
+/// The lock of a data directory.
+const NODE_LOCK_NAME: &str = "LOCK";
+/// Where damaged files of a log are set aside; they are known to be what they are.
+const LOST_NAME: &str = "lost";
+/// What was found unreadable before, and files that were never finished.
+const SET_ASIDE: [&str; 3] = [".unreadable", ".damaged", ".tmp"];
+/// Directories in directories, from the data directory to a store, are far fewer.
+const DEPTH_MAX: usize = 8;
+
+/// How a directory is checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VerifyOptions {
+    /// The directory is in use: no lock is taken, and only what is finished is looked at.
+    pub is_live: bool,
+}
+
+/// A part of the work, independent of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A store of the bitcask engine.
+    Store(PathBuf),
+    /// The segments of a log.
+    Segments(PathBuf),
+    /// One other file.
+    File(PathBuf, Kind),
+}
+
+/// What has to be done to check a directory.
+pub struct Plan {
+    directory: PathBuf,
+    options: VerifyOptions,
+    /// The work, the largest parts being stores.
+    pub units: Vec<Unit>,
+    /// What is there to be read, about. Bytes.
+    pub bytes: u64,
+    /// Files that are not ours, or of an engine that is not known here.
+    pub unknown: Vec<PathBuf>,
+    locks: Vec<Box<dyn DiskLock>>,
+}
+
+impl Plan {
+    /// Looks what is there, and takes the locks unless the directory is in use. A lock file that does
+    /// not exist is not created: nobody who uses a directory lacks one.
+    ///
+    /// # Errors
+    /// [`kvorum_disk::ErrorKind::Locked`] when somebody has it open.
+    pub fn new(disk: &dyn Disk, directory: &Path, options: VerifyOptions) -> Result<Self> {
+        let mut plan = Self {
+            directory: directory.to_owned(),
+            options,
+            units: Vec::new(),
+            bytes: 0,
+            unknown: Vec::new(),
+            locks: Vec::new(),
+        };
+        let info = disk.info(directory)?;
+        if info.is_none_or(|info| info.kind != EntryKind::Directory) {
+            return Err(InspectError::Missing {
+                path: directory.to_owned(),
+            });
+        }
+        plan.visit(disk, directory, 0)?;
+        Ok(plan)
+    }
+
+    /// True while locks are held.
+    pub fn is_locked(&self) -> bool {
+        !self.locks.is_empty()
+    }
+
+    fn visit(&mut self, disk: &dyn Disk, directory: &Path, depth: usize) -> Result<()> {
+        for name in [NODE_LOCK_NAME, LOCK_NAME] {
+            let path = directory.join(name);
+            if !self.options.is_live && disk.info(&path)?.is_some() {
+                self.locks.push(disk.lock(&path, "kvorum verify\n")?);
+            }
+        }
+        if is_store(disk, directory)? {
+            for entry in disk.list(directory)? {
+                let info = disk.info(&directory.join(entry.name))?;
+                self.bytes += info.map_or(0, |info| info.len);
+            }
+            self.units.push(Unit::Store(directory.to_owned()));
+            return Ok(());
+        }
+        let mut has_segments = false;
+        for entry in disk.list(directory)? {
+            let path = directory.join(&entry.name);
+            if entry.kind == EntryKind::Directory {
+                if entry.name != LOST_NAME && depth < DEPTH_MAX {
+                    self.visit(disk, &path, depth + 1)?;
+                }
+                continue;
+            }
+            if SET_ASIDE.iter().any(|suffix| entry.name.ends_with(suffix)) {
+                continue;
+            }
+            match recognise(disk, &path) {
+                Ok(Kind::Segment) => has_segments = true,
+                Ok(kind) => self.units.push(Unit::File(path.clone(), kind)),
+                Err(InspectError::Unknown { .. }) => {
+                    self.unknown.push(path);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            self.bytes += disk.info(&path)?.map_or(0, |info| info.len);
+        }
+        if has_segments {
+            self.units.push(Unit::Segments(directory.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Does one unit. `progress` is told how many bytes were read.
+    pub fn run(&self, disk: &dyn Disk, unit: &Unit, progress: &dyn Fn(u64)) -> Result<Checked> {
+        let is_live = self.options.is_live;
+        let mut checked = Checked::default();
+        match unit {
+            Unit::Store(directory) => {
+                let options = CheckOptions {
+                    is_live,
+                    ..CheckOptions::default()
+                };
+                let found = check_store(disk, directory, options, progress)?;
+                checked.add(found, &self.name_of(directory));
+            }
+            Unit::Segments(directory) => {
+                let found = segment_directory::check(disk, directory, is_live, progress)?;
+                checked.add(found, &self.name_of(directory));
+            }
+            Unit::File(path, kind) => {
+                let name = self.name_of(path);
+                for piece in open_pieces(disk, path, *kind, 0)? {
+                    checked.find_in(&name, &piece?);
+                }
+                checked.files = 1;
+                checked.bytes = disk.info(path)?.map_or(0, |info| info.len);
+                progress(checked.bytes);
+            }
+        }
+        Ok(checked)
+    }
+
+    fn name_of(&self, path: &Path) -> String {
+        let name = path.strip_prefix(&self.directory).unwrap_or(path);
+        name.to_string_lossy().into_owned()
+    }
+}
