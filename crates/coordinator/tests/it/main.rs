@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "what the tests set up must work")]
 
+mod cluster;
 #[path = "../../../vnode/tests/it/trick_backend.rs"]
 mod trick_backend;
 mod world;
 
 mod deleting;
 mod listings;
+mod moves;
 mod objects;
 mod quorums;
+mod several_nodes;
 mod waiting;

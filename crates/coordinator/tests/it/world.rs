@@ -118,7 +118,7 @@ impl Meter for Recorder {
     }
 }
 
-struct NoMaintenance;
+pub(crate) struct NoMaintenance;
 
 impl MaintenanceWitness for NoMaintenance {
     fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {

@@ -1,0 +1,149 @@
+//! Handing hints over to the nodes that they were kept for.
+//!
+//! A hint goes to whoever has its partition in the ring of the moment, and while the partition moves to
+//! both. It is forgotten when all of them have confirmed that they stored it, and only if nothing was
+//! written over it meanwhile: what came later is another hint.
+
+use std::sync::Arc;
+
+use kvorum_backend::{Durability, Durable};
+use kvorum_object::Resolution;
+use kvorum_ring::{Epoch, NodeId, Partition, Ring, Role};
+use kvorum_runtime::Moment;
+use kvorum_vnode::wire::PeerRequest;
+use kvorum_vnode::{Operation, ReplicaReply, ReplicaRequest};
+use smallvec::SmallVec;
+
+use crate::coordinator::Coordinator;
+use crate::hands::Hands;
+use crate::hints::{Hint, HintStore};
+use crate::waiting::Waiting;
+
+/// Hints read, sent and confirmed together.
+const HINTS_PER_PAGE: usize = 32;
+
+/// What became of the hints that were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandedOff {
+    /// Confirmed by whoever they are for, and forgotten.
+    pub handed: u64,
+    /// Kept: a node that is to have them is down, refused, or they have changed meanwhile.
+    pub kept: u64,
+}
+
+impl Coordinator {
+    /// Hands over the hints of nodes that are up, all that there are when it begins, until `deadline`.
+    pub async fn hand_off_hints(&self, deadline: Moment) -> HandedOff {
+        let mut outcome = HandedOff::default();
+        let Some(remote) = &self.parts.remote else {
+            return outcome;
+        };
+        let runtime = &self.parts.runtime;
+        let mut from = None;
+        while runtime.now() < deadline {
+            let (store, now) = (remote.hints.clone(), self.wall_time());
+            let page = runtime.blocking(move || store.page(from.as_ref(), HINTS_PER_PAGE, now));
+            let page = match page.await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::warn!(event = "hints_unreadable", error = %error);
+                    break;
+                }
+            };
+            let mut waiting = Waiting::new();
+            for hint in page.hints {
+                let (hands, store) = (self.parts.clone(), remote.hints.clone());
+                waiting.push(async move { hands.hand_over(&*store, hint, deadline).await });
+            }
+            while let Some(is_handed) = waiting.next().await {
+                if is_handed {
+                    outcome.handed += 1;
+                } else {
+                    outcome.kept += 1;
+                }
+            }
+            match page.next {
+                Some(next) => from = Some(next),
+                None => break,
+            }
+        }
+        outcome
+    }
+}
+
+impl Hands {
+    /// True when all who are to have it have stored it, and it is forgotten.
+    async fn hand_over(
+        self: &Arc<Self>,
+        store: &dyn HintStore,
+        hint: Hint,
+        deadline: Moment,
+    ) -> bool {
+        let state = self.cluster.current();
+        let Ok(address) = hint.key.decode() else {
+            return false;
+        };
+        let properties = state.properties(&address.bucket_type, &address.bucket);
+        // Of a type that is gone nobody knows what it wanted: nothing is dropped.
+        let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
+            Resolution::from_properties(it.allow_mult, it.last_write_wins)
+        });
+        for (node, epoch) in targets(state.ring(), hint.partition) {
+            let operation = Operation::Store {
+                key: hint.key.clone(),
+                object: hint.object.clone(),
+                resolution,
+                durability: Durability::Grouped,
+            };
+            let request = ReplicaRequest {
+                partition: hint.partition,
+                epoch,
+                operation,
+            };
+            if !self.is_up(node) || !self.is_stored_at(node, request, deadline).await {
+                return false;
+            }
+        }
+        let (partition, clock, now) = (hint.partition, hint.object.clock(), self.wall_time());
+        // A few bytes of one batch: not worth a thread.
+        match store.forget(partition, &hint.key, clock, now) {
+            Ok(is_gone) => is_gone,
+            Err(error) => {
+                tracing::warn!(event = "hint_not_forgotten", error = %error);
+                false
+            }
+        }
+    }
+
+    async fn is_stored_at(&self, node: NodeId, request: ReplicaRequest, deadline: Moment) -> bool {
+        if node != self.node {
+            let role = Role::Primary;
+            let request = PeerRequest::Replica { role, request };
+            let asked = self.ask_peer(node, request, deadline).await;
+            return matches!(asked, Ok(ReplicaReply::Received { .. }));
+        }
+        let Some(replica) = self.local(Role::Primary, request.partition) else {
+            return false;
+        };
+        let now = self.wall_time();
+        let work = move || match replica.handle_blocking(&request, now) {
+            ReplicaReply::Received { durable } => match durable {
+                Durable::Already => true,
+                Durable::After(ticket) => ticket.wait().is_ok(),
+            },
+            _ => false,
+        };
+        self.runtime.blocking(work).await
+    }
+}
+
+/// Who is to have what was kept for a partition: its owner, and while it moves its receiver too.
+fn targets(ring: &Ring, partition: Partition) -> SmallVec<[(NodeId, Epoch); 2]> {
+    let epoch = ring.epoch(partition);
+    let mut targets = SmallVec::new();
+    targets.push((ring.owner(partition), epoch));
+    if let Some(moving) = ring.moves().get(&partition) {
+        targets.push((moving.to, epoch));
+    }
+    targets
+}

@@ -1,0 +1,440 @@
+//! Several nodes on simulated machines, with the real transport between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kvorum_backend::{
+    Backend, Durability, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Reading, Timestamp,
+    Visited,
+};
+use kvorum_backend_memory::{MemoryBackend, Settings};
+use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command, Member, ProposeError};
+use kvorum_coordinator::{
+    Coordinator, CoordinatorSettings, HintStore, Liveness, LocalVnodes, Parts, PeerReplicas,
+    Remote, ReplicaService, ServiceParts, TombstoneKeeping, VnodeHints,
+};
+use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Limits, Object, Resolution};
+use kvorum_peer::{Admission, Directory, Introduction, PeerSettings, Peers};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
+use kvorum_runtime::{Executor, Link, ListenOptions, Runtime, SimulatedProcess, World};
+use kvorum_vnode::{
+    Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest, Vnode, VnodeSettings,
+};
+use parking_lot::Mutex;
+
+use crate::world::{NoMaintenance, Recorder, storage_key};
+
+const PORT: u16 = 8099;
+pub(crate) const RING_SIZE: u16 = 16;
+
+pub(crate) fn node_id(number: u8) -> NodeId {
+    NodeId::from_bytes([number; 16])
+}
+
+fn machine(number: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+}
+
+/// What a node knows of the cluster; each learns by itself.
+pub(crate) struct Known(Mutex<Arc<ClusterState>>);
+
+impl AgreedState for Known {
+    fn current(&self) -> Arc<ClusterState> {
+        self.0.lock().clone()
+    }
+
+    fn propose(&self, _command: Command) -> Result<Arc<ClusterState>, ProposeError> {
+        Err(ProposeError::Unwritable)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct NodeVnodes(Mutex<BTreeMap<Partition, Arc<Vnode>>>);
+
+impl LocalVnodes for NodeVnodes {
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        self.0.lock().get(&partition).cloned()
+    }
+}
+
+impl NodeVnodes {
+    pub(crate) fn take_away(&self, partition: Partition) {
+        self.0.lock().remove(&partition);
+    }
+}
+
+/// Who is believed to be down, by everybody alike.
+#[derive(Default)]
+pub(crate) struct Down(Mutex<BTreeSet<NodeId>>);
+
+impl Liveness for Down {
+    fn is_up(&self, node: NodeId) -> bool {
+        !self.0.lock().contains(&node)
+    }
+}
+
+struct Everybody(u8);
+
+impl Directory for Everybody {
+    fn introduction(&self) -> Introduction {
+        Introduction {
+            cluster: node_id(200),
+            cluster_name: "test".into(),
+            node: node_id(self.0),
+        }
+    }
+
+    fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        Some(SocketAddr::new(machine(node.as_bytes()[0]), PORT))
+    }
+
+    fn admit(&self, _: &Introduction) -> Admission {
+        Admission::Member
+    }
+}
+
+pub(crate) struct ClusterNode {
+    pub(crate) number: u8,
+    _process: SimulatedProcess,
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) known: Arc<Known>,
+    pub(crate) vnodes: Arc<NodeVnodes>,
+    pub(crate) hints: Arc<VnodeHints>,
+    pub(crate) meter: Arc<Recorder>,
+    leases: Arc<LeaseTable>,
+    stores: Arc<AtomicU64>,
+}
+
+/// The nodes, numbered from 1.
+pub(crate) struct Cluster {
+    executor: Executor,
+    pub(crate) world: World,
+    pub(crate) runtime: Runtime,
+    pub(crate) nodes: Vec<Arc<ClusterNode>>,
+    pub(crate) down: Arc<Down>,
+    pub(crate) properties: PropertyOverlay,
+}
+
+/// How the nodes are set up.
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) nodes: u8,
+    /// Of these nodes, the first so many own partitions.
+    pub(crate) owners: u8,
+    pub(crate) heads_first: bool,
+    pub(crate) peer: PeerSettings,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            nodes: 4,
+            owners: 4,
+            heads_first: true,
+            peer: PeerSettings::default(),
+        }
+    }
+}
+
+/// A ring of `owners` nodes that take turns.
+pub(crate) fn ring(owners: u8) -> Ring {
+    let size = RingSize::new(u64::from(RING_SIZE)).unwrap();
+    let owner = |number: u16| node_id(u8::try_from(number % u16::from(owners)).unwrap() + 1);
+    let all = (0..RING_SIZE).map(owner).collect();
+    Ring::new(size, all, vec![Epoch::FIRST; usize::from(RING_SIZE)]).unwrap()
+}
+
+impl Cluster {
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let (executor, world) = World::new(setup.seed).unwrap();
+        let down = Arc::new(Down::default());
+        let properties = PropertyOverlay {
+            allow_mult: Some(true),
+            ..PropertyOverlay::default()
+        };
+        let mut cluster = Self {
+            runtime: world.runtime(),
+            executor,
+            world,
+            nodes: Vec::new(),
+            down,
+            properties,
+        };
+        let state = cluster.state(ring(setup.owners));
+        for number in 1..=setup.nodes {
+            let node = cluster.start(number, &state, setup);
+            cluster.nodes.push(Arc::new(node));
+        }
+        let delay = Link {
+            delay_min: Duration::from_micros(100),
+            delay_max: Duration::from_millis(2),
+            is_cut: false,
+        };
+        for (from, to) in cluster.pairs() {
+            cluster.world.set_link(machine(from), machine(to), delay);
+        }
+        cluster
+    }
+
+    fn pairs(&self) -> Vec<(u8, u8)> {
+        let numbers: Vec<u8> = self.nodes.iter().map(|node| node.number).collect();
+        let pairs = numbers
+            .iter()
+            .flat_map(|from| numbers.iter().map(|to| (*from, *to)));
+        pairs.filter(|(from, to)| from != to).collect()
+    }
+
+    /// The agreed state with this ring.
+    pub(crate) fn state(&self, ring: Ring) -> Arc<ClusterState> {
+        let id = ClusterId::from_random([9; 16]);
+        let member = Member::new("one@10.0.0.1");
+        let state = ClusterState::found(id, "test", node_id(1), member, ring);
+        let command = Command::SetDefaultProperties(self.properties.clone());
+        Arc::new(kvorum_cluster::apply(&state, command).unwrap())
+    }
+
+    fn start(&self, number: u8, state: &Arc<ClusterState>, setup: &Setup) -> ClusterNode {
+        let process = self.world.start_process(machine(number));
+        let runtime = process.runtime();
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let (leases, _) = LeaseTable::open(disk, Path::new("/node"), runtime.randomness()).unwrap();
+        let leases = Arc::new(leases);
+        let stores = Arc::new(AtomicU64::new(u64::from(number) << 32));
+        let hint_partition = RingSize::new(4096).unwrap().partition(4095).unwrap();
+        let hints = Arc::new(VnodeHints::new(a_vnode(
+            hint_partition,
+            Epoch::FIRST,
+            &leases,
+            &stores,
+        )));
+        let known = Arc::new(Known(Mutex::new(state.clone())));
+        let vnodes = Arc::new(NodeVnodes::default());
+        let meter = Arc::new(Recorder::default());
+        let peers = Peers::new(runtime.clone(), Arc::new(Everybody(number)), setup.peer);
+        let service = Arc::new(ReplicaService::new(ServiceParts {
+            runtime: runtime.clone(),
+            cluster: known.clone(),
+            vnodes: vnodes.clone(),
+            hints: hints.clone(),
+            waiting_max: 1_000,
+        }));
+        let at = SocketAddr::new(machine(number), PORT);
+        let listener = runtime.listen(at, ListenOptions::default()).unwrap();
+        let serving = peers.clone();
+        runtime.spawn(
+            "serve",
+            async move { serving.serve(listener, service).await },
+        );
+        let parts = Parts {
+            node: node_id(number),
+            runtime: runtime.clone(),
+            cluster: known.clone(),
+            vnodes: vnodes.clone(),
+            meter: meter.clone(),
+            maintenance: Arc::new(NoMaintenance),
+        };
+        let remote = Remote {
+            peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),
+            hints: hints.clone(),
+            heads_first: setup.heads_first,
+        };
+        let settings = CoordinatorSettings {
+            colocated_replicas: false,
+            request_timeout: Duration::from_secs(5),
+            slow_request_threshold: Duration::MAX,
+            requests_max: 1_000,
+            tombstones: TombstoneKeeping::Keep,
+        };
+        let node = ClusterNode {
+            number,
+            _process: process,
+            coordinator: Arc::new(Coordinator::among_peers(parts, remote, settings)),
+            known,
+            vnodes,
+            hints,
+            meter,
+            leases,
+            stores,
+        };
+        node.learn(state);
+        node
+    }
+
+    pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
+        self.executor.block_on(future)
+    }
+
+    /// Lets everything that goes on behind the clients' backs come to an end.
+    pub(crate) fn settle(&self) {
+        self.run(self.runtime.sleep(Duration::from_secs(2)));
+    }
+
+    pub(crate) fn node(&self, number: u8) -> &Arc<ClusterNode> {
+        &self.nodes[usize::from(number) - 1]
+    }
+
+    /// All nodes learn a state at once.
+    pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
+        for node in &self.nodes {
+            node.learn(state);
+        }
+    }
+
+    /// Nothing reaches the node and nothing comes from it; everybody notices if `is_noticed`.
+    pub(crate) fn cut_off(&self, number: u8, is_noticed: bool) {
+        self.set_links(number, true);
+        if is_noticed {
+            self.down.0.lock().insert(node_id(number));
+        }
+    }
+
+    pub(crate) fn heal(&self, number: u8) {
+        self.set_links(number, false);
+        self.down.0.lock().remove(&node_id(number));
+        // What failed meanwhile is tried again after a pause.
+        self.run(self.runtime.sleep(Duration::from_secs(20)));
+    }
+
+    fn set_links(&self, number: u8, is_cut: bool) {
+        for (from, to) in self.pairs() {
+            if from == number || to == number {
+                let link = self.world.link(machine(from), machine(to));
+                let link = Link { is_cut, ..link };
+                self.world.set_link(machine(from), machine(to), link);
+            }
+        }
+    }
+
+    /// The numbers of the nodes that have a key, primaries in order.
+    pub(crate) fn owners(&self, key: &str) -> Vec<u8> {
+        let address = crate::world::address(key);
+        let coordinator = &self.nodes[0].coordinator;
+        let places = coordinator.preference_list(&address).unwrap();
+        places
+            .iter()
+            .map(|place| place.node.as_bytes()[0])
+            .collect()
+    }
+
+    /// The partitions of a key's replicas.
+    pub(crate) fn partitions(&self, key: &str) -> Vec<Partition> {
+        let address = crate::world::address(key);
+        let coordinator = &self.nodes[0].coordinator;
+        let places = coordinator.preference_list(&address).unwrap();
+        places.iter().map(|place| place.partition).collect()
+    }
+
+    /// A node that has no replica of the key.
+    pub(crate) fn stranger(&self, key: &str) -> u8 {
+        let owners = self.owners(key);
+        (1..).find(|number| !owners.contains(number)).unwrap()
+    }
+}
+
+fn a_vnode(
+    partition: Partition,
+    epoch: Epoch,
+    leases: &Arc<LeaseTable>,
+    stores: &Arc<AtomicU64>,
+) -> Vnode {
+    let stores = stores.clone();
+    let draw = move || stores.fetch_add(1, Ordering::Relaxed);
+    let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new(Settings::default(), draw));
+    let settings = VnodeSettings {
+        limits: Limits::default(),
+    };
+    let vnode = Vnode::new(partition, epoch, backend, leases.clone(), settings);
+    leases.renew().unwrap();
+    vnode
+}
+
+impl ClusterNode {
+    /// Takes over a newer state: opens what it is to have, and refuses older epochs from now on.
+    pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
+        *self.known.0.lock() = state.clone();
+        let own = node_id(self.number);
+        let ring = state.ring();
+        let mut vnodes = self.vnodes.0.lock();
+        for (partition, owner, epoch) in ring.partitions() {
+            let receiver = ring.moves().get(&partition).map(|moving| moving.to);
+            if owner == own || receiver == Some(own) {
+                vnodes.entry(partition).or_insert_with(|| {
+                    Arc::new(a_vnode(partition, epoch, &self.leases, &self.stores))
+                });
+            }
+            if let Some(vnode) = vnodes.get(&partition) {
+                vnode.advance_epoch(epoch);
+            }
+        }
+    }
+
+    pub(crate) fn vnode(&self, partition: Partition) -> Arc<Vnode> {
+        self.vnodes.vnode(partition).unwrap()
+    }
+
+    /// What the replica here has, asked alone.
+    pub(crate) fn stored(&self, partition: Partition, key: &str) -> Option<Arc<Object>> {
+        let vnode = self.vnodes.vnode(partition)?;
+        let operation = Operation::Get {
+            key: storage_key(key),
+            detail: Detail::Whole,
+        };
+        let reply = carry_out(&vnode, operation);
+        match reply {
+            ReplicaReply::Found(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// How many hints the node keeps.
+    pub(crate) fn hint_count(&self) -> usize {
+        let page = self.hints.page(None, 10_000, Timestamp(0)).unwrap();
+        page.hints.len()
+    }
+}
+
+pub(crate) fn carry_out(vnode: &Vnode, operation: Operation) -> ReplicaReply {
+    let request = ReplicaRequest {
+        partition: vnode.partition(),
+        epoch: vnode.status().epoch,
+        operation,
+    };
+    match vnode.handle(&request, Timestamp(1), Reading::MayBlock) {
+        Handled::Done(reply) => reply,
+        Handled::WouldBlock => unreachable!("it may block"),
+    }
+}
+
+/// All that a vnode has, merged into another.
+pub(crate) fn transfer(from: &Vnode, to: &Vnode) {
+    let snapshot = from.backend().snapshot(Lease::Unlimited).unwrap();
+    let mut found: Vec<(StorageKey, Arc<Object>)> = Vec::new();
+    let visitor = &mut |visited: Visited<'_>| {
+        let object = Object::from_engine(&visited.head, visited.body.clone()).unwrap();
+        found.push((visited.key.clone(), object));
+        Flow::Continue
+    };
+    let filter = FoldFilter::unexpired(Timestamp(0));
+    snapshot
+        .fold(FoldDetail::Entries, &FoldRange::all(), &filter, visitor)
+        .unwrap();
+    for (key, object) in found {
+        let operation = Operation::Store {
+            key,
+            object,
+            resolution: Resolution::KeepSiblings,
+            durability: Durability::Grouped,
+        };
+        let reply = carry_out(to, operation);
+        assert!(matches!(reply, ReplicaReply::Received { .. }), "{reply:?}");
+    }
+}

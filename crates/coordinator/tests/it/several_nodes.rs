@@ -1,0 +1,321 @@
+//! Requests over several nodes: quorums with nodes down, stand-ins, repair, forwards, overload.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_coordinator::{Coordinator, GetOptions, PutOptions, RequestError};
+use kvorum_object::{Clock, Object};
+use kvorum_peer::PeerSettings;
+use kvorum_properties::Quorum;
+use kvorum_vnode::Condition;
+
+use crate::cluster::{Cluster, ClusterNode, Setup};
+use crate::world::{address, request, values};
+
+pub(crate) async fn put(
+    node: &ClusterNode,
+    key: &str,
+    value: &str,
+    context: &Clock,
+    options: &PutOptions,
+) -> Result<Arc<Object>, RequestError> {
+    let request = request(value, context, Condition::Always);
+    let coordinator: &Coordinator = &node.coordinator;
+    let now = coordinator.runtime().now();
+    coordinator.put(&address(key), request, options, now).await
+}
+
+pub(crate) async fn get(
+    node: &ClusterNode,
+    key: &str,
+    options: &GetOptions,
+) -> Result<Option<Arc<Object>>, RequestError> {
+    let coordinator: &Coordinator = &node.coordinator;
+    let now = coordinator.runtime().now();
+    coordinator.get(&address(key), options, now).await
+}
+
+impl Cluster {
+    fn put(&self, at: u8, key: &str, value: &str) -> Result<Arc<Object>, RequestError> {
+        let options = PutOptions::default();
+        self.run(put(self.node(at), key, value, &Clock::new(), &options))
+    }
+
+    fn get(&self, at: u8, key: &str) -> Result<Option<Arc<Object>>, RequestError> {
+        self.run(get(self.node(at), key, &GetOptions::default()))
+    }
+
+    fn replicas_with(&self, key: &str) -> usize {
+        let owners = self.owners(key);
+        let places = owners.into_iter().zip(self.partitions(key));
+        places
+            .filter(|(node, partition)| self.node(*node).stored(*partition, key).is_some())
+            .count()
+    }
+}
+
+fn number(quorum: u32) -> Option<Quorum> {
+    Some(Quorum::Number(quorum))
+}
+
+#[test]
+fn any_node_writes_and_reads_any_key() {
+    for heads_first in [false, true] {
+        let cluster = Cluster::new(&Setup {
+            heads_first,
+            nodes: 5,
+            owners: 5,
+            ..Setup::default()
+        });
+        for key in ["a", "b", "c", "d"] {
+            for at in 1..=5 {
+                let read = cluster.get(at, key).unwrap();
+                let context = read.map_or_else(Clock::new, |it| it.clock().clone());
+                let options = PutOptions::default();
+                let value = format!("{key}{at}");
+                let written = put(cluster.node(at), key, &value, &context, &options);
+                let written = cluster.run(written).unwrap();
+                assert_eq!(values(&written), [value.clone()]);
+                let reader = at % 5 + 1;
+                assert_eq!(values(&cluster.get(reader, key).unwrap().unwrap()), [value]);
+            }
+        }
+        cluster.settle();
+        assert_eq!(cluster.replicas_with("a"), 3);
+    }
+}
+
+#[test]
+fn all_three_replicas_get_a_write_that_waits_for_two() {
+    let cluster = Cluster::new(&Setup::default());
+    let owner = cluster.owners("key")[0];
+    cluster.put(owner, "key", "value").unwrap();
+    cluster.settle();
+    assert_eq!(cluster.replicas_with("key"), 3);
+}
+
+#[test]
+fn quorums_with_nodes_down_are_met_or_refused_at_once() {
+    // Which of w, pw can be met by the primaries that are up and the one stand-in that there is.
+    for (down, w, pw, is_met) in [
+        (0, 3, 3, true),
+        (1, 3, 2, true),
+        (1, 2, 3, false),
+        (2, 2, 1, true),
+        (2, 2, 2, false),
+        (2, 3, 0, false),
+    ] {
+        let cluster = Cluster::new(&Setup::default());
+        let owners = cluster.owners("key");
+        for number in &owners[..down] {
+            cluster.cut_off(*number, true);
+        }
+        let at = owners[2];
+        let options = PutOptions {
+            w: number(w),
+            pw: number(pw),
+            ..PutOptions::default()
+        };
+        let before = cluster.runtime.now();
+        let written = cluster.run(put(
+            cluster.node(at),
+            "key",
+            "value",
+            &Clock::new(),
+            &options,
+        ));
+        assert_eq!(written.is_ok(), is_met, "{down} {w} {pw} {written:?}");
+        let took = cluster.runtime.now().since(before);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+}
+
+#[test]
+fn one_node_down_and_not_yet_noticed_costs_no_error_at_quorum() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.put(owners[0], "key", "one").unwrap();
+    cluster.settle();
+    cluster.cut_off(owners[1], false);
+    assert_eq!(
+        values(&cluster.get(owners[0], "key").unwrap().unwrap()),
+        ["one"]
+    );
+    cluster.put(owners[0], "key", "two").unwrap();
+    let read = cluster.get(owners[2], "key").unwrap().unwrap();
+    assert_eq!(values(&read), ["one", "two"]);
+}
+
+#[test]
+fn hints_come_home_and_are_forgotten() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    let partition = cluster.partitions("key")[1];
+    let stranger = cluster.stranger("key");
+    cluster.cut_off(owners[1], true);
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    let keeper = cluster.node(stranger).clone();
+    assert_eq!(keeper.hint_count(), 1);
+    let soon = || cluster.runtime.now().plus(Duration::from_secs(5));
+    let kept = cluster.run(keeper.coordinator.hand_off_hints(soon()));
+    assert_eq!((kept.handed, kept.kept), (0, 1));
+    cluster.heal(owners[1]);
+    assert!(cluster.node(owners[1]).stored(partition, "key").is_none());
+    let handed = cluster.run(keeper.coordinator.hand_off_hints(soon()));
+    assert_eq!((handed.handed, handed.kept), (1, 0));
+    assert_eq!(keeper.hint_count(), 0);
+    let home = cluster.node(owners[1]).stored(partition, "key").unwrap();
+    assert_eq!(values(&home), ["value"]);
+}
+
+#[test]
+fn a_stand_in_that_has_nothing_does_not_say_that_there_is_nothing() {
+    let cluster = Cluster::new(&Setup::default());
+    let (owners, stranger) = (cluster.owners("key"), cluster.stranger("key"));
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    cluster.cut_off(owners[0], true);
+    cluster.cut_off(owners[1], true);
+    // One replica and a stand-in: no quorum, but no wrong answer either.
+    let read = cluster.get(stranger, "key");
+    assert!(read.is_err(), "{read:?}");
+    let one = GetOptions {
+        r: number(1),
+        ..GetOptions::default()
+    };
+    let read = cluster.run(get(cluster.node(owners[2]), "key", &one));
+    assert_eq!(values(&read.unwrap().unwrap()), ["value"]);
+}
+
+#[test]
+fn all_replicas_down_and_a_stand_in_still_takes_writes_and_gives_them_back() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 5,
+        owners: 5,
+        ..Setup::default()
+    });
+    let (owners, stranger) = (cluster.owners("key"), cluster.stranger("key"));
+    for number in &owners {
+        cluster.cut_off(*number, true);
+    }
+    cluster.put(stranger, "key", "value").unwrap();
+    let read = cluster.get(stranger, "key").unwrap().unwrap();
+    assert_eq!(values(&read), ["value"]);
+}
+
+#[test]
+fn a_read_repairs_replicas_on_other_nodes() {
+    for heads_first in [false, true] {
+        let cluster = Cluster::new(&Setup {
+            heads_first,
+            ..Setup::default()
+        });
+        let owners = cluster.owners("key");
+        cluster.cut_off(owners[1], true);
+        cluster.put(owners[0], "key", "value").unwrap();
+        cluster.settle();
+        cluster.heal(owners[1]);
+        assert_eq!(cluster.replicas_with("key"), 2);
+        assert!(cluster.get(owners[0], "key").unwrap().is_some());
+        cluster.settle();
+        assert_eq!(cluster.replicas_with("key"), 3);
+        assert_eq!(*cluster.node(owners[0]).meter.repairs.lock(), 1);
+    }
+}
+
+#[test]
+fn the_values_behind_a_head_that_is_ahead_are_fetched() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.cut_off(owners[0], true);
+    cluster.put(owners[1], "key", "value").unwrap();
+    cluster.settle();
+    cluster.heal(owners[0]);
+    // The reader's own replica has nothing, the others are asked for heads.
+    let read = cluster.get(owners[0], "key").unwrap().unwrap();
+    assert_eq!(values(&read), ["value"]);
+}
+
+#[test]
+fn an_overloaded_node_refuses_and_another_coordinates() {
+    let few = PeerSettings {
+        in_progress_max: 0,
+        ..PeerSettings::default()
+    };
+    let cluster = Cluster::new(&Setup {
+        peer: few,
+        ..Setup::default()
+    });
+    let owner = cluster.owners("key")[0];
+    let before = cluster.runtime.now();
+    let read = cluster.get(owner, "key");
+    assert_eq!(read.map(|_| ()), Err(RequestError::Overload));
+    let refused = cluster.put(cluster.stranger("key"), "key", "value");
+    assert_eq!(refused.map(|_| ()), Err(RequestError::Overload));
+    let one = PutOptions {
+        w: number(1),
+        dw: number(1),
+        ..PutOptions::default()
+    };
+    let clock = Clock::new();
+    let written = put(cluster.node(owner), "key", "value", &clock, &one);
+    assert!(cluster.run(written).is_ok());
+    assert!(cluster.runtime.now().since(before) < Duration::from_secs(1));
+}
+
+#[test]
+fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    let stranger = cluster.stranger("key");
+    // Connected first, so that the request is sent and may have arrived.
+    cluster.put(stranger, "key", "one").unwrap();
+    cluster.settle();
+    cluster.cut_off(owners[0], false);
+    let written = cluster.put(stranger, "key", "two");
+    assert_eq!(written.map(|_| ()), Err(RequestError::Timeout));
+    cluster.heal(owners[0]);
+    cluster.settle();
+    let all = GetOptions {
+        r: number(3),
+        ..GetOptions::default()
+    };
+    let read = cluster.run(get(cluster.node(stranger), "key", &all));
+    let read = values(&read.unwrap().unwrap());
+    assert!(
+        read == ["one"] || read == ["one", "two"],
+        "written twice: {read:?}"
+    );
+}
+
+#[test]
+fn a_forward_to_a_node_that_is_not_there_goes_to_another() {
+    let cluster = Cluster::new(&Setup::default());
+    let stranger = cluster.stranger("key");
+    let owners = cluster.owners("key");
+    // Nobody serves the partition there yet: nothing can have been done.
+    let partition = cluster.partitions("key")[0];
+    let vnodes = &cluster.node(owners[0]).vnodes;
+    vnodes.take_away(partition);
+    let written = cluster.put(stranger, "key", "value").unwrap();
+    assert_eq!(values(&written), ["value"]);
+}
+
+#[test]
+fn a_client_that_leaves_leaves_nothing_behind() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.cut_off(owners[1], false);
+    cluster.cut_off(owners[2], false);
+    let node = cluster.node(owners[0]).clone();
+    let task = cluster.runtime.spawn("client", async move {
+        get(&node, "key", &GetOptions::default()).await
+    });
+    cluster.run(cluster.runtime.sleep(Duration::from_millis(50)));
+    let coordinator = &cluster.node(owners[0]).coordinator;
+    assert_eq!(coordinator.requests_in_progress(), 1);
+    task.abort();
+    cluster.run(cluster.runtime.sleep(Duration::from_millis(50)));
+    assert_eq!(coordinator.requests_in_progress(), 0);
+}
