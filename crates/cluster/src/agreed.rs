@@ -33,7 +33,13 @@ pub trait AgreedState: Send + Sync {
 }
 
 /// A short look at the agreed state. Not for keeping across a wait: there are few at a time.
-pub struct Look(pub(crate) Guard<Arc<ClusterState>>);
+pub struct Look(Guard<Arc<ClusterState>>);
+
+impl From<Guard<Arc<ClusterState>>> for Look {
+    fn from(guard: Guard<Arc<ClusterState>>) -> Self {
+        Self(guard)
+    }
+}
 
 impl Deref for Look {
     type Target = ClusterState;
@@ -53,6 +59,13 @@ pub enum ProposeError {
     /// The new state could not be stored. Mend the disk, then try again.
     #[error("keep the cluster state: {0}")]
     Storage(#[from] DiskError),
+    /// The change could not be agreed: too few nodes can be reached. Try again; whether it takes
+    /// effect, [`AgreedState::current`] shows.
+    #[error("agree on the cluster state: {detail}")]
+    NotAgreed {
+        /// What was tried.
+        detail: String,
+    },
     /// The new state has no written form. A bug to report.
     #[error("the cluster state cannot be written down")]
     Unwritable,

@@ -216,6 +216,12 @@ pub enum Refusal {
         /// The one that moves.
         moving: Partition,
     },
+    /// It fitted the state that was known here, and was refused when it was agreed.
+    #[error("{reason}")]
+    Overtaken {
+        /// What the refusal said.
+        reason: String,
+    },
     /// A partition would change hands without a higher epoch, or fall back to a lower one.
     #[error("epoch of partition {partition} does not rise with its change of owner")]
     EpochNotRaised {

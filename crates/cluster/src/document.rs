@@ -22,7 +22,9 @@ use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus,
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    this_node: String,
+    /// Whose file it is; none in a snapshot, which is everybody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    this_node: Option<String>,
     cluster_id: String,
     cluster_name: String,
     version: u64,
@@ -174,27 +176,51 @@ struct BucketDocument {
 
 /// The file that keeps `state` on the node `this_node`.
 pub(crate) fn encode(this_node: NodeId, state: &ClusterState) -> Result<Vec<u8>, DecodeError> {
-    let unwritable = |error: serde_json::Error| DecodeError::damaged(error.to_string());
-    let mut json =
-        serde_json::to_vec_pretty(&document(this_node, &state.content)).map_err(unwritable)?;
-    json.push(b'\n');
-    Ok(file_format::encode(&json))
+    Ok(file_format::encode(&json(Some(this_node), state)?))
 }
 
 /// The node and the state that a file keeps.
 pub(crate) fn decode(file: &[u8]) -> Result<(NodeId, ClusterState), DecodeError> {
-    let json = file_format::decode(file)?;
-    let unreadable = |error: serde_json::Error| DecodeError::damaged(error.to_string());
-    let document: Document = serde_json::from_slice(json).map_err(unreadable)?;
-    let this_node = parsed(&document.this_node, "this_node")?;
-    let content = content(document)?;
-    if !content.members.contains_key(&this_node) {
+    let (this_node, state) = parse(file_format::decode(file)?)?;
+    let this_node = this_node.ok_or_else(|| DecodeError::damaged("this_node is missing"))?;
+    if !state.content.members.contains_key(&this_node) {
         return Err(DecodeError::damaged("this_node is not among the members"));
     }
-    Ok((this_node, ClusterState::from_content(content)))
+    Ok((this_node, state))
 }
 
-fn document(this_node: NodeId, content: &Content) -> Document {
+impl ClusterState {
+    /// The state as JSON, for a snapshot or the first command of a log.
+    pub fn to_json(&self) -> Result<String, DecodeError> {
+        let text = String::from_utf8(json(None, self)?);
+        text.map_err(|error| DecodeError::damaged(error.to_string()))
+    }
+
+    /// The state that [`ClusterState::to_json`] wrote.
+    pub fn from_json(json: &str) -> Result<Self, DecodeError> {
+        parse(json.as_bytes()).map(|(_, state)| state)
+    }
+}
+
+fn json(this_node: Option<NodeId>, state: &ClusterState) -> Result<Vec<u8>, DecodeError> {
+    let unwritable = |error: serde_json::Error| DecodeError::damaged(error.to_string());
+    let document = document(this_node, &state.content);
+    let mut json = serde_json::to_vec_pretty(&document).map_err(unwritable)?;
+    json.push(b'\n');
+    Ok(json)
+}
+
+fn parse(json: &[u8]) -> Result<(Option<NodeId>, ClusterState), DecodeError> {
+    let unreadable = |error: serde_json::Error| DecodeError::damaged(error.to_string());
+    let document: Document = serde_json::from_slice(json).map_err(unreadable)?;
+    let this_node = document.this_node.as_deref();
+    let this_node = this_node
+        .map(|node| parsed(node, "this_node"))
+        .transpose()?;
+    Ok((this_node, ClusterState::from_content(content(document)?)))
+}
+
+fn document(this_node: Option<NodeId>, content: &Content) -> Document {
     let bucket_types = content.types.iter().map(|(name, entry)| TypeDocument {
         name: name_text::to_text(name.as_bytes()),
         active: entry.status == TypeStatus::Active,
@@ -208,7 +234,7 @@ fn document(this_node: NodeId, content: &Content) -> Document {
         })
     });
     Document {
-        this_node: this_node.to_string(),
+        this_node: this_node.map(|node| node.to_string()),
         cluster_id: content.id.to_string(),
         cluster_name: content.name.clone(),
         version: content.version,

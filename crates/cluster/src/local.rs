@@ -284,7 +284,7 @@ impl AgreedState for LocalState {
     }
 
     fn look(&self) -> Look {
-        Look(self.current.load())
+        Look::from(self.current.load())
     }
 
     fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {

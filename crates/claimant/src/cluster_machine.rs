@@ -1,0 +1,121 @@
+//! The machine of the cluster's log: commands as JSON in, the state out.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use kvorum_agreement::Machine;
+use kvorum_cluster::{ClusterState, Command, apply};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+/// A command of the log.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Logged {
+    /// The first one: the state of a new cluster, as JSON. Ignored when there is a state.
+    Found(String),
+    /// A change, as JSON.
+    Change(String),
+}
+
+/// What became of a command.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Applied {
+    /// The state has this version now.
+    Version(u64),
+    /// It does not fit the state.
+    Refused(String),
+}
+
+/// The state of the cluster as the log makes it.
+pub struct ClusterMachine {
+    state: ArcSwapOption<ClusterState>,
+    /// The version of the state, for whoever waits for a change.
+    version: watch::Sender<u64>,
+}
+
+impl Default for ClusterMachine {
+    fn default() -> Self {
+        Self {
+            state: ArcSwapOption::empty(),
+            version: watch::Sender::new(0),
+        }
+    }
+}
+
+impl ClusterMachine {
+    /// The state, once there is one: a node that joins has none before it is sent it.
+    pub fn state(&self) -> Option<Arc<ClusterState>> {
+        self.state.load_full()
+    }
+
+    /// Tells the version of each new state; versions may be skipped.
+    pub fn versions(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    pub(crate) fn founding(state: &ClusterState) -> Result<String, kvorum_cluster::DecodeError> {
+        Ok(line(&Logged::Found(state.to_json()?)))
+    }
+
+    pub(crate) fn change(command: &Command) -> String {
+        line(&Logged::Change(command.to_json()))
+    }
+
+    fn publish(&self, state: ClusterState) -> u64 {
+        let version = state.version();
+        self.state.store(Some(Arc::new(state)));
+        self.version.send_replace(version);
+        version
+    }
+
+    fn carry_out(&self, text: &str) -> Applied {
+        let logged: Logged = match serde_json::from_str(text) {
+            Ok(logged) => logged,
+            Err(error) => return Applied::Refused(error.to_string()),
+        };
+        let made = match (logged, self.state()) {
+            (Logged::Found(_), Some(state)) => return Applied::Version(state.version()),
+            (Logged::Change(_), None) => {
+                return Applied::Refused("the cluster is not founded yet".into());
+            }
+            (Logged::Found(json), None) => {
+                ClusterState::from_json(&json).map_err(|error| error.to_string())
+            }
+            (Logged::Change(json), Some(state)) => Command::from_json(&json)
+                .map_err(|error| error.to_string())
+                .and_then(|command| apply(&state, command).map_err(|refusal| refusal.to_string())),
+        };
+        match made {
+            Ok(state) => Applied::Version(self.publish(state)),
+            Err(reason) => Applied::Refused(reason),
+        }
+    }
+}
+
+fn line<T: Serialize>(value: &T) -> String {
+    // Text in an enum: nothing in it has no JSON.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+impl Machine for ClusterMachine {
+    fn apply(&self, command: &str) -> String {
+        line(&self.carry_out(command))
+    }
+
+    fn state(&self) -> Vec<u8> {
+        let json = Self::state(self).and_then(|state| state.to_json().ok());
+        json.unwrap_or_default().into_bytes()
+    }
+
+    fn restore(&self, state: &[u8]) -> Result<(), String> {
+        if state.is_empty() {
+            return Ok(());
+        }
+        let text = std::str::from_utf8(state).map_err(|error| error.to_string())?;
+        let state = ClusterState::from_json(text).map_err(|error| error.to_string())?;
+        self.publish(state);
+        Ok(())
+    }
+}

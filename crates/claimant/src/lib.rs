@@ -1,0 +1,18 @@
+//! The agreed cluster state as a replicated log, and what carries committed plans out.
+//!
+//! [`ReplicatedState`] is the cluster's state behind the same interface as a single node's file:
+//! commands go into the agreed log, every member applies them. The [`Claimant`], as Riak calls the node
+//! that alone changes the ring, is whoever leads the log: it brings the log's membership to the
+//! cluster's, begins the moves of a committed plan, a few at a time, and changes the number of
+//! replicas when all have moved. What finishes a step (everything is transferred, the source knows) is
+//! reported by those who did it, as commands of their own.
+//!
+//! What this crate must not know: how data moves.
+
+mod claimant;
+mod cluster_machine;
+mod replicated_state;
+
+pub use claimant::{Claimant, ClaimantSettings};
+pub use cluster_machine::ClusterMachine;
+pub use replicated_state::ReplicatedState;
