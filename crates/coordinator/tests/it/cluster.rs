@@ -304,7 +304,7 @@ impl Cluster {
         self.run(self.runtime.sleep(Duration::from_secs(20)));
     }
 
-    fn set_links(&self, number: u8, is_cut: bool) {
+    pub(crate) fn set_links(&self, number: u8, is_cut: bool) {
         for (from, to) in self.pairs() {
             if from == number || to == number {
                 let link = self.world.link(machine(from), machine(to));
@@ -312,6 +312,10 @@ impl Cluster {
                 self.world.set_link(machine(from), machine(to), link);
             }
         }
+    }
+
+    pub(crate) fn break_connections(&self, one: u8, other: u8) {
+        self.world.break_connections(machine(one), machine(other));
     }
 
     /// The numbers of the nodes that have a key, primaries in order.
