@@ -29,7 +29,8 @@ pub struct LeveldbSettings {
     pub block_restart_interval: u32,
     /// How tables from level 2 on are compressed; younger ones live too briefly for it to pay.
     pub compression: Compression,
-    /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none.
+    /// Bodies of this many bytes or more are kept apart from their keys; `usize::MAX` for none. See
+    /// [`kvorum_lsm::LsmSettings::blob_threshold_bytes`].
     pub blob_threshold_bytes: usize,
     /// When tables are merged.
     pub policy: PolicySettings,
@@ -50,7 +51,7 @@ impl Default for LeveldbSettings {
             block_bytes: 4096,
             block_restart_interval: 16,
             compression: Compression::Lz4,
-            blob_threshold_bytes: 4096,
+            blob_threshold_bytes: 512,
             policy: PolicySettings::default(),
             #[cfg(feature = "planted-defects")]
             defect: None,

@@ -1,8 +1,9 @@
 //! Measures a store on the real disk, one thread: bulk load, random overwrites with their merges, point
 //! reads that hit and that miss, short and long scans.
 //!
-//! Run with `cargo run --release -p kvorum-lsm --example lsm_operations [DIRECTORY] [KEYS] [BYTES]`.
-//! The directory is removed at the end. Upkeep is done in steps between puts, as an arbiter would.
+//! Run with `cargo run --release -p kvorum-lsm --example lsm_operations [DIRECTORY] [KEYS] [BYTES]
+//! [THRESHOLD]`, bodies of THRESHOLD bytes or more going to blob files. The directory is removed at the
+//! end. Upkeep is done in steps between puts, as an arbiter would.
 
 #![expect(
     clippy::disallowed_methods,
@@ -31,11 +32,13 @@ fn main() {
     let directory = PathBuf::from(directory);
     let count: u64 = arguments.next().map_or(300_000, |it| it.parse().unwrap());
     let bytes: usize = arguments.next().map_or(1_000, |it| it.parse().unwrap());
+    let threshold: usize = arguments.next().map_or(4096, |it| it.parse().unwrap());
     let disk = Arc::new(RealDisk);
     let _gone_or_not = disk.remove_directory(&directory);
     let settings = LsmSettings {
         has_log: false,
         memtable_bytes: 16 << 20,
+        blob_threshold_bytes: threshold,
         ..LsmSettings::default()
     };
     let shared = Shared::new(256 << 20, 256 << 20);
@@ -48,11 +51,15 @@ fn main() {
         state ^= state << 17;
         state.to_le_bytes()[3]
     });
-    let body: Vec<u8> = noise.take(bytes).collect();
+    let noise: Vec<u8> = noise.take((8 << 20) + bytes).collect();
+    let body = |number: u64| {
+        let at = usize::try_from(number * 104_729 % (8 << 20)).unwrap();
+        &noise[at..at + bytes]
+    };
 
     per_call("put, ascending", count, || {
         for number in 0..count {
-            put(&store, number, &body);
+            put(&store, number, body(number));
             maintain(&store, number);
         }
     });
@@ -60,7 +67,7 @@ fn main() {
     amplification(&store);
     per_call("put, random overwrites", count, || {
         for number in 0..count {
-            put(&store, number * 7919 % count, &body);
+            put(&store, number * 7919 % count, body(number + 1));
             maintain(&store, number);
         }
     });

@@ -54,7 +54,11 @@ pub struct LsmSettings {
     // Performance.
     /// A memtable of this many bytes is flushed.
     pub memtable_bytes: u64,
-    /// Bodies of this many bytes or more go to blob files; `usize::MAX` for none.
+    /// Bodies of this many bytes or more go to blob files; `usize::MAX` for none. Measured with bodies
+    /// of 1,000 bytes, 300,000 keys loaded and then overwritten at random
+    /// (`examples/lsm_operations`): 1.4 bytes written for each that was put where they go there, 5.0
+    /// where they do not, at half the processor time a put; reads cost the same. Smaller ones pay
+    /// more for their frame and index entry, some 40 bytes, than a merge would.
     pub blob_threshold_bytes: usize,
     /// A blob file is rewritten when this share of its bytes is not used any more, in percent.
     pub blob_garbage_percent: u8,
@@ -88,7 +92,7 @@ impl Default for LsmSettings {
             sync: SyncStrategy::Grouped,
             expiry: None,
             memtable_bytes: 32 << 20,
-            blob_threshold_bytes: 4096,
+            blob_threshold_bytes: 512,
             blob_garbage_percent: 50,
             block_bytes: 4096,
             restart_interval: 16,
