@@ -15,7 +15,11 @@ pub const SNAPSHOT_TITLE: &str = snapshot_file::TITLE;
 
 /// Takes an agreed log apart. It is small by design, and in memory as a whole.
 pub fn log_pieces(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Vec<Piece>> {
-    Ok(dissect_log(&read_file(disk, path, log_file::FILE_BYTES_MAX)?))
+    Ok(dissect_log(&read_file(
+        disk,
+        path,
+        log_file::FILE_BYTES_MAX,
+    )?))
 }
 
 /// Takes a snapshot apart.

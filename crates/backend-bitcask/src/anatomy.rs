@@ -16,10 +16,7 @@ use crate::slot::Slot;
 use crate::{checkpoint, entry, hint, lost, meta};
 
 /// The kinds in the headers of this engine's segments.
-pub const SEGMENT_KINDS: [u8; 2] = [
-    crate::segments::KIND_APPENDED,
-    crate::segments::KIND_MERGED,
-];
+pub const SEGMENT_KINDS: [u8; 2] = [crate::segments::KIND_APPENDED, crate::segments::KIND_MERGED];
 
 /// What one of the engine's files is, segments apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +115,12 @@ fn meta_piece(bytes: &[u8]) -> Piece {
     fields.number("generation", 8);
     fields.identity("identity", 8);
     fields.identity("identity before the last erasure", 8);
-    fields.field("secret of fingerprints", 16, "(hidden)".to_owned(), Check::Covered);
+    fields.field(
+        "secret of fingerprints",
+        16,
+        "(hidden)".to_owned(),
+        Check::Covered,
+    );
     fields.number("sequence", 8);
     fields.number("next segment", 4);
     let retired = fields.number("number of retired segments", 4);
@@ -147,7 +149,10 @@ fn lost_piece(bytes: &[u8]) -> Piece {
         let rest = covered - fields.position();
         fields.bytes("rest", rest);
     }
-    fields.checksum("checksum of the file", mask_checksum(checksum(&bytes[..covered])));
+    fields.checksum(
+        "checksum of the file",
+        mask_checksum(checksum(&bytes[..covered])),
+    );
     fields.nothing_more();
     fields.finish("what was lost")
 }
@@ -377,8 +382,14 @@ impl CheckpointPieces {
         let is_inside = tables_at >= self.at
             && tables_at <= self.source.len
             && self.source.len - tables_at <= checkpoint::TABLES_BYTES_MAX;
-        self.tables_at = if is_inside { tables_at } else { self.source.len };
-        let tables = self.source.read(self.tables_at, checkpoint::TABLES_BYTES_MAX)?;
+        self.tables_at = if is_inside {
+            tables_at
+        } else {
+            self.source.len
+        };
+        let tables = self
+            .source
+            .read(self.tables_at, checkpoint::TABLES_BYTES_MAX)?;
         let computed = match bytes.len() {
             checkpoint::HEADER_BYTES => checkpoint::header_checksum(&bytes, &tables),
             _ => 0,
@@ -432,7 +443,9 @@ impl CheckpointPieces {
     }
 
     fn whole_chunk(&self, at: u64) -> kvorum_disk::Result<Option<(u32, Bytes)>> {
-        let frame = self.source.read(at, checkpoint::CHUNK_HEADER_BYTES as u64)?;
+        let frame = self
+            .source
+            .read(at, checkpoint::CHUNK_HEADER_BYTES as u64)?;
         let mut reader = ByteReader::new(&frame);
         let (Ok(shard), Ok(count)) = (reader.u32(), reader.u32()) else {
             return Ok(None);

@@ -283,18 +283,24 @@ impl StoreCheck<'_> {
             Err(CheckpointError::Newer(_)) => "of a newer version",
             Err(CheckpointError::Unusable(why)) => why,
         };
-        self.found.find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
+        self.found
+            .find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
         Ok(None)
     }
 
     /// From the newest to the oldest: proof that a younger one was synced proves the older ones.
     fn check_segments(&mut self, meta: &Meta, checkpoint: Option<&Checkpoint>) -> Result<()> {
         let numbers = list_segments(self.disk, self.directory).into_backend()?;
-        let numbers: Vec<u32> = numbers.into_iter().filter_map(|it| it.try_into().ok()).collect();
+        let numbers: Vec<u32> = numbers
+            .into_iter()
+            .filter_map(|it| it.try_into().ok())
+            .collect();
         let mut is_proven = false;
         for number in numbers.iter().rev() {
             if meta.retired.contains(number) {
-                self.found.notes.push(format!("segment {number} is retired and awaits removal"));
+                self.found
+                    .notes
+                    .push(format!("segment {number} is retired and awaits removal"));
                 continue;
             }
             let covered = checkpoint.and_then(|it| it.covered.segments.get(number));
@@ -340,7 +346,8 @@ impl StoreCheck<'_> {
         let file_len = reader.file_len().into_backend()?;
         if file_len < covered_to {
             let what = "records behind the end of the file are missing";
-            self.found.find(&name, file_len, covered_to - file_len, what);
+            self.found
+                .find(&name, file_len, covered_to - file_len, what);
         }
         self.found.files += 1;
         let mut table = KeyTableBuilder::default();
@@ -364,7 +371,8 @@ impl StoreCheck<'_> {
                 }
                 Scanned::Damage(damage) => {
                     damaged.push((damage.offset, damage.offset + damage.len));
-                    self.found.find(&name, damage.offset, damage.len, damage.found);
+                    self.found
+                        .find(&name, damage.offset, damage.len, damage.found);
                 }
             }
         }
@@ -373,7 +381,9 @@ impl StoreCheck<'_> {
         let end = scan.end();
         if let Some(Tail::Torn { len }) = end.map(|end| end.tail) {
             self.found.torn_bytes += len;
-            self.found.notes.push(format!("{name} ends in {len} torn bytes"));
+            self.found
+                .notes
+                .push(format!("{name} ends in {len} torn bytes"));
         }
         let end_durable = end.map_or(0, |end| end.durable_to);
         if !is_merged && (seal.is_some() || end_durable > FILE_HEADER_BYTES) {
@@ -398,7 +408,8 @@ impl StoreCheck<'_> {
             Ok(kind) => Ok(kind == crate::segments::KIND_MERGED),
             Err(SegmentError::Disk(error)) => Err(from_disk(&error)),
             Err(error) => {
-                self.found.find(name, 0, FILE_HEADER_BYTES, error.to_string());
+                self.found
+                    .find(name, 0, FILE_HEADER_BYTES, error.to_string());
                 Ok(false)
             }
         }
@@ -522,7 +533,8 @@ impl StoreCheck<'_> {
             Ok(()) => {}
             Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
             Err(CheckpointError::Unusable(why)) => {
-                self.found.find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
+                self.found
+                    .find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
                 return Ok(());
             }
             Err(_) => return Ok(()),
@@ -536,11 +548,7 @@ impl StoreCheck<'_> {
         for first in (0..SHARDS).step_by(width) {
             let shards = first..(first + width).min(SHARDS);
             let rebuilt = self.rebuild(&fingerprints, &shards)?;
-            self.found.keys += rebuilt
-                .values()
-                .flatten()
-                .filter(|it| !it.removal)
-                .count() as u64;
+            self.found.keys += rebuilt.values().flatten().filter(|it| !it.removal).count() as u64;
             self.compare(checkpoint, &keydir, &rebuilt, shards, &mut wrong);
         }
         if !wrong.is_empty() {
@@ -574,7 +582,10 @@ impl StoreCheck<'_> {
             };
             if let Some(hint) = &segment.hint {
                 for block in 0..hint.blocks() {
-                    hint.read(block).unwrap_or_default().iter().for_each(&mut take);
+                    hint.read(block)
+                        .unwrap_or_default()
+                        .iter()
+                        .for_each(&mut take);
                 }
                 continue;
             }
@@ -640,7 +651,9 @@ impl StoreCheck<'_> {
                 });
                 if it.places.iter().all(is_covered) && !has_slot {
                     let (number, offset) = it.places.first().copied().unwrap_or_default();
-                    wrong.push(format!("no slot for the key at byte {offset} of segment {number}"));
+                    wrong.push(format!(
+                        "no slot for the key at byte {offset} of segment {number}"
+                    ));
                 }
             }
         }
@@ -659,10 +672,7 @@ fn take_newest(known: &mut Vec<Newest>, check: u64, number: u32, entry: &KeyEntr
         }),
         Some(it) => {
             // As when a store is opened: of one sequence, a removal counts.
-            let (old, new) = (
-                (it.sequence, it.removal),
-                (entry.sequence, entry.removal),
-            );
+            let (old, new) = ((it.sequence, it.removal), (entry.sequence, entry.removal));
             if new > old {
                 it.places.clear();
                 (it.sequence, it.removal) = new;

@@ -15,8 +15,7 @@ use crate::value_log::{contents, identity};
 
 /// The kinds in the headers of the commit log's segments; a file of the second was used before, so
 /// that older bytes stand behind its last record.
-pub const COMMIT_LOG_KINDS: [u8; 2] =
-    [log_record::SEGMENT_KIND, log_record::REUSED_SEGMENT_KIND];
+pub const COMMIT_LOG_KINDS: [u8; 2] = [log_record::SEGMENT_KIND, log_record::REUSED_SEGMENT_KIND];
 /// The kind in the headers of the value log's segments.
 pub const VALUE_LOG_KIND: u8 = crate::value_log::files::SEGMENT_KIND;
 

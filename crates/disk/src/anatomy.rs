@@ -135,7 +135,13 @@ impl<'a> Dissection<'a> {
 
     /// A field with a value of the caller's. Where fewer than `len` bytes are left, these are
     /// damaged, and nothing is returned.
-    pub fn field(&mut self, name: &str, len: usize, value: String, check: Check) -> Option<&'a [u8]> {
+    pub fn field(
+        &mut self,
+        name: &str,
+        len: usize,
+        value: String,
+        check: Check,
+    ) -> Option<&'a [u8]> {
         if len > self.remaining() {
             let check = Check::Bad {
                 got: format!("{} bytes", self.remaining()),
@@ -181,7 +187,12 @@ impl<'a> Dissection<'a> {
     /// The same, shown in hexadecimal: identities and secrets.
     pub fn identity(&mut self, name: &str, len: usize) -> u64 {
         let value = self.peek(len);
-        self.field(name, len, format!("{value:0width$x}", width = len * 2), Check::Covered);
+        self.field(
+            name,
+            len,
+            format!("{value:0width$x}", width = len * 2),
+            Check::Covered,
+        );
         value
     }
 

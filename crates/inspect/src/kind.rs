@@ -178,6 +178,11 @@ fn format_piece(bytes: &[u8]) -> Piece {
         }
     };
     let mut fields = Dissection::new(bytes, 0);
-    fields.field("version of the layout", bytes.len(), text.trim().to_owned(), check);
+    fields.field(
+        "version of the layout",
+        bytes.len(),
+        text.trim().to_owned(),
+        check,
+    );
     fields.finish("format of a data directory")
 }

@@ -28,7 +28,12 @@ pub(crate) fn check(
         found.files += 1;
         let Some(id) = fallback_id(disk, &path)? else {
             let len = disk.info(&path)?.map_or(0, |info| info.len);
-            found.find(&name, 0, len, "no header here or in a neighbour: nothing can be checked");
+            found.find(
+                &name,
+                0,
+                len,
+                "no header here or in a neighbour: nothing can be checked",
+            );
             continue;
         };
         let reader = SegmentReader::open(disk, &path, id)?;
@@ -48,7 +53,9 @@ pub(crate) fn check(
         };
         let mut scan = reader.scan(options)?;
         if is_live && scan.seal().is_none() {
-            found.notes.push(format!("{name} is being written and was left out"));
+            found
+                .notes
+                .push(format!("{name} is being written and was left out"));
             continue;
         }
         for scanned in scan.by_ref() {

@@ -62,7 +62,12 @@ pub fn show(
 fn print(piece: &Piece, out: &mut dyn Write) -> std::io::Result<()> {
     let (start, end) = (piece.offset(), piece.end());
     let mark = if piece.is_damaged() { "  DAMAGED" } else { "" };
-    writeln!(out, "{} at {start}, {} bytes{mark}", piece.title, end - start)?;
+    writeln!(
+        out,
+        "{} at {start}, {} bytes{mark}",
+        piece.title,
+        end - start
+    )?;
     for field in &piece.fields {
         let verdict = verdict(field);
         writeln!(

@@ -10,7 +10,7 @@ use crate::admin_request::AdminRequest;
 use crate::configuration_file::{self, Source};
 use crate::embedded_engines::EMBEDDED;
 use crate::engines::BUILT_IN;
-use crate::{admin_client, advise, import, server};
+use crate::{admin_client, advise, import, inspect, server, verify};
 
 /// A distributed key-value database for Riak's clients.
 #[derive(Parser)]
@@ -50,6 +50,10 @@ enum Verb {
         #[command(subcommand)]
         verb: import::ImportVerb,
     },
+    /// Check every checksum of a directory, and whether its files say the same; writes nothing
+    Verify(verify::VerifyArguments),
+    /// Show a file of a data directory as annotated bytes
+    Inspect(inspect::InspectArguments),
     /// Run load tests in basho_bench's configuration format, and compare what they measured
     Bench {
         #[command(subcommand)]
@@ -148,6 +152,8 @@ pub(crate) fn main() -> ExitCode {
         Verb::Admin { verb } => administer(verb),
         Verb::Advise { verb } => advise::main(&verb),
         Verb::Import { verb } => import::main(&verb),
+        Verb::Verify(arguments) => verify::main(&arguments),
+        Verb::Inspect(arguments) => inspect::main(&arguments),
         Verb::Bench { verb } => bench(&verb),
     };
     match outcome {

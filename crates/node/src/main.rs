@@ -11,10 +11,12 @@ mod embedded_engines;
 mod engines;
 mod figures;
 mod import;
+mod inspect;
 mod logging;
 mod maintenance;
 mod node;
 mod server;
+mod verify;
 mod vnode_table;
 
 use std::process::ExitCode;

@@ -12,12 +12,8 @@ use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
 use crate::file_header::{FILE_HEADER_LEN, check_file_header};
-use crate::record::{
-    ChecksumSeed, Purpose, RecordHeader, aligned, decode_header, raw_len,
-};
-use crate::{
-    FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentError, SegmentId,
-};
+use crate::record::{ChecksumSeed, Purpose, RecordHeader, aligned, decode_header, raw_len};
+use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, RECORD_HEADER_BYTES, SegmentError, SegmentId};
 
 /// What a segment begins with.
 pub const SEGMENT_MAGIC: [u8; 8] = crate::file_header::MAGIC;
@@ -241,7 +237,12 @@ impl SegmentAnatomy {
         }
         let start = fields.position();
         if header.purpose == Purpose::Seal {
-            for name in ["offset of the seal", "records", "lowest sequence", "highest sequence"] {
+            for name in [
+                "offset of the seal",
+                "records",
+                "lowest sequence",
+                "highest sequence",
+            ] {
                 fields.number(name, 8);
             }
         } else if is_good && header.purpose == Purpose::Data {
@@ -320,14 +321,16 @@ impl SegmentAnatomy {
         while at + RECORD_HEADER_BYTES as u64 <= self.len {
             let bytes = self.bytes(at, WINDOW_BYTES)?;
             let last = bytes.len().saturating_sub(RECORD_HEADER_BYTES - 1);
-            let candidate = (0..last).step_by(usize_of(RECORD_ALIGN_BYTES)).find(|index| {
-                let header = &bytes[*index..*index + RECORD_HEADER_BYTES];
-                header[..8] != [0; 8]
-                    && decode_header(header, self.seed, at + *index as u64).is_some()
-            });
+            let candidate = (0..last)
+                .step_by(usize_of(RECORD_ALIGN_BYTES))
+                .find(|index| {
+                    let header = &bytes[*index..*index + RECORD_HEADER_BYTES];
+                    header[..8] != [0; 8]
+                        && decode_header(header, self.seed, at + *index as u64).is_some()
+                });
             let Some(index) = candidate else {
-                let step = (last as u64 / RECORD_ALIGN_BYTES * RECORD_ALIGN_BYTES)
-                    .max(RECORD_ALIGN_BYTES);
+                let step =
+                    (last as u64 / RECORD_ALIGN_BYTES * RECORD_ALIGN_BYTES).max(RECORD_ALIGN_BYTES);
                 at += step;
                 continue;
             };

@@ -1,0 +1,4 @@
+//! Files are written by the code that writes them, looked into, and damaged byte by byte.
+
+mod logs;
+mod store;

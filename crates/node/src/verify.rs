@@ -1,0 +1,213 @@
+//! `kvorum verify`: every checksum of a directory, and whether its files say the same.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use kvorum_disk::RealDisk;
+use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
+
+/// One reads while the other computes; more would only make a slow device seek.
+const THREADS: usize = 2;
+/// How often progress is shown on a terminal, and elsewhere.
+const TICK: Duration = Duration::from_millis(500);
+const LINE: Duration = Duration::from_secs(10);
+
+/// Arguments of `kvorum verify`.
+#[derive(Args)]
+pub(crate) struct VerifyArguments {
+    /// A data directory, the directory of a partition, or one of several of these
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// The directory is in use: take no lock, and look at sealed files only
+    #[arg(long)]
+    live: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks the directory; the exit code is 1 when anything is damaged.
+pub(crate) fn main(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
+    let options = VerifyOptions {
+        is_live: arguments.live,
+    };
+    let plan = Plan::new(&RealDisk, &arguments.directory, options)?;
+    let checked = run(&plan)?;
+    let text = if arguments.json {
+        format!("{:#}\n", as_json(&plan, &checked))
+    } else {
+        as_text(&plan, &checked)
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(if checked.findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run(plan: &Plan) -> kvorum_inspect::Result<Checked> {
+    let next = AtomicUsize::new(0);
+    let read_bytes = AtomicU64::new(0);
+    let (sender, receiver) = channel();
+    let mut outcomes = std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let sender = sender.clone();
+            scope.spawn(|| work(plan, &next, &read_bytes, sender));
+        }
+        drop(sender);
+        gather(plan, &read_bytes, &receiver)
+    });
+    // The report does not depend on who was faster.
+    outcomes.sort_by_key(|(index, _)| *index);
+    let mut all = Checked::default();
+    for (_, outcome) in outcomes {
+        all.add(outcome?, "");
+    }
+    Ok(all)
+}
+
+type Outcome = (usize, kvorum_inspect::Result<Checked>);
+
+fn work(plan: &Plan, next: &AtomicUsize, read_bytes: &AtomicU64, sender: Sender<Outcome>) {
+    loop {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        let Some(unit) = plan.units.get(index) else {
+            return;
+        };
+        let outcome = plan.run(&RealDisk, unit, &|bytes| {
+            read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        });
+        if sender.send((index, outcome)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Waits for all units, and shows progress meanwhile.
+fn gather(plan: &Plan, read_bytes: &AtomicU64, receiver: &Receiver<Outcome>) -> Vec<Outcome> {
+    let is_terminal = std::io::stderr().is_terminal();
+    let began = Instant::now();
+    let mut shown = began;
+    let mut outcomes = Vec::new();
+    loop {
+        match receiver.recv_timeout(TICK) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        let wait = if is_terminal { TICK } else { LINE };
+        if shown.elapsed() >= wait {
+            shown = Instant::now();
+            let read = read_bytes.load(Ordering::Relaxed);
+            let line = progress_line(read, plan.bytes, began.elapsed());
+            let (before, after) = if is_terminal { ("\r", "") } else { ("", "\n") };
+            let _shown_or_closed = write!(std::io::stderr(), "{before}{line}{after}");
+        }
+    }
+    if is_terminal && shown != began {
+        let _shown_or_closed = writeln!(std::io::stderr());
+    }
+    outcomes
+}
+
+fn progress_line(read: u64, all: u64, elapsed: Duration) -> String {
+    const MIB: u64 = 1 << 20;
+    let percent = read
+        .saturating_mul(100)
+        .checked_div(all)
+        .unwrap_or(100)
+        .min(100);
+    let rest = u128::from(all.saturating_sub(read));
+    let left = (elapsed.as_secs().max(1) as u128 * rest)
+        .checked_div(u128::from(read))
+        .map_or("unknown".to_owned(), |seconds| format!("{seconds} s"));
+    format!(
+        "{percent:>3} %, {} of {} MiB, {left} left ",
+        read / MIB,
+        all / MIB
+    )
+}
+
+fn as_text(plan: &Plan, checked: &Checked) -> String {
+    let mut text = String::new();
+    for finding in &checked.findings {
+        let _infallible = writeln!(text, "damaged: {}", finding_line(finding));
+        for key in &finding.keys {
+            let _infallible = writeln!(text, "         key {key}");
+        }
+    }
+    for note in &checked.notes {
+        let _infallible = writeln!(text, "note: {note}");
+    }
+    for path in &plan.unknown {
+        let _infallible = writeln!(text, "not checked: {}", path.display());
+    }
+    let _infallible = writeln!(
+        text,
+        "{} files, {} bytes, {} records, {} keys and {} slots compared, {} torn bytes, {} findings",
+        checked.files,
+        checked.bytes,
+        checked.records,
+        checked.keys,
+        checked.slots,
+        checked.torn_bytes,
+        checked.findings.len()
+    );
+    text
+}
+
+fn finding_line(finding: &Finding) -> String {
+    let Finding {
+        file,
+        offset,
+        len,
+        what,
+        ..
+    } = finding;
+    match len {
+        0 => format!("{file}: {what}"),
+        _ => format!("{file} bytes {offset} to {}: {what}", offset + len),
+    }
+}
+
+fn as_json(plan: &Plan, checked: &Checked) -> serde_json::Value {
+    let finding = |it: &Finding| {
+        serde_json::json!({
+            "file": it.file,
+            "offset": it.offset,
+            "length": it.len,
+            "what": it.what,
+            "keys": it.keys,
+        })
+    };
+    serde_json::json!({
+        "files": checked.files,
+        "bytes": checked.bytes,
+        "records": checked.records,
+        "keys": checked.keys,
+        "slots": checked.slots,
+        "torn_bytes": checked.torn_bytes,
+        "findings": checked.findings.iter().map(finding).collect::<Vec<_>>(),
+        "notes": checked.notes,
+        "not_checked": plan.unknown,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_how_long_it_will_take() {
+        let line = progress_line(1 << 20, 4 << 20, Duration::from_secs(5));
+        assert_eq!(line, " 25 %, 1 of 4 MiB, 15 s left ");
+        assert!(progress_line(0, 0, Duration::ZERO).starts_with("100 %"));
+    }
+}
