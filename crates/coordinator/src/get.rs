@@ -169,6 +169,10 @@ impl GetMachine {
 
     /// A replica that has versions of which nobody has sent the values yet.
     fn slot_to_fetch(&self) -> Option<usize> {
+        let is_head = |slot: &Slot| matches!(slot.answer, Some(GetAnswer::Head(_)));
+        if !self.slots.iter().any(is_head) {
+            return None;
+        }
         let whole = self.merged();
         let is_news = |slot: &Slot| match &slot.answer {
             Some(GetAnswer::Head(head)) => whole

@@ -281,7 +281,8 @@ impl Hands {
     ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
-                run.made = Some(object.clone());
+                // Where there are no other nodes, nothing can be left to be sent on.
+                run.made = self.remote.is_some().then(|| object.clone());
                 (PutEvent::Coordinated { object }, durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
