@@ -358,6 +358,29 @@ fn a_filling_replica_alone_does_not_make_a_quorum() {
     assert!(written.is_err(), "{written:?}");
 }
 
+#[test]
+fn a_quorum_of_the_old_list_alone_does_not_suffice() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 5,
+        ..Setup::default()
+    });
+    let (owners, partition) = (cluster.owners("key"), cluster.partitions("key")[0]);
+    let mut moving = ring(4);
+    moving.begin_move(partition, node_id(5)).unwrap();
+    cluster.learn(&cluster.state(moving));
+    // Of the old list two are left, of the new one only the one that both have.
+    cluster.cut_off(5, true);
+    cluster.cut_off(owners[1], true);
+    let strict = PutOptions {
+        sloppy_quorum: false,
+        ..PutOptions::default()
+    };
+    let context = Clock::new();
+    let node = cluster.node(owners[2]).clone();
+    let written = cluster.run(put(&node, "key", "value", &context, &strict));
+    assert!(written.is_err(), "{written:?}");
+}
+
 async fn list(node: &ClusterNode) -> Vec<String> {
     let (bucket_type, bucket) = (BucketType::default_type(), Bucket::new(b"bucket".to_vec()));
     let timeout = Duration::from_secs(30);
