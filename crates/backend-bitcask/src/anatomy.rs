@@ -94,7 +94,7 @@ pub fn dissect_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
 /// A storage key for people: type, bucket and key where it is an object's.
 pub fn key_shown(key: &Bytes) -> String {
     match StorageKey::from_encoded(key.clone()).decode() {
-        Ok(address) => format!("{address:?}"),
+        Ok(address) => address.to_string(),
         Err(_) => kvorum_disk::anatomy::shown(key),
     }
 }

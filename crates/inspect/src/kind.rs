@@ -160,7 +160,12 @@ pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<Segment
 
 fn text_piece(bytes: &[u8]) -> Piece {
     let mut fields = Dissection::new(bytes, 0);
-    fields.bytes("text for people, believed by nobody", bytes.len());
+    let text = String::from_utf8_lossy(bytes)
+        .trim_end()
+        .escape_debug()
+        .to_string();
+    let name = "text for people, believed by nobody";
+    fields.field(name, bytes.len(), text, Check::Covered);
     fields.finish("text")
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
-use kvorum_disk::{Disk, DiskLock, EntryKind};
+use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 
 use crate::kind::{Kind, open_pieces, recognise};
 use crate::{InspectError, Result, segment_directory};
@@ -12,8 +12,8 @@ use crate::{InspectError, Result, segment_directory};
 const NODE_LOCK_NAME: &str = "LOCK";
 /// Where damaged files of a log are set aside; they are known to be what they are.
 const LOST_NAME: &str = "lost";
-/// What was found unreadable before, and files that were never finished.
-const SET_ASIDE: [&str; 3] = [".unreadable", ".damaged", ".tmp"];
+/// What was found unreadable before, files that were never finished, and what is no file.
+const SET_ASIDE: [&str; 4] = [".unreadable", ".damaged", ".tmp", ".socket"];
 /// Directories in directories, from the data directory to a store, are far fewer.
 const DEPTH_MAX: usize = 8;
 
@@ -122,8 +122,33 @@ impl Plan {
         Ok(())
     }
 
-    /// Does one unit. `progress` is told how many bytes were read.
-    pub fn run(&self, disk: &dyn Disk, unit: &Unit, progress: &dyn Fn(u64)) -> Result<Checked> {
+    /// Does one unit. `progress` is told how many bytes were read. What cannot be read at all is a
+    /// finding like any other; in a directory in use it may just have been removed, and is a note.
+    pub fn run(&self, disk: &dyn Disk, unit: &Unit, progress: &dyn Fn(u64)) -> Checked {
+        self.run_readable(disk, unit, progress)
+            .unwrap_or_else(|error| {
+                let (Unit::Store(path) | Unit::Segments(path) | Unit::File(path, _)) = unit;
+                let mut checked = Checked::default();
+                let name = self.name_of(path);
+                let is_gone =
+                    matches!(&error, InspectError::Disk(it) if it.kind() == ErrorKind::NotFound);
+                if self.options.is_live && is_gone {
+                    checked
+                        .notes
+                        .push(format!("{name} changed while it was read: {error}"));
+                } else {
+                    checked.find(&name, 0, 0, format!("cannot be read: {error}"));
+                }
+                checked
+            })
+    }
+
+    fn run_readable(
+        &self,
+        disk: &dyn Disk,
+        unit: &Unit,
+        progress: &dyn Fn(u64),
+    ) -> Result<Checked> {
         let is_live = self.options.is_live;
         let mut checked = Checked::default();
         match unit {
