@@ -14,8 +14,8 @@ use kvorum_backend::Result;
 use kvorum_disk::Disk;
 use kvorum_disk::anatomy::{Check, Piece};
 use kvorum_segment::{
-    FILE_HEADER_BYTES, ScanOptions, Scanned, Seal, SegmentError, SegmentReader, Tail, file_name,
-    list_segments,
+    FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, Seal, SegmentError, SegmentReader, Tail,
+    file_name, list_segments,
 };
 
 use crate::anatomy::{StoreFile, key_shown};
@@ -341,32 +341,7 @@ impl StoreCheck<'_> {
         }
         self.found.files += 1;
         let mut table = KeyTableBuilder::default();
-        let (mut records, mut damaged, mut reported_to) = (0, Vec::new(), 0);
-        for scanned in scan.by_ref() {
-            match scanned.into_backend()? {
-                Scanned::Record(record) => {
-                    records += 1;
-                    let next = record.head.location.next_offset();
-                    self.read(next - reported_to);
-                    reported_to = next;
-                    match KeyEntry::of(&record.head) {
-                        Some(entry) => table.push(&entry),
-                        None if record.head.kind == crate::entry::KIND_NOTHING => {}
-                        None => {
-                            let offset = record.head.location.offset;
-                            let what = "a whole record that cannot be understood";
-                            self.found.find(&name, offset, next - offset, what);
-                        }
-                    }
-                }
-                Scanned::Damage(damage) => {
-                    damaged.push((damage.offset, damage.offset + damage.len));
-                    self.found
-                        .find(&name, damage.offset, damage.len, damage.found);
-                }
-            }
-        }
-        self.read(file_len.saturating_sub(reported_to));
+        let (records, damaged) = self.read_records(&mut scan, &name, file_len, &mut table)?;
         self.found.records += records;
         let end = scan.end();
         if let Some(Tail::Torn { len }) = end.map(|end| end.tail) {
@@ -390,6 +365,43 @@ impl StoreCheck<'_> {
         self.check_hint(&mut segment, number, seal, &table.finish())?;
         self.segments.insert(number, segment);
         Ok(())
+    }
+
+    /// Reads a segment to its end; returns the number of whole records, and what cannot be read.
+    fn read_records(
+        &mut self,
+        scan: &mut Scan,
+        name: &str,
+        file_len: u64,
+        table: &mut KeyTableBuilder,
+    ) -> Result<(u64, Vec<(u64, u64)>)> {
+        let (mut records, mut damaged, mut reported_to) = (0, Vec::new(), 0);
+        for scanned in scan.by_ref() {
+            match scanned.into_backend()? {
+                Scanned::Record(record) => {
+                    records += 1;
+                    let next = record.head.location.next_offset();
+                    self.read(next - reported_to);
+                    reported_to = next;
+                    match KeyEntry::of(&record.head) {
+                        Some(entry) => table.push(&entry),
+                        None if record.head.kind == crate::entry::KIND_NOTHING => {}
+                        None => {
+                            let offset = record.head.location.offset;
+                            let what = "a whole record that cannot be understood";
+                            self.found.find(name, offset, next - offset, what);
+                        }
+                    }
+                }
+                Scanned::Damage(damage) => {
+                    damaged.push((damage.offset, damage.offset + damage.len));
+                    self.found
+                        .find(name, damage.offset, damage.len, damage.found);
+                }
+            }
+        }
+        self.read(file_len.saturating_sub(reported_to));
+        Ok((records, damaged))
     }
 
     /// Returns whether the segment was written by a merge.
