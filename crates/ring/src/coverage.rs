@@ -58,7 +58,11 @@ impl Ring {
         up: impl Fn(NodeId) -> bool,
     ) -> Result<CoveragePlan, CoverageError> {
         let n = self.effective_n(n_val, colocated).max(1);
-        let available: Vec<bool> = self.partitions().map(|(_, owner, _)| up(owner)).collect();
+        let readers = self
+            .size()
+            .partitions()
+            .map(|partition| self.reader(partition));
+        let available: Vec<bool> = readers.map(up).collect();
         self.all_covered(n, &available)?;
         // Some vnode of a smallest plan holds the owner partition at the offset, and there are n that
         // do. Going on greedily from behind each of them finds a plan as small as any.

@@ -253,3 +253,28 @@ fn more_replicas_count_only_once_they_are_filled() {
     }
     assert_eq!(ring.replicas_max(), 3);
 }
+
+#[test]
+fn a_partition_that_closes_is_listed_where_it_goes() {
+    let from = ring(8, 3, 1).with_replicas_max(1);
+    let target = claim(size(8), &claimants(4), 1, Some(&from)).unwrap();
+    let transition = Transition::new(&from, &target, 1).unwrap();
+    let mut ring = from.clone();
+    let partition = transition.startable(&ring, 1)[0];
+    let to = transition.target(partition);
+    ring.begin_move(partition, to).unwrap();
+    let listed = |ring: &Ring, down| {
+        let plan = ring.coverage_plan(1, false, 0, |node| node != down);
+        plan.map(|plan| {
+            plan.vnodes
+                .iter()
+                .find(|it| it.partition == partition)
+                .unwrap()
+                .node
+        })
+    };
+    assert_eq!(listed(&ring, to), Ok(from.owner(partition)));
+    ring.close_move(partition).unwrap();
+    assert!(listed(&ring, to).is_err(), "who is to have it is down");
+    assert_eq!(listed(&ring, node(99)), Ok(to));
+}
