@@ -5,7 +5,7 @@
 //! the same commands to a [`Machine`] of its own. Reads look at the machine and ask nobody. Without a
 //! majority nothing changes, and everything that was agreed goes on being served.
 //!
-//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk ([`log_file`]),
+//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk (`log_file`),
 //! the machine's snapshots, the way to other nodes (the control lane of `kvorum-peer`), and the runtime
 //! seam, so that a simulation owns its time, its randomness and its tasks.
 //!

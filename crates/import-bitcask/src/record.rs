@@ -131,7 +131,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// Judges a value by its length and its first [`TOMBSTONE_BYTES_MAX`] bytes:
+    /// Judges a value by its length and its first `TOMBSTONE_BYTES_MAX` bytes:
     ///
     /// ```text
     /// version 0   "bitcask_tombstone"
