@@ -101,10 +101,7 @@ impl RaftLogStorage<Types> for LogStore {
     {
         let entries: Vec<Entry> = entries.into_iter().collect();
         let saved = self.put(LogRecord::Append(entries)).await;
-        let failure = saved
-            .as_ref()
-            .err()
-            .map(StorageIOError::write_logs);
+        let failure = saved.as_ref().err().map(StorageIOError::write_logs);
         flushed.log_io_completed(saved);
         match failure {
             Some(failure) => Err(failure.into()),
