@@ -23,8 +23,9 @@ use crate::{Checked, EngineUnderTest, Plan, Violation};
 
 type Sentence = (&'static str, fn(&Stage<'_>) -> Checked);
 
-const SENTENCES: [Sentence; 17] = [
+const SENTENCES: [Sentence; 18] = [
     ("sequences ascend and the last write wins", order),
+    ("a value of any size comes back", sizes),
     ("folds visit each key once, in order, in bounds", folds),
     (
         "a batch survives whole or not at all",
@@ -149,6 +150,22 @@ fn order(stage: &Stage<'_>) -> Checked {
         put(1),
         twice,
     ];
+    stage.play(steps).map(drop)
+}
+
+/// Around the sizes at which engines read, cut or keep values in other ways; each the last one of its
+/// store for a while, so that nothing stands behind it.
+fn sizes(stage: &Stage<'_>) -> Checked {
+    const MEBIBYTE: usize = 1 << 20;
+    let mut steps = Vec::new();
+    for (key, size) in [0, 1, 4_095, 70_000, MEBIBYTE, MEBIBYTE + 1, 5_000_000]
+        .into_iter()
+        .enumerate()
+    {
+        steps.push(Step::put_buffered(vec![PlannedWrite::put(key, size)]));
+        steps.push(Step::ReadAll);
+    }
+    steps.extend([Step::Reopen, Step::MaintainAll, fold_everything(None)]);
     stage.play(steps).map(drop)
 }
 

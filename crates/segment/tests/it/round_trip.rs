@@ -49,6 +49,23 @@ fn a_rough_location_is_good_enough() {
 }
 
 #[test]
+fn a_rough_location_of_a_long_record_may_reach_beyond_the_end() {
+    let disk = new_disk();
+    let mut writer = create(&disk);
+    let mut at = Vec::new();
+    let back = vec![7; 5 << 20];
+    writer.append(&[record(1, &back)], &mut at).unwrap();
+    for more in [0, 1, 40_000, 1 << 30] {
+        let rough = Location {
+            len: at[0].len + more,
+            ..at[0]
+        };
+        let whole = writer.reader().read(rough, Reading::MayBlock).unwrap();
+        assert_eq!(whole.head.location, at[0]);
+    }
+}
+
+#[test]
 fn a_sealed_segment_says_what_it_holds() {
     let disk = new_disk();
     let options = WriterOptions {
