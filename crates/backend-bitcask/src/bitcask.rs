@@ -55,7 +55,7 @@ impl Bitcask {
         draw: DrawNumber,
     ) -> Result<Self> {
         #[cfg(feature = "planted-defects")]
-        let disk = crate::planted::wrap(disk, settings.defect);
+        let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
         kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
         let holder = format!("pid {}\n", std::process::id());
         let lock = disk

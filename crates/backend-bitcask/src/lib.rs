@@ -38,8 +38,6 @@ mod lost;
 mod merge;
 mod meta;
 mod places;
-#[cfg(feature = "planted-defects")]
-mod planted;
 mod read;
 mod recovery;
 mod segments;

@@ -60,6 +60,8 @@ mod batch;
 mod entry;
 mod error;
 mod facets;
+#[cfg(feature = "planted-defects")]
+mod forgetful_disk;
 mod group_sync;
 mod maintenance;
 #[cfg(feature = "planted-defects")]

@@ -45,8 +45,6 @@ mod memtable;
 mod merge;
 mod merging;
 mod pins;
-#[cfg(feature = "planted-defects")]
-mod planted;
 pub mod policy;
 mod read;
 mod recovery;

@@ -1,27 +1,28 @@
 //! Planted defects of the disk: a directory that is not synced, a rename before a sync.
 //!
-//! They stand below the engine, as a disk that forgets to do what it is told, so that the engine's
-//! own code is the code that is tested.
+//! They stand below whichever engine is tested, as a disk that forgets to do what it is told, so that
+//! the engine's own code is the code that is tested.
 
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::PlantedDefect;
 use kvorum_disk::{
     DirectoryEntry, Disk, DiskFile, DiskLock, FileInfo, OpenMode, Reading, Result, Space,
 };
 
-/// The disk that has the defect, or the disk itself where the defect is another's.
-pub(crate) fn wrap(disk: Arc<dyn Disk>, defect: Option<PlantedDefect>) -> Arc<dyn Disk> {
-    match defect {
-        Some(PlantedDefect::DirectoryNotSynced | PlantedDefect::RenameBeforeSync) => {
-            Arc::new(ForgetfulDisk {
+use crate::PlantedDefect;
+
+impl PlantedDefect {
+    /// The disk that has the defect, or the disk itself where the defect is the engine's.
+    pub fn planted_below(defect: Option<Self>, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+        match defect {
+            Some(Self::DirectoryNotSynced | Self::RenameBeforeSync) => Arc::new(ForgetfulDisk {
                 below: disk,
-                syncs_directories: defect != Some(PlantedDefect::DirectoryNotSynced),
-            })
+                syncs_directories: defect != Some(Self::DirectoryNotSynced),
+            }),
+            _ => disk,
         }
-        _ => disk,
     }
 }
 
