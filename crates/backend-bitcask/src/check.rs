@@ -20,7 +20,7 @@ use kvorum_segment::{
 
 use crate::anatomy::{StoreFile, key_shown};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
-use crate::error::{IntoBackend, from_disk};
+use crate::error::IntoBackend;
 use crate::hint::{HintError, HintFile, HintedSegment, hint_path};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::meta::{self, Meta};
@@ -264,7 +264,7 @@ impl StoreCheck<'_> {
         }
         let why = match Checkpoint::open(self.disk, self.directory, meta.identity) {
             Ok(checkpoint) => return Ok(Some(checkpoint)),
-            Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
+            Err(CheckpointError::Disk(error)) => return Err((&error).into()),
             Err(CheckpointError::Missing) => {
                 let note = "no checkpoint to compare with: the next opening reads hints and data";
                 self.found.notes.push(note.to_owned());
@@ -408,7 +408,7 @@ impl StoreCheck<'_> {
     fn check_header(&mut self, reader: &SegmentReader, name: &str) -> Result<bool> {
         match reader.check_header() {
             Ok(kind) => Ok(kind == crate::segments::KIND_MERGED),
-            Err(SegmentError::Disk(error)) => Err(from_disk(&error)),
+            Err(SegmentError::Disk(error)) => Err((&error).into()),
             Err(error) => {
                 self.found
                     .find(name, 0, FILE_HEADER_BYTES, error.to_string());
@@ -440,7 +440,7 @@ impl StoreCheck<'_> {
         };
         match HintFile::open(self.disk, &path, &expected, false) {
             Ok(hint) => Ok(Ok(Some(hint))),
-            Err(HintError::Disk(error)) => Err(from_disk(&error)),
+            Err(HintError::Disk(error)) => Err((&error).into()),
             Err(HintError::Newer) => Ok(Err("of a newer version")),
             Err(HintError::Unusable(why)) => Ok(Err(why)),
         }

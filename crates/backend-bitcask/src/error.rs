@@ -1,26 +1,11 @@
 //! Failures of the floors below, told as the backend's kinds.
 
 use kvorum_backend::{BackendError, ErrorKind};
-use kvorum_disk::DiskError;
 use kvorum_segment::SegmentError;
-
-pub(crate) fn from_disk(error: &DiskError) -> BackendError {
-    use kvorum_disk::ErrorKind as Disk;
-    let kind = match error.kind() {
-        Disk::NoSpace => ErrorKind::Full,
-        Disk::Denied => ErrorKind::Denied,
-        Disk::Locked => ErrorKind::Locked,
-        Disk::TooLarge => ErrorKind::Corrupt,
-        Disk::NotFound | Disk::AlreadyExists | Disk::WouldBlock | Disk::Suspect | Disk::Device => {
-            ErrorKind::Failed
-        }
-    };
-    BackendError::new(kind, error.to_string())
-}
 
 pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
     let kind = match error {
-        SegmentError::Disk(disk) => return from_disk(disk),
+        SegmentError::Disk(disk) => return disk.into(),
         SegmentError::Damaged { .. }
         | SegmentError::Foreign { .. }
         | SegmentError::Undecodable { .. } => ErrorKind::Corrupt,
@@ -38,7 +23,7 @@ pub(crate) trait IntoBackend<T> {
 
 impl<T> IntoBackend<T> for kvorum_disk::Result<T> {
     fn into_backend(self) -> kvorum_backend::Result<T> {
-        self.map_err(|error| from_disk(&error))
+        self.map_err(|error| BackendError::from(&error))
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use kvorum_backend::{FoldRange, Result};
 use kvorum_segment::{ScanOptions, Scanned};
 
-use crate::error::{IntoBackend, from_disk};
+use crate::error::IntoBackend;
 use crate::hint::{HintError, HintFile};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::segments::Segment;
@@ -160,7 +160,7 @@ impl KeyWalk {
         let source = &mut self.sources[index];
         match source.keys.next() {
             Ok(entry) => source.current = entry,
-            Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+            Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(HintError::Unusable(_) | HintError::Newer) => {
                 let seen = source.seen.clone();
                 *seen.segment.hint.write() = None;

@@ -15,7 +15,7 @@ use kvorum_segment::{
 };
 
 use crate::entry::{KIND_ENTRY, encode_removal};
-use crate::error::{IntoBackend, from_disk};
+use crate::error::IntoBackend;
 use crate::hint::{HintError, HintFile, hint_path};
 use crate::key_table::KeyEntry;
 use crate::segments::{Catalog, Segment};
@@ -351,7 +351,7 @@ impl Store {
             }
             let entries = match hint.read(*block) {
                 Ok(entries) => entries,
-                Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+                Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(HintError::Unusable(_) | HintError::Newer) => {
                     // The data says the same; the next step starts over with it.
                     *job.victim.hint.write() = None;

@@ -14,7 +14,7 @@ use kvorum_segment::{
 
 use crate::BitcaskSettings;
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered};
-use crate::error::{IntoBackend, from_disk, from_segment};
+use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
 use crate::hint::{HintError, HintFile, hint_path};
@@ -194,7 +194,7 @@ impl Recovery<'_> {
                 return Ok((covered, keydir, with_all(taken, opened)));
             }
             Err(CheckpointError::Missing) => {}
-            Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
+            Err(CheckpointError::Disk(error)) => return Err((&error).into()),
             Err(CheckpointError::Newer(version)) => {
                 let path = self.directory.join(CHECKPOINT_NAME);
                 return Err(newer_format(&path, version, version - 1));
@@ -331,7 +331,7 @@ impl Recovery<'_> {
                         *segment.hint.write() = Some(Arc::new(hint));
                         return Ok(());
                     }
-                    Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+                    Err(HintError::Disk(error)) => return Err((&error).into()),
                     Err(HintError::Newer) => "of a newer version",
                     Err(HintError::Unusable(why)) => why,
                 }
@@ -357,7 +357,7 @@ impl Recovery<'_> {
         for block in 0..hint.blocks() {
             let entries = match hint.read(block) {
                 Ok(entries) => entries,
-                Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+                Err(HintError::Disk(error)) => return Err((&error).into()),
                 Err(HintError::Unusable(why)) => {
                     *it.segment.hint.write() = None;
                     let name = format!("{:010}.hint", it.segment.number);

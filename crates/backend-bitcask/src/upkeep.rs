@@ -6,7 +6,7 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Timestamp,
 use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, SegmentWriter};
 
 use crate::checkpoint_steps::CheckpointJob;
-use crate::error::{IntoBackend, from_disk};
+use crate::error::IntoBackend;
 use crate::hint::{HintError, HintFile, HintWriter, HintedSegment, hint_path};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::merge::MergeJob;
@@ -323,7 +323,7 @@ impl Store {
         let path = hint_path(&self.directory, job.number);
         let hint = match HintFile::open(&*self.disk, &path, &job.bound, false) {
             Ok(hint) => Some(std::sync::Arc::new(hint)),
-            Err(HintError::Disk(error)) => return Err(from_disk(&error)),
+            Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(HintError::Unusable(_) | HintError::Newer) => None,
         };
         if let Some(entry) = self.catalog.read().segments.get(&job.number) {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kvorum_disk::DiskError;
+
 /// What the reader of an error can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -66,3 +68,22 @@ impl fmt::Display for BackendError {
 }
 
 impl std::error::Error for BackendError {}
+
+impl From<&DiskError> for BackendError {
+    /// As an engine's own files mean it: a read beyond what a file can have is damage.
+    fn from(error: &DiskError) -> Self {
+        use kvorum_disk::ErrorKind as Disk;
+        let kind = match error.kind() {
+            Disk::NoSpace => ErrorKind::Full,
+            Disk::Denied => ErrorKind::Denied,
+            Disk::Locked => ErrorKind::Locked,
+            Disk::TooLarge => ErrorKind::Corrupt,
+            Disk::NotFound
+            | Disk::AlreadyExists
+            | Disk::WouldBlock
+            | Disk::Suspect
+            | Disk::Device => ErrorKind::Failed,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

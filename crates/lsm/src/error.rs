@@ -1,27 +1,12 @@
 //! Failures of the floors below, told as the backend's kinds.
 
 use kvorum_backend::{BackendError, ErrorKind};
-use kvorum_disk::DiskError;
 use kvorum_segment::SegmentError;
 use kvorum_sst::SstError;
 
-pub(crate) fn from_disk(error: &DiskError) -> BackendError {
-    use kvorum_disk::ErrorKind as Disk;
-    let kind = match error.kind() {
-        Disk::NoSpace => ErrorKind::Full,
-        Disk::Denied => ErrorKind::Denied,
-        Disk::Locked => ErrorKind::Locked,
-        Disk::TooLarge => ErrorKind::Corrupt,
-        Disk::NotFound | Disk::AlreadyExists | Disk::WouldBlock | Disk::Suspect | Disk::Device => {
-            ErrorKind::Failed
-        }
-    };
-    BackendError::new(kind, error.to_string())
-}
-
 pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
     let kind = match error {
-        SegmentError::Disk(disk) => return from_disk(disk),
+        SegmentError::Disk(disk) => return disk.into(),
         SegmentError::Damaged { .. }
         | SegmentError::Foreign { .. }
         | SegmentError::Undecodable { .. } => ErrorKind::Corrupt,
@@ -34,7 +19,7 @@ pub(crate) fn from_segment(error: &SegmentError) -> BackendError {
 
 pub(crate) fn from_sst(error: &SstError) -> BackendError {
     let kind = match error {
-        SstError::Disk(disk) => return from_disk(disk),
+        SstError::Disk(disk) => return disk.into(),
         SstError::Damaged { .. } | SstError::Foreign { .. } => ErrorKind::Corrupt,
         SstError::NewerFormat { .. } => ErrorKind::NewerFormat,
         SstError::TooLarge { .. } => ErrorKind::TooLarge,
@@ -50,7 +35,7 @@ pub(crate) trait IntoBackend<T> {
 
 impl<T> IntoBackend<T> for kvorum_disk::Result<T> {
     fn into_backend(self) -> kvorum_backend::Result<T> {
-        self.map_err(|error| from_disk(&error))
+        self.map_err(|error| BackendError::from(&error))
     }
 }
 

@@ -7,7 +7,7 @@ use kvorum_segment::{ScanOptions, Scanned};
 
 use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
-use crate::error::{IntoBackend, from_disk};
+use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
 use crate::keydir::{Keydir, SHARDS};
@@ -33,7 +33,7 @@ impl StoreCheck<'_> {
         let keydir = Keydir::new(&fingerprints);
         match checkpoint.load(&keydir, |_| true) {
             Ok(()) => {}
-            Err(CheckpointError::Disk(error)) => return Err(from_disk(&error)),
+            Err(CheckpointError::Disk(error)) => return Err((&error).into()),
             Err(CheckpointError::Unusable(why)) => {
                 self.found
                     .find(CHECKPOINT_NAME, 0, 0, format!("not usable: {why}"));
