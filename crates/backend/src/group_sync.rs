@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{BackendError, ErrorKind, Result, SyncPoint};
 
@@ -17,6 +17,7 @@ type SyncAll = Box<dyn Fn() -> Result<u64> + Send + Sync>;
 /// A sync point that its waiters drive.
 pub struct GroupSync {
     sync_all: SyncAll,
+    is_full_final: bool,
     state: Mutex<GroupState>,
     synced: Condvar,
 }
@@ -26,13 +27,29 @@ struct GroupState {
     synced_to: u64,
     has_leader: bool,
     failure: Option<BackendError>,
+    /// How many rounds found the disk full, and what the last one said.
+    full: (u64, Option<BackendError>),
 }
 
 impl GroupSync {
     /// `sync_all` syncs everything written so far and returns the position that it reached.
     pub fn new(sync_all: impl Fn() -> Result<u64> + Send + Sync + 'static) -> Arc<Self> {
+        Self::of(Box::new(sync_all), true)
+    }
+
+    /// As [`GroupSync::new`], but a full disk is not final: for a store whose sync is a flush, which
+    /// needs space, while what was not flushed is still in memory. Those who waited are told, and
+    /// whoever asks later tries again.
+    pub fn retrying_when_full(
+        sync_all: impl Fn() -> Result<u64> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::of(Box::new(sync_all), false)
+    }
+
+    fn of(sync_all: SyncAll, is_full_final: bool) -> Arc<Self> {
         Arc::new(Self {
-            sync_all: Box::new(sync_all),
+            sync_all,
+            is_full_final,
             state: Mutex::new(GroupState::default()),
             synced: Condvar::new(),
         })
@@ -44,6 +61,9 @@ impl GroupSync {
         state.has_leader = false;
         match outcome {
             Ok(position) => state.synced_to = state.synced_to.max(position),
+            Err(error) if error.kind() == ErrorKind::Full && !self.is_full_final => {
+                state.full = (state.full.0 + 1, Some(error));
+            }
             Err(error) => {
                 // A failed sync is final: what it covered may be gone, and a retry would lie.
                 state.failure.get_or_insert(error);
@@ -74,18 +94,23 @@ impl SyncPoint for GroupSync {
     }
 
     fn wait_synced(&self, position: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let full_before = state.full.0;
         loop {
-            let mut state = self.state.lock();
             if let Some(outcome) = state.outcome(position) {
                 return outcome;
+            }
+            if let (rounds, Some(error)) = &state.full
+                && *rounds > full_before
+            {
+                return Err(error.clone());
             }
             if state.has_leader {
                 self.synced.wait(&mut state);
                 continue;
             }
             state.has_leader = true;
-            drop(state);
-            self.lead();
+            MutexGuard::unlocked(&mut state, || self.lead());
         }
     }
 
@@ -127,5 +152,23 @@ mod tests {
         assert!(group.wait_synced(2).is_err());
         assert!(group.wait_synced(3).is_err());
         assert!(group.wait_synced(1).is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_a_failed_sync_is_final() {
+        let calls = AtomicU64::new(0);
+        let group =
+            GroupSync::retrying_when_full(move || match calls.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(BackendError::new(ErrorKind::Full, "no space")),
+                1 => Ok(3),
+                2 => Err(BackendError::new(ErrorKind::Failed, "sync data")),
+                _ => Ok(9),
+            });
+        let kind = |position| group.wait_synced(position).err().map(|it| it.kind());
+        assert_eq!(kind(2), Some(ErrorKind::Full));
+        assert_eq!(kind(2), None);
+        assert_eq!(kind(4), Some(ErrorKind::Failed));
+        assert_eq!(kind(4), Some(ErrorKind::Failed));
+        assert_eq!(kind(3), None);
     }
 }

@@ -52,7 +52,6 @@ mod settings;
 mod snapshot;
 mod status;
 mod store;
-mod sync_group;
 mod upkeep;
 pub mod version;
 mod write;

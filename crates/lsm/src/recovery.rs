@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, LostRange, Result};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, LostRange, Result};
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
@@ -24,7 +24,6 @@ use crate::manifest::{self, BlobRecord, Manifest, TableRecord, Written};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
 use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, sync_directory, table_path};
-use crate::sync_group::SyncGroup;
 use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
 use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};
@@ -78,7 +77,7 @@ impl Recovery {
         };
         let store = Arc::new_cyclic(|this: &std::sync::Weak<Store>| {
             let this = this.clone();
-            let group = SyncGroup::new(move || match this.upgrade() {
+            let group = GroupSync::retrying_when_full(move || match this.upgrade() {
                 Some(store) => store.sync_all(),
                 None => Err(BackendError::new(
                     ErrorKind::Closed,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result};
 use kvorum_disk::{Disk, DiskLock, OpenMode, Operation, Reading};
 use kvorum_segment::{SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, TableId};
@@ -20,7 +20,6 @@ use crate::expiry::Expiry;
 use crate::lost::{LostLog, LostSink};
 use crate::manifest::{self, Manifest, Written};
 use crate::pins::Pins;
-use crate::sync_group::SyncGroup;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
 use crate::{LsmSettings, Shared, SharedCache};
@@ -47,7 +46,7 @@ pub(crate) struct Store {
     /// Changed under the writer's lock only.
     pub(crate) version: ArcSwap<Version>,
     pub(crate) pins: Pins,
-    pub(crate) group: Arc<SyncGroup>,
+    pub(crate) group: Arc<GroupSync>,
     pub(crate) counters: Counters,
     pub(crate) identity: AtomicU64,
     pub(crate) next_number: AtomicU64,
