@@ -5,7 +5,6 @@
     reason = "a test that cannot use its store has failed"
 )]
 
-mod behind_log;
 mod conformance;
 mod engine;
 mod indexes;

@@ -5,6 +5,7 @@ mod bitcask;
 mod engine;
 mod failures;
 mod history_engine;
+mod leveldb;
 mod node;
 mod power_cuts;
 mod recovery;
