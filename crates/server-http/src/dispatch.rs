@@ -19,7 +19,7 @@ use crate::body::RequestBody;
 use crate::exchange::{Exchange, Service};
 use crate::reply::{Answer, Outcome, Refusal, method_not_allowed, page, text};
 use crate::route::{self, Missing, Route};
-use crate::{listing, object, preference_list, properties, root, statistics};
+use crate::{compressing, listing, object, preference_list, properties, root, statistics};
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const URL_ENCODING: HeaderName = HeaderName::from_static("x-riak-url-encoding");
@@ -45,6 +45,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
     if !head.headers.contains_key(EXPECT) {
         body.discard(runtime).await;
     }
+    compressing::compress(&head, &mut answer, runtime).await;
     answer
         .headers_mut()
         .insert(SERVER, service.server_header.clone());

@@ -15,6 +15,7 @@
 //! is how it asks).
 
 mod body;
+mod compressing;
 mod dispatch;
 mod exchange;
 mod facts;

@@ -108,13 +108,15 @@ fn check_acceptable(exchange: &Exchange<'_>, sibling: &Sibling) -> Result<(), Re
     let charset = exchange.header(&ACCEPT_CHARSET);
     let is_charset_taken = metadata.charset.is_empty()
         || choose_charset(&[text(&metadata.charset)], charset.as_deref()).is_some();
-    let stored = if metadata.content_encoding.is_empty() {
-        "identity"
+    // What is stored plain can be had compressed; what is stored encoded is only to be had so.
+    let stored = [text(&metadata.content_encoding)];
+    let provided: &[&str] = if metadata.content_encoding.is_empty() {
+        &["identity", "gzip"]
     } else {
-        text(&metadata.content_encoding)
+        &stored
     };
     let encoding = exchange.header(&ACCEPT_ENCODING);
-    let is_encoding_taken = choose_encoding(&[stored], encoding.as_deref()).is_some();
+    let is_encoding_taken = choose_encoding(provided, encoding.as_deref()).is_some();
     if is_charset_taken && is_encoding_taken {
         Ok(())
     } else {

@@ -307,3 +307,45 @@ fn an_object_stored_as_it_is_keeps_its_clock() {
         assert_eq!(stored.status, 204);
     });
 }
+
+#[test]
+fn whole_bodies_come_in_gzip_to_those_who_ask_for_it() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        let value = "the same words again and again; ".repeat(5_000);
+        client.put("/buckets/b/keys/long", &value).await;
+        client.put("/buckets/b/keys/short", "v").await;
+        let gzip = [("Accept-Encoding", "gzip, deflate")];
+        let answer = client.ask("GET", "/buckets/b/keys/long", &gzip, b"").await;
+        assert_eq!(answer.header("content-encoding"), Some("gzip"));
+        assert!(answer.body.len() < value.len() / 10);
+        let mut plain = String::new();
+        let mut decoder = flate2::read::GzDecoder::new(&answer.body[..]);
+        std::io::Read::read_to_string(&mut decoder, &mut plain).unwrap();
+        assert_eq!(plain, value);
+
+        let plain = client.get("/buckets/b/keys/long").await;
+        assert_eq!(plain.header("content-encoding"), None);
+        assert_eq!(plain.text(), value);
+        assert_eq!(plain.header("etag"), answer.header("etag"));
+        for (name, headers) in [
+            ("short", gzip),
+            ("long", [("Accept-Encoding", "*")]),
+            ("long", [("Accept-Encoding", "identity, gzip;q=0.5")]),
+        ] {
+            let path = format!("/buckets/b/keys/{name}");
+            let answer = client.ask("GET", &path, &headers, b"").await;
+            assert_eq!(
+                answer.header("content-encoding"),
+                None,
+                "{name} {headers:?}"
+            );
+        }
+        let only = [("Accept-Encoding", "gzip, identity;q=0")];
+        let answer = client.ask("GET", "/buckets/b/keys/long", &only, b"").await;
+        assert_eq!(
+            (answer.status, answer.header("content-encoding")),
+            (200, Some("gzip"))
+        );
+    });
+}
