@@ -170,6 +170,7 @@ impl Coordinator {
         let mut progress = self.begin(arrived, options.timeout);
         let outcome = match self.admit(&progress) {
             Ok(_admitted) => {
+                self.slow_down(&mut progress).await;
                 let run = self.drive_put(address, request, options, &mut progress);
                 run.await.map(|written| written.object)
             }
@@ -192,6 +193,7 @@ impl Coordinator {
         let mut progress = self.begin(arrived, options.timeout);
         let outcome = match self.admit(&progress) {
             Ok(_admitted) => {
+                self.slow_down(&mut progress).await;
                 let run = self.drive_delete(address, context, options, &mut progress);
                 run.await
             }
@@ -267,6 +269,25 @@ impl Coordinator {
             purpose,
             is_up,
         )
+    }
+
+    /// Holds a write back while background work is behind: every writer a little, and nobody stands
+    /// still. Timers go by the millisecond, so that of a shorter delay every so many a write has one.
+    async fn slow_down(&self, progress: &mut Progress) {
+        let delay = self.parts.maintenance.put_delay();
+        if delay.is_zero() {
+            return;
+        }
+        let runtime = &self.parts.runtime;
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        let is_rounded_up = runtime.random_u64() % 1_000 < micros % 1_000;
+        let delay = Duration::from_millis(micros / 1_000 + u64::from(is_rounded_up));
+        let begun = runtime.now();
+        let delay = delay.min(progress.deadline.since(begun));
+        if !delay.is_zero() {
+            runtime.sleep(delay).await;
+            progress.trace.slowed += runtime.now().since(begun);
+        }
     }
 
     /// Refuses what is too much, and what has waited longer than it was given; counts the rest in.

@@ -13,6 +13,8 @@ use crate::error::RequestError;
 pub struct Trace {
     /// From its arrival until work on it began, and waiting for the blocking pool.
     pub queue: Duration,
+    /// Held back because background work is behind.
+    pub slowed: Duration,
     /// Waiting for the group's sync.
     pub sync_wait: Duration,
 }
@@ -57,8 +59,14 @@ pub trait Meter: Send + Sync {
     fn read_repaired(&self, now: Moment);
 }
 
-/// Knows which maintenance steps ran when, so that a slow request can name the one in its way.
+/// What requests have to know of background work: which steps ran when, so that a slow request can name
+/// the one in its way, and how far behind it is, so that writers slow down before it is too far.
 pub trait MaintenanceWitness: Send + Sync {
+    /// What a put is to be held back by at this moment. Asked by every put: a load of one word.
+    fn put_delay(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
 }
@@ -76,7 +84,7 @@ pub(crate) struct Finished<'a> {
 impl Finished<'_> {
     /// Logs a failed request as an error of the client's making or of ours, and a slow one.
     pub(crate) fn log(&self) {
-        let waited = self.trace.queue + self.trace.sync_wait;
+        let waited = self.trace.queue + self.trace.slowed + self.trace.sync_wait;
         let store_us = micros(self.took.saturating_sub(waited));
         let step = self.maintenance_step.as_deref().unwrap_or("none");
         match self.error {
@@ -87,6 +95,7 @@ impl Finished<'_> {
                 error = %error.explain(),
                 took_us = micros(self.took),
                 queue_us = micros(self.trace.queue),
+                slowed_us = micros(self.trace.slowed),
                 store_us,
                 sync_wait_us = micros(self.trace.sync_wait),
                 maintenance_step = step,
@@ -97,6 +106,7 @@ impl Finished<'_> {
                 address = %self.place,
                 took_us = micros(self.took),
                 queue_us = micros(self.trace.queue),
+                slowed_us = micros(self.trace.slowed),
                 store_us,
                 sync_wait_us = micros(self.trace.sync_wait),
                 maintenance_step = step,

@@ -153,7 +153,9 @@ impl Maintenance {
     }
 
     fn tell(&self, event: Event) {
-        self.arbiter.lock().step(event, self.runtime.now());
+        let mut arbiter = self.arbiter.lock();
+        arbiter.step(event, self.runtime.now());
+        self.log.set_put_delay(arbiter.put_delay());
     }
 
     fn look(&self) {

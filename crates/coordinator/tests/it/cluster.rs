@@ -240,7 +240,7 @@ impl Cluster {
             cluster: known.clone(),
             vnodes: vnodes.clone(),
             meter: meter.clone(),
-            maintenance: Arc::new(NoMaintenance),
+            maintenance: Arc::new(NoMaintenance::default()),
         };
         let remote = Remote {
             peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),

@@ -168,3 +168,39 @@ fn a_client_that_leaves_takes_its_request_along() {
     assert_eq!(world.coordinator.requests_in_progress(), 0);
     assert!(world.get("k").is_some());
 }
+
+#[test]
+fn writes_are_held_back_as_far_as_background_work_asks_for_and_reads_are_not() {
+    for (delay_us, writes, expected_ms) in [(20_000, 10, 200..=210), (300, 1_000, 200..=400)] {
+        let world = World::new(&Setup {
+            put_delay: Duration::from_micros(delay_us),
+            ..Setup::default()
+        });
+        let begun = world.runtime.now();
+        for _ in 0..writes {
+            world.put("k", "v", &Clock::new());
+        }
+        let took = world.runtime.now().since(begun).as_millis();
+        assert!(
+            expected_ms.contains(&took),
+            "{writes} of {delay_us} us: {took} ms"
+        );
+        let begun = world.runtime.now();
+        assert!(world.get("k").is_some());
+        assert_eq!(world.runtime.now(), begun);
+    }
+}
+
+#[test]
+fn nobody_is_held_back_beyond_their_own_timeout() {
+    let world = World::new(&Setup {
+        put_delay: Duration::from_secs(3_600),
+        ..Setup::default()
+    });
+    let options = PutOptions {
+        timeout: Some(Duration::from_millis(5)),
+        ..PutOptions::default()
+    };
+    let put = start_put(&world, "k", options);
+    assert!(put.is_finished());
+}

@@ -32,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) requests_max: usize,
     /// Puts are durable when somebody says so.
     pub(crate) syncs_late: bool,
+    /// What background work holds puts back by.
+    pub(crate) put_delay: Duration,
 }
 
 impl Default for Setup {
@@ -42,6 +44,7 @@ impl Default for Setup {
             tombstones: TombstoneKeeping::Keep,
             requests_max: 100,
             syncs_late: false,
+            put_delay: Duration::ZERO,
         }
     }
 }
@@ -118,9 +121,17 @@ impl Meter for Recorder {
     }
 }
 
-pub(crate) struct NoMaintenance;
+/// No maintenance at all, but perhaps a delay.
+#[derive(Default)]
+pub(crate) struct NoMaintenance {
+    put_delay: Duration,
+}
 
 impl MaintenanceWitness for NoMaintenance {
+    fn put_delay(&self) -> Duration {
+        self.put_delay
+    }
+
     fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
         None
     }
@@ -171,7 +182,9 @@ impl World {
             cluster: cluster.clone(),
             vnodes: vnodes.clone(),
             meter: meter.clone(),
-            maintenance: Arc::new(NoMaintenance),
+            maintenance: Arc::new(NoMaintenance {
+                put_delay: setup.put_delay,
+            }),
         };
         let settings = CoordinatorSettings {
             colocated_replicas: setup.colocated,

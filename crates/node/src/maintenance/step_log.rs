@@ -1,6 +1,7 @@
-//! Remembers which steps were done when, for operators and for slow requests.
+//! What requests and operators see of maintenance: which steps were done when, and the delay of puts.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_coordinator::MaintenanceWitness;
@@ -25,12 +26,19 @@ pub(crate) struct DoneStep {
 #[derive(Default)]
 pub(crate) struct StepLog {
     steps: Mutex<VecDeque<DoneStep>>,
+    put_delay_us: AtomicU64,
 }
 
 impl StepLog {
     pub(crate) fn recent(&self, count: usize) -> Vec<DoneStep> {
         let steps = self.steps.lock();
         steps.iter().rev().take(count).cloned().collect()
+    }
+
+    /// Takes over what puts are to be delayed by from now on.
+    pub(crate) fn set_put_delay(&self, delay: Duration) {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        self.put_delay_us.store(micros, Ordering::Relaxed);
     }
 
     /// Remembers a step that took long enough to be in somebody's way.
@@ -48,6 +56,10 @@ impl StepLog {
 }
 
 impl MaintenanceWitness for StepLog {
+    fn put_delay(&self) -> Duration {
+        Duration::from_micros(self.put_delay_us.load(Ordering::Relaxed))
+    }
+
     fn step_between(&self, from: Moment, to: Moment) -> Option<String> {
         let steps = self.steps.lock();
         let overlapping = steps.iter().filter(|step| step.from < to && step.to > from);

@@ -386,7 +386,7 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
     for (name, help, value) in [
         (
             "put_delay_seconds",
-            "What a put should be delayed by",
+            "What every put is held back by at present",
             report.put_delay.as_secs_f64(),
         ),
         (
