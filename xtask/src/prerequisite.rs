@@ -64,6 +64,12 @@ pub(crate) const MOUNT: Prerequisite = Prerequisite {
     install: "apt-get install -y mount",
 };
 
+pub(crate) const STRACE: Prerequisite = Prerequisite {
+    probe: &["strace", "--version"],
+    purpose: "the server's syncs are counted where it makes them",
+    install: "apt-get install -y strace",
+};
+
 /// Fails with the installing commands of all that are missing.
 pub(crate) fn require(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
     let missing: Vec<String> = prerequisites

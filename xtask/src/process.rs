@@ -8,6 +8,7 @@ mod kill_loop;
 mod lifecycle;
 mod load;
 mod mount;
+mod sync_trace;
 mod value;
 
 pub(crate) use self::cut::power_cut;

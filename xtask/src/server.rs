@@ -143,15 +143,32 @@ impl Site {
         Ok(server)
     }
 
+    /// Starts a server with its system calls of these names written to `trace`, and waits until it
+    /// answers.
+    pub(crate) fn start_traced(&self, trace: &Path, calls: &str) -> anyhow::Result<Server> {
+        // As a grandchild the tracer leaves the server ours, to be signalled and waited for.
+        let mut tracer = Command::new("strace");
+        tracer.args(["-D", "-f", "-yy", "-s", "0", "-e"]);
+        tracer.arg(format!("trace={calls}")).arg("-o").arg(trace);
+        tracer.arg(&self.binary.path);
+        let mut server = self.spawn(tracer)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
     /// Starts a server and does not wait.
     pub(crate) fn launch(&self) -> anyhow::Result<Server> {
+        self.spawn(Command::new(&self.binary.path))
+    }
+
+    fn spawn(&self, program: Command) -> anyhow::Result<Server> {
         let log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.log())
             .with_context(|| format!("opening {}", self.log().display()))?;
         let child = self
-            .server_command()
+            .server_arguments(program)
             .stdout(log.try_clone().context("sharing the log")?)
             .stderr(log)
             .spawn()
@@ -168,7 +185,7 @@ impl Site {
         let log = self.directory.join("refusal.log");
         let output = fs::File::create(&log).context("creating the refusal's log")?;
         let mut child = self
-            .server_command()
+            .server_arguments(Command::new(&self.binary.path))
             .stdout(output.try_clone().context("sharing the log")?)
             .stderr(output)
             .spawn()
@@ -181,8 +198,7 @@ impl Site {
         Ok(Refusal { status, text })
     }
 
-    fn server_command(&self) -> Command {
-        let mut command = Command::new(&self.binary.path);
+    fn server_arguments(&self, mut command: Command) -> Command {
         command
             .arg("server")
             .arg("--config")

@@ -1,4 +1,5 @@
-//! What an operator sees: refusals that say why, a graceful stop, an idle server that needs little.
+//! What an operator sees: refusals that say why, a graceful stop, an idle server that needs little,
+//! syncs as configured.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,6 +11,7 @@ use anyhow::{Context, ensure};
 
 use crate::process::idle;
 use crate::process::load::Load;
+use crate::process::sync_trace;
 use crate::server::{Refusal, Site};
 use crate::tally::Tally;
 use crate::test_run::Run;
@@ -59,6 +61,18 @@ pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
         graceful_stop_loses_nothing,
     );
     check("an idle server needs little", idle::needs_little);
+    check(
+        "sync strategy o_sync syncs before each answer",
+        sync_trace::o_sync_is_before_each_answer,
+    );
+    check(
+        "sync strategy none syncs for nobody",
+        sync_trace::none_syncs_for_nobody,
+    );
+    check(
+        "sync strategy interval syncs afterwards",
+        sync_trace::interval_syncs_afterwards,
+    );
     Ok(tally)
 }
 
