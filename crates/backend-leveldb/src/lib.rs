@@ -17,5 +17,6 @@ mod settings;
 mod snapshot;
 
 pub use engine::Leveldb;
+pub use kvorum_lsm::policy::PolicySettings;
 pub use kvorum_lsm::{Compression, DrawNumber, Shared, SyncStrategy};
 pub use settings::LeveldbSettings;

@@ -12,7 +12,7 @@ pub struct LeveldbSettings {
     /// Whether the store keeps a log of its own; not needed behind the node's commit log, where a
     /// sync is a flush.
     pub has_log: bool,
-    /// What [`kvorum_backend::Durability::BackendDefault`] promises.
+    /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the log is synced.
     pub sync: SyncStrategy,
     /// Entries are gone this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,

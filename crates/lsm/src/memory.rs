@@ -28,6 +28,11 @@ impl MemoryBudget {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
+    /// The budget, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
     /// What memtables take now, in bytes.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)

@@ -22,6 +22,12 @@ pub struct PolicySettings {
     pub base_bytes: u64,
     /// Each level is to hold so many times what the one above holds.
     pub multiplier: u64,
+    /// A table of which a tenth and at least this many entries are removals is merged downwards,
+    /// so that the space of what they remove is free; `None` for only when half of it are.
+    pub removals_trigger: Option<u64>,
+    /// Tables are rewritten when half of what they hold is expired. Otherwise only those of which
+    /// everything is are worked on.
+    pub rewrites_expired: bool,
     /// A merge starts another table when one has this many bytes.
     pub table_bytes_max: u64,
     /// From this many tables on level 0 on, putting pays for merging.
@@ -37,6 +43,8 @@ impl Default for PolicySettings {
             level_zero_tables: 4,
             base_bytes: 128 << 20,
             multiplier: 8,
+            removals_trigger: None,
+            rewrites_expired: true,
             table_bytes_max: 64 << 20,
             slow_from_tables: 8,
             slowest_at_tables: 20,
@@ -59,7 +67,9 @@ pub struct TableShape {
     pub entries: u64,
     /// Entries and marks that only say that something is gone.
     pub removals: u64,
-    /// When half of it or more is expired, in microseconds; `None` for never.
+    /// When about half of it is expired, in microseconds; `None` for never.
+    pub half_expired_at: Option<u64>,
+    /// When everything in it is expired, in microseconds; `None` for never.
     pub expired_at: Option<u64>,
 }
 
@@ -288,8 +298,8 @@ fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
     let last = last_level(settings);
     for level in (1..=last).rev() {
         for table in tables(shape, level) {
-            let is_expired = table.expired_at.is_some_and(|it| it <= now);
-            let is_removals = 2 * table.removals > table.entries && level < last;
+            let is_expired = is_expired(table, settings, now);
+            let is_removals = is_removals(table, settings) && level < last;
             let reason = match (is_expired, is_removals) {
                 (true, _) => Reason::Expired,
                 (false, true) => Reason::Removals,
@@ -300,13 +310,27 @@ fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
         }
     }
     let zero = tables(shape, 0);
-    let is_expired = |table: &TableShape| table.expired_at.is_some_and(|it| it <= now);
-    if !zero.is_empty() && zero.iter().all(is_expired) {
+    if !zero.is_empty() && zero.iter().all(|it| is_expired(it, settings, now)) {
         let inputs: Vec<&TableShape> = zero.iter().collect();
         let output = base_level(shape, settings);
         return pick(shape, Reason::Expired, 0, 0, &inputs, output);
     }
     None
+}
+
+fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
+    let at = match settings.rewrites_expired {
+        true => table.half_expired_at.or(table.expired_at),
+        false => table.expired_at,
+    };
+    at.is_some_and(|it| it <= now)
+}
+
+fn is_removals(table: &TableShape, settings: &PolicySettings) -> bool {
+    let is_many = settings
+        .removals_trigger
+        .is_some_and(|it| table.removals >= it);
+    2 * table.removals > table.entries || (is_many && 10 * table.removals > table.entries)
 }
 
 #[cfg(test)]

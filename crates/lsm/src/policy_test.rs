@@ -46,6 +46,7 @@ impl Virtual {
             largest: key(keys.last()),
             entries: keys.len() as u64,
             removals: 0,
+            half_expired_at: None,
             expired_at: None,
         };
         let levels = self.levels.iter();
@@ -196,6 +197,7 @@ fn garbage_is_collected_when_nothing_is_too_large() {
         largest: Bytes::from("b"),
         entries: 10,
         removals,
+        half_expired_at: None,
         expired_at,
     };
     let on_level = |level: usize, table: TableShape| {
@@ -225,6 +227,7 @@ fn writers_feel_level_zero_smoothly() {
             largest: Bytes::new(),
             entries: 1,
             removals: 0,
+            half_expired_at: None,
             expired_at: None,
         };
         let shape = Shape {

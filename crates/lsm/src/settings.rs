@@ -13,6 +13,8 @@ use crate::{MemoryBudget, SharedCache};
 pub enum SyncStrategy {
     /// Nothing: the system writes when it likes, or a log in front of the store vouches for it.
     None,
+    /// The same, and a sync is due this long after the first put that was not synced.
+    Interval(Duration),
     /// A put is durable when its ticket resolves; puts that wait together share a sync.
     Grouped,
 }

@@ -13,6 +13,7 @@ use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
 use crate::merging::merge_task;
 use crate::policy::{self, Pick};
+use crate::settings::SyncStrategy;
 use crate::store::Store;
 use crate::version::Version;
 
@@ -24,6 +25,8 @@ const PAID_FACTOR_MAX: u64 = 24;
 const FLUSHED_FACTOR: u64 = 6;
 /// Full memtables in memory from which on puts pay for flushing them.
 const LATE_MEMTABLES: u64 = 2;
+/// Without a strategy that says otherwise, what the log got is synced after this long.
+const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// Jobs that were begun.
 #[derive(Default)]
@@ -34,16 +37,21 @@ pub(crate) struct Upkeep {
     /// Blob files of which a collection could free next to nothing: what refers to their bodies
     /// cannot be read. Not tried again before the next opening.
     pub(crate) uncollectable: BTreeSet<u64>,
+    /// When the log was first seen to hold what is not synced.
+    unsynced_since: Option<Timestamp>,
 }
 
 impl Store {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
         self.pins.release_expired(now);
         // While somebody is at a step, what was begun is not known: then it is told what would be.
-        let upkeep = self.upkeep.try_lock();
+        let mut upkeep = self.upkeep.try_lock();
+        let mut due = Vec::new();
+        if let Some(upkeep) = &mut upkeep {
+            due.extend(self.sync_due(upkeep, now));
+        }
         let upkeep = upkeep.as_deref();
         let version = self.version.load();
-        let mut due = Vec::new();
         let is_flushing = upkeep.is_some_and(|it| it.flush.is_some());
         if is_flushing || self.wants_flush(&version) {
             due.push(flush_task(&version));
@@ -95,12 +103,44 @@ impl Store {
                 self.merge_step(&mut upkeep, subject, budget.bytes, now)
             }
             (TaskKind::Merge, file) => self.collect_step(&mut upkeep, file, budget.bytes),
+            (TaskKind::Sync, 0) => {
+                drop(upkeep);
+                self.sync_all().map(|_| StepOutcome::nothing_left())
+            }
             (TaskKind::Reclaim, 0) => {
                 self.read_side.lost.write(&*self.disk);
                 Ok(StepOutcome::nothing_left())
             }
             _ => Ok(StepOutcome::nothing_left()),
         }
+    }
+
+    /// A sync of the store's own log. Without one the node's commit log says when to sync.
+    fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
+        let unsynced_bytes: u64 = {
+            let writer = self.writer.lock();
+            let handles = writer.unsynced.iter();
+            let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
+            behind.sum()
+        };
+        if unsynced_bytes == 0 {
+            upkeep.unsynced_since = None;
+            return None;
+        }
+        let since = *upkeep.unsynced_since.get_or_insert(now);
+        let (wait_micros, urgency) = match self.settings.sync {
+            SyncStrategy::Interval(interval) => {
+                let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
+                (micros, Urgency::Normal)
+            }
+            SyncStrategy::None | SyncStrategy::Grouped => (UNSYNCED_MICROS_MAX, Urgency::Idle),
+        };
+        (since.0.saturating_add(wait_micros) <= now.0).then_some(Task {
+            kind: TaskKind::Sync,
+            subject: 0,
+            urgency,
+            cost_bytes: unsynced_bytes,
+        })
     }
 
     /// A put of so many bytes pays for a part of what the store owes: nothing as long as upkeep keeps

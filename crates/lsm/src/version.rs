@@ -90,6 +90,7 @@ impl Version {
             largest: it.properties.largest.clone(),
             entries: it.properties.entries,
             removals: it.properties.removals,
+            half_expired_at: half_expired_at(&it.properties, expiry_micros),
             expired_at: expired_at(&it.properties, expiry_micros),
         };
         let levels = self.levels.iter();
@@ -110,14 +111,35 @@ impl Version {
     }
 }
 
-/// When half of a table or more is expired.
-fn expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
-    let by_age = expiry_micros.map(|age| properties.last_modified_max.saturating_add(age));
+/// When about half of a table is expired.
+fn half_expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
     let lasting = properties.entries - properties.removals;
+    let (from, to) = (properties.last_modified_min, properties.last_modified_max);
+    // A removal has no time of its own, and counts as the earliest.
+    let middle = match properties.removals {
+        0 => from + (to - from) / 2,
+        _ => to,
+    };
+    let by_age = expiry_micros.filter(|_| lasting > 0);
+    let by_age = by_age.map(|age| middle.saturating_add(age));
     let is_mostly_expiring = properties.expiring > 0 && 2 * properties.expiring >= lasting;
     let by_own = is_mostly_expiring.then_some(properties.expiry_max);
-    match (by_age.filter(|_| lasting > 0), by_own) {
-        (Some(by_age), Some(by_own)) => Some(by_age.min(by_own)),
-        (by_age, by_own) => by_age.or(by_own),
+    earlier(by_age, by_own)
+}
+
+/// When everything in a table is expired.
+fn expired_at(properties: &Properties, expiry_micros: Option<u64>) -> Option<u64> {
+    let lasting = properties.entries - properties.removals;
+    let by_age = expiry_micros.filter(|_| lasting > 0);
+    let by_age = by_age.map(|age| properties.last_modified_max.saturating_add(age));
+    let is_all_expiring = properties.expiring > 0 && properties.expiring >= lasting;
+    let by_own = is_all_expiring.then_some(properties.expiry_max);
+    earlier(by_age, by_own)
+}
+
+fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }

@@ -9,6 +9,7 @@
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    what is durable and not yet synced by the engines
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
+//!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -1,21 +1,28 @@
 //! The engines by name: the only place that knows them all.
 
-use std::path::PathBuf;
+mod leveldb;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use kvorum_backend::{Backend, Durability};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
+use kvorum_backend_leveldb::{Leveldb, Shared};
 use kvorum_disk::Disk;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{self as settings, Compression, DurabilityMode, Settings, StorageBackend};
 
+use crate::maintenance::machine;
+
+use self::leveldb::Memory;
+
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 const ZSTD_LEVEL: i32 = 1;
 
 /// The engines that are built in, as `storage_backend` names them.
-pub(crate) const BUILT_IN: [&str; 2] = ["bitcask", "memory"];
+pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
 /// Opens the stores of a node, one for each partition.
 pub(crate) struct Engines {
@@ -23,6 +30,8 @@ pub(crate) struct Engines {
     settings: Settings,
     ring_size: RingSize,
     randomness: Arc<dyn Randomness>,
+    /// What the stores of the leveldb engine share, and how it was sized.
+    leveldb: Option<(Memory, Shared)>,
 }
 
 impl Engines {
@@ -32,7 +41,13 @@ impl Engines {
         ring_size: RingSize,
         randomness: Arc<dyn Randomness>,
     ) -> Self {
+        let leveldb = (settings.node.storage_backend == StorageBackend::Leveldb).then(|| {
+            let partitions = u64::from(ring_size.get());
+            let memory = Memory::of(&settings.leveldb, machine::memory_bytes(), partitions);
+            (memory, memory.shared())
+        });
         Self {
+            leveldb,
             disk,
             settings,
             ring_size,
@@ -44,6 +59,7 @@ impl Engines {
     pub(crate) fn name(&self) -> &'static str {
         match self.settings.node.storage_backend {
             StorageBackend::Bitcask => "bitcask",
+            StorageBackend::Leveldb => "leveldb",
             StorageBackend::Memory => "memory",
         }
     }
@@ -51,8 +67,8 @@ impl Engines {
     /// True when acknowledged writes go through the node's commit log.
     pub(crate) fn use_commit_log(&self) -> bool {
         match self.settings.node.storage_backend {
-            StorageBackend::Bitcask => {
-                self.settings.bitcask_durability().mode == DurabilityMode::Grouped
+            StorageBackend::Bitcask | StorageBackend::Leveldb => {
+                self.settings.backend_durability().mode == DurabilityMode::Grouped
             }
             StorageBackend::Memory => false,
         }
@@ -72,6 +88,7 @@ impl Engines {
         match self.settings.node.storage_backend {
             StorageBackend::Memory => Ok(Arc::new(self.open_memory())),
             StorageBackend::Bitcask => self.open_bitcask(partition),
+            StorageBackend::Leveldb => self.open_leveldb(partition),
         }
     }
 
@@ -90,8 +107,30 @@ impl Engines {
         kvorum_backend_memory::MemoryBackend::new(settings, move || randomness.next_u64())
     }
 
+    /// The block cache and the memtables of the leveldb engine's stores.
+    pub(crate) fn leveldb_shared(&self) -> Option<&Shared> {
+        self.leveldb.as_ref().map(|(_, shared)| shared)
+    }
+
+    fn open_leveldb(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
+        let directory = self.directory_in(&self.settings.leveldb.data_root, partition);
+        let (memory, shared) = self.leveldb.as_ref().context("size the block cache")?;
+        let settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
+        let randomness = self.randomness.clone();
+        let draw = Arc::new(move || randomness.next_u64());
+        let store = Leveldb::open(
+            self.disk.clone(),
+            &directory,
+            &settings,
+            shared.clone(),
+            draw,
+        )
+        .with_context(|| format!("open {}", directory.display()))?;
+        Ok(Arc::new(store))
+    }
+
     fn open_bitcask(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
-        let directory = self.partition_directory(partition);
+        let directory = self.directory_in(&self.settings.bitcask.data_root, partition);
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
         let store = Bitcask::open(self.disk.clone(), &directory, self.bitcask_settings(), draw)
@@ -135,10 +174,7 @@ impl Engines {
         settings
     }
 
-    fn partition_directory(&self, partition: Partition) -> PathBuf {
-        self.settings
-            .bitcask
-            .data_root
-            .join(partition.index_decimal(self.ring_size))
+    fn directory_in(&self, data_root: &Path, partition: Partition) -> PathBuf {
+        data_root.join(partition.index_decimal(self.ring_size))
     }
 }

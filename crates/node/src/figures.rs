@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::Status;
+use kvorum_backend_leveldb::Shared;
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
 use kvorum_object::Object;
@@ -30,6 +31,8 @@ pub(crate) struct Figures {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) commit_log: Option<CommitLog>,
     pub(crate) maintenance: Arc<Maintenance>,
+    /// Of the leveldb engine.
+    pub(crate) leveldb: Option<Shared>,
 }
 
 /// Records finished requests under Riak's names.
@@ -157,6 +160,7 @@ impl Figures {
         );
         self.store_metrics(&mut text);
         self.commit_log_metrics(&mut text);
+        self.leveldb_metrics(&mut text);
         self.maintenance.metrics(&mut text);
         text.finish()
     }
@@ -226,6 +230,34 @@ impl Figures {
             ),
         ] {
             text.family(MetricKind::Counter, name, help, [(&[][..], value)]);
+        }
+    }
+
+    fn leveldb_metrics(&self, text: &mut MetricsText) {
+        let Some(shared) = &self.leveldb else { return };
+        for (name, help, value) in [
+            (
+                "leveldb_cache_bytes",
+                "Bytes in the block cache",
+                shared.cache.bytes(),
+            ),
+            (
+                "leveldb_cache_bytes_max",
+                "Bound of the block cache",
+                shared.cache.bytes_max(),
+            ),
+            (
+                "leveldb_memtable_bytes",
+                "Bytes in write buffers",
+                shared.memory.used(),
+            ),
+            (
+                "leveldb_memtable_bytes_max",
+                "Bound of all write buffers",
+                shared.memory.bytes_max(),
+            ),
+        ] {
+            text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
         }
     }
 

@@ -3,7 +3,7 @@
 //! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
 //! they owe, steps are done and timed, errors are reported, and the arbiter is told.
 
-mod machine;
+pub(crate) mod machine;
 mod step_log;
 mod stop_signal;
 mod view;
@@ -92,7 +92,7 @@ pub(crate) struct Parts {
 pub(crate) fn budgets(settings: &Settings) -> Budgets {
     let own = &settings.maintenance;
     let defaults = Budgets::default();
-    let durability = settings.bitcask_durability();
+    let durability = settings.backend_durability();
     let ask_period = match durability.mode {
         DurabilityMode::Interval => durability.interval / ASKS_PER_INTERVAL,
         DurabilityMode::Grouped | DurabilityMode::None => defaults.ask_period,

@@ -113,6 +113,7 @@ impl Node {
             vnodes: vnodes.clone(),
             commit_log: commit_log.clone(),
             maintenance: maintenance.clone(),
+            leveldb: engines.leveldb_shared().cloned(),
         });
 
         let committer = match commit_log.clone() {

@@ -9,6 +9,8 @@ pub enum Unit {
     Milliseconds,
     /// Seconds.
     Seconds,
+    /// Minutes.
+    Minutes,
 }
 
 impl Unit {
@@ -17,6 +19,7 @@ impl Unit {
         match self {
             Unit::Milliseconds => "ms",
             Unit::Seconds => "s",
+            Unit::Minutes => "m",
         }
     }
 }
@@ -116,6 +119,7 @@ mod tests {
             parse("3", Unit::Milliseconds),
             Some(Duration::from_millis(3))
         );
+        assert_eq!(parse("3", Unit::Minutes), Some(Duration::from_secs(180)));
     }
 
     #[test]

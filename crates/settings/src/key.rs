@@ -74,6 +74,8 @@ pub enum Category {
     Durability,
     /// The bitcask backend.
     Bitcask,
+    /// The leveldb backend.
+    Leveldb,
     /// The memory backend.
     Memory,
     /// Background work.
@@ -84,7 +86,7 @@ pub enum Category {
 
 impl Category {
     /// All headings in their order.
-    pub const ALL: [Category; 10] = [
+    pub const ALL: [Category; 11] = [
         Category::Node,
         Category::Listeners,
         Category::Requests,
@@ -92,6 +94,7 @@ impl Category {
         Category::Buckets,
         Category::Durability,
         Category::Bitcask,
+        Category::Leveldb,
         Category::Memory,
         Category::Maintenance,
         Category::Log,
@@ -107,6 +110,7 @@ impl Category {
             Category::Buckets => "Default bucket properties",
             Category::Durability => "Durability",
             Category::Bitcask => "Bitcask backend",
+            Category::Leveldb => "LevelDB backend",
             Category::Memory => "Memory backend",
             Category::Maintenance => "Background work",
             Category::Log => "Logs",

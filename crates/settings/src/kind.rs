@@ -384,6 +384,7 @@ fn plural(unit: Unit) -> &'static str {
     match unit {
         Unit::Milliseconds => "milliseconds",
         Unit::Seconds => "seconds",
+        Unit::Minutes => "minutes",
     }
 }
 

@@ -50,7 +50,8 @@ pub use riak::{Family, Fate, RiakKey};
 pub use sample::sample_file;
 pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
-    DurabilityMode, HttpSettings, JobSettings, ListenerSettings, LogLevel, LogOutput, LogSettings,
-    MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings, ObjectLimits, ProtobufSettings,
-    QuorumValue, RequestSettings, Settings, StorageBackend, SyncStrategy,
+    DurabilityMode, HttpSettings, JobSettings, LeveldbSettings, ListenerSettings, LogLevel,
+    LogOutput, LogSettings, MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings,
+    ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
+    SyncStrategy,
 };

@@ -31,6 +31,8 @@ pub struct Settings {
     pub commit_log: CommitLogSettings,
     /// The bitcask backend.
     pub bitcask: BitcaskSettings,
+    /// The leveldb backend.
+    pub leveldb: LeveldbSettings,
     /// The memory backend.
     pub memory: MemorySettings,
     /// Background work.
@@ -63,6 +65,8 @@ pub struct NodeSettings {
 pub enum StorageBackend {
     /// Append-only segments and a key directory in memory.
     Bitcask,
+    /// A merge tree of sorted tables.
+    Leveldb,
     /// Nothing survives a stop.
     Memory,
 }
@@ -297,6 +301,43 @@ pub enum MergePolicy {
     Window,
 }
 
+/// The leveldb backend: `leveldb.*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeveldbSettings {
+    /// `data_root`.
+    pub data_root: PathBuf,
+    /// `sync_on_write`; `None` follows `durability`. Ask [`Settings::leveldb_durability`].
+    pub sync_on_write: Option<bool>,
+    /// `maximum_memory`, bytes for the whole node; `None` leaves it to the percentage.
+    pub memory_bytes_max: Option<u64>,
+    /// `maximum_memory.percent`: of what the machine or the container has.
+    pub memory_percent_max: u8,
+    /// `limited_developer_mem`.
+    pub limited_developer_memory: bool,
+    /// `write_buffer_size_min`: each partition draws its size from here to the next.
+    pub write_buffer_bytes_min: u64,
+    /// `write_buffer_size_max`.
+    pub write_buffer_bytes_max: u64,
+    /// `bloomfilter`.
+    pub bloomfilter: bool,
+    /// `block.size`.
+    pub block_bytes: u64,
+    /// `block.restart_interval`: keys.
+    pub block_restart_interval: u64,
+    /// `compression`.
+    pub compression: bool,
+    /// `compression.algorithm`; of use with `compression` alone.
+    pub compression_algorithm: Compression,
+    /// `compaction.trigger.tombstone_count`; `None` is off.
+    pub tombstones_trigger: Option<u64>,
+    /// `expiration`.
+    pub expiration: bool,
+    /// `expiration.retention_time`; `None` is unlimited. Ask [`LeveldbSettings::expiry`].
+    pub retention: Option<Duration>,
+    /// `expiration.mode`: only tables of which everything is expired are worked on for it.
+    pub expires_whole_files: bool,
+}
+
 /// The memory backend: `memory_backend.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemorySettings {
@@ -363,6 +404,32 @@ pub enum LogOutput {
 }
 
 impl Settings {
+    /// When a write to the configured backend counts as done.
+    pub fn backend_durability(&self) -> Durability {
+        match self.node.storage_backend {
+            StorageBackend::Bitcask => self.bitcask_durability(),
+            StorageBackend::Leveldb => self.leveldb_durability(),
+            StorageBackend::Memory => Durability {
+                mode: DurabilityMode::None,
+                ..self.durability
+            },
+        }
+    }
+
+    /// When a write to the leveldb backend counts as done: `leveldb.sync_on_write` if it is set,
+    /// else `durability`.
+    pub fn leveldb_durability(&self) -> Durability {
+        let mode = match self.leveldb.sync_on_write {
+            None => return self.durability,
+            Some(true) => DurabilityMode::Grouped,
+            Some(false) => DurabilityMode::None,
+        };
+        Durability {
+            mode,
+            ..self.durability
+        }
+    }
+
     /// When a write to the bitcask backend counts as done: `bitcask.sync.strategy` if it is set,
     /// else `durability`.
     pub fn bitcask_durability(&self) -> Durability {
@@ -421,6 +488,7 @@ impl Settings {
                 bytes_max: 0,
             },
             bitcask: BitcaskSettings::blank(),
+            leveldb: LeveldbSettings::blank(),
             memory: MemorySettings {
                 ttl: None,
                 per_vnode_bytes_max: None,
@@ -515,6 +583,34 @@ impl BitcaskSettings {
             merge_threshold_small_file_bytes: None,
             expiry: None,
             expiry_grace: Duration::ZERO,
+        }
+    }
+}
+
+impl LeveldbSettings {
+    /// How long after its last change an object is gone; `None` for never.
+    pub fn expiry(&self) -> Option<Duration> {
+        self.retention.filter(|_| self.expiration)
+    }
+
+    fn blank() -> LeveldbSettings {
+        LeveldbSettings {
+            data_root: PathBuf::new(),
+            sync_on_write: None,
+            memory_bytes_max: None,
+            memory_percent_max: 0,
+            limited_developer_memory: false,
+            write_buffer_bytes_min: 0,
+            write_buffer_bytes_max: 0,
+            bloomfilter: false,
+            block_bytes: 0,
+            block_restart_interval: 0,
+            compression: false,
+            compression_algorithm: Compression::None,
+            tombstones_trigger: None,
+            expiration: false,
+            retention: None,
+            expires_whole_files: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use kvorum_advise::{CapacityQuestion, EngineTable, capacity};
 use kvorum_backend::{Backend, Batch, Durability, Fields, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_object::{Clock, Content, Metadata, Object, Timestamp};
@@ -86,6 +87,55 @@ fn the_memory_engines_overhead_is_as_declared() {
     assert!((declared - counted).abs() < 0.5);
 }
 
+/// Puts all objects.
+fn fill(store: &dyn Backend) {
+    let encoded = object().encode();
+    for number in 0..KEYS {
+        let fields = Fields::default();
+        let (head, body) = (encoded.head.clone(), encoded.body.clone());
+        let batch = Batch::of(Write::put(key(number), fields, head, body));
+        let _receipt = store.put(&batch, Durability::Buffered).unwrap();
+    }
+}
+
+/// What is told of the objects that [`fill`] puts.
+fn told(backend: &str) -> kvorum_advise::CapacityAnswer {
+    let question = CapacityQuestion {
+        backend: backend.to_owned(),
+        keys: u64::from(KEYS),
+        key_bytes: KEY_BYTES,
+        bucket_bytes: "sessions".len() as u64,
+        value_bytes: VALUE_BYTES as u64,
+        n_val: 1,
+        nodes: 1,
+    };
+    capacity(&EngineTable::built_in().unwrap(), question).unwrap()
+}
+
+#[test]
+fn leveldb_takes_the_disk_that_capacity_says() {
+    for threshold in [usize::MAX, 1] {
+        let disk = MemoryDisk::new();
+        let settings = LeveldbSettings {
+            compression: kvorum_backend_leveldb::Compression::None,
+            blob_threshold_bytes: threshold,
+            ..LeveldbSettings::default()
+        };
+        let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
+        let seam: Arc<dyn Disk> = Arc::new(disk.clone());
+        let shared = Shared::new(1 << 20, 1 << 30);
+        let store = Leveldb::open(seam, Path::new("store"), &settings, shared, draw).unwrap();
+        fill(&store);
+        store.close().unwrap();
+        let declared = told("leveldb").disk_live_bytes_per_node as f64;
+        let found = total_len(&disk, Path::new("store")) as f64;
+        assert!(
+            found < declared * 1.05 && found > declared * 0.75,
+            "{found} bytes on disk where {declared} are told"
+        );
+    }
+}
+
 #[test]
 fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     let disk = MemoryDisk::new();
@@ -96,28 +146,10 @@ fn bitcask_takes_the_disk_and_memory_that_capacity_says() {
     let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let store = Bitcask::open(shared, Path::new("store"), settings, draw).unwrap();
-    let encoded = object().encode();
-    for number in 0..KEYS {
-        let fields = Fields::default();
-        let (head, body) = (encoded.head.clone(), encoded.body.clone());
-        let batch = Batch::of(Write::put(key(number), fields, head, body));
-        let _receipt = store.put(&batch, Durability::Buffered).unwrap();
-    }
+    fill(&store);
     let memory = store.status().memory_bytes;
     store.close().unwrap();
-    let answer = capacity(
-        &EngineTable::built_in().unwrap(),
-        CapacityQuestion {
-            backend: "bitcask".to_owned(),
-            keys: u64::from(KEYS),
-            key_bytes: KEY_BYTES,
-            bucket_bytes: "sessions".len() as u64,
-            value_bytes: VALUE_BYTES as u64,
-            n_val: 1,
-            nodes: 1,
-        },
-    )
-    .unwrap();
+    let answer = told("bitcask");
     let declared = answer.disk_live_bytes_per_node as f64;
     let found = total_len(&disk, Path::new("store")) as f64;
     assert!(

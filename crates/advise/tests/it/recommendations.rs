@@ -74,7 +74,7 @@ fn indexes_rule_bitcask_out_and_engines_to_come_are_marked_so() {
         ],
         &[],
     );
-    assert_eq!(advice.recommended, None);
+    assert_eq!(advice.recommended.as_deref(), Some("leveldb"));
     assert_eq!(advice.better_later.as_deref(), Some("leveled"));
     assert!(advice.to_string().contains("leveled (not built in yet)"));
     assert!(advice.missing.contains(&"keys".to_owned()));

@@ -71,6 +71,7 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             table_bytes_max: 3_000,
             slow_from_tables: 3,
             slowest_at_tables: 6,
+            ..PolicySettings::default()
         },
         ..LeveldbSettings::default()
     };

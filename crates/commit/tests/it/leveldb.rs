@@ -67,6 +67,7 @@ fn small_settings() -> LeveldbSettings {
             table_bytes_max: 3_000,
             slow_from_tables: 3,
             slowest_at_tables: 6,
+            ..PolicySettings::default()
         },
         ..LeveldbSettings::default()
     }

@@ -30,6 +30,7 @@ pub(crate) fn settings() -> LsmSettings {
             table_bytes_max: 3_000,
             slow_from_tables: 4,
             slowest_at_tables: 8,
+            ..PolicySettings::default()
         },
         ..LsmSettings::default()
     }

@@ -20,13 +20,18 @@ pub(super) fn cores() -> u32 {
 
 /// What the stores may hold in memory, in bytes; `None` where the system does not tell.
 pub(super) fn memory_for_stores() -> Option<u64> {
+    memory_bytes().map(|bytes| bytes / 100 * STORES_PERCENT)
+}
+
+/// The memory of the machine, or of the process's control group if that is less; `None` where the
+/// system does not tell.
+pub(crate) fn memory_bytes() -> Option<u64> {
     let meminfo = read(Path::new("/proc/meminfo"));
     let of_machine = memory_total(&meminfo);
     let groups = read(Path::new("/proc/self/cgroup"));
     let files = control_group_files(&groups);
     let of_groups = files.iter().filter_map(|file| limit(&read(file)));
-    let least = of_groups.chain(of_machine).min()?;
-    Some(least / 100 * STORES_PERCENT)
+    of_groups.chain(of_machine).min()
 }
 
 /// How many files the process may have open.

@@ -9,4 +9,5 @@ mod advise;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;
 mod import;
+mod leveldb;
 mod server;

@@ -15,6 +15,8 @@ pub(crate) struct Site {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) protobuf: SocketAddr,
     pub(crate) http: SocketAddr,
+    /// Further settings, as `--set` takes them.
+    pub(crate) settings: Vec<String>,
 }
 
 /// A running server; killed when dropped.
@@ -34,6 +36,7 @@ impl Site {
             directory: tempfile::tempdir().unwrap(),
             protobuf: free(),
             http: free(),
+            settings: Vec::new(),
         }
     }
 
@@ -53,6 +56,9 @@ impl Site {
             format!("listener.http.internal={}", self.http),
         ] {
             command.args(["--set", &setting]);
+        }
+        for setting in &self.settings {
+            command.args(["--set", setting]);
         }
         command
     }
@@ -78,6 +84,15 @@ impl Site {
         Client::connect(self.protobuf, &ClientSettings::default())
             .await
             .unwrap()
+    }
+}
+
+impl Server {
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn stop(mut self) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
     }
 }
 

@@ -3,6 +3,7 @@
 mod bitcask;
 mod buckets;
 mod durability;
+mod leveldb;
 mod listeners;
 mod log;
 mod maintenance;
@@ -14,7 +15,7 @@ mod requests;
 use crate::key::Key;
 
 /// All tables, in the order of the reference page.
-pub(crate) const TABLES: [&[Key]; 10] = [
+pub(crate) const TABLES: [&[Key]; 11] = [
     node::KEYS,
     listeners::KEYS,
     requests::KEYS,
@@ -22,6 +23,7 @@ pub(crate) const TABLES: [&[Key]; 10] = [
     buckets::KEYS,
     durability::KEYS,
     bitcask::KEYS,
+    leveldb::KEYS,
     memory::KEYS,
     maintenance::KEYS,
     log::KEYS,

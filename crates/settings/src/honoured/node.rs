@@ -57,10 +57,12 @@ pub(super) const KEYS: &[Key] = &[
             Choice::Takes("bitcask", |settings| {
                 settings.node.storage_backend = StorageBackend::Bitcask;
             }),
+            Choice::Takes("leveldb", |settings| {
+                settings.node.storage_backend = StorageBackend::Leveldb;
+            }),
             Choice::Takes("memory", |settings| {
                 settings.node.storage_backend = StorageBackend::Memory;
             }),
-            Choice::NotBuiltIn("leveldb", NOT_YET),
             Choice::NotBuiltIn("leveled", NOT_YET),
             Choice::NotBuiltIn("hanoidb", NOT_YET),
             Choice::NotBuiltIn("innostore", NOT_YET),
@@ -70,8 +72,10 @@ pub(super) const KEYS: &[Key] = &[
         "bitcask",
         "The engine that stores objects. \
          `bitcask` keeps all keys in memory and values in append-only files; \
+         `leveldb` keeps sorted tables that are merged in the background, needs little memory, and \
+         has secondary indexes; \
          `memory` keeps everything in memory and loses it at a stop. \
-         `leveldb`, `leveled`, `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
+         `leveled`, `hanoidb`, `innostore`, `multi` and `prefix_multi` are known, \
          but not built in yet, and the server does not start with them: \
          it would not find the data that is there.",
     ),
@@ -87,4 +91,4 @@ pub(super) const KEYS: &[Key] = &[
     .own(),
 ];
 
-const NOT_YET: &str = "it is known but not built in yet; bitcask and memory are";
+const NOT_YET: &str = "it is known but not built in yet; bitcask, leveldb and memory are";

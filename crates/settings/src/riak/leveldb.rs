@@ -1,4 +1,4 @@
-//! Keys of the leveldb backend.
+//! Keys of the leveldb backend that cannot apply, each with its reason.
 
 use super::{Family, ignored};
 
@@ -7,33 +7,33 @@ pub(super) const FAMILY: Family = Family {
     keys: KEYS,
 };
 
-const LEVELDB: &str = "the leveldb backend is not built in yet";
+const INDEX_BLOCKS: &str =
+    "indexes and filters of tables are cut into blocks that are cached like any other";
+
+const CHECKED: &str = "every block carries a checksum, which is checked whenever it is read";
+
+const TIERS: &str = "the tables of all levels lie in one directory, and change levels by a note in \
+                     the manifest instead of a copy from file system to file system";
 
 const KEYS: &[super::RiakKey] = &[
-    ignored("leveldb.data_root", LEVELDB),
-    ignored("leveldb.maximum_memory", LEVELDB),
-    ignored("leveldb.maximum_memory.percent", LEVELDB),
-    ignored("leveldb.sync_on_write", LEVELDB),
-    ignored("leveldb.limited_developer_mem", LEVELDB),
-    ignored("leveldb.write_buffer_size_min", LEVELDB),
-    ignored("leveldb.write_buffer_size_max", LEVELDB),
-    ignored("leveldb.bloomfilter", LEVELDB),
-    ignored("leveldb.block_cache_threshold", LEVELDB),
-    ignored("leveldb.block.size", LEVELDB),
-    ignored("leveldb.block.restart_interval", LEVELDB),
-    ignored("leveldb.block.size_steps", LEVELDB),
-    ignored("leveldb.verify_checksums", LEVELDB),
-    ignored("leveldb.verify_compaction", LEVELDB),
-    ignored("leveldb.threads", LEVELDB),
-    ignored("leveldb.fadvise_willneed", LEVELDB),
-    ignored("leveldb.compression", LEVELDB),
-    ignored("leveldb.compression.algorithm", LEVELDB),
-    ignored("leveldb.compaction.trigger.tombstone_count", LEVELDB),
-    ignored("leveldb.tiered", LEVELDB),
-    ignored("leveldb.tiered.path.fast", LEVELDB),
-    ignored("leveldb.tiered.path.slow", LEVELDB),
-    ignored("leveldb.cache_object_warming", LEVELDB),
-    ignored("leveldb.expiration", LEVELDB),
-    ignored("leveldb.expiration.retention_time", LEVELDB),
-    ignored("leveldb.expiration.mode", LEVELDB),
+    ignored("leveldb.block_cache_threshold", INDEX_BLOCKS),
+    ignored("leveldb.block.size_steps", INDEX_BLOCKS),
+    ignored("leveldb.verify_checksums", CHECKED),
+    ignored("leveldb.verify_compaction", CHECKED),
+    ignored(
+        "leveldb.threads",
+        "requests are served by the threads that received them, and what has to wait for a device \
+         by the node's blocking pool",
+    ),
+    ignored(
+        "leveldb.fadvise_willneed",
+        "the system's page cache keeps what is read often without being told",
+    ),
+    ignored("leveldb.tiered", TIERS),
+    ignored("leveldb.tiered.path.fast", TIERS),
+    ignored("leveldb.tiered.path.slow", TIERS),
+    ignored(
+        "leveldb.cache_object_warming",
+        "tables are opened with the store, and their blocks are read when they are asked for",
+    ),
 ];

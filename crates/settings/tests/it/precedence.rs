@@ -141,3 +141,38 @@ fn the_origin_of_every_value_is_kept() {
         })
     );
 }
+
+#[test]
+fn leveldb_follows_durability_until_it_is_told_whether_to_sync() {
+    let mode = |text: &str| loaded(text).settings.leveldb_durability().mode;
+    assert_eq!(mode("durability = interval"), DurabilityMode::Interval);
+    let on = "durability = none\nleveldb.sync_on_write = on";
+    assert_eq!(mode(on), DurabilityMode::Grouped);
+    assert_eq!(mode("leveldb.sync_on_write = off"), DurabilityMode::None);
+    // Bitcask's key is bitcask's alone.
+    assert_eq!(
+        mode("bitcask.sync.strategy = none"),
+        DurabilityMode::Grouped
+    );
+}
+
+#[test]
+fn the_backends_durability_is_that_of_the_one_that_is_configured() {
+    let mode = |backend: &str| {
+        let text = format!("storage_backend = {backend}\nleveldb.sync_on_write = off");
+        loaded(&text).settings.backend_durability().mode
+    };
+    assert_eq!(mode("bitcask"), DurabilityMode::Grouped);
+    assert_eq!(mode("leveldb"), DurabilityMode::None);
+    assert_eq!(mode("memory"), DurabilityMode::None);
+}
+
+#[test]
+fn leveldb_objects_expire_with_a_time_and_only_when_that_is_on() {
+    let expiry = |text: &str| loaded(text).settings.leveldb.expiry();
+    let time = "leveldb.expiration.retention_time = 2h\n";
+    assert_eq!(expiry(time), None);
+    assert_eq!(expiry("leveldb.expiration = on"), None);
+    let both = format!("{time}leveldb.expiration = on");
+    assert_eq!(expiry(&both), Some(Duration::from_secs(7200)));
+}

@@ -1,0 +1,164 @@
+//! A server on the leveldb engine: both protocols, stopped gracefully and killed.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use bytes::Bytes;
+use kvorum_client::{Client, pb};
+use serde_json::Value;
+
+use crate::server::Site;
+
+const KEYS: u16 = 200;
+
+/// Write buffers so small that tables are written and merged all the time.
+fn site() -> Site {
+    let mut site = Site::new();
+    site.settings = [
+        "storage_backend=leveldb",
+        "leveldb.write_buffer_size_min=64KB",
+        "leveldb.write_buffer_size_max=80KB",
+        "leveldb.maximum_memory=64MB",
+        "buckets.default.allow_mult=false",
+    ]
+    .map(str::to_owned)
+    .into();
+    site
+}
+
+/// Some are kept in tables, some apart from their keys.
+fn value(number: u16, round: u8) -> Bytes {
+    let len = 10 + usize::from(number % 7) * 300;
+    Bytes::from(vec![number.to_le_bytes()[0] ^ round; len])
+}
+
+async fn put_round(client: &mut Client, round: u8) {
+    for number in 0..KEYS {
+        let key = number.to_be_bytes();
+        let value = value(number, round);
+        client.put_value(b"b", &key, value).await.unwrap();
+    }
+    for number in (0..KEYS).step_by(3) {
+        client
+            .delete_key(b"b", &number.to_be_bytes())
+            .await
+            .unwrap();
+    }
+}
+
+async fn check_round(client: &mut Client, round: u8) {
+    for number in 0..KEYS {
+        let reply = client.get_key(b"b", &number.to_be_bytes()).await.unwrap();
+        let found: Vec<Bytes> = reply.content.iter().map(|it| it.value.clone()).collect();
+        if number % 3 == 0 {
+            assert!(found.is_empty(), "{number} is back");
+        } else {
+            assert_eq!(found, [value(number, round)], "{number}");
+        }
+    }
+    let request = pb::RpbListKeysReq {
+        bucket: Bytes::from_static(b"b"),
+        ..Default::default()
+    };
+    let answers = client.list_keys(&request).await.unwrap();
+    let listed: BTreeSet<Bytes> = answers.collect().await.unwrap().into_iter().collect();
+    let expected = (0..KEYS).filter(|number| number % 3 != 0);
+    let expected = expected.map(|number| Bytes::copy_from_slice(&number.to_be_bytes()));
+    assert_eq!(listed, expected.collect());
+}
+
+/// Status line and body of an answer.
+fn http(site: &Site, request: &str, body: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(site.http).unwrap();
+    let len = body.len();
+    let head = "Host: localhost\r\nConnection: close\r\nContent-Type: text/plain\r\n";
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\n{head}Content-Length: {len}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.lines().next().unwrap_or_default().to_owned();
+    (status, body.to_owned())
+}
+
+#[tokio::test]
+async fn objects_survive_a_stop_and_a_kill() {
+    let site = site();
+    let server = site.start();
+    let mut client = site.client().await;
+    put_round(&mut client, 1).await;
+    check_round(&mut client, 1).await;
+    server.stop();
+
+    let server = site.start();
+    let mut client = site.client().await;
+    check_round(&mut client, 1).await;
+    put_round(&mut client, 2).await;
+    // What a drop does is a kill.
+    drop(server);
+
+    let server = site.start();
+    let mut client = site.client().await;
+    check_round(&mut client, 2).await;
+    server.stop();
+    let _server = site.start();
+    check_round(&mut site.client().await, 2).await;
+}
+
+#[tokio::test]
+async fn without_syncs_a_kill_loses_nothing_either() {
+    let mut site = site();
+    site.settings.push("leveldb.sync_on_write=off".to_owned());
+    let server = site.start();
+    put_round(&mut site.client().await, 1).await;
+    drop(server);
+    // A store's own log is read again, also by a server that has the node's.
+    site.settings.pop();
+    let server = site.start();
+    check_round(&mut site.client().await, 1).await;
+    put_round(&mut site.client().await, 2).await;
+    drop(server);
+    let _server = site.start();
+    check_round(&mut site.client().await, 2).await;
+}
+
+#[test]
+fn http_and_the_operators_verbs_know_the_engine() {
+    let site = site();
+    let _server = site.start();
+    let key = "/buckets/b/keys/k";
+    let (status, _) = http(&site, &format!("PUT {key}"), "hello");
+    assert!(status.contains("204"), "{status}");
+    assert_eq!(http(&site, &format!("GET {key}"), "").1, "hello");
+    let listed = http(&site, "GET /buckets/b/keys?keys=true", "").1;
+    assert_eq!(listed, r#"{"keys":["k"]}"#);
+    let (status, _) = http(&site, &format!("DELETE {key}"), "");
+    assert!(status.contains("204"), "{status}");
+    assert!(http(&site, &format!("GET {key}"), "").0.contains("404"));
+
+    let stats: Value = serde_json::from_str(&http(&site, "GET /stats", "").1).unwrap();
+    assert_eq!(stats["storage_backend"], "riak_kv_leveldb_backend");
+    let metrics = http(&site, "GET /metrics", "").1;
+    for figure in [
+        "backend=\"leveldb\"",
+        "kvorum_leveldb_cache_bytes_max ",
+        "kvorum_leveldb_memtable_bytes ",
+    ] {
+        assert!(metrics.contains(figure), "{figure}: {metrics}");
+    }
+    let text = |words: &[&str]| {
+        let output = site.run(words);
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let status: Value = serde_json::from_str(&text(&["admin", "vnode-status", "--json"])).unwrap();
+    assert!(status.to_string().contains("tables_per_level"), "{status}");
+    text(&["admin", "maintenance"]);
+    text(&["chkconfig"]);
+    let described = text(&["describe", "leveldb.maximum_memory.percent"]);
+    assert!(described.contains("70"), "{described}");
+}

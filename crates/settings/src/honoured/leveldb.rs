@@ -1,0 +1,180 @@
+//! Keys of the leveldb backend. Those of Riak's that have no counterpart are in `riak/leveldb.rs`.
+
+use crate::duration::Unit;
+use crate::key::{Category, Key};
+use crate::kind::{Choice, Kind};
+use crate::settings::Compression;
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    unset(name, kind, Some(default), help)
+}
+
+const fn unset(
+    name: &'static str,
+    kind: Kind,
+    default: Option<&'static str>,
+    help: &'static str,
+) -> Key {
+    Key::new(name, kind, default, Category::Leveldb, help)
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "leveldb.data_root",
+        Kind::Path(|settings, value| settings.leveldb.data_root = value),
+        "$(platform_data_dir)/leveldb",
+        "The directory with one subdirectory for each partition.",
+    ),
+    key(
+        "leveldb.maximum_memory.percent",
+        Kind::Percent(|settings, value| settings.leveldb.memory_percent_max = value),
+        "70",
+        "How much of the memory of the machine, or of the container if that is less, the block cache \
+         and the write buffers of all partitions may take together. \
+         Large values are read through the system's own cache, which has to have room beside.",
+    ),
+    unset(
+        "leveldb.maximum_memory",
+        Kind::BytesOr {
+            word: "off",
+            least: 16 << 20,
+            set: |settings, value| settings.leveldb.memory_bytes_max = value,
+        },
+        None,
+        "The same in bytes. Where both are given, the smaller amount counts.",
+    ),
+    key(
+        "leveldb.limited_developer_mem",
+        Kind::Flag(|settings, value| settings.leveldb.limited_developer_memory = value),
+        "off",
+        "For many nodes on a developer's machine: at most 256 MB of memory, with write buffers of \
+         2 MB, whatever the other keys say. Not for measuring.",
+    ),
+    key(
+        "leveldb.write_buffer_size_min",
+        Kind::Bytes {
+            least: 64 << 10,
+            set: |settings, value| settings.leveldb.write_buffer_bytes_min = value,
+        },
+        "30MB",
+        "A partition writes a table when its write buffer has a size that was drawn between this and \
+         `leveldb.write_buffer_size_max`, so that not all write at once. \
+         Where memory is short, the fullest buffers are written earlier.",
+    ),
+    key(
+        "leveldb.write_buffer_size_max",
+        Kind::Bytes {
+            least: 64 << 10,
+            set: |settings, value| settings.leveldb.write_buffer_bytes_max = value,
+        },
+        "60MB",
+        "The upper end of `leveldb.write_buffer_size_min`.",
+    ),
+    unset(
+        "leveldb.sync_on_write",
+        Kind::Flag(|settings, value| settings.leveldb.sync_on_write = Some(value)),
+        None,
+        "Riak's name for `durability`, for this backend alone; where it is set, it decides. \
+         `on` acknowledges what is on stable storage, as `durability = grouped` does; \
+         `off` is Riak's default behaviour, `durability = none`. \
+         Not set, `durability` decides.",
+    ),
+    key(
+        "leveldb.bloomfilter",
+        Kind::Flag(|settings, value| settings.leveldb.bloomfilter = value),
+        "on",
+        "Whether new tables have filters, by which most of those that lack a key are not read for it. \
+         Tables that are there keep theirs.",
+    ),
+    key(
+        "leveldb.block.size",
+        Kind::Bytes {
+            least: 1 << 10,
+            set: |settings, value| settings.leveldb.block_bytes = value,
+        },
+        "4KB",
+        "The size of a block of a table: what is read for one key, packed and checked as one. \
+         Larger blocks pack better and cost more a read.",
+    ),
+    key(
+        "leveldb.block.restart_interval",
+        Kind::Integer {
+            least: 1,
+            most: 1 << 16,
+            set: |settings, value| settings.leveldb.block_restart_interval = value,
+        },
+        "16",
+        "So many keys of a block share their beginnings with the one before, until one stands in full. \
+         More make tables smaller and searching a block slower.",
+    ),
+    key(
+        "leveldb.compression",
+        Kind::Flag(|settings, value| settings.leveldb.compression = value),
+        "on",
+        "Whether new tables and values are packed; the two youngest levels never are. \
+         Existing ones keep their packing until they are merged.",
+    ),
+    key(
+        "leveldb.compression.algorithm",
+        Kind::Choice(&[
+            Choice::Takes("lz4", |settings| {
+                settings.leveldb.compression_algorithm = Compression::Lz4;
+            }),
+            Choice::Takes("zstd", |settings| {
+                settings.leveldb.compression_algorithm = Compression::Zstd;
+            }),
+            Choice::Takes("snappy", |settings| {
+                settings.leveldb.compression_algorithm = Compression::Lz4;
+            }),
+        ]),
+        "lz4",
+        "How they are packed. `snappy` is taken as `lz4`, which packs as well and unpacks faster; \
+         `zstd`, which Riak does not have, packs text and JSON about twice as well.",
+    ),
+    key(
+        "leveldb.compaction.trigger.tombstone_count",
+        Kind::IntegerOr {
+            word: "off",
+            least: 1,
+            most: u64::MAX,
+            set: |settings, value| settings.leveldb.tombstones_trigger = value,
+        },
+        "1000",
+        "A table with at least so many removals is merged downwards early, once they are a tenth of \
+         what it holds: they then free the space of what they remove. \
+         Whatever this says, a table is merged when half of it is removals.",
+    ),
+    key(
+        "leveldb.expiration",
+        Kind::Flag(|settings, value| settings.leveldb.expiration = value),
+        "off",
+        "Whether objects are gone `leveldb.expiration.retention_time` after they were written.",
+    ),
+    key(
+        "leveldb.expiration.retention_time",
+        Kind::DurationOr {
+            word: "unlimited",
+            unit: Unit::Minutes,
+            set: |settings, value| settings.leveldb.retention = value,
+        },
+        "unlimited",
+        "How long after it was written an object is gone, for all objects of the backend. \
+         It is no longer read from then on; merges win its space back.",
+    ),
+    key(
+        "leveldb.expiration.mode",
+        Kind::Choice(&[
+            Choice::Takes("whole_file", |settings| {
+                settings.leveldb.expires_whole_files = true;
+            }),
+            Choice::Takes("normal", |settings| {
+                settings.leveldb.expires_whole_files = false;
+            }),
+        ]),
+        "whole_file",
+        "When the space of expired objects is won back. \
+         `whole_file`: when everything in a table is expired, which costs nothing, and whenever the \
+         table is merged for another reason. \
+         `normal`: also when half of a table is expired; it is then rewritten.",
+    ),
+];
