@@ -1,6 +1,7 @@
 //! Tests of the server as a process: what a user and an operator see of it, and what is left after
 //! it was killed or the power failed.
 
+mod backend;
 mod cut;
 mod history;
 mod idle;

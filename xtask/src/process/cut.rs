@@ -13,20 +13,19 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::prerequisite::{self, MKFS, MOUNT, PYTHON_PLAIN};
+use crate::process::backend::{BACKENDS, Backend, Setting};
 use crate::process::load::{Load, Power, Survey};
 use crate::process::mount::Mount;
 use crate::server::Site;
 use crate::tally::Tally;
 use crate::test_run::Run;
 
-const ROUNDS: u32 = 3;
 const ROUNDS_LONG: u32 = 50;
 
 /// Logs of the least size, so that files are finished, merged and removed in every round.
-const SMALL_LOGS: &[(&str, &str)] = &[
+const SMALL_LOGS: &[Setting] = &[
     ("commit_log.segment_bytes", "256KB"),
     ("commit_log.bytes_max", "1MB"),
-    ("bitcask.max_file_size", "256KB"),
 ];
 
 /// The program that cuts the power, from the root.
@@ -38,9 +37,12 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
     let directory = run.workspace.scratch("power-cut")?;
     let cutter = run.workspace.root().join(CUTTER);
     let mut tally = Tally::default();
-    tally += acknowledged_survives(run, &directory, &cutter)?;
-    let result = without_syncs_something_is_lost(run, &directory, &cutter);
-    tally.check("without syncs the power cut loses writes", &result);
+    for backend in &BACKENDS {
+        tally += acknowledged_survives(run, backend, &directory, &cutter)?;
+        let result = without_syncs_something_is_lost(run, backend, &directory, &cutter);
+        let name = format!("{}: without syncs the power cut loses writes", backend.name);
+        tally.check(&name, &result);
+    }
     let result = a_read_only_disk_is_refused(run, &directory, &cutter);
     tally.check(
         "a disk that cannot be written is refused with a message",
@@ -61,15 +63,21 @@ fn site_on(run: &Run<'_>, mount: &Mount, settings: &[(&str, &str)]) -> anyhow::R
     )
 }
 
-fn acknowledged_survives(run: &Run<'_>, directory: &Path, cutter: &Path) -> anyhow::Result<Tally> {
+fn acknowledged_survives(
+    run: &Run<'_>,
+    backend: &Backend,
+    directory: &Path,
+    cutter: &Path,
+) -> anyhow::Result<Tally> {
     let mount = Mount::fresh(directory, cutter)?;
     let site = site_on(run, &mount, &[])?;
     let mut load = Load::new()?;
     let mut random = StdRng::seed_from_u64(run.seed);
-    let rounds = if run.long { ROUNDS_LONG } else { ROUNDS };
+    let rounds = if run.long { ROUNDS_LONG } else { backend.cuts };
+    let variants = [backend.with(&[]), backend.with_small_files(SMALL_LOGS)];
     let mut tally = Tally::default();
-    for round in 1..=rounds {
-        site.configure(if round % 2 == 0 { SMALL_LOGS } else { &[] })?;
+    for (round, variant) in (1..=rounds).zip(variants.iter().cycle()) {
+        site.configure(variant)?;
         let before = load.acknowledged();
         let result = one_round(&mount, &site, &mut load, &mut random).and_then(|survey| {
             survey.require_no_loss()?;
@@ -80,7 +88,10 @@ fn acknowledged_survives(run: &Run<'_>, directory: &Path, cutter: &Path) -> anyh
                 survey.keys
             ))
         });
-        tally.check(&format!("power cut {round} of {rounds}"), &result);
+        tally.check(
+            &format!("{}: power cut {round} of {rounds}", backend.name),
+            &result,
+        );
     }
     Ok(tally)
 }
@@ -88,11 +99,12 @@ fn acknowledged_survives(run: &Run<'_>, directory: &Path, cutter: &Path) -> anyh
 /// The control: if nothing is lost here, then the cut is none, and the rounds above say nothing.
 fn without_syncs_something_is_lost(
     run: &Run<'_>,
+    backend: &Backend,
     directory: &Path,
     cutter: &Path,
 ) -> anyhow::Result<String> {
     let mount = Mount::fresh(directory, cutter)?;
-    let site = site_on(run, &mount, &[("durability", "none")])?;
+    let site = site_on(run, &mount, &backend.with(&[("durability", "none")]))?;
     let mut load = Load::new()?;
     let mut random = StdRng::seed_from_u64(run.seed);
     let survey = one_round(&mount, &site, &mut load, &mut random)?;

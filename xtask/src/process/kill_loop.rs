@@ -12,41 +12,50 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::console;
+use crate::process::backend::{BACKENDS, Backend, Setting};
 use crate::process::load::Load;
 use crate::server::Site;
 use crate::tally::Tally;
 use crate::test_run::Run;
 
-const ROUNDS: u32 = 5;
 const ROUNDS_LONG: u32 = 100;
 
 /// Logs of the least size, so that files are finished, merged and removed in every round.
-const SMALL_LOGS: &[(&str, &str)] = &[
+const SMALL_LOGS: &[Setting] = &[
     ("commit_log.segment_bytes", "128KB"),
     ("commit_log.bytes_max", "512KB"),
-    ("bitcask.max_file_size", "256KB"),
-    ("bitcask.merge.triggers.dead_bytes", "64KB"),
-    ("bitcask.merge.thresholds.dead_bytes", "16KB"),
 ];
 
 /// Also without syncs a crash of the server alone loses nothing.
-const NO_SYNC: &[(&str, &str)] = &[("durability", "none")];
+const NO_SYNC: &[Setting] = &[("durability", "none")];
 
-/// The settings of the rounds, in turn.
-const VARIANTS: [&[(&str, &str)]; 3] = [&[], SMALL_LOGS, NO_SYNC];
-
-/// Runs the rounds.
+/// Runs the rounds of every backend.
 pub(crate) fn kill(run: &Run<'_>) -> anyhow::Result<Tally> {
-    let directory = run.workspace.clean_scratch("kill")?;
+    let mut tally = Tally::default();
+    for backend in &BACKENDS {
+        tally += kill_with(run, backend)?;
+    }
+    Ok(tally)
+}
+
+fn kill_with(run: &Run<'_>, backend: &Backend) -> anyhow::Result<Tally> {
+    let name = backend.name;
+    let directory = run.workspace.clean_scratch(&format!("kill-{name}"))?;
     let site = Site::new(&run.binary, &directory, &[])?;
     let mut load = Load::new()?;
     let mut random = StdRng::seed_from_u64(run.seed);
-    let rounds = if run.long { ROUNDS_LONG } else { ROUNDS };
+    let rounds = if run.long { ROUNDS_LONG } else { backend.kills };
+    // The settings of the rounds, in turn.
+    let variants = [
+        backend.with(&[]),
+        backend.with_small_files(SMALL_LOGS),
+        backend.with(NO_SYNC),
+    ];
     let mut tally = Tally::default();
-    for (round, variant) in (1..=rounds).zip(VARIANTS.iter().cycle()) {
+    for (round, variant) in (1..=rounds).zip(variants.iter().cycle()) {
         site.configure(variant)?;
         let result = one_round(&site, &mut load, &mut random);
-        tally.check(&format!("kill {round} of {rounds}"), &result);
+        tally.check(&format!("{name}: kill {round} of {rounds}"), &result);
     }
     if tally.failed > 0 {
         console::line(&format!(

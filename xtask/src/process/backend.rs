@@ -1,0 +1,56 @@
+//! The backends that servers are killed and cut with, and what makes their files small.
+
+/// A setting of a server.
+pub(crate) type Setting = (&'static str, &'static str);
+
+/// A backend under test.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backend {
+    /// As `storage_backend` has it.
+    pub(crate) name: &'static str,
+    /// Settings by which files are finished, merged and removed in every round.
+    small_files: &'static [Setting],
+    /// Rounds of being killed, and of losing the power, where no more are asked for.
+    pub(crate) kills: u32,
+    pub(crate) cuts: u32,
+}
+
+/// All that keep something.
+pub(crate) const BACKENDS: [Backend; 2] = [
+    Backend {
+        name: "bitcask",
+        small_files: &[
+            ("bitcask.max_file_size", "256KB"),
+            ("bitcask.merge.triggers.dead_bytes", "64KB"),
+            ("bitcask.merge.thresholds.dead_bytes", "16KB"),
+        ],
+        kills: 5,
+        cuts: 3,
+    },
+    Backend {
+        name: "leveldb",
+        small_files: &[
+            ("leveldb.write_buffer_size_min", "64KB"),
+            ("leveldb.write_buffer_size_max", "96KB"),
+            ("leveldb.maximum_memory", "32MB"),
+        ],
+        kills: 4,
+        cuts: 2,
+    },
+];
+
+impl Backend {
+    /// The settings that choose it, and more.
+    pub(crate) fn with(&self, more: &[Setting]) -> Vec<Setting> {
+        let mut settings = vec![("storage_backend", self.name)];
+        settings.extend_from_slice(more);
+        settings
+    }
+
+    /// The same with logs of these sizes and files as small.
+    pub(crate) fn with_small_files(&self, logs: &[Setting]) -> Vec<Setting> {
+        let mut settings = self.with(logs);
+        settings.extend_from_slice(self.small_files);
+        settings
+    }
+}
