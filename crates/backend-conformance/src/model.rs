@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Batch, Fields, FoldDetail, FoldFilter, FoldRange, IndexChange, IndexEntry, IndexRange,
-    Sequence, Timestamp, Write,
+    Batch, Fields, FoldDetail, FoldFilter, FoldRange, IndexEntry, IndexRange, Sequence, Timestamp,
+    Write,
 };
 use kvorum_encoding::StorageKey;
 
@@ -38,30 +38,23 @@ pub(crate) struct Seen {
 impl State {
     pub(crate) fn apply(&mut self, batch: &Batch, sequence: Option<Sequence>) {
         for write in &batch.writes {
-            let earlier = self.entries.remove(write.key());
+            self.entries.remove(write.key());
             let Write::Put {
                 key,
                 fields,
                 head,
                 body,
-                index_changes,
+                index_entries,
             } = write
             else {
                 continue;
             };
-            let mut index_entries = earlier.map(|it| it.index_entries).unwrap_or_default();
-            for change in index_changes {
-                match change {
-                    IndexChange::Add(entry) => index_entries.insert(entry.clone()),
-                    IndexChange::Remove(entry) => index_entries.remove(entry),
-                };
-            }
             let entry = Entry {
                 sequence,
                 fields: *fields,
                 head: head.clone(),
                 body: body.clone(),
-                index_entries,
+                index_entries: index_entries.iter().cloned().collect(),
             };
             self.entries.insert(key.clone(), entry);
         }

@@ -126,12 +126,7 @@ impl<'a> Recording<'a> {
         durability: Durability,
         is_awaited: bool,
     ) -> Checked<Outcome> {
-        let writes: Vec<PlannedWrite> = writes.iter().map(without_expiring_terms).collect();
-        let batch = match self.trial.batch(&writes) {
-            Ok(batch) => batch,
-            // It has to read for the index changes, and reading failed.
-            Err(violation) => return Ok(self.failed(violation)),
-        };
+        let batch = self.trial.batch(writes);
         let number = self.history.attempts.len();
         self.history.attempts.push(Attempt {
             batch: batch.clone(),
@@ -271,18 +266,6 @@ impl<'a> Recording<'a> {
             }
         }
     }
-}
-
-/// Deltas of index entries are wrong when the entry before may be collected by an upkeep that a crash
-/// undoes, so scripts that crash give no terms to what expires.
-fn without_expiring_terms(write: &PlannedWrite) -> PlannedWrite {
-    let mut write = write.clone();
-    if let Some(value) = &mut write.value
-        && value.expires_in_micros.is_some()
-    {
-        value.terms.clear();
-    }
-    write
 }
 
 /// A put of one small value, to see whether life goes on.

@@ -3,13 +3,14 @@
 mod reading;
 mod upkeep;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Capabilities, Durability, Durable, ErrorKind, Fields, IndexChange, IndexEntry,
-    Lease, Lookup, ReadAt, Reading, Sequence, Snapshot, StoreId, SyncTicket, Tag, Timestamp, Write,
+    Backend, Batch, Capabilities, Durability, Durable, ErrorKind, Fields, IndexEntry, Lease,
+    ReadAt, Reading, Sequence, Snapshot, StoreId, SyncTicket, Tag, Timestamp, Write,
 };
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
@@ -174,7 +175,7 @@ impl<'a> Trial<'a> {
         durability: Durability,
         is_awaited: bool,
     ) -> Checked {
-        let batch = self.batch(writes)?;
+        let batch = self.batch(writes);
         let sequence = self.put_batch(&batch, durability, is_awaited)?;
         ensure(sequence > self.last_sequence, 1, || {
             format!(
@@ -207,32 +208,22 @@ impl<'a> Trial<'a> {
         Ok(sequence)
     }
 
-    /// The batch that a step plans, with index changes computed as a vnode does.
-    pub(crate) fn batch(&mut self, writes: &[PlannedWrite]) -> Checked<Batch> {
+    /// The batch that a step plans.
+    pub(crate) fn batch(&mut self, writes: &[PlannedWrite]) -> Batch {
         let mut batch = Batch::default();
-        for (number, write) in writes.iter().enumerate() {
+        for write in writes {
             let key = names::key(write.key);
-            let is_repeated = writes[..number].iter().any(|it| names::key(it.key) == key);
-            // Index changes of a key twice in one batch would be computed against the wrong state.
-            if is_repeated && self.capabilities().indexes {
-                continue;
-            }
-            let index_changes = self.index_changes(&key, write)?;
-            batch.writes.push(match &write.value {
-                None => Write::Remove { key, index_changes },
-                Some(value) => self.put_of(key, value, index_changes),
-            });
+            let write = match &write.value {
+                None => Write::remove(key),
+                Some(value) => self.put_of(key, value),
+            };
+            batch.writes.push(write);
         }
         self.entry_bytes_max = self.entry_bytes_max.max(batch.payload_bytes());
-        Ok(batch)
+        batch
     }
 
-    fn put_of(
-        &mut self,
-        key: StorageKey,
-        value: &PlannedValue,
-        index_changes: Vec<IndexChange>,
-    ) -> Write {
+    fn put_of(&mut self, key: StorageKey, value: &PlannedValue) -> Write {
         self.values_made += 1;
         Write::Put {
             key,
@@ -246,43 +237,24 @@ impl<'a> Trial<'a> {
             },
             head: filled(self.values_made, value.head_bytes.max(4)),
             body: filled(!self.values_made, value.body_bytes),
-            index_changes,
+            index_entries: self.index_entries(value),
         }
     }
 
-    /// Reads the old entry although it may be expired, and adds every term again when it has an
-    /// expiry at all, for it may be collected between this read and the put.
-    fn index_changes(
-        &mut self,
-        key: &StorageKey,
-        write: &PlannedWrite,
-    ) -> Checked<Vec<IndexChange>> {
-        if !self.capabilities().indexes {
-            return Ok(Vec::new());
+    fn index_entries(&self, value: &PlannedValue) -> Vec<IndexEntry> {
+        if !self
+            .store
+            .as_ref()
+            .is_some_and(|it| it.capabilities().indexes)
+        {
+            return Vec::new();
         }
-        let ever = ReadAt {
-            reading: Reading::MayBlock,
-            now: Timestamp(0),
-        };
-        let found = self.store()?.head(key, ever).must("head")?;
-        if found == Lookup::Absent && self.state.get(key, self.now).is_none() {
-            // Expired and collected: it is gone from the model as well.
-            self.state.entries.remove(key);
-        }
-        let old = self.state.entries.get(key);
-        let old_entries = old.map(|it| it.index_entries.clone()).unwrap_or_default();
-        let may_be_collected = old.is_some_and(|it| it.fields.expiry.is_some());
-        let terms = write.value.iter().flat_map(|value| &value.terms);
-        let new_entries: Vec<IndexEntry> = terms.map(|term| names::index_entry(*term)).collect();
-        let gone = old_entries
+        let entries: BTreeSet<IndexEntry> = value
+            .terms
             .iter()
-            .filter(|it| !new_entries.contains(it))
-            .map(|it| IndexChange::Remove(it.clone()));
-        let added = new_entries
-            .iter()
-            .filter(|it| may_be_collected || !old_entries.contains(it))
-            .map(|it| IndexChange::Add(it.clone()));
-        Ok(gone.chain(added).collect())
+            .map(|term| names::index_entry(*term))
+            .collect();
+        entries.into_iter().collect()
     }
 
     fn await_tickets(&mut self) -> Checked {
@@ -338,8 +310,6 @@ impl<'a> Trial<'a> {
     fn close(&mut self) -> Checked {
         self.store()?.close().must("close")?;
         let batch = self.batch(&[PlannedWrite::put(0, 1)]);
-        // Reading for the index changes may be refused by then, and that is fine.
-        let Ok(batch) = batch else { return Ok(()) };
         match self.store()?.put(&batch, Durability::Buffered) {
             Err(error) if error.kind() == ErrorKind::Closed => Ok(()),
             Err(error) => Err(unexpected("a put after close", &error)),

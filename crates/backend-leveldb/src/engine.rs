@@ -52,8 +52,8 @@ impl Leveldb {
         self.lsm.pressure_permille()
     }
 
-    fn has_index_changes(batch: &Batch) -> bool {
-        batch.writes.iter().any(|it| !it.index_changes().is_empty())
+    fn has_index_entries(batch: &Batch) -> bool {
+        batch.writes.iter().any(|it| !it.index_entries().is_empty())
     }
 
     /// With indexes a put depends on what is there: if that changes meanwhile, it is read again.
@@ -75,7 +75,7 @@ impl Leveldb {
 /// kept in memory is copied.
 pub(crate) fn put_op(write: &Write, extra: Bytes) -> Op {
     match write {
-        Write::Remove { key, .. } => Op::Remove {
+        Write::Remove { key } => Op::Remove {
             key: object_key(key.as_bytes()),
         },
         Write::Put {
@@ -121,7 +121,7 @@ impl Backend for Leveldb {
     }
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
-        if self.lsm.has_extras() || Self::has_index_changes(batch) {
+        if self.lsm.has_extras() || Self::has_index_entries(batch) {
             return self.put_indexed(batch, durability);
         }
         let ops: Vec<Op> = batch

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Batch, ErrorKind, Fields, IndexChange, IndexEntry, Lookup, ReadAt, Reading, Result, Timestamp,
-    Write,
+    Batch, ErrorKind, Fields, IndexEntry, Lookup, ReadAt, Reading, Result, Timestamp, Write,
 };
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
 use kvorum_lsm::{Body, Lsm, Op, Value};
@@ -57,19 +56,10 @@ pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Vec
             Some(before) => before.clone(),
             None => read_before(lsm, key)?,
         };
-        let mut after = before.entries.clone();
-        for change in write.index_changes() {
-            match change {
-                IndexChange::Add(entry) => after.insert(entry.clone()),
-                IndexChange::Remove(entry) => after.remove(entry),
-            };
-        }
+        let after: BTreeSet<IndexEntry> = write.index_entries().iter().cloned().collect();
         let fields = match write {
             Write::Put { fields, .. } => Some(*fields),
-            Write::Remove { .. } => {
-                after.clear();
-                None
-            }
+            Write::Remove { .. } => None,
         };
         for gone in before.entries.difference(&after) {
             let key = index_key(key, gone);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, Fields, IndexChange, IndexEntry, Sequence, Timestamp, Write};
+use kvorum_backend::{Batch, Fields, IndexEntry, Sequence, Timestamp, Write};
 use kvorum_encoding::StorageKey;
 
 use crate::Settings;
@@ -44,13 +44,13 @@ pub(crate) struct Contents {
 pub(crate) struct OwnedWrite {
     key: StorageKey,
     put: Option<OwnedPut>,
-    index_changes: Vec<IndexChange>,
 }
 
 struct OwnedPut {
     fields: Fields,
     head: Bytes,
     body: Bytes,
+    index_entries: Vec<IndexEntry>,
 }
 
 impl OwnedWrite {
@@ -61,20 +61,24 @@ impl OwnedWrite {
                 fields,
                 head,
                 body,
-                index_changes,
+                index_entries,
             } => {
                 let (key, head, body) = entry::own(key, head, body);
                 let fields = *fields;
+                let put = OwnedPut {
+                    fields,
+                    head,
+                    body,
+                    index_entries: index_entries.iter().map(entry::own_index_entry).collect(),
+                };
                 Self {
                     key,
-                    put: Some(OwnedPut { fields, head, body }),
-                    index_changes: index_changes.clone(),
+                    put: Some(put),
                 }
             }
-            Write::Remove { key, .. } => Self {
+            Write::Remove { key } => Self {
                 key: key.clone(),
                 put: None,
-                index_changes: Vec::new(),
             },
         }
     }
@@ -93,13 +97,7 @@ impl Contents {
         self.last_sequence = self.last_sequence.next();
         for write in writes {
             match write.put {
-                Some(put) => self.put(
-                    write.key,
-                    put,
-                    &write.index_changes,
-                    settings,
-                    newest_snapshot,
-                ),
+                Some(put) => self.put(write.key, put, settings, newest_snapshot),
                 None => self.remove(write.key, newest_snapshot),
             }
         }
@@ -114,17 +112,10 @@ impl Contents {
         &mut self,
         key: StorageKey,
         put: OwnedPut,
-        index_changes: &[IndexChange],
         settings: &Settings,
         newest_snapshot: Option<Sequence>,
     ) {
-        let before = self.entries.newest(&key);
-        let mut index_entries = before
-            .map(|it| it.index_entries.clone())
-            .unwrap_or_default();
-        for change in index_changes {
-            self.change_index(&key, change, &mut index_entries, newest_snapshot);
-        }
+        self.change_index(&key, &put.index_entries, newest_snapshot);
         let payload_bytes = key.as_bytes().len() + put.head.len() + put.body.len();
         self.next_position += 1;
         let entry = Arc::new(Entry {
@@ -133,8 +124,8 @@ impl Contents {
             expires_at: entry::expires_at(&put.fields, settings.ttl),
             head: put.head,
             body: put.body,
-            memory_bytes: entry::memory_bytes(payload_bytes, &index_entries),
-            index_entries,
+            memory_bytes: entry::memory_bytes(payload_bytes, &put.index_entries),
+            index_entries: put.index_entries,
             position: self.next_position,
         });
         if let Some(expires_at) = entry.expires_at {
@@ -186,28 +177,24 @@ impl Contents {
         }
     }
 
+    /// Replaces the index entries of a key.
     fn change_index(
         &mut self,
         key: &StorageKey,
-        change: &IndexChange,
-        index_entries: &mut Vec<IndexEntry>,
+        index_entries: &[IndexEntry],
         newest_snapshot: Option<Sequence>,
     ) {
+        let before = self.entries.newest(key).cloned();
+        let before = before.as_ref().map_or(&[][..], |it| &it.index_entries);
         let sequence = self.last_sequence;
-        match change {
-            IndexChange::Add(added) if !index_entries.contains(added) => {
-                let added = entry::own_index_entry(added);
-                let position = IndexPosition::new(key, &added);
-                self.index
-                    .set(position, sequence, Some(()), newest_snapshot);
-                index_entries.push(added);
-            }
-            IndexChange::Add(_) => {}
-            IndexChange::Remove(removed) => {
-                let position = IndexPosition::new(key, removed);
-                self.index.set(position, sequence, None, newest_snapshot);
-                index_entries.retain(|it| it != removed);
-            }
+        for gone in before.iter().filter(|it| !index_entries.contains(it)) {
+            let position = IndexPosition::new(key, gone);
+            self.index.set(position, sequence, None, newest_snapshot);
+        }
+        for added in index_entries.iter().filter(|it| !before.contains(it)) {
+            let position = IndexPosition::new(key, added);
+            self.index
+                .set(position, sequence, Some(()), newest_snapshot);
         }
     }
 
@@ -287,7 +274,7 @@ impl IndexPosition {
     }
 }
 
-/// The most that the entries of a batch can count, should all of its index changes be additions.
+/// What the entries of a batch count.
 pub(crate) fn memory_bytes_of(batch: &Batch) -> u64 {
     let counted = |write: &Write| match write {
         Write::Remove { .. } => 0,
@@ -295,15 +282,11 @@ pub(crate) fn memory_bytes_of(batch: &Batch) -> u64 {
             key,
             head,
             body,
-            index_changes,
+            index_entries,
             ..
         } => {
-            let added = index_changes.iter().filter_map(|change| match change {
-                IndexChange::Add(entry) => Some(entry.clone()),
-                IndexChange::Remove(_) => None,
-            });
             let payload_bytes = key.as_bytes().len() + head.len() + body.len();
-            entry::memory_bytes(payload_bytes, &added.collect::<Vec<_>>())
+            entry::memory_bytes(payload_bytes, index_entries)
         }
     };
     batch.writes.iter().map(counted).sum()

@@ -25,18 +25,14 @@ pub enum Write {
         head: Bytes,
         /// The rest.
         body: Bytes,
-        /// Index entries that come and go with this write. Engines without the index facet are
-        /// given none. Computed against the key's entry before the batch, expired or not (read it
-        /// with `now` 0); if that entry has an expiry, every index entry of the new one is added
-        /// again, for upkeep may collect the old one before the put arrives.
-        index_changes: Vec<IndexChange>,
+        /// All index entries that the key has from now on, each once; those that it had before and
+        /// has no more go. Engines without the index facet are given none.
+        index_entries: Vec<IndexEntry>,
     },
-    /// Removes a key; one that is not there is fine.
+    /// Removes a key and its index entries; one that is not there is fine.
     Remove {
         /// The key.
         key: StorageKey,
-        /// Index entries that go with it: all that the key has.
-        index_changes: Vec<IndexChange>,
     },
 }
 
@@ -47,15 +43,6 @@ pub struct IndexEntry {
     pub field: Bytes,
     /// The term in order-preserving form: byte order is term order.
     pub term: Bytes,
-}
-
-/// A change to the index entries of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IndexChange {
-    /// The entry is there from now on.
-    Add(IndexEntry),
-    /// The entry is gone from now on.
-    Remove(IndexEntry),
 }
 
 impl Batch {
@@ -80,29 +67,27 @@ impl Write {
             fields,
             head,
             body,
-            index_changes: Vec::new(),
+            index_entries: Vec::new(),
         }
     }
 
-    /// A removal without index entries.
+    /// A removal.
     pub fn remove(key: StorageKey) -> Self {
-        Self::Remove {
-            key,
-            index_changes: Vec::new(),
-        }
+        Self::Remove { key }
     }
 
     /// The key that the write is about.
     pub fn key(&self) -> &StorageKey {
         match self {
-            Self::Put { key, .. } | Self::Remove { key, .. } => key,
+            Self::Put { key, .. } | Self::Remove { key } => key,
         }
     }
 
-    /// The index entries that the write changes.
-    pub fn index_changes(&self) -> &[IndexChange] {
+    /// The index entries that the key has behind the write.
+    pub fn index_entries(&self) -> &[IndexEntry] {
         match self {
-            Self::Put { index_changes, .. } | Self::Remove { index_changes, .. } => index_changes,
+            Self::Put { index_entries, .. } => index_entries,
+            Self::Remove { .. } => &[],
         }
     }
 

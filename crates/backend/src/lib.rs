@@ -71,7 +71,7 @@ mod snapshot;
 mod status;
 mod sync_ticket;
 
-pub use batch::{Batch, IndexChange, IndexEntry, Write};
+pub use batch::{Batch, IndexEntry, Write};
 pub use entry::{
     Fields, Lookup, ReadAt, Reading, Sequence, StoreId, StoredEntry, StoredHead, Tag, Timestamp,
 };

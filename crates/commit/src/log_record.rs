@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use kvorum_backend::{
-    BackendError, Batch, ErrorKind, Fields, IndexChange, IndexEntry, Result, Sequence, StoreId,
-    Tag, Timestamp, Write,
+    BackendError, Batch, ErrorKind, Fields, IndexEntry, Result, Sequence, StoreId, Tag, Timestamp,
+    Write,
 };
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
 use kvorum_segment::{BACK_BYTES_MAX, FRONT_BYTES_MAX};
@@ -26,8 +26,6 @@ const STORE_BYTES: usize = 8;
 
 const KIND_PUT: u8 = 1;
 const KIND_REMOVE: u8 = 2;
-const INDEX_ADD: u8 = 1;
-const INDEX_REMOVE: u8 = 2;
 
 /// A batch and the store that it belongs to, ready to be appended. The body of a batch of one write
 /// is shared, not copied.
@@ -67,8 +65,7 @@ impl LogRecord {
     ///       tag          u8
     ///       head         varint length, bytes
     ///       body length  varint
-    ///     index changes  varint   how many; then for each
-    ///       change       u8       1 add, 2 remove
+    ///     index entries  varint   how many, none of a remove; then for each
     ///       field, term  varint length, bytes; twice
     /// back
     ///   the bodies of the puts, in order
@@ -195,13 +192,8 @@ fn put_write(front: &mut Vec<u8>, write: &Write) {
         put_bytes(front, head);
         put_varint(front, body.len() as u64);
     }
-    put_varint(front, write.index_changes().len() as u64);
-    for change in write.index_changes() {
-        let (kind, entry) = match change {
-            IndexChange::Add(entry) => (INDEX_ADD, entry),
-            IndexChange::Remove(entry) => (INDEX_REMOVE, entry),
-        };
-        front.push(kind);
+    put_varint(front, write.index_entries().len() as u64);
+    for entry in write.index_entries() {
         put_bytes(front, &entry.field);
         put_bytes(front, &entry.term);
     }
@@ -266,44 +258,35 @@ fn take_write(
             };
             let head = take_bytes(front, reader)?;
             let body = bodies.take(reader.varint()?)?;
-            let index_changes = take_index_changes(front, reader)?;
+            let index_entries = take_index_entries(front, reader)?;
             Ok(Write::Put {
                 key,
                 fields,
                 head,
                 body,
-                index_changes,
+                index_entries,
             })
         }
-        KIND_REMOVE => Ok(Write::Remove {
-            key,
-            index_changes: take_index_changes(front, reader)?,
-        }),
+        KIND_REMOVE => {
+            let _none = take_index_entries(front, reader)?;
+            Ok(Write::Remove { key })
+        }
         _ => Err(Truncated { offset: at }),
     }
 }
 
-fn take_index_changes(
+fn take_index_entries(
     front: &Bytes,
     reader: &mut ByteReader<'_>,
-) -> std::result::Result<Vec<IndexChange>, Truncated> {
+) -> std::result::Result<Vec<IndexEntry>, Truncated> {
     let count = reader.varint_len()?;
-    let mut changes = Vec::with_capacity(count);
+    let mut entries = Vec::with_capacity(count);
     for _ in 0..count {
-        let at = reader.offset();
-        let kind = reader.u8()?;
         let field = take_bytes(front, reader)?;
-        let entry = IndexEntry {
-            field,
-            term: take_bytes(front, reader)?,
-        };
-        changes.push(match kind {
-            INDEX_ADD => IndexChange::Add(entry),
-            INDEX_REMOVE => IndexChange::Remove(entry),
-            _ => return Err(Truncated { offset: at }),
-        });
+        let term = take_bytes(front, reader)?;
+        entries.push(IndexEntry { field, term });
     }
-    Ok(changes)
+    Ok(entries)
 }
 
 fn take_bytes(front: &Bytes, reader: &mut ByteReader<'_>) -> std::result::Result<Bytes, Truncated> {
@@ -334,12 +317,9 @@ mod tests {
                     fields,
                     head: "head".into(),
                     body: "body".into(),
-                    index_changes: vec![IndexChange::Add(entry.clone())],
+                    index_entries: vec![entry],
                 },
-                Write::Remove {
-                    key: key("b"),
-                    index_changes: vec![IndexChange::Remove(entry)],
-                },
+                Write::remove(key("b")),
                 Write::put(key("c"), Fields::default(), Bytes::new(), "x".into()),
             ],
         }
@@ -380,7 +360,7 @@ mod tests {
         let mut expected = vec![3, 0, 0, 0, 0, 0, 0, 0, 1, KIND_PUT, 1, b'a'];
         expected.extend([7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([11, 0, 0, 0, 0, 0, 0, 0, 1, 4]);
-        expected.extend(b"head\x04\x01\x01\x05f_bin\x01t");
+        expected.extend(b"head\x04\x01\x05f_bin\x01t");
         assert_eq!(record.front, expected);
         assert_eq!(&record.back[..], b"body");
     }

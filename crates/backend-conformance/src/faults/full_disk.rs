@@ -63,7 +63,7 @@ fn fill(disk: &FaultyDisk) {
 /// Puts until one is refused, which has to be for want of space.
 fn refuse_puts(trial: &mut Trial<'_>) -> Checked {
     for number in 0..PUTS_MAX {
-        let batch = trial.batch(&[PlannedWrite::put(number % KEYS, 2_000)])?;
+        let batch = trial.batch(&[PlannedWrite::put(number % KEYS, 2_000)]);
         let put = trial.store()?.put(&batch, Durability::Grouped);
         match put.and_then(Receipt::wait) {
             Ok(sequence) => trial.state.apply(&batch, Some(sequence)),

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvorum_backend::{
     Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, FoldEnd,
-    IndexChange, IndexEntry, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Reading,
-    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
-    StoredHead, Task, TaskKind, Timestamp, Urgency, Write,
+    IndexEntry, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Reading, Receipt,
+    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead,
+    Task, TaskKind, Timestamp, Urgency, Write,
 };
 use kvorum_backend_conformance::{DrawNumber, EngineUnderTest, Opening, conformance_suite};
 use kvorum_disk::{Disk, DiskLock, OpenMode};
@@ -276,26 +276,15 @@ fn set_index(
 
 fn apply(transaction: &WriteTransaction, write: &Write, sequence: Sequence) -> Result<()> {
     let (key, value) = change_of(write, sequence);
-    let mut index_entries = take_out(transaction, &key)?;
+    for entry in &take_out(transaction, &key)? {
+        set_index(transaction, &key, entry, false)?;
+    }
     let Some(value) = value else {
-        for entry in &index_entries {
-            set_index(transaction, &key, entry, false)?;
-        }
         return Ok(());
     };
-    for change in write.index_changes() {
-        match change {
-            IndexChange::Add(entry) => {
-                set_index(transaction, &key, entry, true)?;
-                if !index_entries.contains(entry) {
-                    index_entries.push(entry.clone());
-                }
-            }
-            IndexChange::Remove(entry) => {
-                set_index(transaction, &key, entry, false)?;
-                index_entries.retain(|it| it != entry);
-            }
-        }
+    let index_entries = write.index_entries().to_vec();
+    for entry in &index_entries {
+        set_index(transaction, &key, entry, true)?;
     }
     if let Some(expiry) = value.fields.expiry {
         let mut by_expiry = transaction.open_table(EXPIRY).map_err(tree_error)?;
