@@ -24,6 +24,10 @@ use crate::trace::{Finished, MaintenanceWitness, Meter, RequestKind, Trace};
 /// blocking pool, of which reads must find some free.
 const LISTINGS_MAX: usize = 16;
 
+/// Index queries in progress at which further ones are refused with `overload`. A query holds a thread
+/// for one part of its results at a time, which is short.
+const INDEX_QUERIES_MAX: usize = 1_000;
+
 /// The vnodes of this node.
 pub trait LocalVnodes: Send + Sync {
     /// The vnode of a partition, once its store is open.
@@ -68,6 +72,7 @@ pub struct Coordinator {
     pub(crate) settings: CoordinatorSettings,
     requests: Gate,
     pub(crate) listings: Gate,
+    pub(crate) index_queries: Gate,
     pub(crate) reaper: Reaper,
 }
 
@@ -95,6 +100,7 @@ impl Coordinator {
             settings,
             requests: Gate::new(settings.requests_max),
             listings: Gate::new(LISTINGS_MAX),
+            index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),
         }
     }
@@ -358,6 +364,7 @@ impl Coordinator {
         }
         match kind {
             RequestKind::ListKeys | RequestKind::ListBuckets => self.listings.is_first_refusal(),
+            RequestKind::IndexQuery => self.index_queries.is_first_refusal(),
             RequestKind::Get | RequestKind::Put | RequestKind::Delete => {
                 self.requests.is_first_refusal()
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::{FoldRange, Lease};
+use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix, type_prefix};
 use kvorum_ring::{CoverageVnode, KeyHash, NodeId, RingSize};
 use kvorum_runtime::Moment;
@@ -262,7 +263,7 @@ impl Listing {
 }
 
 /// Why a vnode gives no page.
-enum PageError {
+pub(crate) enum PageError {
     /// It knows another ring.
     OtherRing,
     Failed(RequestError),
@@ -364,6 +365,13 @@ impl fmt::Display for Place {
     }
 }
 
+/// The vnodes that together have all of something, by the ring of this moment.
+pub(crate) struct CoveringVnodes {
+    pub(crate) vnodes: Vec<CoverageVnode>,
+    pub(crate) hash: KeyHash,
+    pub(crate) size: RingSize,
+}
+
 /// Where a listing's names are, by the ring of this moment.
 struct Cover {
     parts: VecDeque<Part>,
@@ -389,6 +397,37 @@ impl Coordinator {
                 (1, &properties.chash_keyfun, type_prefix(&place.bucket_type))
             }
         };
+        let cover = self.cover_vnodes(&state, n_val, key_hash(keys))?;
+        let range = FoldRange::prefix(&range);
+        let part = |vnode| Part {
+            vnode,
+            range: range.clone(),
+        };
+        Ok(Cover {
+            parts: cover.vnodes.into_iter().map(part).collect(),
+            hash: cover.hash,
+            size: cover.size,
+        })
+    }
+
+    /// The vnodes that together have a bucket's keys.
+    pub(crate) fn cover_bucket(
+        &self,
+        bucket_type: &BucketType,
+        bucket: &Bucket,
+    ) -> Result<CoveringVnodes, RequestError> {
+        let state = self.state();
+        let properties = state.properties(bucket_type, bucket);
+        let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
+        self.cover_vnodes(&state, properties.n_val, key_hash(&properties.chash_keyfun))
+    }
+
+    fn cover_vnodes(
+        &self,
+        state: &ClusterState,
+        n_val: u32,
+        hash: KeyHash,
+    ) -> Result<CoveringVnodes, RequestError> {
         let random = self.runtime().random_u64().to_le_bytes();
         let offset = u16::from_le_bytes([random[0], random[1]]);
         let colocated = self.settings.colocated_replicas;
@@ -399,14 +438,9 @@ impl Coordinator {
                 wanted: error.missing.len(),
                 got: 0,
             })?;
-        let range = FoldRange::prefix(&range);
-        let part = |vnode| Part {
-            vnode,
-            range: range.clone(),
-        };
-        Ok(Cover {
-            parts: plan.vnodes.into_iter().map(part).collect(),
-            hash: key_hash(keys),
+        Ok(CoveringVnodes {
+            vnodes: plan.vnodes,
+            hash,
             size: state.ring().size(),
         })
     }

@@ -107,6 +107,8 @@ pub enum RequestError {
     },
     /// The vnode is still opening its store, or its partition has just changed hands. Retry shortly.
     VnodeNotReady,
+    /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
+    IndexesNotSupported(String),
     /// The disk is full: writes are refused until there is room. Reads go on.
     DiskFull(String),
     /// The store under the vnode failed, or holds damaged bytes; the text says where.
@@ -164,6 +166,9 @@ impl RequestError {
                 "the object would have {siblings} siblings, object.siblings.maximum is \
                  {siblings_max}; read it and write back a resolution with its vclock"
             ),
+            Self::IndexesNotSupported(engine) => {
+                format!("the storage backend {engine} has no secondary indexes")
+            }
             other => other.to_string(),
         }
     }
@@ -210,6 +215,9 @@ impl fmt::Display for RequestError {
             Self::TooManySiblings { siblings, .. } => write!(f, "{{too_many_siblings,{siblings}}}"),
             Self::KeyTooLarge { bytes } => write!(f, "{{key_too_large,{bytes}}}"),
             Self::VnodeNotReady => f.write_str("vnode_not_ready"),
+            Self::IndexesNotSupported(engine) => {
+                write!(f, "{{error,{{indexes_not_supported,{engine}}}}}")
+            }
             Self::DiskFull(detail) => write!(f, "disk_full: {detail}"),
             Self::Storage(detail) => write!(f, "storage: {detail}"),
             Self::Internal(detail) => write!(f, "internal: {detail}"),

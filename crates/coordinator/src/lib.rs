@@ -17,6 +17,8 @@ mod get;
 mod hands;
 mod hinting;
 mod hints;
+mod index_query;
+mod index_results;
 mod peers;
 mod plan;
 mod put;
@@ -39,6 +41,10 @@ pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
 pub use hands::Remote;
 pub use hinting::HandedOff;
 pub use hints::{Hint, HintCursor, HintPage, HintStore, VnodeHints};
+pub use index_query::{
+    Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
+};
+pub use index_results::{IndexMatch, IndexResults};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};

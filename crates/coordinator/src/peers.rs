@@ -103,7 +103,7 @@ pub(crate) fn value_sent(request: &PeerRequest) -> Bytes {
             Operation::Coordinate { update, .. } => update.content.value.clone(),
             _ => Bytes::new(),
         },
-        PeerRequest::Page(_) => Bytes::new(),
+        PeerRequest::Page(_) | PeerRequest::IndexPage(_) => Bytes::new(),
     }
 }
 

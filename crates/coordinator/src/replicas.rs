@@ -283,6 +283,7 @@ pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {
             RequestError::Storage(detail)
         }
         ReplicaFailure::Internal(detail) => RequestError::Internal(detail),
+        ReplicaFailure::IndexesNotSupported(engine) => RequestError::IndexesNotSupported(engine),
         // The ring has moved on between planning and asking: the next plan will know.
         ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing => {
             RequestError::VnodeNotReady

@@ -15,9 +15,7 @@ use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_ring::{Epoch, Partition, Role};
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
-use kvorum_vnode::{
-    Handled, PageFailure, PageRequest, ReplicaFailure, ReplicaReply, ReplicaRequest,
-};
+use kvorum_vnode::{Handled, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
 
 use crate::coordinator::LocalVnodes;
 use crate::gate::Gate;
@@ -124,9 +122,16 @@ impl ReplicaService {
         }))
     }
 
-    fn serve_page(&self, request: PageRequest, deadline: Moment) -> Served {
-        let known = self.shared.epoch_known(request.partition, request.epoch);
-        let vnode = self.shared.vnodes.vnode(request.partition);
+    /// Reads a part of a listing or of an index query.
+    fn serve_part<T: Send + 'static>(
+        &self,
+        (partition, epoch): (Partition, Epoch),
+        deadline: Moment,
+        read: impl FnOnce(&Vnode, Timestamp, Lease) -> Result<T, PageFailure> + Send + 'static,
+        reply: impl FnOnce(T) -> ReplicaReply + Send + 'static,
+    ) -> Served {
+        let known = self.shared.epoch_known(partition, epoch);
+        let vnode = self.shared.vnodes.vnode(partition);
         let vnode = match known.and(vnode.ok_or(ReplicaFailure::NotServing)) {
             Ok(vnode) => vnode,
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
@@ -139,9 +144,9 @@ impl ReplicaService {
             let now = shared.wall_time();
             let remaining = deadline.since(shared.runtime.now());
             let lease = Lease::Until(later(now, remaining));
-            let work = move || vnode.page(&request, now, lease);
+            let work = move || read(&vnode, now, lease);
             let reply = match shared.runtime.blocking(work).await {
-                Ok(page) => ReplicaReply::Listed(page),
+                Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
                 Err(PageFailure::OutOfTime) => ReplicaReply::Failed(ReplicaFailure::Storage(
                     "the listing's time ran out".into(),
@@ -165,7 +170,18 @@ impl PeerService for ReplicaService {
                     PeerRequest::Replica { role, request } => {
                         self.serve_replica(role, request, sent)
                     }
-                    PeerRequest::Page(page) => self.serve_page(page, deadline),
+                    PeerRequest::Page(page) => self.serve_part(
+                        (page.partition, page.epoch),
+                        deadline,
+                        move |vnode, now, lease| vnode.page(&page, now, lease),
+                        ReplicaReply::Listed,
+                    ),
+                    PeerRequest::IndexPage(page) => self.serve_part(
+                        (page.partition, page.epoch),
+                        deadline,
+                        move |vnode, now, lease| vnode.index_page(&page, now, lease),
+                        ReplicaReply::IndexListed,
+                    ),
                 }
             }
             Err(error) => {

@@ -28,6 +28,7 @@ pub enum RequestKind {
     Delete,
     ListKeys,
     ListBuckets,
+    IndexQuery,
 }
 
 impl RequestKind {
@@ -39,6 +40,7 @@ impl RequestKind {
             Self::Delete => "delete",
             Self::ListKeys => "list_keys",
             Self::ListBuckets => "list_buckets",
+            Self::IndexQuery => "index_query",
         }
     }
 }

@@ -71,7 +71,7 @@ impl Meter for RequestMeter {
                 stats.vnode_puts.count(now);
                 stats.node_put_fsm_time.record_time(now, took);
             }
-            RequestKind::ListKeys | RequestKind::ListBuckets => {}
+            RequestKind::ListKeys | RequestKind::ListBuckets | RequestKind::IndexQuery => {}
         }
     }
 

@@ -50,9 +50,9 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::ObjectTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, explained(error)),
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
         RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
-        RequestError::Storage(_) | RequestError::Internal(_) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, term(error))
-        }
+        RequestError::Storage(_)
+        | RequestError::Internal(_)
+        | RequestError::IndexesNotSupported(_) => (StatusCode::INTERNAL_SERVER_ERROR, term(error)),
     };
     text(status, message).into()
 }
@@ -196,6 +196,11 @@ mod tests {
                 RequestError::Storage("file".into()),
                 500,
                 "Error:\nstorage: file\n",
+            ),
+            (
+                RequestError::IndexesNotSupported("bitcask".into()),
+                500,
+                "Error:\n{error,{indexes_not_supported,bitcask}}\n",
             ),
             (
                 RequestError::Internal("bug".into()),

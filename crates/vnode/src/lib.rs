@@ -13,18 +13,21 @@
 pub mod anatomy;
 mod dot_source;
 mod folding;
+mod index_page;
 mod key_locks;
 mod lease_file;
 mod lease_table;
 mod page;
 mod reading;
 mod replica_request;
+mod term_pattern;
 mod vnode;
 pub mod wire;
 mod writing;
 
 pub use dot_source::DotSource;
 pub use folding::FoldRequest;
+pub use index_page::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use lease_file::Unreadable;
 pub use lease_table::LeaseTable;
 pub use page::{Page, PageFailure, PageKind, PageRequest};
@@ -32,4 +35,5 @@ pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,
     ReplicaRequest,
 };
+pub use term_pattern::{InvalidPattern, TermPattern};
 pub use vnode::{TOMBSTONE_TAG, Vnode, VnodeSettings, VnodeStatus};

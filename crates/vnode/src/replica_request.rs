@@ -12,6 +12,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution};
 use kvorum_ring::{Epoch, Partition};
 
+use crate::index_page::IndexPage;
 use crate::page::Page;
 
 /// A request to one replica.
@@ -143,6 +144,8 @@ pub enum ReplicaReply {
     Reaped,
     /// A part of a listing. Asked for by [`crate::PageRequest`], not by an operation.
     Listed(Page),
+    /// A part of an index query. Asked for by [`crate::IndexPageRequest`], not by an operation.
+    IndexListed(IndexPage),
     /// It was not done.
     Failed(ReplicaFailure),
 }
@@ -188,6 +191,8 @@ pub enum ReplicaFailure {
     /// The node has no open store for the partition: it has not learned yet that it is to have one, or
     /// has learned that it has it no more.
     NotServing,
+    /// The store has no indexes; its name.
+    IndexesNotSupported(String),
 }
 
 impl fmt::Display for ReplicaFailure {
@@ -219,6 +224,9 @@ impl fmt::Display for ReplicaFailure {
             | Self::Storage(detail)
             | Self::Internal(detail) => f.write_str(detail),
             Self::NotServing => f.write_str("the partition is not served here now"),
+            Self::IndexesNotSupported(engine) => {
+                write!(f, "the backend {engine} has no secondary indexes")
+            }
         }
     }
 }

@@ -28,6 +28,8 @@ pub struct Vnode {
     pub(crate) partition: Partition,
     epoch: AtomicU64,
     pub(crate) backend: Arc<dyn Backend>,
+    /// The store keeps indexes.
+    pub(crate) has_indexes: bool,
     pub(crate) key_locks: KeyLocks,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) dots: Arc<DotSource>,
@@ -97,6 +99,7 @@ impl Vnode {
         Self {
             partition,
             epoch: AtomicU64::new(epoch.get()),
+            has_indexes: backend.capabilities().indexes,
             backend,
             key_locks: KeyLocks::new(),
             leases,

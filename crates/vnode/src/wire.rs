@@ -9,6 +9,7 @@
 //! A message of an unknown version is refused, and so is one with bytes left over: what is not
 //! understood is not half done.
 
+mod index;
 mod reply;
 mod request;
 

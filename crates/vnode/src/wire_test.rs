@@ -12,8 +12,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ClientUpdate, Condition, Detail, Operation, Page, PageKind, PageRequest, ReplicaFailure,
-    ReplicaReply, ReplicaRequest,
+    ClientUpdate, Condition, Detail, IndexPage, IndexPageRequest, IndexPosition, IndexScan,
+    Operation, Page, PageKind, PageRequest, ReplicaFailure, ReplicaReply, ReplicaRequest,
+    TermPattern,
 };
 
 fn key() -> StorageKey {
@@ -107,7 +108,42 @@ fn requests() -> Vec<PeerRequest> {
             },
             names_max: 10,
         }),
+        index_page(IndexScan::Keys {
+            from: Bound::Excluded(Bytes::from_static(b"a")),
+            to: Bound::Unbounded,
+        }),
+        index_page(IndexScan::Terms {
+            field: Bytes::from_static(b"n_int"),
+            from: Bound::Included(Bytes::from_static(b"\x01\x017")),
+            to: Bound::Included(Bytes::from_static(b"\x01\x027")),
+        }),
     ]
+}
+
+fn found(term: &'static [u8], key: &'static [u8]) -> IndexPosition {
+    IndexPosition {
+        term: Bytes::from_static(term),
+        key: Key::new(key),
+    }
+}
+
+fn index_page(scan: IndexScan) -> PeerRequest {
+    let size = RingSize::new(8).unwrap();
+    let partition = size.partition(3).unwrap();
+    let is_of_terms = matches!(scan, IndexScan::Terms { .. });
+    PeerRequest::IndexPage(IndexPageRequest {
+        partition,
+        epoch: Epoch::FIRST,
+        hash: KeyHash::BucketOnly,
+        size,
+        owners: is_of_terms.then(|| vec![partition]),
+        bucket_type: BucketType::default_type(),
+        bucket: Bucket::new(b"bucket".to_vec()),
+        scan,
+        pattern: is_of_terms.then(|| TermPattern::new("a+").unwrap()),
+        after: is_of_terms.then(|| found(b"term", b"key")),
+        entries_max: 10,
+    })
 }
 
 fn replies() -> Vec<ReplicaReply> {
@@ -130,6 +166,7 @@ fn replies() -> Vec<ReplicaReply> {
         ReplicaFailure::Storage("broken".into()),
         ReplicaFailure::Internal("odd".into()),
         ReplicaFailure::NotServing,
+        ReplicaFailure::IndexesNotSupported("bitcask".into()),
     ];
     let stored = |value| ReplicaReply::Stored {
         object: object(value),
@@ -147,6 +184,10 @@ fn replies() -> Vec<ReplicaReply> {
         ReplicaReply::Listed(Page {
             keys: vec![key(), key()],
             next: Some(key()),
+        }),
+        ReplicaReply::IndexListed(IndexPage {
+            entries: vec![found(b"", b"a"), found(b"t\0", b"")],
+            next: Some(found(b"x", b"y")),
         }),
     ];
     replies.extend(failures.into_iter().map(ReplicaReply::Failed));

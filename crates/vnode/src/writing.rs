@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{Batch, Durability, Durable, Fields, ReadAt, Reading, Timestamp, Write};
+use kvorum_backend::{
+    Batch, Durability, Durable, Fields, IndexEntry, ReadAt, Reading, Timestamp, Write,
+};
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{
     Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution, Stored,
@@ -292,10 +294,25 @@ impl Vnode {
     ) -> Result<Durable, ReplicaFailure> {
         let encoded = object.encode();
         let fields = fields_of(key, object);
-        let write = Write::put(key.clone(), fields, encoded.head, encoded.body);
+        let write = Write::Put {
+            key: key.clone(),
+            fields,
+            head: encoded.head,
+            body: encoded.body,
+            index_entries: self.index_entries(object),
+        };
         let durable = self.put(&Batch::of(write), durability)?;
         self.counts.puts.fetch_add(1, Ordering::Relaxed);
         Ok(durable)
+    }
+
+    fn index_entries(&self, object: &Object) -> Vec<IndexEntry> {
+        if !self.has_indexes {
+            return Vec::new();
+        }
+        let terms = object.index_terms().into_iter();
+        let entries = terms.map(|(field, term)| IndexEntry { field, term });
+        entries.collect()
     }
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, ReplicaFailure> {

@@ -8,6 +8,7 @@ mod trick_backend;
 mod world;
 
 mod deleting;
+mod index_queries;
 mod listings;
 mod moves;
 mod objects;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kvorum_cluster::ClusterState;
-use kvorum_coordinator::{GetOptions, PutOptions, RequestError};
+use kvorum_coordinator::{GetOptions, IndexValues, PutOptions, RequestError};
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_object::{Clock, Dot, Object};
 use kvorum_properties::Quorum;
@@ -15,6 +15,7 @@ use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
 
 use crate::cluster::{Cluster, ClusterNode, RING_SIZE, Setup, node_id, ring, transfer};
+use crate::index_queries::paged;
 use crate::several_nodes::{get, put};
 use crate::world::values;
 
@@ -429,6 +430,11 @@ fn listings_over_nodes_name_each_key_once_while_partitions_move() {
                     let mut listed = list(&nodes[turn % nodes.len()]).await;
                     listed.sort();
                     assert!(listed.iter().eq(names.iter()), "turn {turn}: {listed:?}");
+                    let coordinator = &nodes[turn % nodes.len()].coordinator;
+                    let all = IndexValues::Equal("_".into());
+                    let found = paged(coordinator, "$bucket", &all, 70).await;
+                    let found = found.iter().map(|it| &it.1);
+                    assert!(found.eq(names.iter()), "turn {turn}");
                 }
             })
         };

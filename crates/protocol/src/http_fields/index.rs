@@ -9,32 +9,13 @@ use bytes::Bytes;
 /// Prefix of index headers, in lower case.
 pub const INDEX_HEADER_PREFIX: &str = "x-riak-index-";
 
-/// A value by the kind of its field.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum IndexValue {
-    /// `_bin`: any bytes, ordered as bytes.
-    Binary(Bytes),
-    /// `_int`: a whole number, ordered as such. Riak has no bound here; 128 bits are ours.
-    Integer(i128),
-}
-
-impl IndexValue {
-    /// The value as clients see it: the bytes, or the number in decimal.
-    pub fn to_text(&self) -> Bytes {
-        match self {
-            IndexValue::Binary(bytes) => bytes.clone(),
-            IndexValue::Integer(number) => Bytes::from(number.to_string()),
-        }
-    }
-}
-
 /// One index entry of an object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     /// The field in lower case, suffix included.
     pub field: Bytes,
-    /// The value.
-    pub value: IndexValue,
+    /// The value; of an `_int` field the shortest decimal text of a whole number of any size.
+    pub value: Bytes,
 }
 
 /// An index entry that cannot be read; the request is answered with 400.
@@ -46,7 +27,7 @@ pub enum IndexFieldError {
         /// The field in lower case.
         field: Bytes,
     },
-    /// The value of an `_int` field is no whole number of at most 128 bits.
+    /// The value of an `_int` field is no whole number.
     #[error("value {value:?} of index field {field:?} is not a number")]
     FieldParsing {
         /// The field in lower case.
@@ -63,9 +44,9 @@ pub enum IndexFieldError {
 pub fn parse_index_value(field: &[u8], value: Bytes) -> Result<IndexEntry, IndexFieldError> {
     let field = Bytes::from(field.to_ascii_lowercase());
     let value = match *field {
-        [_, .., b'_', b'b', b'i', b'n'] => IndexValue::Binary(value),
+        [_, .., b'_', b'b', b'i', b'n'] => value,
         [_, .., b'_', b'i', b'n', b't'] => match parse_integer(&value) {
-            Some(number) => IndexValue::Integer(number),
+            Some(number) => number,
             None => return Err(IndexFieldError::FieldParsing { field, value }),
         },
         _ => return Err(IndexFieldError::UnknownFieldType { field }),
@@ -125,8 +106,21 @@ pub fn index_response_text(errors: &[IndexFieldError]) -> Vec<u8> {
     text
 }
 
-fn parse_integer(value: &[u8]) -> Option<i128> {
-    std::str::from_utf8(value).ok()?.parse().ok()
+fn parse_integer(value: &Bytes) -> Option<Bytes> {
+    let (sign, digits) = match &value[..] {
+        [b'-', digits @ ..] => ("-", digits),
+        [b'+', digits @ ..] | digits => ("", digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    let digits = &digits[zeros.min(digits.len() - 1)..];
+    Some(match digits {
+        b"0" => Bytes::from_static(b"0"),
+        _ if sign.is_empty() => value.slice_ref(digits),
+        _ => [sign.as_bytes(), digits].concat().into(),
+    })
 }
 
 #[cfg(test)]
@@ -141,7 +135,7 @@ mod tests {
     }
 
     fn texts(entries: &[IndexEntry]) -> Vec<Bytes> {
-        entries.iter().map(|entry| entry.value.to_text()).collect()
+        entries.iter().map(|entry| entry.value.clone()).collect()
     }
 
     #[test]
@@ -157,12 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_whole_numbers_of_any_practical_size() {
-        let (entries, errors) = parse("n_int", b"-7, +8, 340282366920938463463374607431");
+    fn integers_are_whole_numbers_of_any_size() {
+        let (entries, errors) = parse(
+            "n_int",
+            b"-07, +8, -0, 340282366920938463463374607431768211456",
+        );
         assert_eq!(errors, []);
         assert_eq!(
             texts(&entries),
-            ["-7", "8", "340282366920938463463374607431"]
+            ["-7", "8", "0", "340282366920938463463374607431768211456"]
         );
     }
 

@@ -24,8 +24,8 @@ pub use content_type::{ContentType, ContentTypeError};
 pub use date::{format_http_date, parse_http_date};
 pub use entity_tag::{EntityTags, format_entity_tag};
 pub use index::{
-    INDEX_HEADER_PREFIX, IndexEntry, IndexFieldError, IndexValue, index_response_text,
-    parse_index_header, parse_index_value,
+    INDEX_HEADER_PREFIX, IndexEntry, IndexFieldError, index_response_text, parse_index_header,
+    parse_index_value,
 };
 pub use link::{Link, LinkError, UrlGeneration, format_links, parse_links};
 pub use multipart::{MultipartWriter, PartHead};

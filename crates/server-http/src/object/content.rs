@@ -88,8 +88,8 @@ fn indexes(exchange: &Exchange<'_>) -> Result<Vec<IndexEntry>, Refusal> {
         return Err(text(StatusCode::BAD_REQUEST, index_response_text(&errors)).into());
     }
     let own = |entry: kvorum_protocol::http_fields::IndexEntry| IndexEntry {
-        value: entry.value.to_text(),
         field: entry.field,
+        value: entry.value,
     };
     Ok(entries.into_iter().map(own).collect())
 }

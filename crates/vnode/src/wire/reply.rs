@@ -8,6 +8,7 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::Object;
 use kvorum_ring::Epoch;
 
+use super::index::{index_page_bytes, put_index_page};
 use super::{
     KEY_BYTES_MAX, Reader, TEXT_BYTES_MAX, VERSION, WireError, WireMessage, put_prefixed, put_text,
 };
@@ -22,6 +23,7 @@ const RECEIVED: u8 = 5;
 const REAPED: u8 = 6;
 const FAILED: u8 = 7;
 const LISTED: u8 = 8;
+const INDEX_LISTED: u8 = 9;
 
 const STALE_EPOCH: u8 = 1;
 const CONDITION_FOUND: u8 = 2;
@@ -34,6 +36,7 @@ const DAMAGED: u8 = 8;
 const STORAGE: u8 = 9;
 const INTERNAL: u8 = 10;
 const NOT_SERVING: u8 = 11;
+const INDEXES_NOT_SUPPORTED: u8 = 12;
 
 /// The bytes of an answer. `Stored` and `Received` are sent when what they promise holds, so the
 /// ticket in them does not travel.
@@ -44,10 +47,11 @@ const NOT_SERVING: u8 = 11;
 /// ```text
 /// head    = version  u8   1
 ///           kind     u8   1 found, 2 not found, 3 stored, 4 stored as sent, 5 received, 6 reaped,
-///                         7 failed, 8 listed
+///                         7 failed, 8 listed, 9 index listed
 ///           rest          found, stored, stored as sent: the object's head
 ///                         failed: code u8, then by code two numbers u64 or a text
 ///                         listed: has_more u8, of 1 a key; varint count, keys
+///                         index listed: drawn in `index.rs`
 /// text, key = varint length, bytes
 /// body    = the object's, empty when it is as sent
 /// ```
@@ -60,6 +64,14 @@ pub fn encode_reply(reply: &ReplicaReply, sent: &Bytes) -> WireMessage {
         ReplicaReply::Reaped => plain(REAPED),
         ReplicaReply::Failed(failure) => of_failure(failure),
         ReplicaReply::Listed(page) => of_page(page),
+        ReplicaReply::IndexListed(page) => {
+            let mut head = start(INDEX_LISTED, index_page_bytes(page));
+            put_index_page(&mut head, page);
+            WireMessage {
+                head: head.into(),
+                body: Bytes::new(),
+            }
+        }
     }
 }
 
@@ -144,6 +156,9 @@ fn of_failure(failure: &ReplicaFailure) -> WireMessage {
         ReplicaFailure::Storage(detail) => text(&mut head, STORAGE, detail),
         ReplicaFailure::Internal(detail) => text(&mut head, INTERNAL, detail),
         ReplicaFailure::NotServing => head.put_u8(NOT_SERVING),
+        ReplicaFailure::IndexesNotSupported(engine) => {
+            text(&mut head, INDEXES_NOT_SUPPORTED, engine);
+        }
     }
     WireMessage {
         head: head.into(),
@@ -171,6 +186,7 @@ pub fn decode_reply(message: &WireMessage, sent: &Bytes) -> Result<ReplicaReply,
         REAPED => ReplicaReply::Reaped,
         FAILED => ReplicaReply::Failed(reader.failure()?),
         LISTED => ReplicaReply::Listed(reader.listed()?),
+        INDEX_LISTED => ReplicaReply::IndexListed(reader.index_page()?),
         _ => return Err(reader.malformed()),
     };
     reader.end(body)?;
@@ -200,6 +216,7 @@ impl Reader<'_> {
             STORAGE => ReplicaFailure::Storage(self.text()?),
             INTERNAL => ReplicaFailure::Internal(self.text()?),
             NOT_SERVING => ReplicaFailure::NotServing,
+            INDEXES_NOT_SUPPORTED => ReplicaFailure::IndexesNotSupported(self.text()?),
             _ => return Err(self.malformed()),
         })
     }

@@ -8,7 +8,9 @@ use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Content, Object, Resolution, Timestamp};
 use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize, Role};
 
+use super::index::put_index_page_request;
 use super::{KEY_BYTES_MAX, Reader, VERSION, WireError, WireMessage, put_clock, put_prefixed};
+use crate::index_page::IndexPageRequest;
 use crate::page::{PageKind, PageRequest};
 use crate::replica_request::{ClientUpdate, Condition, Detail, Operation, ReplicaRequest};
 
@@ -24,6 +26,8 @@ pub enum PeerRequest {
     },
     /// A part of a listing.
     Page(PageRequest),
+    /// A part of an index query.
+    IndexPage(IndexPageRequest),
 }
 
 const GET: u8 = 1;
@@ -32,6 +36,7 @@ const STORE: u8 = 3;
 const MEND: u8 = 4;
 const REAP: u8 = 5;
 const PAGE: u8 = 6;
+const INDEX_PAGE: u8 = 7;
 
 /// Room for all but key, clocks and object.
 const FIXED_BYTES: usize = 64;
@@ -40,7 +45,8 @@ const FIXED_BYTES: usize = 64;
 ///
 /// ```text
 /// head       = version    u8        1
-///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page
+///              kind       u8        1 get, 2 coordinate, 3 store, 4 mend, 5 reap, 6 page,
+///                                   7 index page, drawn in `index.rs`
 ///              partition  u16
 ///              epoch      u64
 ///              rest                 by kind
@@ -63,6 +69,11 @@ pub fn encode_request(request: &PeerRequest) -> WireMessage {
     match request {
         PeerRequest::Replica { role, request } => encode_replica(*role, request),
         PeerRequest::Page(page) => encode_page(page),
+        PeerRequest::IndexPage(page) => {
+            let mut out = start(INDEX_PAGE, page.partition, page.epoch, 0);
+            put_index_page_request(&mut out, page);
+            message(out, Bytes::new())
+        }
     }
 }
 
@@ -140,19 +151,12 @@ fn encode_replica(role: Role, request: &ReplicaRequest) -> WireMessage {
 }
 
 fn encode_page(page: &PageRequest) -> WireMessage {
-    let owners = page.owners.as_deref().unwrap_or_default();
-    let mut out = start(PAGE, page.partition, page.epoch, owners.len() * 2);
+    let mut out = start(PAGE, page.partition, page.epoch, 0);
     out.put_u8(u8::from(page.kind == PageKind::Buckets));
     out.put_u8(u8::from(page.hash == kvorum_ring::KeyHash::BucketOnly));
     out.put_u16_le(page.size.get());
     out.put_u32_le(page.names_max);
-    out.put_u8(u8::from(page.owners.is_some()));
-    if page.owners.is_some() {
-        kvorum_encoding::put_varint(&mut out, owners.len() as u64);
-        for owner in owners {
-            out.put_u16_le(owner.number());
-        }
-    }
+    put_owners(&mut out, page.owners.as_deref());
     for bound in [&page.range.from, &page.range.to] {
         put_bound(&mut out, bound);
     }
@@ -169,6 +173,11 @@ pub fn decode_request(message: &WireMessage) -> Result<PeerRequest, WireError> {
         let page = reader.page(partition, epoch)?;
         reader.end(body)?;
         return Ok(PeerRequest::Page(page));
+    }
+    if kind == INDEX_PAGE {
+        let page = reader.index_page_request(partition, epoch)?;
+        reader.end(body)?;
+        return Ok(PeerRequest::IndexPage(page));
     }
     let role = match reader.bytes.u8()? {
         0 => Role::Primary,
@@ -286,18 +295,10 @@ impl Reader<'_> {
             1 => PageKind::Buckets,
             _ => return Err(self.malformed()),
         };
-        let hash = match self.bytes.u8()? {
-            0 => kvorum_ring::KeyHash::Standard,
-            1 => kvorum_ring::KeyHash::BucketOnly,
-            _ => return Err(self.malformed()),
-        };
-        let size = RingSize::new(u64::from(self.bytes.u16()?)).map_err(|_| self.malformed())?;
+        let hash = self.key_hash()?;
+        let size = self.ring_size()?;
         let names_max = self.bytes.u32()?;
-        let owners = match self.bytes.u8()? {
-            0 => None,
-            1 => Some(self.owners()?),
-            _ => return Err(self.malformed()),
-        };
+        let owners = self.owners()?;
         let range = kvorum_backend::FoldRange {
             from: self.bound()?,
             to: self.bound()?,
@@ -314,26 +315,61 @@ impl Reader<'_> {
         })
     }
 
-    fn owners(&mut self) -> Result<Vec<Partition>, WireError> {
+    pub(super) fn key_hash(&mut self) -> Result<kvorum_ring::KeyHash, WireError> {
+        match self.bytes.u8()? {
+            0 => Ok(kvorum_ring::KeyHash::Standard),
+            1 => Ok(kvorum_ring::KeyHash::BucketOnly),
+            _ => Err(self.malformed()),
+        }
+    }
+
+    pub(super) fn ring_size(&mut self) -> Result<RingSize, WireError> {
+        RingSize::new(u64::from(self.bytes.u16()?)).map_err(|_| self.malformed())
+    }
+
+    pub(super) fn owners(&mut self) -> Result<Option<Vec<Partition>>, WireError> {
+        match self.bytes.u8()? {
+            0 => return Ok(None),
+            1 => {}
+            _ => return Err(self.malformed()),
+        }
         let count = self.bytes.varint_len()?;
         if count > self.bytes.remaining() / 2 {
             return Err(self.malformed());
         }
-        (0..count).map(|_| self.partition()).collect()
+        let owners = (0..count).map(|_| self.partition());
+        owners.collect::<Result<_, _>>().map(Some)
     }
 
-    fn bound(&mut self) -> Result<std::ops::Bound<Bytes>, WireError> {
+    pub(super) fn bound(&mut self) -> Result<std::ops::Bound<Bytes>, WireError> {
+        self.bound_up_to(KEY_BYTES_MAX)
+    }
+
+    pub(super) fn bound_up_to(
+        &mut self,
+        bytes_max: usize,
+    ) -> Result<std::ops::Bound<Bytes>, WireError> {
         use std::ops::Bound;
         Ok(match self.bytes.u8()? {
             0 => Bound::Unbounded,
-            1 => Bound::Included(self.prefixed(KEY_BYTES_MAX)?),
-            2 => Bound::Excluded(self.prefixed(KEY_BYTES_MAX)?),
+            1 => Bound::Included(self.prefixed(bytes_max)?),
+            2 => Bound::Excluded(self.prefixed(bytes_max)?),
             _ => return Err(self.malformed()),
         })
     }
 }
 
-fn put_bound(out: &mut Vec<u8>, bound: &std::ops::Bound<Bytes>) {
+pub(super) fn put_owners(out: &mut Vec<u8>, owners: Option<&[Partition]>) {
+    out.put_u8(u8::from(owners.is_some()));
+    if let Some(owners) = owners {
+        kvorum_encoding::put_varint(out, owners.len() as u64);
+        for owner in owners {
+            out.put_u16_le(owner.number());
+        }
+    }
+}
+
+pub(super) fn put_bound(out: &mut Vec<u8>, bound: &std::ops::Bound<Bytes>) {
     use std::ops::Bound;
     let (code, bytes) = match bound {
         Bound::Unbounded => return out.put_u8(0),

@@ -9,6 +9,7 @@
 #[expect(dead_code, reason = "shared with the coordinator's tests")]
 mod trick_backend;
 
+mod index_queries;
 mod listings;
 mod reads_and_writes;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 use kvorum_backend::{
-    Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, Lease, Lookup,
-    ReadAt, Reading, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId,
-    StoredEntry, StoredHead, SyncPoint, SyncTicket, Task, Timestamp, Write,
+    Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, IndexFolds, Lease,
+    Lookup, ReadAt, Reading, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
+    StoreId, StoredEntry, StoredHead, SyncPoint, SyncTicket, Task, Timestamp, Write,
 };
 use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_encoding::StorageKey;
@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 
 pub(crate) struct TrickBackend {
     inner: MemoryBackend,
+    /// The store has no indexes.
+    pub(crate) is_plain: AtomicBool,
     /// Reads that must not wait answer that they would.
     pub(crate) would_block: AtomicBool,
     /// Every put fails like this.
@@ -39,6 +41,7 @@ impl TrickBackend {
         let draw = move || identity.fetch_add(100, Ordering::Relaxed);
         Self {
             inner: MemoryBackend::new(Settings::default(), draw),
+            is_plain: AtomicBool::new(false),
             would_block: AtomicBool::new(false),
             refuses_puts: Mutex::default(),
             refuses_reads: Mutex::default(),
@@ -92,7 +95,16 @@ fn damaged() -> BackendError {
 
 impl Backend for TrickBackend {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        Capabilities {
+            indexes: !self.is_plain.load(Ordering::Relaxed),
+            ..self.inner.capabilities()
+        }
+    }
+
+    fn indexes(&self) -> Option<&dyn IndexFolds> {
+        self.inner
+            .indexes()
+            .filter(|_| !self.is_plain.load(Ordering::Relaxed))
     }
 
     fn identity(&self) -> StoreId {

@@ -1,0 +1,245 @@
+//! One part of an index query, as it is asked of one vnode, wherever it runs.
+//!
+//! A part is bounded in what it returns and in what it looks at, so that a query holds a thread and
+//! memory for a short while only, whatever its range; it goes on behind the position that the part
+//! ended at, on another snapshot.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use kvorum_backend::{Flow, FoldEnd, FoldRange, IndexRange, Lease, Timestamp};
+use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
+use kvorum_ring::{Epoch, KeyHash, Partition, RingSize, position};
+
+use crate::folding::FoldRequest;
+use crate::page::PageFailure;
+use crate::reading::failure_of;
+use crate::replica_request::ReplicaFailure;
+use crate::term_pattern::TermPattern;
+use crate::vnode::Vnode;
+
+/// Entries that a part looks at, whether they are wanted or not.
+const LOOKED_AT_MAX: usize = 50_000;
+/// Terms and keys of a part, in bytes; one entry may exceed it.
+const PART_BYTES_MAX: usize = 1 << 20;
+
+/// What is looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IndexScan {
+    /// The bucket's keys themselves.
+    Keys {
+        /// The first.
+        from: Bound<Bytes>,
+        /// The last.
+        to: Bound<Bytes>,
+    },
+    /// Terms of an index.
+    Terms {
+        /// The index.
+        field: Bytes,
+        /// The first, in order-preserving form.
+        from: Bound<Bytes>,
+        /// The last.
+        to: Bound<Bytes>,
+    },
+}
+
+/// An entry that a query found, and a place to continue behind. Ordered by term and then by key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IndexPosition {
+    /// The term in order-preserving form; empty when keys are looked through.
+    pub term: Bytes,
+    /// The object's key.
+    pub key: Key,
+}
+
+/// A part of an index query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexPageRequest {
+    /// The vnode.
+    pub partition: Partition,
+    /// The partition's epoch in the asker's ring.
+    pub epoch: Epoch,
+    /// How the bucket's keys are placed.
+    pub hash: KeyHash,
+    /// The ring's size.
+    pub size: RingSize,
+    /// The owner partitions whose keys are wanted; `None` for all that the vnode has.
+    pub owners: Option<Vec<Partition>>,
+    /// The bucket's type.
+    pub bucket_type: BucketType,
+    /// The bucket.
+    pub bucket: Bucket,
+    /// What is looked through.
+    pub scan: IndexScan,
+    /// What terms have to match; of a scan of keys, what keys have to.
+    pub pattern: Option<TermPattern>,
+    /// Continue behind this.
+    pub after: Option<IndexPosition>,
+    /// The most entries in the answer.
+    pub entries_max: u32,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexPage {
+    /// What was found, in order.
+    pub entries: Vec<IndexPosition>,
+    /// Continue behind this; `None` when nothing is left.
+    pub next: Option<IndexPosition>,
+}
+
+impl Vnode {
+    /// Reads a part of an index query, on a snapshot of its own. Blocks.
+    pub fn index_page(
+        &self,
+        request: &IndexPageRequest,
+        now: Timestamp,
+        lease: Lease,
+    ) -> Result<IndexPage, PageFailure> {
+        self.check_epoch(request.epoch)?;
+        let Some(indexes) = self.backend.indexes() else {
+            let engine = self.backend.status().engine.to_owned();
+            return Err(ReplicaFailure::IndexesNotSupported(engine).into());
+        };
+        let mut part = Part::new(request);
+        let end = match &request.scan {
+            IndexScan::Keys { from, to } => {
+                let fold = FoldRequest {
+                    epoch: request.epoch,
+                    range: request.key_range(from, to),
+                    now,
+                    lease,
+                };
+                let visitor = &mut |key: &StorageKey| part.take(&Bytes::new(), key);
+                self.fold_keys(&fold, visitor)?
+            }
+            IndexScan::Terms { field, from, to } => {
+                let range = request.term_range(field, from, to);
+                let visitor = &mut |term: &Bytes, key: &StorageKey| part.take(term, key);
+                let end = indexes.fold_index(&range, lease, now, visitor);
+                end.map_err(|error| failure_of(&error))?
+            }
+        };
+        part.finish(&end)
+    }
+}
+
+impl IndexPageRequest {
+    fn storage_key(&self, key: &Key) -> StorageKey {
+        StorageKey::new(&self.bucket_type, &self.bucket, key)
+    }
+
+    fn key_range(&self, from: &Bound<Bytes>, to: &Bound<Bytes>) -> FoldRange {
+        let whole = FoldRange::prefix(&bucket_prefix(&self.bucket_type, &self.bucket));
+        let within = |bound: &Bound<Bytes>, open: Bound<Bytes>| {
+            let key = |key: &Bytes| self.storage_key(&Key::new(key.clone())).to_bytes();
+            match bound {
+                Bound::Unbounded => open,
+                bound => bound.as_ref().map(key),
+            }
+        };
+        let from = match &self.after {
+            Some(after) => Bound::Excluded(self.storage_key(&after.key).to_bytes()),
+            None => within(from, whole.from),
+        };
+        FoldRange {
+            from,
+            to: within(to, whole.to),
+        }
+    }
+
+    fn term_range(&self, field: &Bytes, from: &Bound<Bytes>, to: &Bound<Bytes>) -> IndexRange {
+        let after = self.after.as_ref();
+        IndexRange {
+            bucket_prefix: bucket_prefix(&self.bucket_type, &self.bucket).into(),
+            field: field.clone(),
+            from: from.clone(),
+            to: to.clone(),
+            after: after.map(|it| (it.term.clone(), self.storage_key(&it.key))),
+        }
+    }
+
+    fn is_wanted(&self, term: &[u8], key: &Key) -> bool {
+        let matched = match &self.scan {
+            IndexScan::Keys { .. } => key.as_bytes(),
+            IndexScan::Terms { .. } => term,
+        };
+        if !self.pattern.as_ref().is_none_or(|it| it.matches(matched)) {
+            return false;
+        }
+        self.owners.as_ref().is_none_or(|owners| {
+            let place = position(&self.bucket_type, &self.bucket, key, self.hash);
+            owners.contains(&place.owner(self.size))
+        })
+    }
+}
+
+/// What has been read of a part.
+struct Part<'a> {
+    request: &'a IndexPageRequest,
+    entries_max: usize,
+    entries: Vec<IndexPosition>,
+    entries_bytes: usize,
+    looked_at: usize,
+    last: Option<IndexPosition>,
+    malformed: Option<String>,
+}
+
+impl<'a> Part<'a> {
+    fn new(request: &'a IndexPageRequest) -> Self {
+        let entries_max = usize::try_from(request.entries_max).unwrap_or(usize::MAX);
+        Self {
+            request,
+            entries_max: entries_max.max(1),
+            entries: Vec::new(),
+            entries_bytes: 0,
+            looked_at: 0,
+            last: None,
+            malformed: None,
+        }
+    }
+
+    fn take(&mut self, term: &Bytes, storage_key: &StorageKey) -> Flow {
+        let key = match storage_key.decode() {
+            Ok(address) => address.key,
+            Err(error) => {
+                self.malformed = Some(error.to_string());
+                return Flow::Stop;
+            }
+        };
+        self.looked_at += 1;
+        let is_wanted = self.request.is_wanted(term, &key);
+        let is_over = self.looked_at >= LOOKED_AT_MAX;
+        if !is_wanted && !is_over {
+            return Flow::Continue;
+        }
+        let position = IndexPosition {
+            term: term.clone(),
+            key,
+        };
+        if is_wanted {
+            self.entries_bytes += position.term.len() + position.key.as_bytes().len();
+            self.entries.push(position.clone());
+        }
+        let is_full = self.entries.len() >= self.entries_max;
+        if is_full || is_over || self.entries_bytes >= PART_BYTES_MAX {
+            self.last = Some(position);
+            return Flow::Stop;
+        }
+        Flow::Continue
+    }
+
+    fn finish(self, end: &FoldEnd) -> Result<IndexPage, PageFailure> {
+        if let Some(detail) = self.malformed {
+            return Err(ReplicaFailure::Storage(detail).into());
+        }
+        match end {
+            FoldEnd::LeaseExpired(_) => Err(PageFailure::OutOfTime),
+            FoldEnd::Complete | FoldEnd::Stopped(_) => Ok(IndexPage {
+                entries: self.entries,
+                next: self.last,
+            }),
+        }
+    }
+}
