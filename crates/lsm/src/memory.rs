@@ -57,9 +57,17 @@ impl MemoryBudget {
     /// True when a memtable of `bytes` should make room: three quarters of the budget are used, and
     /// this one has at least half of what each store could have.
     pub(crate) fn wants_flush(&self, bytes: u64) -> bool {
-        let max = self.bytes_max.load(Ordering::Relaxed);
-        let share = max / self.stores.load(Ordering::Relaxed).max(1);
-        self.used() > max / 4 * 3 && bytes > share / 2
+        self.used() > self.bytes_max() / 4 * 3 && self.is_large(bytes)
+    }
+
+    /// True when puts to a memtable of `bytes` should pay for flushing it: the budget is used up.
+    pub(crate) fn is_exceeded_by(&self, bytes: u64) -> bool {
+        self.used() > self.bytes_max() && self.is_large(bytes)
+    }
+
+    fn is_large(&self, bytes: u64) -> bool {
+        let share = self.bytes_max() / self.stores.load(Ordering::Relaxed).max(1);
+        bytes > share / 2
     }
 }
 
@@ -75,7 +83,10 @@ mod tests {
         assert!(!budget.wants_flush(300));
         budget.add(100);
         assert!(budget.wants_flush(300) && !budget.wants_flush(20));
-        budget.subtract(400);
+        assert!(!budget.is_exceeded_by(300));
+        budget.add(300);
+        assert!(budget.is_exceeded_by(300) && !budget.is_exceeded_by(20));
+        budget.subtract(700);
         assert!(!budget.wants_flush(300));
     }
 }

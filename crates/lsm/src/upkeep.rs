@@ -150,7 +150,8 @@ impl Store {
         let zero = version.levels[0].len();
         let settings = &self.settings.policy;
         let in_memory: u64 = version.memtables().map(|it| it.bytes()).sum();
-        let is_flushing_late = in_memory > LATE_MEMTABLES * self.settings.memtable_bytes;
+        let is_flushing_late = in_memory > LATE_MEMTABLES * self.settings.memtable_bytes
+            || self.shared.memory.is_exceeded_by(in_memory);
         if zero <= settings.slow_from_tables && !is_flushing_late {
             return;
         }

@@ -11,5 +11,6 @@ mod crashes;
 mod damage;
 mod model;
 mod ranges;
+mod sharing;
 mod support;
 mod upkeep;

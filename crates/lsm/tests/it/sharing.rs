@@ -1,0 +1,110 @@
+//! Stores that share a block cache and a budget for memtables, as those of a node do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use kvorum_backend::{Durability, Lookup, ReadAt, Reading};
+use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_lsm::{Lsm, LsmSettings, Shared};
+
+use crate::support::{NOW, get, key, put, put_op, scanned, settings};
+
+fn open_many(disk: &FaultyDisk, count: u64, settings: &LsmSettings, shared: &Shared) -> Vec<Lsm> {
+    let drawn = Arc::new(AtomicU64::new(1));
+    let one = |number: u64| {
+        let drawn = drawn.clone();
+        let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+        let directory = PathBuf::from(format!("store-{number}"));
+        let disk = Arc::new(disk.clone());
+        Lsm::open(disk, &directory, settings.clone(), shared.clone(), draw).unwrap()
+    };
+    (0..count).map(one).collect()
+}
+
+fn read(store: &Lsm, key: &Bytes, reading: Reading) -> bool {
+    let at = ReadAt { reading, now: NOW };
+    matches!(store.get(key, at).unwrap(), Lookup::Found(_))
+}
+
+#[test]
+fn what_is_read_often_stays_whatever_is_folded_or_read_once_in_any_store() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let settings = LsmSettings {
+        blob_threshold_bytes: usize::MAX,
+        ..settings()
+    };
+    let shared = Shared::new(120_000, 1 << 30);
+    let stores = open_many(&disk, 3, &settings, &shared);
+    for store in &stores {
+        (0..1_500).for_each(|number| put(store, number, &[3; 100]));
+        store.sync().unwrap();
+        store.close().unwrap();
+    }
+    let hot = || (700..715).map(key);
+    for _ in 0..3 {
+        hot().for_each(|key| assert!(read(&stores[0], &key, Reading::MayBlock)));
+    }
+    for store in &stores {
+        assert_eq!(scanned(store).len(), 1_500);
+    }
+    // Each block once, and several times as much as the cache holds.
+    for store in &stores[1..] {
+        for number in (0..1_500).step_by(3) {
+            assert!(read(store, &key(number), Reading::MayBlock));
+        }
+    }
+    assert!(shared.cache.bytes() <= shared.cache.bytes_max());
+    let cold = Fault::Error(kvorum_disk::ErrorKind::WouldBlock);
+    disk.add_rule(Rule::new(cold).on(Operation::Read));
+    for key in hot() {
+        assert!(read(&stores[0], &key, Reading::CachedOnly), "{key:?}");
+    }
+}
+
+#[test]
+fn memtables_of_all_stores_together_stay_near_their_budget() {
+    const BUDGET: u64 = 64_000;
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    // None of them would flush by itself.
+    let settings = LsmSettings {
+        memtable_bytes: 1 << 20,
+        ..settings()
+    };
+    let shared = Shared::new(1 << 20, BUDGET);
+    let stores = open_many(&disk, 8, &settings, &shared);
+    let mut most = 0;
+    for number in 0..8_000 {
+        // One store gets half of all puts, the others the rest.
+        let store = match number % 2 {
+            0 => &stores[0],
+            _ => &stores[number / 2 % 8],
+        };
+        put(store, number, &[1; 60]);
+        most = most.max(shared.memory.used());
+    }
+    assert!(most > BUDGET / 2, "{most} bytes: nothing was tested");
+    assert!(most < BUDGET * 3 / 2, "{most} bytes of {BUDGET}");
+    assert!(get(&stores[0], 4_000).unwrap().is_some());
+    for store in stores {
+        store.close().unwrap();
+    }
+    assert_eq!(shared.memory.used(), 0);
+}
+
+#[test]
+fn a_store_that_is_dropped_or_erased_gives_its_share_back() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let shared = Shared::new(1 << 20, 1 << 20);
+    let mut stores = open_many(&disk, 2, &settings(), &shared);
+    for store in &stores {
+        let op = put_op(1, &[1; 60]);
+        drop(store.write(&[op], Durability::Buffered, NOW).unwrap());
+    }
+    let both = shared.memory.used();
+    drop(stores.pop());
+    assert_eq!(shared.memory.used(), both / 2);
+    stores[0].erase().unwrap();
+    assert_eq!(shared.memory.used(), 0);
+}
