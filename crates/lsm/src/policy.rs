@@ -22,8 +22,9 @@ pub struct PolicySettings {
     pub base_bytes: u64,
     /// Each level is to hold so many times what the one above holds.
     pub multiplier: u64,
-    /// A table of which a tenth and at least this many entries are removals is merged downwards,
-    /// so that the space of what they remove is free; `None` for only when half of it are.
+    /// A table with at least this many removals is merged downwards, so that the space of what they
+    /// remove is free, if they are a tenth of the entries that are read for it; `None` for only when
+    /// they are half of the table.
     pub removals_trigger: Option<u64>,
     /// Tables are rewritten when half of what they hold is expired. Otherwise only those of which
     /// everything is are worked on.
@@ -274,12 +275,9 @@ fn pick(
 ) -> Option<Pick> {
     let smallest = inputs.iter().map(|it| &it.smallest).min()?;
     let largest = inputs.iter().map(|it| &it.largest).max()?;
-    let below: Vec<&TableShape> = match output == level {
+    let below = match output == level {
         true => Vec::new(),
-        false => tables(shape, output)
-            .iter()
-            .filter(|it| it.overlaps(smallest, largest))
-            .collect(),
+        false => overlapping(shape, output, smallest, largest),
     };
     Some(Pick {
         reason,
@@ -298,24 +296,30 @@ fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
     let last = last_level(settings);
     for level in (1..=last).rev() {
         for table in tables(shape, level) {
-            let is_expired = is_expired(table, settings, now);
-            let is_removals = is_removals(table, settings) && level < last;
-            let reason = match (is_expired, is_removals) {
-                (true, _) => Reason::Expired,
-                (false, true) => Reason::Removals,
-                _ => continue,
-            };
             let output = (level + 1).min(last);
+            let is_mostly_removals = 2 * table.removals > table.entries;
+            let frees_enough =
+                || is_mostly_removals || frees_enough(shape, &[table], output, settings);
+            let reason = if is_expired(table, settings, now) {
+                Reason::Expired
+            } else if level < last && frees_enough() {
+                Reason::Removals
+            } else {
+                continue;
+            };
             return pick(shape, reason, 0, level, &[table], output);
         }
     }
-    let zero = tables(shape, 0);
-    if !zero.is_empty() && zero.iter().all(|it| is_expired(it, settings, now)) {
-        let inputs: Vec<&TableShape> = zero.iter().collect();
-        let output = base_level(shape, settings);
-        return pick(shape, Reason::Expired, 0, 0, &inputs, output);
-    }
-    None
+    let zero: Vec<&TableShape> = tables(shape, 0).iter().collect();
+    let output = base_level(shape, settings);
+    let reason = if zero.iter().all(|it| is_expired(it, settings, now)) {
+        Reason::Expired
+    } else if frees_enough(shape, &zero, output, settings) {
+        Reason::Removals
+    } else {
+        return None;
+    };
+    pick(shape, reason, 0, 0, &zero, output)
 }
 
 fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
@@ -326,11 +330,36 @@ fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {
     at.is_some_and(|it| it <= now)
 }
 
-fn is_removals(table: &TableShape, settings: &PolicySettings) -> bool {
-    let is_many = settings
-        .removals_trigger
-        .is_some_and(|it| table.removals >= it);
-    2 * table.removals > table.entries || (is_many && 10 * table.removals > table.entries)
+/// True when the removals of these tables are enough to pay for what is read to merge them.
+fn frees_enough(
+    shape: &Shape,
+    inputs: &[&TableShape],
+    output: usize,
+    settings: &PolicySettings,
+) -> bool {
+    let removals: u64 = inputs.iter().map(|it| it.removals).sum();
+    if settings.removals_trigger.is_none_or(|it| removals < it) {
+        return false;
+    }
+    let smallest = inputs.iter().map(|it| &it.smallest).min();
+    let largest = inputs.iter().map(|it| &it.largest).max();
+    let (Some(smallest), Some(largest)) = (smallest, largest) else {
+        return false;
+    };
+    let below = overlapping(shape, output, smallest, largest);
+    let read = inputs.iter().chain(&below).map(|it| it.entries);
+    10 * removals >= read.sum()
+}
+
+/// Tables of a level with keys between these, both included.
+fn overlapping<'a>(
+    shape: &'a Shape,
+    level: usize,
+    smallest: &Bytes,
+    largest: &Bytes,
+) -> Vec<&'a TableShape> {
+    let tables = tables(shape, level).iter();
+    tables.filter(|it| it.overlaps(smallest, largest)).collect()
 }
 
 #[cfg(test)]

@@ -218,6 +218,68 @@ fn garbage_is_collected_when_nothing_is_too_large() {
 }
 
 #[test]
+fn removals_are_merged_early_where_they_free_enough() {
+    let table = |number, entries, removals| TableShape {
+        number,
+        bytes: 10 * entries,
+        smallest: Bytes::from("a"),
+        largest: Bytes::from("b"),
+        entries,
+        removals,
+        half_expired_at: None,
+        expired_at: None,
+    };
+    let shape = |entries, removals, below| {
+        let mut levels = vec![Vec::new(); 6];
+        levels[0].push(table(1, entries, removals));
+        levels[5].push(table(2, below, 0));
+        Shape { levels }
+    };
+    let picked = |shape: &Shape, removals_trigger| {
+        let settings = PolicySettings {
+            removals_trigger,
+            ..settings()
+        };
+        let pick = picks(shape, &settings, 0).into_iter().next();
+        pick.map(|it| (it.reason, it.level, it.output))
+    };
+    let many = shape(30, 20, 150);
+    assert_eq!(picked(&many, Some(20)), Some((Reason::Removals, 0, 5)));
+    assert_eq!(picked(&many, Some(21)), None);
+    assert_eq!(picked(&many, None), None);
+    // They would free less than a tenth of what has to be read.
+    assert_eq!(picked(&shape(30, 20, 180), Some(20)), None);
+}
+
+#[test]
+fn half_of_a_table_has_to_be_expired_or_all_of_it() {
+    let table = TableShape {
+        number: 1,
+        bytes: 10,
+        smallest: Bytes::from("a"),
+        largest: Bytes::from("b"),
+        entries: 10,
+        removals: 0,
+        half_expired_at: Some(50),
+        expired_at: Some(90),
+    };
+    for level in [0, 5] {
+        let mut levels = vec![Vec::new(); 6];
+        levels[level].push(table.clone());
+        let shape = Shape { levels };
+        let is_due = |rewrites_expired, now| {
+            let settings = PolicySettings {
+                rewrites_expired,
+                ..settings()
+            };
+            !picks(&shape, &settings, now).is_empty()
+        };
+        assert!(!is_due(true, 49) && is_due(true, 50));
+        assert!(!is_due(false, 89) && is_due(false, 90));
+    }
+}
+
+#[test]
 fn writers_feel_level_zero_smoothly() {
     let pressure = |count: usize| {
         let table = TableShape {

@@ -140,8 +140,8 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.leveldb.tombstones_trigger = value,
         },
         "1000",
-        "A table with at least so many removals is merged downwards early, once they are a tenth of \
-         what it holds: they then free the space of what they remove. \
+        "A table with at least so many removals is merged downwards early, which frees the space of \
+         what they remove, if they are a tenth of the entries that have to be read for it. \
          Whatever this says, a table is merged when half of it is removals.",
     ),
     key(

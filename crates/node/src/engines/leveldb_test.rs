@@ -1,0 +1,507 @@
+//! Every `leveldb.*` key of riak.conf has its effect, seen in a store or in the node's sizes.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
+    Write,
+};
+use kvorum_backend_leveldb::Leveldb;
+use kvorum_disk::{Disk, FaultyDisk, MemoryDisk};
+use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
+use kvorum_ring::{Partition, RingSize};
+use kvorum_runtime::SeededRandomness;
+use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
+
+use super::*;
+use crate::engines::Engines;
+
+const GIGABYTE: u64 = 1 << 30;
+/// Of entries and of questions, in microseconds.
+const NOW: Timestamp = Timestamp(1_000_000_000);
+
+fn loaded(lines: &[&str]) -> Settings {
+    let no_more: [&str; 0] = [];
+    Configuration::load(&lines.join("\n"), &no_more)
+        .unwrap()
+        .settings
+}
+
+fn memory(lines: &[&str], machine: Option<u64>) -> Memory {
+    Memory::of(&loaded(lines).leveldb, machine, 64)
+}
+
+fn store(lines: &[&str]) -> LeveldbSettings {
+    settings_of(&loaded(lines), &memory(lines, Some(GIGABYTE)), 5)
+}
+
+/// A key and a test of its effect.
+type Effect = (&'static str, fn());
+
+/// All that are honoured.
+const EFFECTS: [Effect; 16] = [
+    ("leveldb.data_root", stores_are_where_data_root_says),
+    (
+        "leveldb.maximum_memory.percent",
+        the_percentage_bounds_cache_and_buffers,
+    ),
+    (
+        "leveldb.maximum_memory",
+        the_amount_bounds_cache_and_buffers,
+    ),
+    ("leveldb.limited_developer_mem", a_developer_needs_little),
+    (
+        "leveldb.write_buffer_size_min",
+        a_buffer_is_written_from_its_least_size_on,
+    ),
+    (
+        "leveldb.write_buffer_size_max",
+        a_buffer_is_written_at_its_most_size,
+    ),
+    ("leveldb.sync_on_write", a_write_is_synced_as_told),
+    ("leveldb.bloomfilter", tables_have_filters_or_not),
+    ("leveldb.block.size", blocks_are_as_large_as_told),
+    (
+        "leveldb.block.restart_interval",
+        more_keys_share_their_beginnings,
+    ),
+    ("leveldb.compression", values_are_packed_or_not),
+    ("leveldb.compression.algorithm", values_are_packed_as_told),
+    (
+        "leveldb.compaction.trigger.tombstone_count",
+        removals_trigger_a_merge,
+    ),
+    ("leveldb.expiration", objects_expire_only_when_that_is_on),
+    (
+        "leveldb.expiration.retention_time",
+        objects_expire_after_their_time,
+    ),
+    (
+        "leveldb.expiration.mode",
+        half_of_a_table_expired_is_enough_or_not,
+    ),
+];
+
+#[test]
+fn every_key_has_its_effect() {
+    for (_, effect) in EFFECTS {
+        effect();
+    }
+}
+
+#[test]
+fn a_key_is_tested_here_or_listed_with_its_reason() {
+    let tested: BTreeSet<&str> = EFFECTS.iter().map(|(name, _)| *name).collect();
+    let is_ours = |name: &&str| name.starts_with("leveldb.");
+    let honoured: BTreeSet<&str> = honoured_keys()
+        .map(|key| key.name)
+        .filter(is_ours)
+        .collect();
+    assert_eq!(tested, honoured);
+    let others = riak_families().iter().flat_map(|family| family.keys);
+    for key in others.filter(|key| is_ours(&key.name)) {
+        assert!(matches!(key.fate, Fate::Ignored(_)), "{}", key.name);
+        assert!(!honoured.contains(key.name), "{}", key.name);
+    }
+}
+
+/// A store with these settings, on a disk that counts what is done to it.
+struct Opened {
+    disk: FaultyDisk,
+    store: Leveldb,
+}
+
+fn open(lines: &[&str]) -> Opened {
+    open_with(&store(lines))
+}
+
+fn open_with(settings: &LeveldbSettings) -> Opened {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let shared = Shared::new(1 << 20, 1 << 30);
+    let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
+    let seam = Arc::new(disk.clone());
+    let store = Leveldb::open(seam, Path::new("store"), settings, shared, draw).unwrap();
+    Opened { disk, store }
+}
+
+fn key(number: u32) -> StorageKey {
+    let key = Key::from(format!("{number:08}").into_bytes());
+    StorageKey::new(&BucketType::default_type(), &Bucket::from("bucket"), &key)
+}
+
+/// Words, as values often are.
+fn text(number: u32, len: usize) -> Bytes {
+    let words = (0..).map(|at| format!("value {} of key {number}; ", at * 7919 % 1000));
+    let mut text = Vec::new();
+    for word in words {
+        text.extend_from_slice(word.as_bytes());
+        if text.len() >= len {
+            break;
+        }
+    }
+    text.truncate(len);
+    text.into()
+}
+
+impl Opened {
+    fn put(&self, number: u32, last_modified: Timestamp, body: Bytes) {
+        let fields = Fields {
+            last_modified,
+            ..Fields::default()
+        };
+        self.write(Write::put(
+            key(number),
+            fields,
+            Bytes::from_static(b"head"),
+            body,
+        ));
+    }
+
+    fn write(&self, write: Write) {
+        let batch = Batch::of(write);
+        drop(self.store.put(&batch, Durability::Buffered).unwrap());
+    }
+
+    fn fill(&self, numbers: std::ops::Range<u32>, body_len: usize) {
+        numbers.for_each(|it| self.put(it, NOW, text(it, body_len)));
+    }
+
+    /// Everything to tables.
+    fn flush(&self) {
+        self.store.sync().unwrap();
+    }
+
+    fn is_due(&self, kind: TaskKind, now: Timestamp) -> bool {
+        self.store
+            .maintenance_due(now)
+            .iter()
+            .any(|it| it.kind == kind)
+    }
+
+    /// All upkeep.
+    fn tend(&self) {
+        for _ in 0..1000 {
+            let Some(task) = self.store.maintenance_due(NOW).into_iter().next() else {
+                return;
+            };
+            let budget = StepBudget { bytes: 1 << 20 };
+            self.store.maintenance_step(&task, budget, NOW).unwrap();
+        }
+        unreachable!("upkeep does not end");
+    }
+
+    fn holds(&self, number: u32, now: Timestamp) -> bool {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now,
+        };
+        matches!(self.store.get(&key(number), at).unwrap(), Lookup::Found(_))
+    }
+
+    fn files(&self, suffix: &str) -> Vec<PathBuf> {
+        let directory = Path::new("store");
+        let entries = self.disk.list(directory).unwrap().into_iter();
+        let named = entries.filter(|it| it.name.ends_with(suffix));
+        named.map(|it| directory.join(it.name)).collect()
+    }
+
+    /// Bytes of all files with names that end so.
+    fn bytes(&self, suffix: &str) -> u64 {
+        let files = self.files(suffix).into_iter();
+        files
+            .map(|it| self.disk.info(&it).unwrap().unwrap().len)
+            .sum()
+    }
+}
+
+/// The length of all tables of a store with 2,000 short values.
+fn table_bytes(lines: &[&str]) -> u64 {
+    let opened = open(lines);
+    opened.fill(0..2_000, 30);
+    opened.flush();
+    opened.bytes(".sst")
+}
+
+/// The length of what 300 longer values take apart from their keys.
+fn value_bytes(lines: &[&str]) -> u64 {
+    let opened = open(lines);
+    opened.fill(0..300, 2_000);
+    opened.flush();
+    opened.bytes(".blob")
+}
+
+fn stores_are_where_data_root_says() {
+    let disk = MemoryDisk::new();
+    let lines = [
+        "storage_backend = leveldb",
+        "leveldb.data_root = /elsewhere",
+    ];
+    let ring_size = RingSize::new(8).unwrap();
+    let randomness = Arc::new(SeededRandomness::new(1));
+    let seam: Arc<dyn Disk> = Arc::new(disk.clone());
+    let engines = Engines::new(seam, loaded(&lines), ring_size, randomness);
+    let partition: Partition = ring_size.partitions().next().unwrap();
+    let store = engines.open(partition).unwrap();
+    assert_eq!(store.status().engine, "leveldb");
+    assert!(
+        disk.info(Path::new("/elsewhere/0/manifest-0"))
+            .unwrap()
+            .is_some()
+    );
+}
+
+/// What the cache rounds up is less.
+fn kilobytes(bytes: u64) -> u64 {
+    bytes / 1024
+}
+
+/// What cache and write buffers may take together, in kilobytes.
+fn allowed(lines: &[&str], machine: Option<u64>) -> u64 {
+    let shared = memory(lines, machine).shared();
+    kilobytes(shared.cache.bytes_max() + shared.memory.bytes_max())
+}
+
+fn the_percentage_bounds_cache_and_buffers() {
+    let machine = Some(100 * GIGABYTE);
+    assert_eq!(allowed(&[], machine), kilobytes(70 * GIGABYTE));
+    let lines = ["leveldb.maximum_memory.percent = 30"];
+    assert_eq!(allowed(&lines, machine), kilobytes(30 * GIGABYTE));
+    // A container's limit is the machine.
+    assert_eq!(allowed(&[], Some(GIGABYTE)), kilobytes(GIGABYTE / 100 * 70));
+    assert_eq!(allowed(&[], None), kilobytes(MEMORY_BYTES_UNKNOWN));
+}
+
+fn the_amount_bounds_cache_and_buffers() {
+    let machine = Some(100 * GIGABYTE);
+    let amount = |lines| allowed(&[lines], machine);
+    assert_eq!(
+        amount("leveldb.maximum_memory = 3GB"),
+        kilobytes(3 * GIGABYTE)
+    );
+    // The smaller of both counts.
+    assert_eq!(
+        amount("leveldb.maximum_memory = 99GB"),
+        kilobytes(70 * GIGABYTE)
+    );
+    let unknown = allowed(&["leveldb.maximum_memory = 1GB"], None);
+    assert_eq!(unknown, kilobytes(GIGABYTE));
+}
+
+fn a_developer_needs_little() {
+    let lines = ["leveldb.limited_developer_mem = on"];
+    let machine = Some(100 * GIGABYTE);
+    assert_eq!(allowed(&lines, machine), kilobytes(DEVELOPER_BYTES));
+    for (lines, is_due) in [(&lines[..], true), (&[], false)] {
+        let opened = open(lines);
+        opened.fill(0..3_000, 1_000);
+        assert_eq!(opened.is_due(TaskKind::Flush, NOW), is_due, "{lines:?}");
+    }
+}
+
+/// How many bytes a store takes that was told these, before it writes a table.
+fn buffered(lines: &[&str], drawn: u64) -> u64 {
+    let settings = settings_of(&loaded(lines), &memory(lines, Some(GIGABYTE)), drawn);
+    let opened = open_with(&settings);
+    for number in 0..100_000 {
+        opened.put(number, NOW, text(number, 200));
+        if opened.is_due(TaskKind::Flush, NOW) {
+            return opened.store.status().memory_bytes;
+        }
+    }
+    unreachable!("never full");
+}
+
+const SMALL_BUFFERS: [&str; 2] = [
+    "leveldb.write_buffer_size_min = 128KB",
+    "leveldb.write_buffer_size_max = 256KB",
+];
+
+fn a_buffer_is_written_from_its_least_size_on() {
+    let found = buffered(&SMALL_BUFFERS, 0);
+    assert!((128 << 10..129 << 10).contains(&found), "{found}");
+    let large = store(&["leveldb.write_buffer_size_min = 90MB"]);
+    assert_eq!(large.write_buffer_bytes, 90 << 20);
+}
+
+fn a_buffer_is_written_at_its_most_size() {
+    let found = buffered(&SMALL_BUFFERS, 128 << 10);
+    assert!((256 << 10..257 << 10).contains(&found), "{found}");
+    for drawn in [1, u64::MAX, 77_777] {
+        let settings = loaded(&SMALL_BUFFERS);
+        let memory = memory(&SMALL_BUFFERS, None);
+        let bytes = settings_of(&settings, &memory, drawn).write_buffer_bytes;
+        assert!((128 << 10..=256 << 10).contains(&bytes), "{bytes}");
+    }
+}
+
+fn a_write_is_synced_as_told() {
+    let uses_commit_log = |line: &str| {
+        let lines = ["storage_backend = leveldb", line];
+        let ring_size = RingSize::new(8).unwrap();
+        let randomness = Arc::new(SeededRandomness::new(1));
+        let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        Engines::new(seam, loaded(&lines), ring_size, randomness).use_commit_log()
+    };
+    assert!(uses_commit_log("leveldb.sync_on_write = on"));
+    assert!(!uses_commit_log("leveldb.sync_on_write = off"));
+    // Behind the commit log a store has no log of its own; without, it has one that a crash of the
+    // server leaves whole.
+    for (line, logs) in [
+        ("leveldb.sync_on_write = on", 0),
+        ("leveldb.sync_on_write = off", 1),
+    ] {
+        let opened = open(&[line]);
+        opened.fill(0..10, 100);
+        assert_eq!(opened.files(".segment").len(), logs, "{line}");
+    }
+}
+
+fn tables_have_filters_or_not() {
+    let reads = |lines: &[&str]| {
+        let opened = open(lines);
+        (0..4_000)
+            .step_by(2)
+            .for_each(|it| opened.put(it, NOW, text(it, 30)));
+        opened.flush();
+        // What is read for the first time is the index.
+        (0..4_000)
+            .step_by(400)
+            .for_each(|it| assert!(opened.holds(it, NOW)));
+        let before = opened.disk.operations();
+        (1..4_000)
+            .step_by(100)
+            .for_each(|it| assert!(!opened.holds(it, NOW)));
+        opened.disk.operations() - before
+    };
+    let (with, without) = (reads(&[]), reads(&["leveldb.bloomfilter = off"]));
+    assert!(
+        with < 3 && without > 5,
+        "{with} and {without} reads for 40 absent keys"
+    );
+}
+
+fn blocks_are_as_large_as_told() {
+    // Each block costs a frame and a place in the index.
+    let small = table_bytes(&["leveldb.block.size = 1KB"]);
+    let large = table_bytes(&["leveldb.block.size = 64KB"]);
+    let middle = table_bytes(&[]);
+    assert!(
+        small > middle + 1_000 && middle > large + 1_000,
+        "{small}, {middle}, {large}"
+    );
+}
+
+fn more_keys_share_their_beginnings() {
+    let each = table_bytes(&["leveldb.block.restart_interval = 1"]);
+    let few = table_bytes(&["leveldb.block.restart_interval = 64"]);
+    // The beginnings are about as long as bucket and type.
+    assert!(each > few + 2_000 * 10, "{each}, {few}");
+}
+
+fn values_are_packed_or_not() {
+    let plain = value_bytes(&["leveldb.compression = off"]);
+    let packed = value_bytes(&["leveldb.compression = on"]);
+    assert!(
+        plain > 300 * 2_000 && packed < plain / 2,
+        "{plain}, {packed}"
+    );
+}
+
+fn values_are_packed_as_told() {
+    let algorithm = |name: &str| value_bytes(&[&format!("leveldb.compression.algorithm = {name}")]);
+    let (lz4, zstd) = (algorithm("lz4"), algorithm("zstd"));
+    assert!(zstd < lz4, "{zstd}, {lz4}");
+    assert_eq!(algorithm("snappy"), lz4);
+}
+
+fn removals_trigger_a_merge() {
+    let line = "leveldb.compaction.trigger.tombstone_count";
+    let is_due = |value: &str| {
+        let opened = open(&[&format!("{line} = {value}")]);
+        for part in 0..4 {
+            opened.fill(part * 1_000..part * 1_000 + 1_000, 30);
+            opened.flush();
+        }
+        opened.tend();
+        let before = opened.bytes(".sst");
+        (0..1_500).for_each(|it| opened.write(Write::remove(key(it))));
+        opened.flush();
+        let is_due = opened.is_due(TaskKind::Compact, NOW);
+        opened.tend();
+        assert_eq!(opened.bytes(".sst") < before * 3 / 4, is_due);
+        is_due
+    };
+    assert!(is_due("1000"));
+    assert!(!is_due("2000"));
+    assert!(!is_due("off"));
+}
+
+const HOUR: u64 = 3_600_000_000;
+
+fn objects_expire_only_when_that_is_on() {
+    let time = "leveldb.expiration.retention_time = 1h";
+    for (switch, is_there) in [("on", false), ("off", true)] {
+        let opened = open(&[time, &format!("leveldb.expiration = {switch}")]);
+        opened.fill(0..1, 30);
+        assert_eq!(opened.holds(0, Timestamp(NOW.0 + HOUR)), is_there);
+    }
+}
+
+fn objects_expire_after_their_time() {
+    for (text, micros) in [("1h", HOUR), ("30", HOUR / 2), ("2d", 48 * HOUR)] {
+        let time = format!("leveldb.expiration.retention_time = {text}");
+        let opened = open(&["leveldb.expiration = on", &time]);
+        opened.fill(0..1, 30);
+        opened.flush();
+        assert!(opened.holds(0, Timestamp(NOW.0 + micros - 1)), "{text}");
+        assert!(!opened.holds(0, Timestamp(NOW.0 + micros)), "{text}");
+    }
+    assert_eq!(store(&["leveldb.expiration = on"]).expiry, None);
+}
+
+fn half_of_a_table_expired_is_enough_or_not() {
+    for (mode, is_due_early) in [("normal", true), ("whole_file", false)] {
+        let opened = open(&[
+            "leveldb.expiration = on",
+            "leveldb.expiration.retention_time = 1h",
+            &format!("leveldb.expiration.mode = {mode}"),
+        ]);
+        for number in 0..200 {
+            let at = Timestamp(NOW.0 + u64::from(number) * HOUR / 200);
+            opened.put(number, at, text(number, 30));
+        }
+        opened.flush();
+        let is_due = |after: u64| opened.is_due(TaskKind::Expire, Timestamp(NOW.0 + after));
+        assert!(!is_due(HOUR + HOUR / 4), "{mode}");
+        assert_eq!(is_due(HOUR + HOUR * 3 / 4), is_due_early, "{mode}");
+        assert!(is_due(2 * HOUR), "{mode}");
+    }
+}
+
+#[test]
+fn write_buffers_take_no_more_than_they_can_use_nor_the_whole_memory() {
+    let small = memory(&[], Some(GIGABYTE));
+    assert_eq!(small.write_buffers, GIGABYTE / 100 * 70 / 100 * 40);
+    let large = memory(&[], Some(1000 * GIGABYTE));
+    assert_eq!(large.write_buffers, 2 * 64 * (60 << 20));
+}
+
+#[test]
+fn with_syncs_in_intervals_the_stores_own_log_is_synced() {
+    let lines = ["durability = interval", "durability.interval = 3s"];
+    let settings = store(&lines);
+    assert_eq!(
+        settings.sync,
+        SyncStrategy::Interval(Duration::from_secs(3))
+    );
+    let opened = open_with(&settings);
+    opened.fill(0..10, 30);
+    let is_due = |after: u64| opened.is_due(TaskKind::Sync, Timestamp(NOW.0 + after));
+    assert!(!is_due(0) && !is_due(2_900_000) && is_due(3_000_000));
+    opened.flush();
+    assert!(!is_due(9_000_000));
+}
