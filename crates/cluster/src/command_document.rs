@@ -79,13 +79,15 @@ enum MoveStepDocument {
     Abandon,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum GrowthStepDocument {
     Begin(u16),
     Close,
     Settle,
     Abandon,
+    Filled { partition: u16, at: u64 },
+    Known { node: String, at: u64 },
 }
 
 impl Command {
@@ -184,6 +186,14 @@ fn document_of(command: &Command) -> CommandDocument {
                 GrowthStep::Close => GrowthStepDocument::Close,
                 GrowthStep::Settle => GrowthStepDocument::Settle,
                 GrowthStep::Abandon => GrowthStepDocument::Abandon,
+                GrowthStep::Filled { partition, at } => GrowthStepDocument::Filled {
+                    partition: partition.number(),
+                    at: at.get(),
+                },
+                GrowthStep::Known { node, at } => GrowthStepDocument::Known {
+                    node: node.to_string(),
+                    at: at.get(),
+                },
             },
         },
     }
@@ -270,6 +280,14 @@ fn command_of(document: CommandDocument) -> Result<Command, DecodeError> {
                 GrowthStepDocument::Close => GrowthStep::Close,
                 GrowthStepDocument::Settle => GrowthStep::Settle,
                 GrowthStepDocument::Abandon => GrowthStep::Abandon,
+                GrowthStepDocument::Filled { partition, at } => GrowthStep::Filled {
+                    partition: document::partition(partition)?,
+                    at: Epoch::new(at),
+                },
+                GrowthStepDocument::Known { node, at } => GrowthStep::Known {
+                    node: parsed(&node, "node")?,
+                    at: Epoch::new(at),
+                },
             },
         },
     })
@@ -356,6 +374,20 @@ mod tests {
             Command::Grow {
                 from: 1,
                 step: GrowthStep::Begin(2),
+            },
+            Command::Grow {
+                from: 1,
+                step: GrowthStep::Filled {
+                    partition: RingSize::new(16).unwrap().partition(9).unwrap(),
+                    at: Epoch::new(4),
+                },
+            },
+            Command::Grow {
+                from: 1,
+                step: GrowthStep::Known {
+                    node: node(3),
+                    at: Epoch::new(5),
+                },
             },
         ]
     }

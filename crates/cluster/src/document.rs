@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::command::check_ring;
 use crate::file_format::{self, DecodeError};
+use crate::motion::GrowthConfirmed;
 use crate::name_text;
 use crate::staged::StagedChange;
 use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus, TypeStatus};
@@ -37,6 +38,12 @@ struct Document {
     staged: BTreeMap<String, StagedDocument>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     transition: Option<TransitionDocument>,
+    /// Vnodes that have confirmed that they are filled for the present growth.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    growth_filled: Vec<u16>,
+    /// Nodes that have confirmed that they know that it closes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    growth_known: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -257,6 +264,18 @@ fn document(this_node: Option<NodeId>, content: &Content) -> Document {
                 apart: transition.apart(),
             }
         }),
+        growth_filled: content
+            .growth_confirmed
+            .filled
+            .iter()
+            .map(|partition| partition.number())
+            .collect(),
+        growth_known: content
+            .growth_confirmed
+            .known
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
     }
 }
 
@@ -321,7 +340,15 @@ fn content(document: Document) -> Result<Content, DecodeError> {
         .into_iter()
         .map(|(node, change)| Ok((parsed(&node, "staged")?, staged_change(change)?)));
     let transition = document.transition.map(|it| transition(&ring, &it));
+    let filled = document.growth_filled.into_iter().map(partition);
+    let known = document.growth_known.iter();
+    let known = known.map(|node| parsed(node, "growth_known"));
+    let growth_confirmed = GrowthConfirmed {
+        filled: filled.collect::<Result<_, _>>()?,
+        known: known.collect::<Result<_, _>>()?,
+    };
     Ok(Content {
+        growth_confirmed,
         staged: staged.collect::<Result<_, DecodeError>>()?,
         transition: transition.transpose()?,
         id: parsed(&document.cluster_id, "cluster_id")?,

@@ -4,9 +4,10 @@
 //! nothing. What is to be done next ([`ClusterState::next_moves`], [`ClusterState::next_growth`])
 //! follows from the state; somebody who leads proposes it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kvorum_ring::{Epoch, MoveError, NodeId, Partition};
+use kvorum_ring::{Epoch, MoveError, NodeId, Partition, Phase, Ring};
 
 use crate::command::Refusal;
 use crate::state::{ClusterState, Content, MemberStatus};
@@ -35,6 +36,30 @@ pub enum GrowthStep {
     Settle,
     /// It stays as it is.
     Abandon,
+    /// One vnode has what it newly needs. When all have, reads ask the new lists.
+    Filled {
+        /// The vnode.
+        partition: Partition,
+        /// Its epoch when it began to fill.
+        at: Epoch,
+    },
+    /// A node knows, and would know after a crash, that the old lists are asked no more. When all that
+    /// own partitions do, only the new ones count.
+    Known {
+        /// The node.
+        node: NodeId,
+        /// The epoch of partition 0 that it has learned: it rises with every step.
+        at: Epoch,
+    },
+}
+
+/// Who has confirmed the present phase of a change of the number of replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GrowthConfirmed {
+    /// While it fills: the vnodes that have what they newly need.
+    pub(crate) filled: BTreeSet<Partition>,
+    /// While it closes: the nodes that know.
+    pub(crate) known: BTreeSet<NodeId>,
 }
 
 impl Content {
@@ -82,10 +107,63 @@ impl Content {
             GrowthStep::Close => ring.close_growth()?,
             GrowthStep::Settle => ring.settle_growth()?,
             GrowthStep::Abandon => ring.abandon_growth()?,
+            GrowthStep::Filled { partition, at } => {
+                if !self.confirm_filled(&ring, partition, at)? {
+                    return Ok(());
+                }
+                ring.close_growth()?;
+            }
+            GrowthStep::Known { node, at } => {
+                if !self.confirm_known(&ring, node, at)? {
+                    return Ok(());
+                }
+                ring.settle_growth()?;
+            }
         }
+        self.growth_confirmed = GrowthConfirmed::default();
         self.ring = Arc::new(ring);
         Ok(())
     }
+
+    /// True when this was the last vnode.
+    fn confirm_filled(
+        &mut self,
+        ring: &Ring,
+        partition: Partition,
+        at: Epoch,
+    ) -> Result<bool, Refusal> {
+        check_growth(ring, Phase::Filling, partition, at)?;
+        self.growth_confirmed.filled.insert(partition);
+        let filled = &self.growth_confirmed.filled;
+        Ok(ring.size().partitions().all(|it| filled.contains(&it)))
+    }
+
+    /// True when this was the last node.
+    fn confirm_known(&mut self, ring: &Ring, node: NodeId, at: Epoch) -> Result<bool, Refusal> {
+        for first in ring.size().partitions().take(1) {
+            check_growth(ring, Phase::Closing, first, at)?;
+        }
+        if !self.members.contains_key(&node) {
+            return Err(Refusal::NotMember { node });
+        }
+        self.growth_confirmed.known.insert(node);
+        let known = &self.growth_confirmed.known;
+        Ok(ring.members().iter().all(|owner| known.contains(owner)))
+    }
+}
+
+/// Refuses what was confirmed of another phase, or of an earlier change.
+fn check_growth(ring: &Ring, phase: Phase, partition: Partition, at: Epoch) -> Result<(), Refusal> {
+    if ring.growth().is_none_or(|growth| growth.phase != phase)
+        || partition.number() >= ring.size().get()
+    {
+        return Err(MoveError::OtherGrowth.into());
+    }
+    let expected = ring.epoch(partition);
+    if expected != at {
+        return Err(Refusal::OtherEpoch { expected, got: at });
+    }
+    Ok(())
 }
 
 impl ClusterState {
@@ -119,6 +197,16 @@ impl ClusterState {
             std::cmp::Ordering::Less if owners < present => Some(present - 1),
             _ => None,
         }
+    }
+
+    /// While the number of replicas changes: the vnodes that have what they newly need.
+    pub fn growth_filled(&self) -> &BTreeSet<Partition> {
+        &self.content.growth_confirmed.filled
+    }
+
+    /// While a change of the number of replicas closes: the nodes that are known to know.
+    pub fn growth_known(&self) -> &BTreeSet<NodeId> {
+        &self.content.growth_confirmed.known
     }
 
     /// Members that have handed over everything and may be removed.

@@ -9,6 +9,7 @@ use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, PropertyOverlay};
 use kvorum_ring::{NodeId, NodeIdError, Ring, Transition};
 
+use crate::motion::GrowthConfirmed;
 use crate::resolved::{Resolved, UnknownBucketType};
 use crate::staged::StagedChange;
 
@@ -115,6 +116,8 @@ pub(crate) struct Content {
     pub(crate) staged: BTreeMap<NodeId, StagedChange>,
     /// Where the last commit leads, until it is there.
     pub(crate) transition: Option<Transition>,
+    /// Who has confirmed the present phase of a change of the number of replicas.
+    pub(crate) growth_confirmed: GrowthConfirmed,
 }
 
 /// The cluster state of one version.
@@ -149,6 +152,7 @@ impl ClusterState {
             buckets: BTreeMap::new(),
             staged: BTreeMap::new(),
             transition: None,
+            growth_confirmed: GrowthConfirmed::default(),
         })
     }
 

@@ -123,7 +123,9 @@ impl Ring {
             owners: (0..span.count)
                 .map(|step| self.size().after(span.first, step))
                 .collect(),
-            whole: span.count == n,
+            // A vnode that nothing was ever moved to or from holds these alone. Later, it may have more:
+            // what it takes in before reads count on it, and what it had when there were more replicas.
+            whole: span.count == n && self.epoch(span.vnode) == Epoch::FIRST,
         }
     }
 }

@@ -4,7 +4,7 @@ use kvorum_cluster::{
     ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep, PlanError, Refusal,
     StagedChange, StagingRefusal, apply,
 };
-use kvorum_ring::{Epoch, NodeId};
+use kvorum_ring::{Epoch, NodeId, Phase};
 use proptest::prelude::*;
 
 use crate::{founded, node, size};
@@ -234,6 +234,58 @@ fn a_confirmation_that_comes_late_changes_nothing() {
         step: GrowthStep::Begin(2),
     };
     assert!(matches!(refused(&begun, growing), Refusal::Move(_)));
+}
+
+fn grow(step: GrowthStep) -> Command {
+    Command::Grow { from: 1, step }
+}
+
+#[test]
+fn replicas_grow_when_every_vnode_is_filled_and_every_owner_knows() {
+    let two = carry_out(commit(&join(&founded(), 2)), 8, |_| {});
+    // Back to one replica: everything is there, and the number is to grow.
+    let mut state = done(
+        &two,
+        Command::SetRing((**two.ring()).clone().with_replicas_max(1)),
+    );
+    state = done(&state, grow(GrowthStep::Begin(2)));
+    let epochs: Vec<_> = state.ring().partitions().collect();
+    let filled = |partition, at| grow(GrowthStep::Filled { partition, at });
+    let (first, _, at) = epochs[0];
+    let stale = filled(first, Epoch::FIRST);
+    assert!(matches!(refused(&state, stale), Refusal::OtherEpoch { .. }));
+    for (partition, _, at) in &epochs {
+        assert_eq!(state.ring().growth().unwrap().phase, Phase::Filling);
+        state = done(&state, filled(*partition, *at));
+        let read = ClusterState::from_json(&state.to_json().unwrap()).unwrap();
+        assert_eq!(read, state);
+    }
+    assert_eq!(state.ring().growth().unwrap().phase, Phase::Closing);
+    assert!(matches!(
+        refused(&state, filled(first, at)),
+        Refusal::Move(_)
+    ));
+    assert!(state.growth_filled().is_empty());
+    let known = |number, at| {
+        let node = node(number);
+        grow(GrowthStep::Known { node, at })
+    };
+    let late = known(1, at);
+    assert!(matches!(refused(&state, late), Refusal::OtherEpoch { .. }));
+    let at = state.ring().epoch(first);
+    let stranger = known(9, at);
+    assert!(matches!(
+        refused(&state, stranger),
+        Refusal::NotMember { .. }
+    ));
+    state = done(&state, known(1, at));
+    assert_eq!(state.ring().replicas_max(), 1);
+    assert_eq!(state.growth_known().len(), 1);
+    let read = ClusterState::from_json(&state.to_json().unwrap()).unwrap();
+    assert_eq!(read, state);
+    state = done(&state, known(2, at));
+    assert_eq!(state.ring().replicas_max(), 2);
+    assert!(state.growth_known().is_empty() && state.ring().growth().is_none());
 }
 
 #[test]

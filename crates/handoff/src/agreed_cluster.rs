@@ -1,0 +1,29 @@
+//! What transfers need of the agreed state: to read it, to change it, and to hear of changes.
+//!
+//! A trait of its own, beside `kvorum_cluster::AgreedState`: proposals are awaited, never waited for on
+//! a thread, so that the same code runs in a simulation.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use kvorum_cluster::{ClusterState, Command, ProposeError};
+
+/// A proposal under way.
+pub type Agreeing = Pin<Box<dyn Future<Output = Result<(), ProposeError>> + Send>>;
+
+/// Waiting for news.
+pub type Changing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The agreed state as this node knows it.
+pub trait AgreedCluster: Send + Sync {
+    /// The newest state known here. What it shows, this node would know again after a crash: both
+    /// gates of a move stand on that.
+    fn current(&self) -> Arc<ClusterState>;
+
+    /// Proposes a change and waits until it is agreed and known here, or refused.
+    fn agree(&self, command: Command) -> Agreeing;
+
+    /// Ends when the state's version is above `version`; may end earlier.
+    fn changed(&self, version: u64) -> Changing;
+}

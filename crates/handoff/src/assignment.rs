@@ -1,0 +1,243 @@
+//! What a node has to do in a state of the cluster: pure.
+
+use std::collections::BTreeMap;
+
+use kvorum_cluster::ClusterState;
+use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
+
+use crate::transfer_id::{Leg, TransferId, TransferKind, Wanted};
+
+/// What a state wants of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// What it is to fetch.
+    pub(crate) fetches: BTreeMap<TransferId, Vec<Leg>>,
+    /// The moves to this node that close, by their sources.
+    pub(crate) settles: Vec<Settle>,
+    /// Set while a change of the number of replicas closes and this node has not said that it knows.
+    pub(crate) to_know: Option<Epoch>,
+}
+
+/// A move that closes: its source has to know that before it settles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settle {
+    pub(crate) partition: Partition,
+    pub(crate) epoch: Epoch,
+    /// `None` for one that is no member any more and is refused by everybody.
+    pub(crate) source: Option<NodeId>,
+}
+
+impl Assignment {
+    /// What `node` has to do in `state`.
+    pub(crate) fn of(state: &ClusterState, node: NodeId, colocated: bool) -> Self {
+        let ring = state.ring();
+        let mut assignment = Self::default();
+        for (partition, moving) in ring.moves().iter().filter(|(_, it)| it.to == node) {
+            let (partition, epoch) = (*partition, ring.epoch(*partition));
+            let source = ring.owner(partition);
+            let source = state.members().contains_key(&source).then_some(source);
+            match moving.phase {
+                Phase::Filling => {
+                    let id = TransferId {
+                        kind: TransferKind::Ownership,
+                        partition,
+                        epoch,
+                    };
+                    let legs = match source {
+                        Some(_) => vec![Leg {
+                            source: partition,
+                            wanted: Wanted::All,
+                        }],
+                        // Nobody is left who has all of it: the other replicas together have.
+                        None => repair_legs(state, partition, colocated),
+                    };
+                    assignment.fetches.insert(id, legs);
+                }
+                Phase::Closing => assignment.settles.push(Settle {
+                    partition,
+                    epoch,
+                    source,
+                }),
+            }
+        }
+        assignment.add_growth(state, node, colocated);
+        assignment
+    }
+
+    fn add_growth(&mut self, state: &ClusterState, node: NodeId, colocated: bool) {
+        let ring = state.ring();
+        let Some(growth) = ring.growth() else { return };
+        match growth.phase {
+            Phase::Filling => {
+                let filled = state.growth_filled();
+                for partition in ring.owned_by(node).filter(|it| !filled.contains(it)) {
+                    let id = TransferId {
+                        kind: TransferKind::Growth,
+                        partition,
+                        epoch: ring.epoch(partition),
+                    };
+                    // Where replicas share nodes, lists do not go by that number.
+                    let leg = (!colocated).then(|| growth_leg(ring, partition, growth.to));
+                    self.fetches.insert(id, leg.into_iter().collect());
+                }
+            }
+            Phase::Closing => {
+                let knows = state.growth_known().contains(&node);
+                let first = ring.size().partitions().next();
+                if !knows && ring.members().contains(&node) {
+                    self.to_know = first.map(|first| ring.epoch(first));
+                }
+            }
+        }
+    }
+}
+
+/// What a vnode newly needs when keys get `to` replicas.
+///
+/// Of one more: it becomes the last replica of the keys whose last one is the vnode before it. Of one
+/// less: it becomes the last replica, and takes over what only the one behind it may have.
+fn growth_leg(ring: &Ring, partition: Partition, to: u16) -> Leg {
+    let size = ring.size();
+    let source = if to > ring.replicas_max() {
+        size.before(partition, 1)
+    } else {
+        size.after(partition, 1)
+    };
+    Leg {
+        source,
+        wanted: Wanted::Owners {
+            owners: vec![size.before(partition, to - 1)],
+            replicas: to,
+        },
+    }
+}
+
+/// What the other replicas have of a partition's keys, by vnode.
+pub(crate) fn repair_legs(state: &ClusterState, partition: Partition, colocated: bool) -> Vec<Leg> {
+    let ring = state.ring();
+    let size = ring.size();
+    let largest = u16::try_from(state.n_val_max()).unwrap_or(u16::MAX);
+    let agreed = if colocated {
+        size.get()
+    } else {
+        let to = ring.growth().map_or(0, |growth| growth.to);
+        ring.replicas_max().max(to)
+    };
+    let replicas = largest.min(agreed).min(size.get());
+    let others = size.partitions().filter(|other| *other != partition);
+    let leg = |source: Partition| {
+        let owners = (0..replicas).map(|steps| size.before(partition, steps));
+        let shared = owners.filter(|owner| size.distance(*owner, source) < replicas);
+        let owners: Vec<Partition> = shared.collect();
+        let wanted = Wanted::Owners { owners, replicas };
+        Leg { source, wanted }
+    };
+    let is_any = |leg: &Leg| match &leg.wanted {
+        Wanted::Owners { owners, .. } => !owners.is_empty(),
+        Wanted::All => true,
+    };
+    others.map(leg).filter(is_any).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_cluster::{ClusterId, Member};
+    use kvorum_ring::RingSize;
+
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    fn state(ring: Ring) -> ClusterState {
+        let id = ClusterId::from_random([9; 16]);
+        ClusterState::found(id, "test", node(1), Member::new("kvorum@1"), ring)
+    }
+
+    fn ring() -> Ring {
+        let size = RingSize::new(8).unwrap();
+        let owners = [1, 2, 3, 1, 2, 3, 1, 2].map(node).to_vec();
+        Ring::new(size, owners, vec![Epoch::FIRST; 8]).unwrap()
+    }
+
+    fn part(number: u16) -> Partition {
+        RingSize::new(8).unwrap().partition(number).unwrap()
+    }
+
+    fn leg(source: u16, owners: &[u16], replicas: u16) -> Leg {
+        Leg {
+            source: part(source),
+            wanted: Wanted::Owners {
+                owners: owners.iter().copied().map(part).collect(),
+                replicas,
+            },
+        }
+    }
+
+    #[test]
+    fn the_receiver_of_a_move_fetches_and_then_settles() {
+        let mut moving = ring();
+        let epoch = moving.begin_move(part(2), node(1)).unwrap();
+        let filling = state(moving.clone());
+        let fetches = Assignment::of(&filling, node(1), false).fetches;
+        let id = fetches.keys().next().unwrap();
+        assert_eq!((id.kind, id.epoch), (TransferKind::Ownership, epoch));
+        // Its source is no member of this state: the other replicas are asked.
+        assert!(fetches[id].iter().all(|leg| leg.source != part(2)));
+        assert_eq!(
+            Assignment::of(&filling, node(2), false),
+            Assignment::default()
+        );
+        let epoch = moving.close_move(part(2)).unwrap();
+        let settle = Settle {
+            partition: part(2),
+            epoch,
+            source: None,
+        };
+        let closing = Assignment::of(&state(moving), node(1), false);
+        assert_eq!(closing.settles, [settle]);
+        assert!(closing.fetches.is_empty());
+    }
+
+    #[test]
+    fn a_vnode_grows_from_the_one_before_it_and_shrinks_into_the_one_before() {
+        let mut growing = ring().with_replicas_max(2);
+        growing.begin_growth(3).unwrap();
+        let fetches = Assignment::of(&state(growing), node(1), false).fetches;
+        let legs: Vec<_> = fetches.values().flatten().cloned().collect();
+        assert_eq!(legs, [leg(7, &[6], 3), leg(2, &[1], 3), leg(5, &[4], 3)]);
+        let mut shrinking = ring();
+        shrinking.begin_growth(2).unwrap();
+        let fetches = Assignment::of(&state(shrinking), node(3), false).fetches;
+        let legs: Vec<_> = fetches.values().flatten().cloned().collect();
+        assert_eq!(legs, [leg(3, &[1], 2), leg(6, &[4], 2)]);
+    }
+
+    #[test]
+    fn an_owner_is_to_know_that_growth_closes() {
+        let mut growing = ring().with_replicas_max(2);
+        growing.begin_growth(3).unwrap();
+        growing.close_growth().unwrap();
+        let epoch = growing.epoch(part(0));
+        let state = state(growing);
+        assert_eq!(Assignment::of(&state, node(3), false).to_know, Some(epoch));
+        assert_eq!(Assignment::of(&state, node(9), false).to_know, None);
+    }
+
+    #[test]
+    fn a_repair_asks_every_other_replica_of_each_range() {
+        let legs = repair_legs(&state(ring()), part(4), false);
+        assert_eq!(
+            legs,
+            [
+                leg(2, &[2], 3),
+                leg(3, &[3, 2], 3),
+                leg(5, &[4, 3], 3),
+                leg(6, &[4], 3),
+            ]
+        );
+        let alone = state(ring().with_replicas_max(1));
+        assert_eq!(repair_legs(&alone, part(4), false), []);
+    }
+}

@@ -1,0 +1,40 @@
+//! Whether a key of one vnode is another's as well.
+
+use kvorum_cluster::ClusterState;
+use kvorum_encoding::StorageKey;
+use kvorum_properties::KeyFunction;
+use kvorum_ring::{KeyHash, Partition, position};
+
+use crate::transfer_id::Wanted;
+
+/// True when a key is wanted by the vnode of `target`. A key that says nothing is wanted by none.
+pub(crate) fn is_wanted(
+    state: &ClusterState,
+    target: Partition,
+    wanted: &Wanted,
+    key: &StorageKey,
+) -> bool {
+    let Wanted::Owners { owners, replicas } = wanted else {
+        return true;
+    };
+    let Ok(address) = key.decode() else {
+        return false;
+    };
+    let properties = state.properties(&address.bucket_type, &address.bucket);
+    // Of a type that is gone nobody knows how its keys lay: as most do.
+    let (hash, n_val) = properties.map_or((KeyHash::Standard, u32::MAX), |it| {
+        (key_hash(&it.chash_keyfun), it.n_val)
+    });
+    let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
+    let size = state.ring().size();
+    let owner = place.owner(size);
+    let n = u32::from(*replicas).min(n_val);
+    owners.contains(&owner) && u32::from(size.distance(owner, target)) < n
+}
+
+fn key_hash(function: &KeyFunction) -> KeyHash {
+    match function {
+        KeyFunction::BucketOnly => KeyHash::BucketOnly,
+        KeyFunction::Standard => KeyHash::Standard,
+    }
+}

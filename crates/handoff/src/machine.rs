@@ -1,0 +1,452 @@
+//! One transfer, pure: what is asked next, what of an answer is believed, and what is confirmed.
+//!
+//! A page is confirmed when everything in it is stored, read back and durable; only then the transfer
+//! goes on behind it. A session is a run of pages over which both sides count and digest what was sent:
+//! an answer that does not fit the receiver's count is not merged, and a new session begins behind what
+//! is confirmed. After a crash of either side, or a question too many, that is what happens as well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Head, Object};
+use kvorum_ring::Epoch;
+use kvorum_runtime::Moment;
+
+use crate::chain::Chain;
+use crate::planted_defect::{Defects, PlantedDefect};
+use crate::progress::Progress;
+use crate::settings::TransferSettings;
+use crate::transfer_id::{Leg, TransferId, TransferKind};
+use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
+
+/// Failures in a row after which others have their turn.
+const FAILURES_MAX: u32 = 5;
+/// Digests in a row that do not match, after which a leg begins anew.
+const MISMATCHES_MAX: u32 = 3;
+
+/// What has happened since the last step.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Begin, or go on after a pause.
+    Go,
+    /// The budget lets the next question pass; the epoch of the partition to ask at present.
+    Admitted(Epoch),
+    /// A page has come.
+    Page(Page),
+    /// A piece of a large object has come.
+    Piece {
+        session: Session,
+        offset: u64,
+        bytes: Bytes,
+    },
+    /// The source has forgotten the session.
+    SessionUnknown,
+    /// The source is not ready.
+    Later(Duration),
+    /// No answer, or none that makes sense.
+    Unanswered(String),
+    /// What was to be stored is stored, read back and durable.
+    Stored,
+    /// It is not, or not known to be.
+    NotStored(String),
+    /// What was to be noted is durable, or could not be made so, which costs time alone.
+    Noted,
+}
+
+/// What is to be done next.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// Ask the budget, and find out the source's epoch.
+    Admit { bytes: u64 },
+    /// Ask the source of the present leg.
+    Ask(Question),
+    /// Merge, make durable, read back.
+    Store(Vec<(StorageKey, Arc<Object>)>),
+    /// Note how far it has come.
+    Note,
+    /// Wait, then go on.
+    Pause(Duration, Option<String>),
+    /// Let others have their turn.
+    Rest(String),
+    /// Everything is here.
+    Finish,
+}
+
+/// One transfer.
+pub(crate) struct Machine {
+    id: TransferId,
+    legs: Vec<Leg>,
+    settings: TransferSettings,
+    defects: Defects,
+    progress: Progress,
+    /// The leg that is being fetched.
+    at: usize,
+    session: u64,
+    sequence: u32,
+    /// What of this session is confirmed.
+    chain: Chain,
+    asked_epoch: Epoch,
+    storing: Option<Storing>,
+    large: Option<Large>,
+    failures: u32,
+    mismatches: u32,
+    noted_at: Moment,
+    is_noted: bool,
+    /// For operators.
+    keys: u64,
+    bytes: u64,
+    keys_about: u64,
+}
+
+/// A page on its way into the store.
+struct Storing {
+    through: Option<StorageKey>,
+    is_last: bool,
+    chain: Chain,
+    keys: u64,
+    bytes: u64,
+    /// Kept back by a planted defect.
+    late: Vec<(StorageKey, Arc<Object>)>,
+}
+
+/// A large object on its way.
+struct Large {
+    page: Page,
+    body: BytesMut,
+    body_len: u64,
+}
+
+/// Sizes for operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) keys_about: u64,
+}
+
+impl Machine {
+    /// A transfer that has come as far as `progress`. `session` is drawn at random: no source takes
+    /// this run for an earlier one.
+    pub(crate) fn new(
+        id: TransferId,
+        legs: Vec<Leg>,
+        progress: Progress,
+        session: u64,
+        settings: TransferSettings,
+        defects: Defects,
+        now: Moment,
+    ) -> Self {
+        let at = progress.next_leg(0).unwrap_or(0);
+        Self {
+            id,
+            legs,
+            settings,
+            defects,
+            is_noted: progress.is_done(),
+            progress,
+            at,
+            session,
+            sequence: 0,
+            chain: Chain::default(),
+            asked_epoch: Epoch::FIRST,
+            storing: None,
+            large: None,
+            failures: 0,
+            mismatches: 0,
+            noted_at: now,
+            keys: 0,
+            bytes: 0,
+            keys_about: 0,
+        }
+    }
+
+    /// The vnode that is asked at present.
+    pub(crate) fn leg(&self) -> Option<&Leg> {
+        self.legs.get(self.at)
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes {
+            keys: self.keys,
+            bytes: self.bytes,
+            keys_about: self.keys_about,
+        }
+    }
+
+    /// The next thing to do.
+    pub(crate) fn step(&mut self, event: Event, now: Moment) -> Effect {
+        match event {
+            Event::Go => self.next(now),
+            Event::Admitted(epoch) => self.ask(epoch),
+            Event::Page(page) => self.take_page(page, now),
+            Event::Piece {
+                session,
+                offset,
+                bytes,
+            } => self.take_piece(session, offset, &bytes, now),
+            Event::SessionUnknown => {
+                self.begin_session();
+                self.fail("the source has forgotten what was sent".into())
+            }
+            Event::Later(wait) => Effect::Pause(wait.max(self.settings.retry_pause), None),
+            Event::Unanswered(reason) => self.fail(reason),
+            Event::NotStored(reason) => {
+                self.storing = None;
+                self.begin_session();
+                self.fail(reason)
+            }
+            Event::Stored => self.confirm(now),
+            Event::Noted => {
+                self.noted_at = now;
+                match self.storing.as_mut().map(|it| std::mem::take(&mut it.late)) {
+                    Some(late) => Effect::Store(late),
+                    None => {
+                        self.is_noted = self.progress.is_done();
+                        self.next(now)
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&mut self, now: Moment) -> Effect {
+        if self.defects.has(PlantedDefect::FillingCountedAsComplete) {
+            return Effect::Finish;
+        }
+        if self.progress.is_done() {
+            return if self.is_noted {
+                Effect::Finish
+            } else {
+                Effect::Note
+            };
+        }
+        let is_due = now.since(self.noted_at) >= self.settings.cursor_period;
+        if is_due && self.storing.is_none() && self.large.is_none() {
+            return Effect::Note;
+        }
+        let bytes = match self.large {
+            Some(_) => self.settings.piece_bytes_max,
+            None => self.settings.page_bytes_max,
+        };
+        Effect::Admit {
+            bytes: u64::from(bytes),
+        }
+    }
+
+    fn session(&self) -> Option<Session> {
+        let leg = self.leg()?;
+        Some(Session {
+            kind: self.id.kind,
+            target: self.id.partition,
+            source: leg.source,
+            number: self.session,
+            sequence: self.sequence,
+        })
+    }
+
+    fn ask(&mut self, epoch: Epoch) -> Effect {
+        let (Some(session), Some(leg)) = (self.session(), self.leg()) else {
+            return Effect::Finish;
+        };
+        if let Some(large) = &self.large {
+            return Effect::Ask(Question::Piece {
+                session,
+                offset: large.body.len() as u64,
+                bytes_max: self.settings.piece_bytes_max,
+            });
+        }
+        let question = PageQuestion {
+            session,
+            epoch,
+            wanted: leg.wanted.clone(),
+            after: self.progress.legs[self.at].through.clone(),
+            bytes_max: self.settings.page_bytes_max,
+            entries_max: self.settings.page_entries_max,
+            piece_bytes_max: self.settings.piece_bytes_max,
+        };
+        self.asked_epoch = epoch;
+        Effect::Ask(Question::Page(question))
+    }
+
+    fn take_page(&mut self, page: Page, now: Moment) -> Effect {
+        if Some(page.session) != self.session() {
+            return self.fail("an answer to another question".into());
+        }
+        let is_early = page.epoch < self.asked_epoch;
+        if is_early && !self.defects.has(PlantedDefect::EpochRuleSkippedOnReceiver) {
+            let (got, expected) = (page.epoch, self.asked_epoch);
+            return self.fail(format!("a page of epoch {got} where {expected} was asked"));
+        }
+        if !self.goes_on(&page) {
+            return self.fail("a page out of order".into());
+        }
+        self.keys_about = self.keys_about.max(page.keys_about);
+        match &page.content {
+            Content::Large { body_len, .. } => {
+                self.large = Some(Large {
+                    body_len: *body_len,
+                    body: BytesMut::new(),
+                    page,
+                });
+                self.next(now)
+            }
+            Content::Entries(entries) => {
+                let entries = entries.clone();
+                self.take_entries(&page, &entries, now)
+            }
+        }
+    }
+
+    /// True for a page that lies behind what is confirmed, in order, and leads on.
+    fn goes_on(&self, page: &Page) -> bool {
+        let mut last = self.progress.legs[self.at].through.as_ref();
+        let keys: Vec<&StorageKey> = match &page.content {
+            Content::Entries(entries) => entries.iter().map(|entry| &entry.key).collect(),
+            Content::Large { key, .. } => vec![key],
+        };
+        for key in keys {
+            if last.is_some_and(|last| key.as_bytes() <= last.as_bytes()) {
+                return false;
+            }
+            last = Some(key);
+        }
+        let before = self.progress.legs[self.at].through.as_ref();
+        match &page.through {
+            None => page.is_last && last == before,
+            Some(through) => {
+                let leads_on = before.is_none_or(|it| through.as_bytes() > it.as_bytes());
+                let holds_all = last.is_none_or(|it| through.as_bytes() >= it.as_bytes());
+                (leads_on || page.is_last) && holds_all
+            }
+        }
+    }
+
+    fn take_piece(&mut self, session: Session, offset: u64, bytes: &Bytes, now: Moment) -> Effect {
+        let asked = self.session();
+        let Some(large) = &mut self.large else {
+            return self.fail("a piece that was not asked for".into());
+        };
+        let missing = large.body_len.saturating_sub(large.body.len() as u64);
+        let fits = Some(session) == asked
+            && offset == large.body.len() as u64
+            && bytes.len() as u64 <= missing
+            && !(bytes.is_empty() && missing > 0);
+        if !fits {
+            return self.fail("a piece out of order".into());
+        }
+        large.body.extend_from_slice(bytes);
+        self.failures = 0;
+        if bytes.len() as u64 != missing {
+            return self.next(now);
+        }
+        let Some(Large { page, body, .. }) = self.large.take() else {
+            return self.next(now);
+        };
+        let Content::Large { key, head, .. } = &page.content else {
+            return self.next(now);
+        };
+        let (key, head, body) = (key.clone(), head.clone(), body.freeze());
+        self.take_entries(&page, &[Entry { key, head, body }], now)
+    }
+
+    fn take_entries(&mut self, page: &Page, entries: &[Entry], now: Moment) -> Effect {
+        let mut chain = self.chain;
+        let mut objects = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let object = Head::decode(&entry.head);
+            let object = object.and_then(|head| Object::from_parts(head, &entry.body));
+            match object {
+                Ok(object) => {
+                    chain = chain.with(entry.key.as_bytes(), object.clock());
+                    objects.push((entry.key.clone(), Arc::new(object)));
+                }
+                Err(error) => return self.mismatch(format!("a damaged object came: {error}")),
+            }
+        }
+        if chain != page.total && !self.defects.has(PlantedDefect::DigestNotCompared) {
+            let (got, expected) = (chain.count, page.total.count);
+            return self.mismatch(format!(
+                "{got} objects came, and their digest is not that of the {expected} that were sent"
+            ));
+        }
+        let mut storing = Storing {
+            through: page.through.clone(),
+            is_last: page.is_last,
+            chain,
+            keys: objects.len() as u64,
+            bytes: entries.iter().map(|entry| entry.len() as u64).sum(),
+            late: Vec::new(),
+        };
+        if self.defects.has(PlantedDefect::CursorBeforeDurable) {
+            storing.late = objects;
+            self.progress.legs[self.at].through = storing.through.clone();
+            self.storing = Some(storing);
+            return Effect::Note;
+        }
+        self.storing = Some(storing);
+        if objects.is_empty() {
+            return self.confirm(now);
+        }
+        Effect::Store(objects)
+    }
+
+    fn confirm(&mut self, now: Moment) -> Effect {
+        let Some(stored) = self.storing.take() else {
+            return self.next(now);
+        };
+        (self.failures, self.mismatches) = (0, 0);
+        self.keys += stored.keys;
+        self.bytes += stored.bytes;
+        self.chain = stored.chain;
+        self.sequence = self.sequence.wrapping_add(1);
+        let leg = &mut self.progress.legs[self.at];
+        leg.through = stored.through.or_else(|| leg.through.take());
+        if stored.is_last {
+            leg.is_done = true;
+            self.turn_to(self.at + 1);
+        }
+        self.next(now)
+    }
+
+    /// What came is not what was sent: it is asked for again, and after a few times all of the leg is.
+    fn mismatch(&mut self, reason: String) -> Effect {
+        self.mismatches += 1;
+        if self.mismatches >= MISMATCHES_MAX {
+            self.mismatches = 0;
+            self.progress.legs[self.at].through = None;
+        }
+        self.begin_session();
+        self.fail(reason)
+    }
+
+    fn fail(&mut self, reason: String) -> Effect {
+        self.failures += 1;
+        if self.failures < FAILURES_MAX {
+            return Effect::Pause(self.settings.retry_pause, Some(reason));
+        }
+        self.failures = 0;
+        if self.id.kind == TransferKind::Repair {
+            // Another replica may be up.
+            self.turn_to(self.at + 1);
+        }
+        Effect::Rest(reason)
+    }
+
+    fn turn_to(&mut self, leg: usize) {
+        self.at = self.progress.next_leg(leg).unwrap_or(0);
+        self.begin_session();
+    }
+
+    fn begin_session(&mut self) {
+        self.session = self.session.wrapping_add(1);
+        self.sequence = 0;
+        self.chain = Chain::default();
+        self.large = None;
+    }
+}

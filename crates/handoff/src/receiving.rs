@@ -1,0 +1,145 @@
+//! Merging a page into a vnode: stored, durable, read back.
+
+use std::sync::Arc;
+
+use kvorum_backend::{Durability, Durable, Reading, SyncTicket, Timestamp};
+use kvorum_cluster::ClusterState;
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Object, Resolution};
+use kvorum_runtime::Runtime;
+use kvorum_vnode::{
+    Detail, Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
+};
+
+/// Objects of other replicas, with their keys.
+pub(crate) type Objects = Vec<(StorageKey, Arc<Object>)>;
+
+/// Merges objects, waits until they are durable, and checks that each is there. When this fails, some
+/// may be there and some not; merging again does no harm.
+pub(crate) async fn store(
+    runtime: &Runtime,
+    vnode: Arc<Vnode>,
+    state: Arc<ClusterState>,
+    objects: Objects,
+) -> Result<(), String> {
+    let merging = Merging {
+        vnode,
+        state,
+        now: Timestamp(runtime.wall_time().micros()),
+    };
+    let (merging, objects, tickets) = {
+        let merge = move || {
+            let tickets = merging.merge(&objects);
+            tickets.map(|tickets| (merging, objects, tickets))
+        };
+        runtime.blocking(merge).await?
+    };
+    let failed = |error: kvorum_backend::BackendError| error.to_string();
+    let mut undriven = Vec::new();
+    for ticket in tickets {
+        if ticket.is_driven() {
+            ticket.await.map_err(failed)?;
+        } else {
+            undriven.push(ticket);
+        }
+    }
+    let read_back = move || {
+        for ticket in undriven {
+            ticket.wait().map_err(failed)?;
+        }
+        let holds = |(key, object): &(StorageKey, Arc<Object>)| merging.check(key, object);
+        objects.iter().try_for_each(holds)
+    };
+    runtime.blocking(read_back).await
+}
+
+struct Merging {
+    vnode: Arc<Vnode>,
+    state: Arc<ClusterState>,
+    now: Timestamp,
+}
+
+impl Merging {
+    fn merge(&self, objects: &Objects) -> Result<Vec<SyncTicket>, String> {
+        let mut tickets = Vec::new();
+        let mut is_mended = false;
+        for (key, object) in objects {
+            let resolution = self.resolution(key);
+            let store = Operation::Store {
+                key: key.clone(),
+                object: object.clone(),
+                resolution,
+                durability: Durability::Grouped,
+            };
+            let mut reply = self.carry_out(store);
+            if matches!(reply, ReplicaReply::Failed(ReplicaFailure::Damaged(_))) {
+                let mend = Operation::Mend {
+                    key: key.clone(),
+                    object: object.clone(),
+                    resolution,
+                };
+                reply = self.carry_out(mend);
+                is_mended = true;
+            }
+            match reply {
+                ReplicaReply::Received {
+                    durable: Durable::After(ticket),
+                } => tickets.push(ticket),
+                ReplicaReply::Received {
+                    durable: Durable::Already,
+                } => {}
+                ReplicaReply::Failed(failure) => return Err(failure.to_string()),
+                other => return Err(format!("a vnode answered {other:?} to a store")),
+            }
+        }
+        if is_mended {
+            // What is mended is buffered.
+            let synced = self.vnode.backend().sync();
+            synced.map_err(|error| error.to_string())?;
+        }
+        Ok(tickets)
+    }
+
+    /// What is stored has to have seen what was sent.
+    fn check(&self, key: &StorageKey, sent: &Object) -> Result<(), String> {
+        let get = Operation::Get {
+            key: key.clone(),
+            detail: Detail::Head,
+        };
+        let is_over = || {
+            let expiry = sent.expires_at().map(kvorum_object::Timestamp::as_micros);
+            expiry.is_some_and(|expiry| expiry <= self.now.0)
+        };
+        match self.carry_out(get) {
+            ReplicaReply::Found(found) if found.clock().descends(sent.clock()) => Ok(()),
+            ReplicaReply::NotFound if is_over() => Ok(()),
+            ReplicaReply::Failed(failure) => Err(failure.to_string()),
+            _ => Err("what was stored is not there when it is read back".into()),
+        }
+    }
+
+    fn resolution(&self, key: &StorageKey) -> Resolution {
+        let Ok(address) = key.decode() else {
+            return Resolution::KeepSiblings;
+        };
+        let properties = self.state.properties(&address.bucket_type, &address.bucket);
+        // Of a type that is gone nobody knows what it wanted: nothing is dropped.
+        properties.map_or(Resolution::KeepSiblings, |it| {
+            Resolution::from_properties(it.allow_mult, it.last_write_wins)
+        })
+    }
+
+    fn carry_out(&self, operation: Operation) -> ReplicaReply {
+        let request = ReplicaRequest {
+            partition: self.vnode.partition(),
+            epoch: self.vnode.status().epoch,
+            operation,
+        };
+        match self.vnode.handle(&request, self.now, Reading::MayBlock) {
+            Handled::Done(reply) => reply,
+            Handled::WouldBlock => ReplicaReply::Failed(ReplicaFailure::Internal(
+                "a request that may block said it would".into(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a source remembers of the sessions in which it is asked: how much it has sent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_encoding::StorageKey;
+use kvorum_ring::{NodeId, Partition};
+use kvorum_runtime::Moment;
+
+use crate::chain::Chain;
+use crate::transfer_id::TransferKind;
+use crate::wire::Session;
+
+/// Sessions that are remembered; beyond it the one that was silent longest is forgotten.
+const SESSIONS_MAX: usize = 1_000;
+
+/// Who fetches what from which vnode here.
+pub(crate) type Place = (NodeId, TransferKind, Partition, Partition);
+
+/// The sessions of one source.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    sessions: BTreeMap<Place, Remembered>,
+}
+
+pub(crate) struct Remembered {
+    number: u64,
+    /// The page that was sent last.
+    sequence: u32,
+    before: Point,
+    after: Point,
+    /// The body of the object that was too large for that page.
+    large: Bytes,
+    /// There was nothing behind it.
+    is_over: bool,
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) begun_at: Moment,
+    asked_at: Moment,
+}
+
+/// A place in the order of keys, and what was sent up to it.
+#[derive(Clone, Default)]
+struct Point {
+    chain: Chain,
+    through: Option<StorageKey>,
+}
+
+/// What was sent.
+pub(crate) struct Sent {
+    pub(crate) chain: Chain,
+    pub(crate) through: Option<StorageKey>,
+    pub(crate) large: Bytes,
+    pub(crate) bytes: u64,
+    pub(crate) is_last: bool,
+}
+
+impl Sessions {
+    /// How many others have asked within `recent`.
+    pub(crate) fn others(&self, place: Place, now: Moment, recent: Duration) -> usize {
+        let active = self.active(now, recent);
+        active.filter(|(other, _)| **other != place).count()
+    }
+
+    /// What was sent before the page that is asked for; `None` where that is not known.
+    pub(crate) fn before(
+        &self,
+        place: Place,
+        session: Session,
+        after: Option<&StorageKey>,
+    ) -> Option<Chain> {
+        if session.sequence == 0 {
+            return Some(Chain::default());
+        }
+        let known = self.sessions.get(&place)?;
+        let point = if session.sequence == known.sequence.wrapping_add(1) {
+            &known.after
+        } else if session.sequence == known.sequence {
+            &known.before
+        } else {
+            return None;
+        };
+        let fits = known.number == session.number && point.through.as_ref() == after;
+        fits.then_some(point.chain)
+    }
+
+    /// Remembers that a page was sent.
+    pub(crate) fn sent(
+        &mut self,
+        place: Place,
+        session: Session,
+        after: Option<StorageKey>,
+        before: Chain,
+        sent: Sent,
+        now: Moment,
+    ) {
+        let known = self.sessions.get(&place);
+        let known = known.filter(|it| it.number == session.number && session.sequence > 0);
+        let (keys, bytes) = known.map_or((0, 0), |it| (it.keys, it.bytes));
+        let remembered = Remembered {
+            number: session.number,
+            sequence: session.sequence,
+            begun_at: known.map_or(now, |it| it.begun_at),
+            before: Point {
+                chain: before,
+                through: after.clone(),
+            },
+            keys: keys + (sent.chain.count - before.count),
+            bytes: bytes + sent.bytes,
+            after: Point {
+                chain: sent.chain,
+                through: sent.through.or(after),
+            },
+            is_over: sent.is_last && sent.large.is_empty(),
+            large: sent.large,
+            asked_at: now,
+        };
+        self.sessions.insert(place, remembered);
+        if self.sessions.len() > SESSIONS_MAX {
+            let silent = self.sessions.iter().min_by_key(|(_, it)| it.asked_at);
+            if let Some(place) = silent.map(|(place, _)| *place) {
+                self.sessions.remove(&place);
+            }
+        }
+    }
+
+    /// The body of the large object of the page that was sent last.
+    pub(crate) fn large(&mut self, place: Place, session: Session, now: Moment) -> Option<Bytes> {
+        let known = self.sessions.get_mut(&place)?;
+        known.asked_at = now;
+        let fits = known.number == session.number && known.sequence == session.sequence;
+        fits.then(|| known.large.clone())
+    }
+
+    /// Those in which something was asked within `recent` and more will be.
+    pub(crate) fn active(
+        &self,
+        now: Moment,
+        recent: Duration,
+    ) -> impl Iterator<Item = (&Place, &Remembered)> {
+        let is_active = move |it: &Remembered| !it.is_over && now.since(it.asked_at) < recent;
+        self.sessions.iter().filter(move |(_, it)| is_active(it))
+    }
+}

@@ -1,0 +1,57 @@
+//! How transfers are carried out, and what slows them down.
+
+use std::time::Duration;
+
+/// How transfers are carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct TransferSettings {
+    /// Transfers under way at once in each direction (`transfer-limit`); 0 lets none begin.
+    pub transfers_max: usize,
+    /// A page holds no more bytes than this, unless its first object alone does.
+    pub page_bytes_max: u32,
+    /// A page holds no more objects than this.
+    pub page_entries_max: u32,
+    /// An object with more bytes travels by itself, in pieces of this size. Far below what a message
+    /// may have.
+    pub piece_bytes_max: u32,
+    /// How long an answer is waited for.
+    pub answer_wait_max: Duration,
+    /// After a failure, or when the other side is not ready: the pause before the next attempt.
+    pub retry_pause: Duration,
+    /// A receiver notes this often how far it has come. More seldom costs time after a crash, more
+    /// often a sync each.
+    pub cursor_period: Duration,
+    /// Several replicas of a key may live on one node, as in Riak.
+    pub colocated_replicas: bool,
+}
+
+impl Default for TransferSettings {
+    fn default() -> Self {
+        Self {
+            transfers_max: 2,
+            page_bytes_max: 1 << 20,
+            page_entries_max: 1_000,
+            piece_bytes_max: 4 << 20,
+            answer_wait_max: Duration::from_secs(30),
+            retry_pause: Duration::from_millis(500),
+            cursor_period: Duration::from_secs(5),
+            colocated_replicas: false,
+        }
+    }
+}
+
+/// Who says how fast transfers may go: asked before each page and each piece, on both sides.
+pub trait Budget: Send + Sync {
+    /// How long to wait before `bytes` may be read or written. With zero they count as spent.
+    fn ask(&self, bytes: u64) -> Duration;
+}
+
+/// No bound.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unbounded;
+
+impl Budget for Unbounded {
+    fn ask(&self, _bytes: u64) -> Duration {
+        Duration::ZERO
+    }
+}

@@ -1,0 +1,303 @@
+//! The answering side: pages of what a vnode here has, and whether this node knows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kvorum_backend::{Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Timestamp, Visited};
+use kvorum_cluster::ClusterState;
+use kvorum_coordinator::LocalVnodes;
+use kvorum_encoding::StorageKey;
+use kvorum_object::Head;
+use kvorum_ring::{Epoch, NodeId, Partition};
+use kvorum_runtime::{Moment, Runtime};
+use kvorum_vnode::Vnode;
+use parking_lot::Mutex;
+
+use crate::agreed_cluster::AgreedCluster;
+use crate::belonging::is_wanted;
+use crate::chain::Chain;
+use crate::planted_defect::{Defects, PlantedDefect};
+use crate::sessions::{Place, Sent, Sessions};
+use crate::settings::Budget;
+use crate::wire::{Answer, Content, Entry, Page, PageQuestion, Question, Session};
+
+/// A receiver that has not asked for this long has stopped, or waits.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// What is looked at and not wanted ends a page when it has this many times the page's bytes.
+const SKIPPED_PAGES_MAX: u64 = 4;
+/// A receiver that has to wait is told to do so for this long.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// What a node can be asked for.
+pub(crate) struct Source {
+    pub(crate) runtime: Runtime,
+    pub(crate) cluster: Arc<dyn AgreedCluster>,
+    pub(crate) vnodes: Arc<dyn LocalVnodes>,
+    pub(crate) budget: Arc<dyn Budget>,
+    pub(crate) is_enabled: AtomicBool,
+    pub(crate) transfers_max: AtomicUsize,
+    pub(crate) sessions: Mutex<Sessions>,
+    pub(crate) defects: Defects,
+}
+
+/// What one page is read with.
+struct Reading {
+    state: Arc<ClusterState>,
+    vnode: Arc<Vnode>,
+    question: PageQuestion,
+    before: Chain,
+    lease: Lease,
+    now: Timestamp,
+}
+
+/// What was read.
+struct Read {
+    entries: Vec<Entry>,
+    large: Option<(Entry, u64)>,
+    chain: Chain,
+    through: Option<StorageKey>,
+    is_last: bool,
+    bytes: u64,
+    skipped: u64,
+    damaged: u64,
+}
+
+impl Source {
+    /// Answers a question of `caller`, this node itself included.
+    pub(crate) async fn answer(
+        &self,
+        caller: NodeId,
+        question: Question,
+        deadline: Moment,
+    ) -> Answer {
+        match question {
+            Question::Knows { partition, epoch } => Answer::Knows(self.knows(partition, epoch)),
+            Question::Piece {
+                session,
+                offset,
+                bytes_max,
+            } => self.piece(caller, session, offset, bytes_max),
+            Question::Page(page) => self.page(caller, page, deadline).await,
+        }
+    }
+
+    /// True when nothing here goes by an older ring any more, nor will after a crash.
+    fn knows(&self, partition: Partition, epoch: Epoch) -> bool {
+        self.known_epoch(partition) >= epoch
+    }
+
+    /// What this node has learned of a partition: its agreed state, which it would have after a crash
+    /// too, and the vnode that refuses what is older. One that is not open yet opens with that state.
+    fn known_epoch(&self, partition: Partition) -> Epoch {
+        let agreed = self.cluster.current().ring().epoch(partition);
+        let vnode = self.vnodes.vnode(partition);
+        vnode.map_or(agreed, |vnode| agreed.min(vnode.status().epoch))
+    }
+
+    async fn page(&self, caller: NodeId, question: PageQuestion, deadline: Moment) -> Answer {
+        let later = |reason: &str| Answer::Later {
+            wait: WAIT,
+            reason: reason.to_owned(),
+        };
+        let session = question.session;
+        let Some(vnode) = self.vnodes.vnode(session.source) else {
+            return later("the partition is not open");
+        };
+        let epoch = self.known_epoch(session.source);
+        if epoch < question.epoch && !self.defects.has(PlantedDefect::EpochRuleSkippedOnSender) {
+            return later("the ring in which this begins is not known yet");
+        }
+        let place = (caller, session.kind, session.target, session.source);
+        let now = self.runtime.now();
+        if !self.has_room(place, now) {
+            return later("as much is sent as may be");
+        }
+        let wait = self.budget.ask(u64::from(question.bytes_max));
+        if !wait.is_zero() {
+            let reason = "there is more urgent work".to_owned();
+            return Answer::Later { wait, reason };
+        }
+        let before = self
+            .sessions
+            .lock()
+            .before(place, session, question.after.as_ref());
+        let Some(before) = before else {
+            return Answer::UnknownSession;
+        };
+        let wall = self.runtime.wall_time();
+        let reading = Reading {
+            state: self.cluster.current(),
+            vnode,
+            question: question.clone(),
+            before,
+            lease: Lease::Until(Timestamp(wall.plus(deadline.since(now)).micros())),
+            now: Timestamp(wall.micros()),
+        };
+        match self.runtime.blocking(move || reading.read()).await {
+            Ok((read, keys_about)) => self.sent(place, question, before, epoch, read, keys_about),
+            Err(reason) => Answer::Later { wait: WAIT, reason },
+        }
+    }
+
+    fn has_room(&self, place: Place, now: Moment) -> bool {
+        let others = self.sessions.lock().others(place, now, SILENCE_MAX);
+        let transfers_max = self.transfers_max.load(Ordering::Relaxed);
+        self.is_enabled.load(Ordering::Relaxed) && others < transfers_max
+    }
+
+    fn sent(
+        &self,
+        place: Place,
+        question: PageQuestion,
+        before: Chain,
+        epoch: Epoch,
+        read: Read,
+        keys_about: u64,
+    ) -> Answer {
+        if read.damaged > 0 {
+            let partition = question.session.source.number();
+            tracing::warn!(
+                event = "transfer_skips_damaged",
+                partition,
+                objects = read.damaged
+            );
+        }
+        let large_body = read.large.as_ref().map(|(entry, _)| entry.body.clone());
+        let sent = Sent {
+            chain: read.chain,
+            through: read.through.clone(),
+            large: large_body.unwrap_or_default(),
+            bytes: read.bytes,
+            is_last: read.is_last,
+        };
+        let now = self.runtime.now();
+        let session = question.session;
+        self.sessions
+            .lock()
+            .sent(place, session, question.after, before, sent, now);
+        Answer::Page(Page {
+            session,
+            epoch,
+            total: read.chain,
+            keys_about,
+            is_last: read.is_last,
+            through: read.through,
+            content: match read.large {
+                Some((entry, body_len)) => Content::Large {
+                    key: entry.key,
+                    head: entry.head,
+                    body_len,
+                },
+                None => Content::Entries(read.entries),
+            },
+        })
+    }
+
+    fn piece(&self, caller: NodeId, session: Session, offset: u64, bytes_max: u32) -> Answer {
+        let place = (caller, session.kind, session.target, session.source);
+        let wait = self.budget.ask(u64::from(bytes_max));
+        if !wait.is_zero() {
+            let reason = "there is more urgent work".to_owned();
+            return Answer::Later { wait, reason };
+        }
+        let now = self.runtime.now();
+        let Some(body) = self.sessions.lock().large(place, session, now) else {
+            return Answer::UnknownSession;
+        };
+        let len = body.len();
+        let from = usize::try_from(offset).unwrap_or(len).min(len);
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(len);
+        let to = from.saturating_add(bytes_max).min(len);
+        Answer::Piece {
+            session,
+            offset,
+            bytes: body.slice(from..to),
+        }
+    }
+}
+
+impl Reading {
+    /// A page, on a snapshot of its own, and about how many keys there are. Blocks.
+    fn read(&self) -> Result<(Read, u64), String> {
+        let backend = self.vnode.backend();
+        let failed = |error: kvorum_backend::BackendError| error.to_string();
+        let snapshot = backend.snapshot(self.lease).map_err(failed)?;
+        let range = match &self.question.after {
+            None => FoldRange::all(),
+            Some(after) => FoldRange {
+                from: std::ops::Bound::Excluded(after.to_bytes()),
+                ..FoldRange::all()
+            },
+        };
+        let mut read = Read {
+            entries: Vec::new(),
+            large: None,
+            chain: self.before,
+            through: None,
+            is_last: false,
+            bytes: 0,
+            skipped: 0,
+            damaged: 0,
+        };
+        let mut is_cut = false;
+        let visit = &mut |visited: Visited<'_>| {
+            let flow = self.visit(&mut read, &visited, &mut is_cut);
+            if !is_cut {
+                read.through = Some(visited.key.clone());
+            }
+            flow
+        };
+        let filter = FoldFilter::unexpired(self.now);
+        let end = snapshot.fold(FoldDetail::Entries, &range, &filter, visit);
+        read.is_last = match end.map_err(failed)? {
+            FoldEnd::Complete => !is_cut,
+            FoldEnd::Stopped(_) => false,
+            FoldEnd::LeaseExpired(_) if read.through.is_some() => false,
+            FoldEnd::LeaseExpired(_) => return Err("the time for a page ran out".into()),
+        };
+        let is_first = self.question.session.sequence == 0;
+        let keys_about = if is_first { backend.status().keys } else { 0 };
+        Ok((read, keys_about))
+    }
+
+    /// Takes an entry into the page; cut before it when it does not fit.
+    fn visit(&self, read: &mut Read, visited: &Visited<'_>, is_cut: &mut bool) -> Flow {
+        let question = &self.question;
+        let (target, wanted) = (question.session.target, &question.wanted);
+        let entry = Entry {
+            key: visited.key.clone(),
+            head: visited.head.clone(),
+            body: visited.body.clone(),
+        };
+        let len = entry.len() as u64;
+        let bytes_max = u64::from(question.bytes_max);
+        if !is_wanted(&self.state, target, wanted, visited.key) {
+            read.skipped = read.skipped.saturating_add(len);
+            let is_much = read.skipped >= bytes_max.saturating_mul(SKIPPED_PAGES_MAX);
+            return if is_much { Flow::Stop } else { Flow::Continue };
+        }
+        let Ok(head) = Head::from_engine(&entry.head) else {
+            read.damaged += 1;
+            return Flow::Continue;
+        };
+        let is_large = entry.body.len() as u64 > u64::from(question.piece_bytes_max);
+        let is_full = is_large || read.bytes.saturating_add(len) > bytes_max;
+        if is_full && !read.entries.is_empty() {
+            *is_cut = true;
+            return Flow::Stop;
+        }
+        read.chain = read.chain.with(entry.key.as_bytes(), head.clock());
+        read.bytes = read.bytes.saturating_add(len);
+        if is_large {
+            let body_len = entry.body.len() as u64;
+            read.large = Some((entry, body_len));
+            return Flow::Stop;
+        }
+        // Sliced from what the engine read: it goes out at once.
+        read.entries.push(entry);
+        let entries_max = usize::try_from(question.entries_max).unwrap_or(usize::MAX);
+        let is_full = read.bytes >= bytes_max || read.entries.len() >= entries_max;
+        if is_full { Flow::Stop } else { Flow::Continue }
+    }
+}

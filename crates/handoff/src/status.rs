@@ -1,0 +1,146 @@
+//! What operators see of transfers.
+
+use std::time::Duration;
+
+use kvorum_ring::{NodeId, Partition};
+use kvorum_runtime::Moment;
+
+use crate::transfer_id::{TransferId, TransferKind};
+
+/// Everything under way and waiting.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TransfersStatus {
+    /// What this node fetches, and is to fetch.
+    pub inbound: Vec<TransferStatus>,
+    /// What others fetch from it.
+    pub outbound: Vec<OutboundStatus>,
+    /// Transfers at once in each direction.
+    pub transfers_max: usize,
+    /// Whether this node fetches.
+    pub is_inbound_enabled: bool,
+    /// Whether others may fetch from it.
+    pub is_outbound_enabled: bool,
+}
+
+/// What a transfer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It has not begun, or lets others have their turn.
+    Waiting,
+    /// It fetches.
+    Fetching,
+    /// Everything is here, and the cluster is to agree that it is.
+    Reporting,
+}
+
+/// One transfer into this node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferStatus {
+    /// Which.
+    pub id: TransferId,
+    /// Whose data is fetched at present.
+    pub from: Option<NodeId>,
+    /// This node.
+    pub to: NodeId,
+    /// What it is doing.
+    pub activity: Activity,
+    /// Objects confirmed since it began or was resumed.
+    pub keys: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// About how many objects there are in all; 0 while that is not known.
+    pub keys_about: u64,
+    /// When it began or was resumed.
+    pub begun_at: Option<Moment>,
+    /// Bytes a second since then.
+    pub bytes_per_second: u64,
+    /// How long it will take at this rate.
+    pub remaining: Option<Duration>,
+    /// Why it did not get on, when that was the last that happened.
+    pub hindrance: Option<String>,
+}
+
+/// What another node fetches from this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundStatus {
+    /// Why.
+    pub kind: TransferKind,
+    /// The vnode here that is asked.
+    pub partition: Partition,
+    /// The vnode that is filled.
+    pub target: Partition,
+    /// Who asks.
+    pub to: NodeId,
+    /// Objects sent.
+    pub keys: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Since when.
+    pub begun_at: Moment,
+}
+
+/// What the driver of a transfer notes while it goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub(crate) activity: Activity,
+    pub(crate) from: Option<NodeId>,
+    pub(crate) begun_at: Moment,
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) keys_about: u64,
+    pub(crate) hindrance: Option<String>,
+}
+
+impl Observed {
+    pub(crate) fn new(begun_at: Moment) -> Self {
+        Self {
+            activity: Activity::Fetching,
+            from: None,
+            begun_at,
+            keys: 0,
+            bytes: 0,
+            keys_about: 0,
+            hindrance: None,
+        }
+    }
+
+    pub(crate) fn status(&self, id: TransferId, to: NodeId, now: Moment) -> TransferStatus {
+        let took_ms = now.since(self.begun_at).as_millis().max(1);
+        let bytes_per_second = u128::from(self.bytes) * 1_000 / took_ms;
+        let left = u128::from(self.keys_about.saturating_sub(self.keys));
+        let left_ms = (left * took_ms).checked_div(u128::from(self.keys));
+        TransferStatus {
+            id,
+            from: self.from,
+            to,
+            activity: self.activity,
+            keys: self.keys,
+            bytes: self.bytes,
+            keys_about: self.keys_about,
+            begun_at: Some(self.begun_at),
+            bytes_per_second: u64::try_from(bytes_per_second).unwrap_or(u64::MAX),
+            remaining: left_ms
+                .filter(|_| self.keys_about > 0)
+                .and_then(|ms| u64::try_from(ms).ok())
+                .map(Duration::from_millis),
+            hindrance: self.hindrance.clone(),
+        }
+    }
+}
+
+/// A transfer that has not begun.
+pub(crate) fn waiting(id: TransferId, to: NodeId, hindrance: Option<String>) -> TransferStatus {
+    TransferStatus {
+        id,
+        from: None,
+        to,
+        activity: Activity::Waiting,
+        keys: 0,
+        bytes: 0,
+        keys_about: 0,
+        begun_at: None,
+        bytes_per_second: 0,
+        remaining: None,
+        hindrance,
+    }
+}

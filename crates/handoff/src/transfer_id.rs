@@ -1,0 +1,88 @@
+//! What a transfer is called, and what it fetches.
+
+use std::fmt;
+
+use kvorum_ring::{Epoch, Partition};
+
+/// Why something is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TransferKind {
+    /// A partition moves here.
+    Ownership,
+    /// A vnode here becomes a replica of more keys, or of those that another ceases to have.
+    Growth,
+    /// An operator, or the loss of an owner, wants a partition made whole from its other replicas.
+    Repair,
+}
+
+impl TransferKind {
+    /// The word for operators and file names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ownership => "ownership",
+            Self::Growth => "growth",
+            Self::Repair => "repair",
+        }
+    }
+
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Ownership => 1,
+            Self::Growth => 2,
+            Self::Repair => 3,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Ownership),
+            2 => Some(Self::Growth),
+            3 => Some(Self::Repair),
+            _ => None,
+        }
+    }
+}
+
+/// One transfer into a partition of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId {
+    /// Why.
+    pub kind: TransferKind,
+    /// The vnode that is filled.
+    pub partition: Partition,
+    /// Its epoch when that was decided.
+    pub epoch: Epoch,
+}
+
+impl fmt::Display for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            partition,
+            epoch,
+        } = self;
+        write!(f, "{}.{}.{epoch}", kind.name(), partition.number())
+    }
+}
+
+/// A part of a transfer: what one vnode has of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leg {
+    /// The vnode that is asked.
+    pub(crate) source: Partition,
+    /// Which of its keys.
+    pub(crate) wanted: Wanted,
+}
+
+/// Which keys of a vnode are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All that it has.
+    All,
+    /// Those of these owner partitions that are the receiving vnode's where a key has up to `replicas`
+    /// replicas.
+    Owners {
+        owners: Vec<Partition>,
+        replicas: u16,
+    },
+}

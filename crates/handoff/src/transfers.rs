@@ -1,0 +1,487 @@
+//! All transfers of one node: what the agreed state wants is begun, what it wants no more is ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use futures_util::future::{Either, select};
+use kvorum_cluster::ClusterState;
+use kvorum_coordinator::LocalVnodes;
+use kvorum_disk::{Disk, DiskError, create_directory_durably};
+use kvorum_peer::{Caller, Message, Peers, Served};
+use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
+use kvorum_runtime::{Moment, Runtime, TaskGuard};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::agreed_cluster::AgreedCluster;
+use crate::assignment::{Assignment, Settle, repair_legs};
+use crate::cursor_file::{CursorFiles, Kept};
+use crate::errand::{Ended, Errand};
+use crate::planted_defect::Defects;
+use crate::progress::Progress;
+use crate::sessions::Sessions;
+use crate::settings::{Budget, TransferSettings};
+use crate::source::{SILENCE_MAX, Source};
+use crate::status::{Observed, OutboundStatus, TransfersStatus, waiting};
+use crate::transfer_id::{Leg, TransferId, TransferKind};
+use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
+
+/// What transfers are made of.
+pub struct Parts {
+    /// This node.
+    pub node: NodeId,
+    /// Clock, tasks and the blocking pool.
+    pub runtime: Runtime,
+    /// Where it is noted how far transfers have come.
+    pub disk: Arc<dyn Disk>,
+    /// A directory of their own.
+    pub directory: PathBuf,
+    /// The way to other nodes.
+    pub peers: Peers,
+    /// The agreed state.
+    pub cluster: Arc<dyn AgreedCluster>,
+    /// This node's vnodes, those that fill included.
+    pub vnodes: Arc<dyn LocalVnodes>,
+    /// Who says how fast.
+    pub budget: Arc<dyn Budget>,
+    /// How it is done.
+    pub settings: TransferSettings,
+}
+
+/// A direction of transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// What this node fetches.
+    Inbound,
+    /// What others fetch from it.
+    Outbound,
+}
+
+/// Why a partition is not repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepairRefused {
+    /// This node does not own it: ask its owner.
+    #[error("partition {} belongs to another node", partition.number())]
+    NotOwned {
+        /// The partition.
+        partition: Partition,
+    },
+    /// It moves, or the number of replicas changes: what it lacks it gets by that, or later.
+    #[error("partition {} moves", partition.number())]
+    Moving {
+        /// The partition.
+        partition: Partition,
+    },
+}
+
+/// All transfers of a node. Cheap to clone.
+#[derive(Clone)]
+pub struct Transfers {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) parts: Parts,
+    pub(crate) files: CursorFiles,
+    pub(crate) source: Source,
+    pub(crate) is_inbound_enabled: AtomicBool,
+    pub(crate) defects: Defects,
+    work: Mutex<Work>,
+    /// Something has changed that may let something begin or end.
+    news: Notify,
+}
+
+/// What is to be done besides fetching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Chore {
+    Settle(Partition, Epoch),
+    Know(Epoch),
+}
+
+#[derive(Default)]
+struct Work {
+    running: BTreeMap<TransferId, Running>,
+    chores: BTreeMap<Chore, TaskGuard<()>>,
+    /// Until when transfers let others have their turn, and why.
+    resting: BTreeMap<TransferId, (Moment, String)>,
+    repairs: BTreeSet<TransferId>,
+    /// What the last state wanted to be fetched.
+    wanted: BTreeMap<TransferId, Vec<Leg>>,
+    /// What may have a file.
+    kept: BTreeSet<TransferId>,
+    /// The ring as it was seen last.
+    ring: Option<Arc<Ring>>,
+}
+
+struct Running {
+    _task: TaskGuard<()>,
+    observed: Arc<Mutex<Observed>>,
+}
+
+impl Transfers {
+    /// Transfers that go on where they were when the node stopped, once [`Transfers::run`] runs.
+    pub fn new(parts: Parts) -> Result<Self, DiskError> {
+        Self::with_defects(parts, Defects::default())
+    }
+
+    /// Transfers that are wrong in one way.
+    #[cfg(feature = "planted-defects")]
+    pub fn defective(parts: Parts, planted: crate::PlantedDefect) -> Result<Self, DiskError> {
+        let planted = Some(planted);
+        Self::with_defects(parts, Defects { planted })
+    }
+
+    fn with_defects(parts: Parts, defects: Defects) -> Result<Self, DiskError> {
+        create_directory_durably(&*parts.disk, &parts.directory)?;
+        let files = CursorFiles {
+            disk: parts.disk.clone(),
+            directory: parts.directory.clone(),
+        };
+        let kept: BTreeSet<TransferId> = files.all()?.into_iter().collect();
+        let is_repair = |id: &&TransferId| id.kind == TransferKind::Repair;
+        let work = Work {
+            repairs: kept.iter().filter(is_repair).copied().collect(),
+            kept,
+            ..Work::default()
+        };
+        let source = Source {
+            runtime: parts.runtime.clone(),
+            cluster: parts.cluster.clone(),
+            vnodes: parts.vnodes.clone(),
+            budget: parts.budget.clone(),
+            is_enabled: AtomicBool::new(true),
+            transfers_max: AtomicUsize::new(parts.settings.transfers_max),
+            sessions: Mutex::new(Sessions::default()),
+            defects,
+        };
+        let shared = Shared {
+            parts,
+            files,
+            source,
+            is_inbound_enabled: AtomicBool::new(true),
+            defects,
+            work: Mutex::new(work),
+            news: Notify::new(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Does what the agreed state wants, for as long as it is polled.
+    pub async fn run(&self) {
+        let shared = &self.shared;
+        let settings = shared.parts.settings;
+        loop {
+            let state = shared.parts.cluster.current();
+            shared.follow(&state);
+            let changed = shared.parts.cluster.changed(state.version());
+            let told = std::pin::pin!(shared.news.notified());
+            let news = select(changed, told);
+            // Rests end, and vnodes open, without a word.
+            let waited = shared.parts.runtime.timeout(settings.retry_pause, news);
+            if let Ok(Either::Left(_) | Either::Right(_)) = waited.await {
+                shared.parts.runtime.yield_now().await;
+            }
+        }
+    }
+
+    /// True for messages of this service.
+    pub fn serves(message: &Message) -> bool {
+        message.head.first() == Some(&SERVICE)
+    }
+
+    /// Answers another node, if it is a member.
+    pub fn handle(&self, caller: Caller, message: &Message, deadline: Moment) -> Served {
+        let state = self.shared.parts.cluster.current();
+        if !caller.is_member || state.member(caller.node).is_none() {
+            let refused = Answer::Refused("not a member of this cluster".into());
+            return Served::Now(encode_answer(&refused));
+        }
+        match decode_question(message) {
+            Ok(question) => {
+                let shared = self.shared.clone();
+                Served::Later(Box::pin(async move {
+                    let answer = shared.source.answer(caller.node, question, deadline).await;
+                    encode_answer(&answer)
+                }))
+            }
+            Err(error) => {
+                tracing::warn!(
+                    event = "transfer_question_malformed",
+                    node = %caller.node,
+                    error = %error,
+                );
+                Served::Now(encode_answer(&Answer::Refused(error.to_string())))
+            }
+        }
+    }
+
+    /// Has a partition of this node made whole from its other replicas.
+    pub fn repair(&self, partition: Partition) -> Result<(), RepairRefused> {
+        let state = self.shared.parts.cluster.current();
+        let ring = state.ring();
+        if partition.number() >= ring.size().get()
+            || ring.owner(partition) != self.shared.parts.node
+        {
+            return Err(RepairRefused::NotOwned { partition });
+        }
+        if ring.moves().contains_key(&partition) || ring.growth().is_some() {
+            return Err(RepairRefused::Moving { partition });
+        }
+        self.shared.begin_repair(partition, ring.epoch(partition));
+        self.shared.news.notify_one();
+        Ok(())
+    }
+
+    /// Has all partitions of this node that can be repaired now made whole, and says which.
+    pub fn repair_node(&self) -> Vec<Partition> {
+        let state = self.shared.parts.cluster.current();
+        let own = state.ring().owned_by(self.shared.parts.node);
+        own.filter(|partition| self.repair(*partition).is_ok())
+            .collect()
+    }
+
+    /// Lets transfers in one direction go on or not (`handoff enable|disable`).
+    pub fn enable(&self, direction: Direction, is_enabled: bool) {
+        let switch = match direction {
+            Direction::Inbound => &self.shared.is_inbound_enabled,
+            Direction::Outbound => &self.shared.source.is_enabled,
+        };
+        switch.store(is_enabled, Ordering::Relaxed);
+        self.shared.news.notify_one();
+    }
+
+    /// Sets how many transfers go on at once in each direction (`transfer-limit`). Those under way in
+    /// excess go on.
+    pub fn set_transfers_max(&self, transfers_max: usize) {
+        let limit = &self.shared.source.transfers_max;
+        limit.store(transfers_max, Ordering::Relaxed);
+        self.shared.news.notify_one();
+    }
+
+    /// What operators see.
+    pub fn status(&self) -> TransfersStatus {
+        let shared = &self.shared;
+        let (now, node) = (shared.parts.runtime.now(), shared.parts.node);
+        let work = shared.work.lock();
+        let inbound = work.wanted.keys().map(|id| match work.running.get(id) {
+            Some(running) => running.observed.lock().status(*id, node, now),
+            None => {
+                let resting = work.resting.get(id);
+                waiting(*id, node, resting.map(|(_, reason)| reason.clone()))
+            }
+        });
+        let sessions = shared.source.sessions.lock();
+        let outbound = sessions.active(now, SILENCE_MAX).map(|(place, sent)| {
+            let (to, kind, target, partition) = *place;
+            OutboundStatus {
+                kind,
+                partition,
+                target,
+                to,
+                keys: sent.keys,
+                bytes: sent.bytes,
+                begun_at: sent.begun_at,
+            }
+        });
+        TransfersStatus {
+            inbound: inbound.collect(),
+            outbound: outbound.collect(),
+            transfers_max: shared.source.transfers_max.load(Ordering::Relaxed),
+            is_inbound_enabled: shared.is_inbound_enabled.load(Ordering::Relaxed),
+            is_outbound_enabled: shared.source.is_enabled.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Shared {
+    /// Brings what is under way to what the state wants.
+    fn follow(self: &Arc<Self>, state: &Arc<ClusterState>) {
+        let (node, colocated) = (self.parts.node, self.parts.settings.colocated_replicas);
+        self.note_losses(state);
+        let Assignment {
+            fetches: mut wanted,
+            settles,
+            to_know,
+        } = Assignment::of(state, node, colocated);
+        let mut work = self.work.lock();
+        let is_own = |id: &TransferId| state.ring().owner(id.partition) == node;
+        work.repairs.retain(is_own);
+        for id in &work.repairs {
+            wanted.insert(*id, repair_legs(state, id.partition, colocated));
+        }
+        work.running.retain(|id, _| wanted.contains_key(id));
+        work.resting.retain(|id, _| wanted.contains_key(id));
+        let (kept, gone) = work.kept.iter().partition(|id| wanted.contains_key(id));
+        work.kept = kept;
+        work.wanted = wanted;
+        self.begin_fetches(&mut work);
+        self.begin_chores(&mut work, settles, to_know);
+        drop(work);
+        self.forget(gone);
+    }
+
+    /// A partition that has become this node's without having been filled has lost its owner: the other
+    /// replicas have what it lacks.
+    fn note_losses(self: &Arc<Self>, state: &ClusterState) {
+        let node = self.parts.node;
+        let before = self.work.lock().ring.replace(state.ring().clone());
+        let Some(before) = before else { return };
+        if Arc::ptr_eq(&before, state.ring()) {
+            return;
+        }
+        for partition in state.ring().owned_by(node) {
+            let moving = before.moves().get(&partition);
+            let was_filled = moving.is_some_and(|it| it.to == node && it.phase == Phase::Closing);
+            if before.owner(partition) != node && !was_filled {
+                self.begin_repair(partition, state.ring().epoch(partition));
+            }
+        }
+    }
+
+    /// Notes a repair, so that it outlives a restart.
+    fn begin_repair(self: &Arc<Self>, partition: Partition, epoch: Epoch) {
+        let kind = TransferKind::Repair;
+        let id = TransferId {
+            kind,
+            partition,
+            epoch,
+        };
+        {
+            let mut work = self.work.lock();
+            if work.repairs.iter().any(|it| it.partition == partition) {
+                return;
+            }
+            work.repairs.insert(id);
+            work.kept.insert(id);
+        }
+        let store = self.parts.vnodes.vnode(partition);
+        let store = store.map_or(kvorum_backend::StoreId(0), |it| it.backend().identity());
+        let progress = Progress { legs: Vec::new() };
+        let kept = Kept {
+            id,
+            store,
+            progress,
+        };
+        let shared = self.clone();
+        self.parts.runtime.spawn("note repair", async move {
+            shared.keep(kept).await;
+        });
+    }
+
+    fn begin_fetches(self: &Arc<Self>, work: &mut Work) {
+        let now = self.parts.runtime.now();
+        let is_enabled = self.is_inbound_enabled.load(Ordering::Relaxed);
+        let transfers_max = self.source.transfers_max.load(Ordering::Relaxed);
+        let room = transfers_max.saturating_sub(work.running.len());
+        if room == 0 || !is_enabled {
+            return;
+        }
+        let rested = |id: &TransferId| work.resting.get(id).map(|(until, _)| *until);
+        let startable = work.wanted.keys().filter(|id| {
+            !work.running.contains_key(id) && rested(id).is_none_or(|until| until <= now)
+        });
+        let mut startable: Vec<TransferId> = startable.copied().collect();
+        // Those that have not had a turn come first.
+        startable.sort_by_key(|id| (rested(id), *id));
+        for id in startable.into_iter().take(room) {
+            let Some(legs) = work.wanted.get(&id).cloned() else {
+                continue;
+            };
+            let running = self.begin_fetch(id, legs, now);
+            work.running.insert(id, running);
+            work.kept.insert(id);
+        }
+    }
+
+    fn begin_fetch(self: &Arc<Self>, id: TransferId, legs: Vec<Leg>, now: Moment) -> Running {
+        let observed = Arc::new(Mutex::new(Observed::new(now)));
+        let errand = Errand {
+            shared: self.clone(),
+            id,
+            legs,
+            observed: observed.clone(),
+        };
+        let shared = self.clone();
+        let task = self.parts.runtime.spawn("transfer", async move {
+            let ended = errand.run().await;
+            shared.ended(id, ended);
+        });
+        Running {
+            _task: task.abort_on_drop(),
+            observed,
+        }
+    }
+
+    fn ended(&self, id: TransferId, ended: Ended) {
+        let now = self.parts.runtime.now();
+        let mut work = self.work.lock();
+        let reason = match ended {
+            Ended::Resting(reason) => {
+                tracing::info!(event = "transfer_rests", transfer = %id, reason);
+                reason
+            }
+            Ended::Done => {
+                tracing::info!(event = "transfer_done", transfer = %id);
+                if id.kind == TransferKind::Repair {
+                    work.repairs.remove(&id);
+                }
+                String::new()
+            }
+        };
+        // If the state wants it still, it is looked at again, but not at once.
+        let until = now.plus(self.parts.settings.retry_pause);
+        work.resting.insert(id, (until, reason));
+        // The task that runs this: dropping its guard here would abort it before its end.
+        let running = work.running.remove(&id);
+        drop(work);
+        self.news.notify_one();
+        drop(running);
+    }
+
+    fn begin_chores(
+        self: &Arc<Self>,
+        work: &mut Work,
+        settles: Vec<Settle>,
+        to_know: Option<Epoch>,
+    ) {
+        let by_chore = settles.into_iter();
+        let by_chore = by_chore.map(|it| (Chore::Settle(it.partition, it.epoch), Some(it)));
+        let know = to_know.map(|at| (Chore::Know(at), None));
+        let chores: BTreeMap<Chore, Option<Settle>> = by_chore.chain(know).collect();
+        work.chores
+            .retain(|chore, task| chores.contains_key(chore) && !task.task().is_finished());
+        for (chore, settle) in chores {
+            if work.chores.contains_key(&chore) {
+                continue;
+            }
+            let shared = self.clone();
+            let task = self.parts.runtime.spawn("transfer chore", async move {
+                let _done = match (chore, settle) {
+                    (_, Some(settle)) => shared.settle(settle).await,
+                    (Chore::Know(at) | Chore::Settle(_, at), None) => shared.know(at).await,
+                };
+            });
+            work.chores.insert(chore, task.abort_on_drop());
+        }
+    }
+
+    /// Removes the files of what is done or not wanted any more.
+    fn forget(self: &Arc<Self>, gone: BTreeSet<TransferId>) {
+        if gone.is_empty() {
+            return;
+        }
+        let files = self.files.clone();
+        let forget = self.parts.runtime.blocking(move || {
+            for id in gone {
+                if let Err(error) = files.forget(id) {
+                    tracing::warn!(event = "transfer_cursor_not_removed", error = %error);
+                }
+            }
+        });
+        self.parts.runtime.spawn("forget transfers", forget);
+    }
+}
