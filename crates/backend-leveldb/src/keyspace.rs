@@ -34,6 +34,16 @@ pub fn storage_key(object_key: &[u8]) -> StorageKey {
     StorageKey::from_encoded(Bytes::copy_from_slice(key))
 }
 
+/// A key of the tree for people: an object's type, bucket and key, or an index entry's bytes.
+pub fn key_shown(key: &[u8]) -> String {
+    let object = key.split_first().filter(|(kind, _)| **kind == OBJECT);
+    let address = object.and_then(|_| storage_key(key).decode().ok());
+    match address {
+        Some(address) => address.to_string(),
+        None => kvorum_disk::anatomy::shown(key),
+    }
+}
+
 /// The range of all objects.
 pub fn all_objects() -> (Bound<Bytes>, Bound<Bytes>) {
     let from = Bytes::from_static(&[OBJECT]);

@@ -3,13 +3,19 @@
 use std::path::Path;
 
 use kvorum_backend_bitcask::anatomy::{SEGMENT_KINDS, StoreFile, dissect_front};
+use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_commit::anatomy::{
     COMMIT_LOG_KINDS, VALUE_LOG_KIND, ValueLogFile, dissect_commit_log_front,
     dissect_value_log_front,
 };
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
+use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front};
+use kvorum_lsm::check::is_table_name;
 use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
+
+use kvorum_sst::TableId;
+use kvorum_sst::anatomy::{TABLE_MAGIC, TableAnatomy};
 
 use crate::{InspectError, Result};
 
@@ -25,6 +31,10 @@ pub enum Kind {
     Segment,
     /// Another file of a store of the bitcask engine.
     Store(StoreFile),
+    /// A table or a blob file of a store of the leveldb engine.
+    Table,
+    /// Another file of one.
+    Lsm(LsmFile),
     /// A small file of the value log.
     ValueLog(ValueLogFile),
     /// The table of dot leases.
@@ -68,6 +78,12 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if magic == kvorum_segment::SEGMENT_MAGIC {
         return Some(Kind::Segment);
     }
+    if magic == TABLE_MAGIC {
+        return Some(Kind::Table);
+    }
+    if let Some(file) = LsmFile::of_magic(magic) {
+        return Some(Kind::Lsm(file));
+    }
     if magic == kvorum_vnode::anatomy::LEASE_TABLE_MAGIC {
         return Some(Kind::Leases);
     }
@@ -93,6 +109,8 @@ fn by_name(name: &str) -> Option<Kind> {
         "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
         _ if name.ends_with(".contents") => Some(Kind::ValueLog(ValueLogFile::Contents)),
         _ if parse_file_name(name).is_some() => Some(Kind::Segment),
+        _ if is_table_name(name) => Some(Kind::Table),
+        _ if LsmFile::of_name(name).is_some() => LsmFile::of_name(name).map(Kind::Lsm),
         _ => StoreFile::of_name(name).map(Kind::Store),
     }
 }
@@ -109,6 +127,14 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
             dissect,
         )?),
         Kind::Store(file) => file.pieces(disk, path)?,
+        Kind::Table => Box::new(TableAnatomy::open(
+            disk,
+            path,
+            fallback_table(disk, path)?,
+            from,
+            key_shown,
+        )?),
+        Kind::Lsm(file) => one(file.piece(disk, path, key_shown)?),
         Kind::ValueLog(file) => one(file.piece(disk, path)?),
         Kind::Leases => one(kvorum_vnode::anatomy::lease_table_piece(disk, path)?),
         Kind::ClusterState => one(kvorum_cluster::anatomy::state_piece(disk, path)?),
@@ -127,6 +153,7 @@ fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
     match front.file_kind {
         kind if SEGMENT_KINDS.contains(&kind) => dissect_front(front),
         kind if COMMIT_LOG_KINDS.contains(&kind) => dissect_commit_log_front(front),
+        LOG_KIND => dissect_log_front(front, key_shown),
         VALUE_LOG_KIND => dissect_value_log_front(front, dissect_front),
         _ => None,
     }
@@ -147,15 +174,31 @@ pub(crate) fn fallback_id(disk: &dyn Disk, path: &Path) -> Result<Option<Segment
         }
     }
     let identity = kvorum_backend_bitcask::check::identity_of(disk, directory)?;
+    let of_tree = kvorum_lsm::anatomy::identity_of(disk, directory)?;
+    let of_tree = of_tree.map(|log_id| (log_id, LOG_KIND));
     let directory = directory.file_name().and_then(|name| name.to_str());
     let named = directory.and_then(|name| u64::from_str_radix(name, 16).ok());
     let own = identity.map(|log_id| (log_id, SEGMENT_KINDS[0]));
-    let known = own.or_else(|| named.map(|log_id| (log_id, COMMIT_LOG_KINDS[0])));
+    let known = own
+        .or(of_tree)
+        .or_else(|| named.map(|log_id| (log_id, COMMIT_LOG_KINDS[0])));
     Ok(known.map(|(log_id, kind)| SegmentId {
         log_id,
         number,
         kind,
     }))
+}
+
+/// Where a table's own header is damaged: its number is in its name, and its store's identity in the
+/// manifest beside it.
+pub(crate) fn fallback_table(disk: &dyn Disk, path: &Path) -> Result<Option<TableId>> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let digits = name.and_then(|name| name.split_once('.')).map(|it| it.0);
+    let Some(number) = digits.and_then(|digits| digits.parse().ok()) else {
+        return Ok(None);
+    };
+    let store = kvorum_lsm::anatomy::identity_of(disk, path.parent().unwrap_or(Path::new(".")))?;
+    Ok(store.map(|store| TableId { store, number }))
 }
 
 fn text_piece(bytes: &[u8]) -> Piece {

@@ -10,6 +10,7 @@ mod error;
 mod kind;
 mod segment_directory;
 mod show;
+mod table_store;
 mod verify;
 
 pub use error::{InspectError, Result};

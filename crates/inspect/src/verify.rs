@@ -6,7 +6,7 @@ use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_stor
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 
 use crate::kind::{Kind, open_pieces, recognise};
-use crate::{InspectError, Result, segment_directory};
+use crate::{InspectError, Result, segment_directory, table_store};
 
 /// The lock of a data directory.
 const NODE_LOCK_NAME: &str = "LOCK";
@@ -29,6 +29,8 @@ pub struct VerifyOptions {
 pub enum Unit {
     /// A store of the bitcask engine.
     Store(PathBuf),
+    /// A store of the leveldb engine.
+    TableStore(PathBuf),
     /// The segments of a log.
     Segments(PathBuf),
     /// One other file.
@@ -85,12 +87,18 @@ impl Plan {
                 self.locks.push(disk.lock(&path, "kvorum verify\n")?);
             }
         }
-        if is_store(disk, directory)? {
+        let has_tables = kvorum_lsm::check::is_store(disk, directory)?;
+        if has_tables || is_store(disk, directory)? {
             for entry in disk.list(directory)? {
                 let info = disk.info(&directory.join(entry.name))?;
                 self.bytes += info.map_or(0, |info| info.len);
             }
-            self.units.push(Unit::Store(directory.to_owned()));
+            let unit = if has_tables {
+                Unit::TableStore
+            } else {
+                Unit::Store
+            };
+            self.units.push(unit(directory.to_owned()));
             return Ok(());
         }
         let mut has_segments = false;
@@ -127,7 +135,10 @@ impl Plan {
     pub fn run(&self, disk: &dyn Disk, unit: &Unit, progress: &dyn Fn(u64)) -> Checked {
         self.run_readable(disk, unit, progress)
             .unwrap_or_else(|error| {
-                let (Unit::Store(path) | Unit::Segments(path) | Unit::File(path, _)) = unit;
+                let (Unit::Store(path)
+                | Unit::TableStore(path)
+                | Unit::Segments(path)
+                | Unit::File(path, _)) = unit;
                 let mut checked = Checked::default();
                 let name = self.name_of(path);
                 let is_gone =
@@ -158,6 +169,10 @@ impl Plan {
                     ..CheckOptions::default()
                 };
                 let found = check_store(disk, directory, options, progress)?;
+                checked.add(found, &self.name_of(directory));
+            }
+            Unit::TableStore(directory) => {
+                let found = table_store::check(disk, directory, is_live, progress)?;
                 checked.add(found, &self.name_of(directory));
             }
             Unit::Segments(directory) => {

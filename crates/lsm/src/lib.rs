@@ -26,9 +26,11 @@
 //! in the block's place, and sets the bytes aside in `lost/`. Only when the mark comes to the last
 //! level is it forgotten: nothing is left then that could return.
 
+pub mod anatomy;
 mod backup;
 mod blob;
 mod cache;
+pub mod check;
 mod collect;
 mod compaction;
 mod entry;

@@ -10,11 +10,11 @@ use kvorum_segment::{BatchPlace, EncodedBack, Record, SegmentId, StoredRecord, f
 
 use crate::{Body, Entry, Op, Value};
 
-const KIND_ENTRY: u8 = 1;
-const KIND_RANGE: u8 = 2;
+pub(crate) const KIND_ENTRY: u8 = 1;
+pub(crate) const KIND_RANGE: u8 = 2;
 const KIND_NOTHING: u8 = 3;
 /// In a segment's header, for people.
-const KIND_LOG: u8 = 7;
+pub(crate) const KIND_LOG: u8 = 7;
 
 pub(crate) fn log_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(file_name(number))

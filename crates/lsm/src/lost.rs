@@ -13,11 +13,11 @@ use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint
 use kvorum_sst::{DamageSink, TableDamage};
 use parking_lot::Mutex;
 
-const DIRECTORY: &str = "lost";
-const INDEX: &str = "BLOCKS.bad";
-const MAGIC: [u8; 8] = *b"KVlsmbad";
+pub(crate) const DIRECTORY: &str = "lost";
+pub(crate) const INDEX: &str = "BLOCKS.bad";
+pub(crate) const MAGIC: [u8; 8] = *b"KVlsmbad";
 const VERSION: u8 = 1;
-const INDEX_BYTES_MAX: u64 = 16 << 20;
+pub(crate) const INDEX_BYTES_MAX: u64 = 16 << 20;
 /// What is listed at most; a store with more is past repair by range.
 const RANGES_MAX: usize = 10_000;
 /// What is copied of one range at most.

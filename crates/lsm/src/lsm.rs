@@ -20,7 +20,8 @@ use crate::store::{Store, table_path};
 use crate::write::{Guard, Op};
 use crate::{DrawNumber, LsmSettings, Shared, Value};
 
-const LOCK_NAME: &str = "lock";
+/// The lock of a store.
+pub const LOCK_NAME: &str = "lock";
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {

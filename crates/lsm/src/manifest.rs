@@ -17,9 +17,9 @@ use kvorum_sst::Properties;
 use crate::error::IntoBackend;
 
 pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
-const MAGIC: [u8; 8] = *b"KVlsmmft";
+pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
 const VERSION: u8 = 1;
-const BYTES_MAX: u64 = 1 << 30;
+pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
 
 /// A table, as the manifest lists it.

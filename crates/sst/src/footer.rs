@@ -9,8 +9,8 @@ use crate::{BlockHandle, Part, Result, SstError, TableId};
 
 pub(crate) const FILE_HEADER_BYTES: u64 = 32;
 pub(crate) const FOOTER_BYTES: u64 = 48;
-const MAGIC: [u8; 8] = *b"KVsorted";
-const FOOTER_MAGIC: [u8; 8] = *b"KVsstend";
+pub(crate) const MAGIC: [u8; 8] = *b"KVsorted";
+pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"KVsstend";
 const VERSION: u8 = 1;
 
 /// Encodes a file header:
@@ -75,6 +75,26 @@ pub(crate) fn check_file_header(bytes: &[u8], expected: &TableId, path: &Path) -
     Ok(())
 }
 
+/// What a file's header says that it is; `None` where it is damaged.
+pub(crate) fn header_id(bytes: &[u8], path: &Path) -> Option<TableId> {
+    let nobody = TableId {
+        store: 0,
+        number: 0,
+    };
+    match check_file_header(bytes, &nobody, path) {
+        Ok(()) => Some(nobody),
+        Err(SstError::Foreign {
+            got_store,
+            got_number,
+            ..
+        }) => Some(TableId {
+            store: got_store,
+            number: got_number,
+        }),
+        Err(_) => None,
+    }
+}
+
 /// Where a reader starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
@@ -103,7 +123,7 @@ impl Footer {
         out[12..20].copy_from_slice(&self.properties.offset.to_le_bytes());
         out[20..24].copy_from_slice(&self.properties.len.to_le_bytes());
         out[24] = VERSION;
-        let check = check_of(&out[..36], id);
+        let check = footer_checksum(&out[..36], id);
         out[36..40].copy_from_slice(&check.to_le_bytes());
         out[40..].copy_from_slice(&FOOTER_MAGIC);
         out
@@ -118,8 +138,8 @@ impl Footer {
         };
         let _version_and_zero = reader.take(12).ok()?;
         let stored = reader.u32().ok()?;
-        let is_whole =
-            reader.array::<8>().ok()? == FOOTER_MAGIC && check_of(bytes.get(..36)?, id) == stored;
+        let is_whole = reader.array::<8>().ok()? == FOOTER_MAGIC
+            && footer_checksum(bytes.get(..36)?, id) == stored;
         is_whole.then_some(footer)
     }
 }
@@ -131,7 +151,8 @@ fn take_handle(reader: &mut ByteReader<'_>) -> std::result::Result<BlockHandle, 
     })
 }
 
-fn check_of(covered: &[u8], id: &TableId) -> u32 {
+/// The checksum of a footer whose bytes before it are `covered`.
+pub(crate) fn footer_checksum(covered: &[u8], id: &TableId) -> u32 {
     let seeded = checksum_append(checksum(&id.store.to_le_bytes()), &id.number.to_le_bytes());
     mask_checksum(checksum_append(
         checksum_append(seeded, covered),

@@ -29,6 +29,7 @@
 //! 3. A damaged index, filter, segment set, property block or footer costs time and no key.
 //! 4. With [`kvorum_disk::Reading::CachedOnly`] nothing waits for a device.
 
+pub mod anatomy;
 mod block;
 mod block_builder;
 mod cache;

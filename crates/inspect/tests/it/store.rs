@@ -120,7 +120,7 @@ pub(crate) fn with_each_flip(disk: &MemoryDisk, path: &Path, mut look: impl FnMu
     }
 }
 
-fn is_lock(path: &Path) -> bool {
+pub(crate) fn is_lock(path: &Path) -> bool {
     path.ends_with("lock")
 }
 
@@ -190,7 +190,7 @@ fn every_flipped_byte_is_found_by_a_check_or_harms_nobody() {
 }
 
 /// Why a flip at this byte costs nothing that was ever promised.
-fn harmless(path: &Path, whole: &[Piece], at: u64) -> Option<&'static str> {
+pub(crate) fn harmless(path: &Path, whole: &[Piece], at: u64) -> Option<&'static str> {
     if is_lock(path) {
         return Some("the lock is the system's; what the file says is for people");
     }

@@ -1,0 +1,294 @@
+//! A store of the leveldb engine checked from end to end without being opened: nothing is written,
+//! repaired or set aside.
+//!
+//! Every checksum of every file is computed; then every table is walked, and what it holds is compared
+//! with what the manifest says of it, and with the blob files that its entries name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend_bitcask::check::{Checked, Finding};
+use kvorum_backend_leveldb::keyspace::key_shown;
+use kvorum_disk::{Disk, ErrorKind};
+use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name};
+use kvorum_sst::{
+    Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
+};
+
+use crate::kind::{Kind, open_pieces, recognise};
+use crate::{InspectError, Result, segment_directory};
+
+/// Checks a store; with `is_live`, what is finished of it.
+pub(crate) fn check(
+    disk: &dyn Disk,
+    directory: &Path,
+    is_live: bool,
+    progress: &dyn Fn(u64),
+) -> Result<Checked> {
+    let mut check = Check {
+        disk,
+        directory,
+        progress,
+        found: Checked::default(),
+    };
+    let contents = contents(disk, directory)?;
+    check.small_files(&contents)?;
+    check.is_each_listed_once(&contents, is_live)?;
+    let mut used = BTreeMap::new();
+    for file in &contents.files {
+        check.table(file, is_live, &mut used)?;
+    }
+    if !contents.files.is_empty() || contents.damaged_manifests.is_empty() {
+        check.blobs_are_there(&contents, &used);
+    }
+    let logs = segment_directory::check(disk, directory, is_live, progress)?;
+    check.found.add(logs, "");
+    Ok(check.found)
+}
+
+/// Bytes of blob files that entries use, by file.
+type Used = BTreeMap<u64, u64>;
+
+struct Check<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    progress: &'a dyn Fn(u64),
+    found: Checked,
+}
+
+impl Check<'_> {
+    /// The copies of the manifest, and whatever else is no table and no log.
+    fn small_files(&mut self, contents: &Contents) -> Result<()> {
+        for entry in self.disk.list(self.directory)? {
+            let path = self.directory.join(&entry.name);
+            if is_table_name(&entry.name) || entry.kind != kvorum_disk::EntryKind::File {
+                continue;
+            }
+            match recognise(self.disk, &path) {
+                Ok(Kind::Lsm(_)) => self.pieces(&entry.name)?,
+                Ok(_) | Err(InspectError::Unknown { .. } | InspectError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if contents.is_uneven && contents.damaged_manifests.is_empty() {
+            let note = "one copy of the manifest is older; the next opening writes it again";
+            self.found.notes.push(note.to_owned());
+        }
+        if !contents.lost.is_empty() {
+            let count = contents.lost.len();
+            let note = format!("lost/BLOCKS.bad lists {count} ranges that were lost before");
+            self.found.notes.push(note);
+        }
+        if self.disk.info(&self.lost_index())?.is_some() {
+            self.pieces("lost/BLOCKS.bad")?;
+        }
+        Ok(())
+    }
+
+    fn lost_index(&self) -> std::path::PathBuf {
+        self.directory.join("lost/BLOCKS.bad")
+    }
+
+    /// Computes all checksums of a file.
+    fn pieces(&mut self, name: &str) -> Result<()> {
+        let path = self.directory.join(name);
+        let kind = recognise(self.disk, &path)?;
+        for piece in open_pieces(self.disk, &path, kind, 0)? {
+            self.found.find_in(name, &piece?);
+        }
+        let len = self.disk.info(&path)?.map_or(0, |info| info.len);
+        self.found.files += 1;
+        self.found.bytes += len;
+        (self.progress)(len);
+        Ok(())
+    }
+
+    /// Tables that no manifest lists go at the next opening.
+    fn is_each_listed_once(&mut self, contents: &Contents, is_live: bool) -> Result<()> {
+        let mut listed = BTreeSet::new();
+        for file in &contents.files {
+            if !listed.insert(&file.name[..]) {
+                let what = "the manifest lists the file twice";
+                self.found.find(&file.name, 0, 0, what);
+            }
+        }
+        for entry in self.disk.list(self.directory)? {
+            if is_table_name(&entry.name) && !listed.contains(&entry.name[..]) && !is_live {
+                let note = format!("{} is in no manifest that can be read", entry.name);
+                self.found.notes.push(note);
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, file: &ListedFile, is_live: bool, used: &mut Used) -> Result<()> {
+        let path = self.directory.join(&file.name);
+        let Some(info) = self.disk.info(&path)? else {
+            if is_live {
+                let note = format!("{} went while the store was looked at", file.name);
+                self.found.notes.push(note);
+            } else {
+                self.missing(file);
+            }
+            return Ok(());
+        };
+        if info.len != file.known.file_len {
+            let (got, expected) = (info.len, file.known.file_len);
+            let what = format!("the file has {got} bytes, expected {expected}");
+            self.found
+                .find(&file.name, got.min(expected), got.abs_diff(expected), what);
+        }
+        self.pieces(&file.name)?;
+        let known = file.known.clone();
+        match Table::open(self.disk, &path, known, 0, &IgnoreDamage) {
+            Ok(table) if file.blob_file.is_some() => self.walk_blobs(file, Arc::new(table)),
+            Ok(table) => self.walk_entries(file, Arc::new(table), used),
+            Err(SstError::Disk(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(SstError::Disk(error)) => Err(error.into()),
+            Err(error) => {
+                self.found.find(&file.name, 0, 0, error.to_string());
+                Ok(())
+            }
+        }
+    }
+
+    fn missing(&mut self, file: &ListedFile) {
+        let properties = &file.known.properties;
+        let mut finding = Finding {
+            file: file.name.clone(),
+            offset: 0,
+            len: file.known.file_len,
+            what: "the file is missing".to_owned(),
+            keys: Vec::new(),
+        };
+        if file.blob_file.is_none() {
+            finding.what = format!("the table is missing, with {} entries", properties.entries);
+            finding.keys = vec![range_shown(&properties.smallest, &properties.largest)];
+        }
+        self.found.findings.push(finding);
+    }
+
+    /// Walks a table, and compares it with what the manifest says.
+    fn walk_entries(
+        &mut self,
+        file: &ListedFile,
+        table: Arc<Table>,
+        used: &mut Used,
+    ) -> Result<()> {
+        let properties = &file.known.properties;
+        let (mut entries, mut own) = (0, Used::new());
+        let gaps = self.walk(table, |name, value, found| {
+            entries += 1;
+            match entry_summary(value) {
+                Some(summary) => {
+                    if let Some((file, bytes)) = summary.blob {
+                        *own.entry(file).or_default() += bytes;
+                    }
+                }
+                None => found.findings.push(Finding {
+                    file: file.name.clone(),
+                    offset: 0,
+                    len: 0,
+                    what: "an entry with a good checksum that cannot be understood".to_owned(),
+                    keys: vec![key_shown(name)],
+                }),
+            }
+        })?;
+        self.found.records += entries;
+        if gaps.is_empty() && entries != properties.entries {
+            let expected = properties.entries;
+            let what = format!("{entries} entries, where the manifest says {expected}");
+            self.found.find(&file.name, 0, 0, what);
+        }
+        let listed: Used = properties
+            .blobs
+            .iter()
+            .map(|it| (it.file, it.bytes))
+            .collect();
+        if gaps.is_empty() && own != listed {
+            let what = "its entries use other bodies than the manifest says";
+            self.found.find(&file.name, 0, 0, what);
+        }
+        for (blob, bytes) in listed {
+            *used.entry(blob).or_default() += bytes;
+        }
+        self.name_gaps(file, gaps);
+        Ok(())
+    }
+
+    fn walk_blobs(&mut self, file: &ListedFile, table: Arc<Table>) -> Result<()> {
+        let mut bodies = 0;
+        let gaps = self.walk(table, |_, _, _| bodies += 1)?;
+        self.found.records += bodies;
+        self.name_gaps(file, gaps);
+        Ok(())
+    }
+
+    fn walk(
+        &mut self,
+        table: Arc<Table>,
+        mut each: impl FnMut(&[u8], &bytes::Bytes, &mut Checked),
+    ) -> Result<Vec<Gap>> {
+        let context = ReadContext {
+            fills_cache: false,
+            ..ReadContext::default()
+        };
+        let path = table.path().to_owned();
+        let mut scan = TableScan::new(table, ScanOptions::default());
+        let mut gaps = Vec::new();
+        loop {
+            match scan.advance(&context) {
+                Ok(ScanItem::Entry) => each(scan.key(), &scan.value_bytes(), &mut self.found),
+                Ok(ScanItem::Gap(gap)) => gaps.push(gap),
+                Ok(ScanItem::End) => return Ok(gaps),
+                Err(SstError::Disk(error)) => return Err(error.into()),
+                Err(error) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    self.found.find(&name, 0, 0, error.to_string());
+                    return Ok(gaps);
+                }
+            }
+        }
+    }
+
+    /// Says which keys damaged blocks cost. Their checksums are findings already.
+    fn name_gaps(&mut self, file: &ListedFile, gaps: Vec<Gap>) {
+        for gap in gaps {
+            let keys = match file.blob_file {
+                None => vec![range_shown(&gap.from, &gap.to)],
+                Some(_) => Vec::new(),
+            };
+            let is_it = |it: &&mut Finding| it.file == file.name && it.offset == gap.block.offset;
+            match self.found.findings.iter_mut().find(is_it) {
+                Some(finding) => finding.keys = keys,
+                None => self.found.findings.push(Finding {
+                    file: file.name.clone(),
+                    offset: gap.block.offset,
+                    len: u64::from(gap.block.len),
+                    what: "a block that cannot be read".to_owned(),
+                    keys,
+                }),
+            }
+        }
+    }
+
+    fn blobs_are_there(&mut self, contents: &Contents, used: &Used) {
+        let there: BTreeSet<u64> = contents
+            .files
+            .iter()
+            .filter_map(|it| it.blob_file)
+            .collect();
+        for (blob, bytes) in used {
+            if !there.contains(blob) {
+                let what = format!("no blob file {blob}, of which entries use {bytes} bytes");
+                self.found.find("manifest-0", 0, 0, what);
+            }
+        }
+    }
+}
+
+/// The keys from one up to another.
+fn range_shown(from: &[u8], to: &[u8]) -> String {
+    format!("{} up to {}", key_shown(from), key_shown(to))
+}

@@ -1,0 +1,209 @@
+//! The files of a store taken apart for people: the manifest, the list of what was lost, and fronts of
+//! the log's records. Tables and blob files are `kvorum_sst::anatomy`'s.
+//!
+//! Every layout is the one drawn above its encoder; checksums are those of the decoders.
+
+use std::path::Path;
+
+use kvorum_backend::Result;
+use kvorum_disk::anatomy::{Check, Dissection, Field, Piece};
+use kvorum_disk::{Disk, read_file};
+use kvorum_encoding::{ByteReader, checksum, checksum_append, mask_checksum};
+use kvorum_segment::RecordFront;
+use kvorum_sst::Properties;
+use kvorum_sst::anatomy::ShowKey;
+
+use crate::{Entry, log, lost, manifest};
+
+/// The kind in the headers of a store's log segments.
+pub const LOG_KIND: u8 = log::KIND_LOG;
+
+/// What one of a store's files is, tables and logs apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LsmFile {
+    /// One of two copies of the manifest.
+    Manifest,
+    /// The list of what was lost.
+    LostIndex,
+}
+
+impl LsmFile {
+    /// What the first 8 bytes of a file say that it is.
+    pub fn of_magic(magic: &[u8]) -> Option<Self> {
+        match magic {
+            _ if magic == manifest::MAGIC => Some(Self::Manifest),
+            _ if magic == lost::MAGIC => Some(Self::LostIndex),
+            _ => None,
+        }
+    }
+
+    /// What a file of this name is in a store's directory.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            lost::INDEX => Some(Self::LostIndex),
+            _ if manifest::NAMES.contains(&name) => Some(Self::Manifest),
+            _ => None,
+        }
+    }
+
+    /// Takes a file apart.
+    pub fn piece(
+        self,
+        disk: &dyn Disk,
+        path: &Path,
+        show_key: ShowKey,
+    ) -> kvorum_disk::Result<Piece> {
+        Ok(match self {
+            Self::Manifest => {
+                manifest_piece(&read_file(disk, path, manifest::BYTES_MAX)?, show_key)
+            }
+            Self::LostIndex => lost_piece(&read_file(disk, path, lost::INDEX_BYTES_MAX)?),
+        })
+    }
+}
+
+/// The identity of a store, to which its tables and logs are bound; `None` where no copy of the
+/// manifest can be read.
+pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
+    let found = manifest::read(disk, directory)?;
+    Ok(found.manifest.map(|it| it.identity))
+}
+
+/// Takes the front of a record of a store's log apart.
+pub fn dissect_log_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
+    let mut fields = Dissection::new(front.bytes, front.offset);
+    if !matches!(front.kind, log::KIND_ENTRY | log::KIND_RANGE) {
+        return None;
+    }
+    let len = usize::try_from(varint(&mut fields, "length of the key")?).ok()?;
+    let at = fields.position();
+    let shown = show_key(front.bytes.get(at..at.checked_add(len)?)?);
+    fields.field("key", len, shown, Check::Covered)?;
+    let rest = front.bytes.slice(fields.position()..);
+    if front.kind == log::KIND_RANGE {
+        fields.field("key behind", rest.len(), show_key(&rest), Check::Covered);
+        return Some(fields.finish("").fields);
+    }
+    let entry = Entry::decode(&rest).ok()?;
+    fields.number("flags", 1);
+    varint(&mut fields, "sequence, of no meaning here")?;
+    if let Some(value) = &entry.value {
+        varint(&mut fields, "anti-entropy segment")?;
+        varint(&mut fields, "last modified")?;
+        if value.fields.expiry.is_some() {
+            varint(&mut fields, "expiry")?;
+        }
+        fields.number("tag", 1);
+        if !value.extra.is_empty() {
+            varint(&mut fields, "length of the extra bytes")?;
+            fields.bytes("extra bytes", value.extra.len());
+        }
+        varint(&mut fields, "length of the head")?;
+        fields.bytes("head", value.head.len());
+    }
+    fields.nothing_more();
+    Some(fields.finish("").fields)
+}
+
+fn manifest_piece(bytes: &[u8], show_key: ShowKey) -> Piece {
+    let mut fields = Dissection::new(bytes, 0);
+    fields.magic(&manifest::MAGIC);
+    fields.number("format version", 1);
+    fields.number("zero", 3);
+    let head = &bytes[..bytes.len().min(12)];
+    let rest = bytes.get(16..).unwrap_or(&[]);
+    let computed = mask_checksum(checksum_append(checksum(head), rest));
+    fields.checksum("checksum of the file", computed);
+    fields.number("generation", 8);
+    fields.identity("identity", 8);
+    fields.identity("identity before the last erasure", 8);
+    // Where it does not go on, the rest stands below.
+    let _whole_or_cut = manifest_lists(&mut fields, bytes, show_key);
+    let rest = fields.remaining();
+    if rest > 0 {
+        let expected = "the end".to_owned();
+        let got = format!("{rest} bytes more");
+        fields.field("rest", rest, String::new(), Check::Bad { got, expected });
+    }
+    fields.finish("manifest")
+}
+
+fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) -> Option<()> {
+    for name in ["next number", "last sequence in tables", "first log"] {
+        varint(fields, name)?;
+    }
+    fields.number("flags", 1);
+    for _ in 0..varint(fields, "number of tables")? {
+        for name in ["level", "number of the table", "length of its file"] {
+            varint(fields, name)?;
+        }
+        let len = usize::try_from(varint(fields, "length of its properties")?).ok()?;
+        let at = fields.position();
+        let own = bytes.get(at..at.checked_add(len)?)?;
+        let shown = properties_shown(own, show_key);
+        fields.field("its properties", len, shown, Check::Covered)?;
+    }
+    for _ in 0..varint(fields, "number of blob files")? {
+        for name in [
+            "blob file",
+            "number of its file",
+            "length of its file",
+            "bytes of bodies",
+        ] {
+            varint(fields, name)?;
+        }
+    }
+    Some(())
+}
+
+fn properties_shown(bytes: &[u8], show_key: ShowKey) -> String {
+    match Properties::decode(&mut ByteReader::new(bytes)) {
+        Ok(it) => format!(
+            "{} entries, {} of them removals, {} to {}",
+            it.entries,
+            it.removals,
+            show_key(&it.smallest),
+            show_key(&it.largest)
+        ),
+        Err(_) => "not understood".to_owned(),
+    }
+}
+
+fn lost_piece(bytes: &[u8]) -> Piece {
+    let covered = bytes.len().saturating_sub(4);
+    let mut fields = Dissection::new(bytes, 0);
+    fields.magic(&lost::MAGIC);
+    fields.number("format version", 1);
+    let count = varint(&mut fields, "number of ranges").unwrap_or(0);
+    for _ in 0..count {
+        if fields.position() >= covered || lost_range(&mut fields).is_none() {
+            break;
+        }
+    }
+    if fields.position() < covered {
+        let rest = covered - fields.position();
+        fields.bytes("rest", rest);
+    }
+    let computed = mask_checksum(checksum(&bytes[..covered]));
+    fields.checksum("checksum of the file", computed);
+    fields.nothing_more();
+    fields.finish("what was lost")
+}
+
+fn lost_range(fields: &mut Dissection<'_>) -> Option<()> {
+    let len = varint(fields, "length of the name")?;
+    fields.bytes("file", usize::try_from(len).ok()?)?;
+    varint(fields, "offset")?;
+    varint(fields, "length")?;
+    let len = varint(fields, "length of the words")?;
+    fields.bytes("what it held", usize::try_from(len).ok()?)?;
+    Some(())
+}
+
+fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {
+    fields.varying(name, |bytes| {
+        let mut reader = ByteReader::new(bytes);
+        let value = reader.varint().ok()?;
+        Some((value, reader.offset()))
+    })
+}

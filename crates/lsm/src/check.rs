@@ -1,0 +1,121 @@
+//! What a store is made of, for whoever checks it without opening it.
+
+use std::path::Path;
+
+use kvorum_backend::{LostRange, Result};
+use kvorum_disk::Disk;
+use kvorum_sst::{KnownTable, Properties, TableId};
+
+use crate::lost::LostLog;
+use crate::manifest;
+use crate::{Body, Entry};
+
+pub use crate::lsm::LOCK_NAME;
+
+/// A file that the manifest lists.
+#[derive(Clone, Debug)]
+pub struct ListedFile {
+    /// Its name in the store's directory.
+    pub name: String,
+    /// What entries call it, where it is a blob file.
+    pub blob_file: Option<u64>,
+    /// What is known of it; of a blob file no properties.
+    pub known: KnownTable,
+}
+
+/// What a store is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Names of damaged copies of the manifest.
+    pub damaged_manifests: Vec<&'static str>,
+    /// The copies of the manifest differ; the next opening makes them equal.
+    pub is_uneven: bool,
+    /// Tables and blob files; empty where no copy of the manifest can be read.
+    pub files: Vec<ListedFile>,
+    /// What was lost before, as `lost/BLOCKS.bad` lists it.
+    pub lost: Vec<LostRange>,
+}
+
+/// What an entry says, as far as a check can hold it against other files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntrySummary {
+    /// Its batch.
+    pub sequence: u64,
+    /// The blob file with its body, and the bytes that the body takes there.
+    pub blob: Option<(u64, u64)>,
+}
+
+/// True when a directory holds a store.
+pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> {
+    for name in manifest::NAMES {
+        if disk.info(&directory.join(name))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// True when this is the name of a table or a blob file.
+pub fn is_table_name(name: &str) -> bool {
+    name.split_once('.').is_some_and(|(digits, suffix)| {
+        let is_number = digits.len() == 10 && digits.bytes().all(|it| it.is_ascii_digit());
+        is_number && matches!(suffix, "sst" | "blob")
+    })
+}
+
+/// Reads the manifest and the list of what was lost. Nothing is written.
+///
+/// # Errors
+/// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
+pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
+    let found = manifest::read(disk, directory)?;
+    let mut contents = Contents {
+        damaged_manifests: found.damaged,
+        is_uneven: found.is_uneven,
+        files: Vec::new(),
+        lost: LostLog::open(disk, directory).ranges(),
+    };
+    let Some(manifest) = found.manifest else {
+        return Ok(contents);
+    };
+    let known = |number, file_len, properties| KnownTable {
+        id: TableId {
+            store: manifest.identity,
+            number,
+        },
+        file_len,
+        properties,
+    };
+    for it in manifest.tables {
+        contents.files.push(ListedFile {
+            name: format!("{:010}.sst", it.number),
+            blob_file: None,
+            known: known(it.number, it.file_len, it.properties),
+        });
+    }
+    for it in manifest.blobs {
+        let properties = Properties {
+            largest: vec![0xff; 8].into(),
+            ..Properties::default()
+        };
+        contents.files.push(ListedFile {
+            name: format!("{:010}.blob", it.number),
+            blob_file: Some(it.file),
+            known: known(it.number, it.file_len, properties),
+        });
+    }
+    Ok(contents)
+}
+
+/// What an entry of a table says; `None` for bytes that are none.
+pub fn entry_summary(value: &bytes::Bytes) -> Option<EntrySummary> {
+    let entry = Entry::decode(value).ok()?;
+    let body = entry.value.map(|it| it.body);
+    Some(EntrySummary {
+        sequence: entry.sequence,
+        blob: match body {
+            Some(Body::Blob(place)) => Some((place.file, u64::from(place.block.len))),
+            _ => None,
+        },
+    })
+}
