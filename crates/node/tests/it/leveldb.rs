@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 
 use bytes::Bytes;
 use kvorum_client::{Client, pb};
@@ -93,6 +94,11 @@ async fn objects_survive_a_stop_and_a_kill() {
     put_round(&mut client, 1).await;
     check_round(&mut client, 1).await;
     server.stop();
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    let verified = verify.current_dir(site.path()).args(["verify", "data"]);
+    let text = String::from_utf8(verified.output().unwrap().stdout).unwrap();
+    assert!(text.contains(" 0 findings"), "{text}");
+    assert!(!text.contains("not checked"), "{text}");
 
     let server = site.start();
     let mut client = site.client().await;
