@@ -154,7 +154,9 @@ impl Errand {
                 Event::Noted
             }
             Effect::Pause(wait, hindrance) => {
-                self.hinder(hindrance);
+                if hindrance.is_some() {
+                    self.hinder(hindrance);
+                }
                 runtime.sleep(wait).await;
                 Event::Go
             }

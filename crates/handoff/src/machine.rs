@@ -23,6 +23,8 @@ use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
 
 /// Failures in a row after which others have their turn.
 const FAILURES_MAX: u32 = 5;
+/// Times in a row that a source is not ready, after which others have their turn.
+const WAITS_MAX: u32 = 20;
 /// Digests in a row that do not match, after which a leg begins anew.
 const MISMATCHES_MAX: u32 = 3;
 
@@ -91,8 +93,10 @@ pub(crate) struct Machine {
     storing: Option<Storing>,
     large: Option<Large>,
     failures: u32,
+    waits: u32,
     mismatches: u32,
     noted_at: Moment,
+    /// Nothing was confirmed since.
     is_noted: bool,
     /// For operators.
     keys: u64,
@@ -144,7 +148,7 @@ impl Machine {
             legs,
             settings,
             defects,
-            is_noted: progress.is_done(),
+            is_noted: true,
             progress,
             at,
             session,
@@ -154,6 +158,7 @@ impl Machine {
             storing: None,
             large: None,
             failures: 0,
+            waits: 0,
             mismatches: 0,
             noted_at: now,
             keys: 0,
@@ -194,7 +199,7 @@ impl Machine {
                 self.begin_session();
                 self.fail("the source has forgotten what was sent".into())
             }
-            Event::Later(wait) => Effect::Pause(wait.max(self.settings.retry_pause), None),
+            Event::Later(wait) => self.wait(wait),
             Event::Unanswered(reason) => self.fail(reason),
             Event::NotStored(reason) => {
                 self.storing = None;
@@ -207,7 +212,7 @@ impl Machine {
                 match self.storing.as_mut().map(|it| std::mem::take(&mut it.late)) {
                     Some(late) => Effect::Store(late),
                     None => {
-                        self.is_noted = self.progress.is_done();
+                        self.is_noted = true;
                         self.next(now)
                     }
                 }
@@ -227,7 +232,7 @@ impl Machine {
             };
         }
         let is_due = now.since(self.noted_at) >= self.settings.cursor_period;
-        if is_due && self.storing.is_none() && self.large.is_none() {
+        if is_due && !self.is_noted && self.storing.is_none() && self.large.is_none() {
             return Effect::Note;
         }
         let bytes = match self.large {
@@ -400,7 +405,8 @@ impl Machine {
         let Some(stored) = self.storing.take() else {
             return self.next(now);
         };
-        (self.failures, self.mismatches) = (0, 0);
+        (self.failures, self.waits, self.mismatches) = (0, 0, 0);
+        self.is_noted = false;
         self.keys += stored.keys;
         self.bytes += stored.bytes;
         self.chain = stored.chain;
@@ -438,6 +444,15 @@ impl Machine {
         Effect::Rest(reason)
     }
 
+    fn wait(&mut self, wait: Duration) -> Effect {
+        self.waits += 1;
+        if self.waits < WAITS_MAX {
+            return Effect::Pause(wait.max(self.settings.retry_pause), None);
+        }
+        self.waits = 0;
+        Effect::Rest("the source is not ready".into())
+    }
+
     fn turn_to(&mut self, leg: usize) {
         self.at = self.progress.next_leg(leg).unwrap_or(0);
         self.begin_session();
@@ -450,3 +465,7 @@ impl Machine {
         self.large = None;
     }
 }
+
+#[cfg(test)]
+#[path = "machine_test.rs"]
+mod tests;

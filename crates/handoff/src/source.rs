@@ -222,6 +222,8 @@ impl Reading {
     fn read(&self) -> Result<(Read, u64), String> {
         let backend = self.vnode.backend();
         let failed = |error: kvorum_backend::BackendError| error.to_string();
+        // What was let in before this node learned of the move belongs into the snapshot.
+        self.vnode.await_earlier_writes();
         let snapshot = backend.snapshot(self.lease).map_err(failed)?;
         let range = match &self.question.after {
             None => FoldRange::all(),

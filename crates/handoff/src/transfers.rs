@@ -267,7 +267,8 @@ impl Transfers {
         let shared = &self.shared;
         let (now, node) = (shared.parts.runtime.now(), shared.parts.node);
         let work = shared.work.lock();
-        let inbound = work.wanted.keys().map(|id| match work.running.get(id) {
+        let ids: BTreeSet<_> = work.wanted.keys().chain(&work.repairs).collect();
+        let inbound = ids.into_iter().map(|id| match work.running.get(id) {
             Some(running) => running.observed.lock().status(*id, node, now),
             None => {
                 let resting = work.resting.get(id);

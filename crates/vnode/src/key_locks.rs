@@ -37,6 +37,13 @@ impl KeyLocks {
         self.stripe(key).try_lock()
     }
 
+    /// Waits until everybody who has a turn now has let it go.
+    pub(crate) fn await_holders(&self) {
+        for stripe in &self.stripes {
+            drop(stripe.lock());
+        }
+    }
+
     fn stripe(&self, key: &StorageKey) -> &Mutex<()> {
         let hash = self.hasher.hash_one(key.as_bytes());
         &self.stripes[usize::try_from(hash % STRIPES as u64).unwrap_or(0)]

@@ -158,19 +158,22 @@ impl Vnode {
                 key,
                 update,
                 durability,
-            } => self.coordinate(key, update, *durability, at),
+            } => self.coordinate(key, update, *durability, request.epoch, at),
             Operation::Store {
                 key,
                 object,
                 resolution,
                 durability,
-            } => self.store(key, object, *resolution, *durability, at),
+            } => {
+                let epoch = request.epoch;
+                self.store(key, object, *resolution, *durability, epoch, at)
+            }
             Operation::Mend {
                 key,
                 object,
                 resolution,
-            } => self.mend(key, object, *resolution, at),
-            Operation::Reap { key, clock } => self.reap(key, clock, at),
+            } => self.mend(key, object, *resolution, request.epoch, at),
+            Operation::Reap { key, clock } => self.reap(key, clock, request.epoch, at),
         }
     }
 

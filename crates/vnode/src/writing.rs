@@ -11,11 +11,15 @@ use kvorum_object::{
     Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution, Stored,
     UpdateError,
 };
+use kvorum_ring::Epoch;
 
 use crate::dot_source::Overtaken;
 use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
+
+/// For what goes by no ring.
+const ANY_EPOCH: Epoch = Epoch::new(u64::MAX);
 
 impl Vnode {
     /// Applies a client's write and gives it its dot.
@@ -24,9 +28,10 @@ impl Vnode {
         key: &StorageKey,
         update: &ClientUpdate,
         durability: Durability,
+        epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
-        let _turn = self.take_turn(key, at.reading)?;
+        let _turn = self.take_turn(key, epoch, at.reading)?;
         let head = self.head_to_update(key, update, at)?;
         check_condition(&update.condition, head.as_ref())?;
         let stored = self.stored_to_update(key, update, head.as_ref(), at)?;
@@ -54,9 +59,10 @@ impl Vnode {
         incoming: &Object,
         resolution: Resolution,
         durability: Durability,
+        epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
-        let _turn = self.take_turn(key, at.reading)?;
+        let _turn = self.take_turn(key, epoch, at.reading)?;
         let head = self.read_head(key, at)?;
         let stored = match &head {
             None => Stored::Absent,
@@ -74,9 +80,10 @@ impl Vnode {
         key: &StorageKey,
         incoming: &Object,
         resolution: Resolution,
+        epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
-        let _turn = self.take_turn(key, at.reading)?;
+        let _turn = self.take_turn(key, epoch, at.reading)?;
         let stored = self.unless_damaged(key, self.read_object(key, at))?;
         let stored = whole(stored);
         self.take_in(key, stored, incoming, resolution, Durability::Buffered)
@@ -87,9 +94,10 @@ impl Vnode {
         &self,
         key: &StorageKey,
         clock: &Clock,
+        epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
-        let _turn = self.take_turn(key, at.reading)?;
+        let _turn = self.take_turn(key, epoch, at.reading)?;
         let stored = self.read_head(key, at)?;
         if stored.is_some_and(|head| head.is_tombstone() && head.clock() == clock) {
             // A removal that a crash undoes leaves the tombstone, which is as good.
@@ -115,7 +123,7 @@ impl Vnode {
                 ReplicaFailure::Internal("a read that may block said it would".into())
             }
         };
-        let _turn = self.take_turn(key, reading).map_err(internal)?;
+        let _turn = self.take_turn(key, ANY_EPOCH, reading).map_err(internal)?;
         match self.read_head(key, ReadAt { reading, now }) {
             Ok(None) => Ok(true),
             Ok(Some(head)) if head.clock() == clock => {
@@ -211,21 +219,34 @@ impl Vnode {
         Ok(ReplicaReply::Received { durable })
     }
 
-    /// The key's lock, once the vnode may write at all.
+    /// The key's lock, once the vnode may write at all. The epoch is looked at under it, so that
+    /// [`Vnode::await_earlier_writes`] knows whom to wait for.
     fn take_turn(
         &self,
         key: &StorageKey,
+        epoch: Epoch,
         reading: Reading,
     ) -> Result<parking_lot::MutexGuard<'_, ()>, Interrupted> {
-        match reading {
-            Reading::CachedOnly if !self.dots.is_ready() => Err(Interrupted::WouldBlock),
+        let turn = match reading {
+            Reading::CachedOnly if !self.dots.is_ready() => return Err(Interrupted::WouldBlock),
             // The holder may be waiting for a device.
-            Reading::CachedOnly => self.key_locks.try_lock(key).ok_or(Interrupted::WouldBlock),
+            Reading::CachedOnly => self
+                .key_locks
+                .try_lock(key)
+                .ok_or(Interrupted::WouldBlock)?,
             Reading::MayBlock => {
                 self.make_ready()?;
-                Ok(self.key_locks.lock(key))
+                self.key_locks.lock(key)
             }
-        }
+        };
+        self.check_epoch(epoch)?;
+        Ok(turn)
+    }
+
+    /// Waits until every write that was let in under an earlier epoch than the present one is visible:
+    /// a snapshot taken then has all of them. Blocks.
+    pub fn await_earlier_writes(&self) {
+        self.key_locks.await_holders();
     }
 
     fn make_ready(&self) -> Result<(), ReplicaFailure> {

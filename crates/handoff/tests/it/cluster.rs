@@ -1,0 +1,766 @@
+//! Nodes on simulated machines, with the real transport, vnodes, coordinators and transfers; what is
+//! agreed is told to each of them by a log in memory, late and at different times.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{Backend, Reading, Timestamp};
+use kvorum_backend_memory::{MemoryBackend, Settings};
+use kvorum_cluster::{
+    AgreedState, ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep,
+    ProposeError, apply,
+};
+use kvorum_coordinator::{
+    Condition, Coordinator, CoordinatorSettings, GetOptions, Liveness, LocalVnodes,
+    MaintenanceWitness, Meter, PeerReplicas, PutKind, PutOptions, PutRequest, Remote,
+    ReplicaService, RequestError, RequestKind, ServiceParts, TombstoneKeeping, VnodeHints,
+};
+use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_handoff::{
+    AgreedCluster, Agreeing, Budget, Changing, Parts, PlantedDefect, TransferSettings, Transfers,
+    Unbounded,
+};
+use kvorum_object::{Clock, Content, Limits, Object};
+use kvorum_peer::{
+    Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
+};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
+use kvorum_runtime::{Executor, Link, ListenOptions, Moment, Runtime, SimulatedProcess, World};
+use kvorum_vnode::{
+    Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest, Vnode, VnodeSettings,
+};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+const PORT: u16 = 8099;
+
+pub(crate) fn node_id(number: u8) -> NodeId {
+    NodeId::from_bytes([number; 16])
+}
+
+fn machine(number: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+}
+
+pub(crate) fn size() -> RingSize {
+    RingSize::new(16).unwrap()
+}
+
+pub(crate) fn part(number: u16) -> Partition {
+    size().partition(number).unwrap()
+}
+
+pub(crate) fn address(bucket: &str, key: &str) -> Address {
+    Address {
+        bucket_type: BucketType::default_type(),
+        bucket: Bucket::new(bucket.as_bytes().to_vec()),
+        key: Key::new(key.as_bytes().to_vec()),
+    }
+}
+
+/// What is agreed.
+pub(crate) struct Log {
+    state: Mutex<Arc<ClusterState>>,
+}
+
+impl Log {
+    fn propose(&self, command: Command) -> Result<Arc<ClusterState>, ProposeError> {
+        let mut state = self.state.lock();
+        *state = Arc::new(apply(&state, command)?);
+        Ok(state.clone())
+    }
+}
+
+/// What one node knows of it.
+pub(crate) struct Known {
+    state: Mutex<Arc<ClusterState>>,
+    version: watch::Sender<u64>,
+    log: Arc<Log>,
+    runtime: Runtime,
+    vnodes: Arc<Vnodes>,
+    /// Set when the node is to learn of nothing until told so.
+    pub(crate) is_deaf: Mutex<bool>,
+}
+
+impl AgreedState for Known {
+    fn current(&self) -> Arc<ClusterState> {
+        self.state.lock().clone()
+    }
+
+    fn propose(&self, _command: Command) -> Result<Arc<ClusterState>, ProposeError> {
+        Err(ProposeError::Unwritable)
+    }
+}
+
+/// The agreed state as transfers see it.
+struct Agreed(Arc<Known>);
+
+impl AgreedCluster for Agreed {
+    fn current(&self) -> Arc<ClusterState> {
+        AgreedState::current(&*self.0)
+    }
+
+    fn agree(&self, command: Command) -> Agreeing {
+        let known = self.0.clone();
+        Box::pin(async move {
+            let drawn = known.runtime.random_u64();
+            known.runtime.sleep(Duration::from_millis(drawn % 15)).await;
+            let agreed = known.log.propose(command);
+            if (drawn >> 32).is_multiple_of(8) {
+                // It may have been agreed all the same.
+                let detail = "nobody leads".to_owned();
+                return Err(ProposeError::NotAgreed { detail });
+            }
+            known.learn(&agreed?);
+            Ok(())
+        })
+    }
+
+    fn changed(&self, version: u64) -> Changing {
+        let mut versions = self.0.version.subscribe();
+        Box::pin(async move {
+            let _told_or_over = versions.wait_for(|it| *it > version).await;
+        })
+    }
+}
+
+/// The vnodes of one node, and what their stores stand on.
+pub(crate) struct Vnodes {
+    number: u8,
+    open: Mutex<BTreeMap<Partition, Arc<Vnode>>>,
+    leases: Arc<LeaseTable>,
+    stores: Arc<AtomicU64>,
+}
+
+impl LocalVnodes for Vnodes {
+    fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
+        self.open.lock().get(&partition).cloned()
+    }
+}
+
+impl Vnodes {
+    fn new_vnode(&self, partition: Partition, epoch: Epoch) -> Arc<Vnode> {
+        let stores = self.stores.clone();
+        let draw = move || stores.fetch_add(1, Ordering::Relaxed);
+        let backend: Arc<dyn Backend> = Arc::new(MemoryBackend::new(Settings::default(), draw));
+        let settings = VnodeSettings {
+            limits: Limits::default(),
+        };
+        let leases = self.leases.clone();
+        let vnode = Vnode::new(partition, epoch, backend, leases, settings);
+        self.leases.renew().unwrap();
+        Arc::new(vnode)
+    }
+
+    /// Has a store lose everything, as when its disk was replaced.
+    pub(crate) fn wipe(&self, partition: Partition) {
+        let epoch = self.vnode(partition).unwrap().status().epoch;
+        let empty = self.new_vnode(partition, epoch);
+        self.open.lock().insert(partition, empty);
+    }
+
+    fn follow(&self, ring: &Ring) {
+        let own = node_id(self.number);
+        let mut open = self.open.lock();
+        for (partition, owner, epoch) in ring.partitions() {
+            let receiver = ring.moves().get(&partition).map(|moving| moving.to);
+            if owner == own || receiver == Some(own) {
+                open.entry(partition)
+                    .or_insert_with(|| self.new_vnode(partition, epoch))
+                    .advance_epoch(epoch);
+            } else {
+                // Settled elsewhere: what comes back later begins empty.
+                open.remove(&partition);
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Learns a state, unless a newer one is known.
+    pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
+        let mut known = self.state.lock();
+        if state.version() <= known.version() {
+            return;
+        }
+        *known = state.clone();
+        drop(known);
+        self.vnodes.follow(state.ring());
+        self.version.send_replace(state.version());
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Down(Mutex<BTreeSet<NodeId>>);
+
+impl Liveness for Down {
+    fn is_up(&self, node: NodeId) -> bool {
+        !self.0.lock().contains(&node)
+    }
+}
+
+struct Everybody(u8);
+
+impl Directory for Everybody {
+    fn introduction(&self) -> Introduction {
+        Introduction {
+            cluster: node_id(200),
+            cluster_name: "test".into(),
+            node: node_id(self.0),
+        }
+    }
+
+    fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        Some(SocketAddr::new(machine(node.as_bytes()[0]), PORT))
+    }
+
+    fn admit(&self, _: &Introduction) -> Admission {
+        Admission::Member
+    }
+}
+
+struct Unmeasured;
+
+impl Meter for Unmeasured {
+    fn finished(
+        &self,
+        _: RequestKind,
+        _: Option<&RequestError>,
+        _: Duration,
+        _: Option<&Object>,
+        _: Moment,
+    ) {
+    }
+
+    fn read_repaired(&self, _: Moment) {}
+}
+
+impl MaintenanceWitness for Unmeasured {
+    fn step_between(&self, _: Moment, _: Moment) -> Option<String> {
+        None
+    }
+}
+
+/// What becomes of answers to transfers on their way.
+pub(crate) type Tamper = Box<dyn FnMut(Message) -> Message + Send>;
+
+struct Dispatch {
+    transfers: Transfers,
+    replicas: ReplicaService,
+    tamper: Arc<Mutex<Option<Tamper>>>,
+}
+
+impl PeerService for Dispatch {
+    fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served {
+        if !Transfers::serves(&message) {
+            return self.replicas.handle(caller, message, deadline);
+        }
+        let served = self.transfers.handle(caller, &message, deadline);
+        let tamper = self.tamper.clone();
+        match served {
+            Served::Later(answer) => Served::Later(Box::pin(async move {
+                let answer = answer.await;
+                match &mut *tamper.lock() {
+                    Some(tamper) => tamper(answer),
+                    None => answer,
+                }
+            })),
+            served => served,
+        }
+    }
+}
+
+/// What of a node outlives its process.
+struct Lasting {
+    disk: MemoryDisk,
+    known: Arc<Known>,
+    hints: Arc<VnodeHints>,
+    tamper: Arc<Mutex<Option<Tamper>>>,
+}
+
+/// A running node.
+pub(crate) struct Running {
+    process: SimulatedProcess,
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) transfers: Transfers,
+}
+
+pub(crate) struct Node {
+    pub(crate) number: u8,
+    lasting: Lasting,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+/// How a cluster is set up.
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) nodes: u8,
+    pub(crate) ring: Ring,
+    pub(crate) settings: TransferSettings,
+    pub(crate) peer: PeerSettings,
+    pub(crate) defect: Option<PlantedDefect>,
+    pub(crate) budget: fn() -> Arc<dyn Budget>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            nodes: 3,
+            ring: Ring::single(size(), node_id(1)),
+            settings: TransferSettings {
+                page_entries_max: 3,
+                answer_wait_max: Duration::from_millis(500),
+                retry_pause: Duration::from_millis(10),
+                cursor_period: Duration::from_millis(10),
+                ..TransferSettings::default()
+            },
+            peer: PeerSettings {
+                retry_pause_min: Duration::from_millis(5),
+                retry_pause_max: Duration::from_millis(40),
+                ..PeerSettings::default()
+            },
+            defect: None,
+            budget: || Arc::new(Unbounded),
+        }
+    }
+}
+
+/// The nodes, numbered from 1.
+pub(crate) struct Cluster {
+    pub(crate) world: World,
+    pub(crate) runtime: Runtime,
+    pub(crate) log: Arc<Log>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) down: Arc<Down>,
+    setup: Setup,
+}
+
+/// Runs a test on a cluster of its own.
+pub(crate) fn simulated<T>(setup: Setup, test: impl AsyncFnOnce(Arc<Cluster>) -> T) -> T {
+    let (executor, world) = World::new(setup.seed).unwrap();
+    run(&executor, world, setup, test)
+}
+
+fn run<T>(
+    executor: &Executor,
+    world: World,
+    setup: Setup,
+    test: impl AsyncFnOnce(Arc<Cluster>) -> T,
+) -> T {
+    executor.block_on(async move {
+        let cluster = Arc::new(Cluster::new(world, setup));
+        test(cluster).await
+    })
+}
+
+/// The state in which everybody is a member already.
+fn first_state(setup: &Setup) -> ClusterState {
+    let id = ClusterId::from_random([9; 16]);
+    let ring = Ring::single(size(), node_id(1));
+    let member = |number: u8| Member::new(&format!("kvorum@10.0.0.{number}"));
+    let mut state = ClusterState::found(id, "test", node_id(1), member(1), ring);
+    let properties = PropertyOverlay {
+        allow_mult: Some(true),
+        ..PropertyOverlay::default()
+    };
+    let mut commands = vec![Command::SetDefaultProperties(properties)];
+    for number in 2..=setup.nodes {
+        // Those that own something from the start are full members, the others are to join.
+        let is_owner = setup.ring.members().contains(&node_id(number));
+        let member = Member {
+            status: if is_owner {
+                MemberStatus::Valid
+            } else {
+                MemberStatus::Joining
+            },
+            ..member(number)
+        };
+        let node = node_id(number);
+        commands.push(Command::AddMember { node, member });
+    }
+    if setup.ring.members().len() > 1 {
+        let raise = |ring: &Ring| {
+            let owners = ring.partitions().map(|(_, owner, _)| owner).collect();
+            let epochs = vec![Epoch::new(2); usize::from(size().get())];
+            Ring::new(size(), owners, epochs).unwrap()
+        };
+        commands.push(Command::SetRing(raise(&setup.ring)));
+    }
+    for command in commands {
+        state = apply(&state, command).unwrap();
+    }
+    state
+}
+
+impl Cluster {
+    fn new(world: World, setup: Setup) -> Self {
+        let state = Arc::new(first_state(&setup));
+        let log = Arc::new(Log {
+            state: Mutex::new(state.clone()),
+        });
+        let mut cluster = Self {
+            runtime: world.runtime(),
+            world,
+            log,
+            nodes: Vec::new(),
+            down: Arc::default(),
+            setup,
+        };
+        for number in 1..=cluster.setup.nodes {
+            let node = cluster.create(number, &state);
+            cluster.nodes.push(node);
+            cluster.start(number);
+        }
+        let delay = Link {
+            delay_min: Duration::from_micros(100),
+            delay_max: Duration::from_millis(2),
+            is_cut: false,
+        };
+        for (from, to) in cluster.pairs() {
+            cluster.world.set_link(machine(from), machine(to), delay);
+        }
+        cluster
+    }
+
+    fn pairs(&self) -> Vec<(u8, u8)> {
+        let numbers = || 1..=self.setup.nodes;
+        let pairs = numbers().flat_map(|from| numbers().map(move |to| (from, to)));
+        pairs.filter(|(from, to)| from != to).collect()
+    }
+
+    fn create(&self, number: u8, state: &Arc<ClusterState>) -> Node {
+        let disk = MemoryDisk::new();
+        let leases_disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let random = self.runtime.randomness();
+        let (leases, _) = LeaseTable::open(leases_disk, Path::new("node"), random).unwrap();
+        let vnodes = Arc::new(Vnodes {
+            number,
+            open: Mutex::default(),
+            leases: Arc::new(leases),
+            stores: Arc::new(AtomicU64::new(u64::from(number) << 32)),
+        });
+        let of_hints = RingSize::new(4096).unwrap().partition(4095).unwrap();
+        let hints = vnodes.new_vnode(of_hints, Epoch::FIRST);
+        let hints = Arc::new(VnodeHints::new(Arc::into_inner(hints).unwrap()));
+        vnodes.follow(state.ring());
+        let known = Arc::new(Known {
+            state: Mutex::new(state.clone()),
+            version: watch::Sender::new(state.version()),
+            log: self.log.clone(),
+            runtime: self.runtime.clone(),
+            vnodes,
+            is_deaf: Mutex::new(false),
+        });
+        Node {
+            number,
+            lasting: Lasting {
+                disk,
+                known,
+                hints,
+                tamper: Arc::default(),
+            },
+            running: Mutex::new(None),
+        }
+    }
+
+    /// Starts a node's process; its stores are as they were.
+    pub(crate) fn start(&self, number: u8) {
+        let node = self.node(number);
+        let Lasting {
+            disk,
+            known,
+            hints,
+            tamper,
+        } = &node.lasting;
+        let process = self.world.start_process(machine(number));
+        let runtime = process.runtime();
+        let peers = Peers::new(
+            runtime.clone(),
+            Arc::new(Everybody(number)),
+            self.setup.peer,
+        );
+        let parts = Parts {
+            node: node_id(number),
+            runtime: runtime.clone(),
+            disk: Arc::new(disk.clone()),
+            directory: PathBuf::from("transfers"),
+            peers: peers.clone(),
+            cluster: Arc::new(Agreed(known.clone())),
+            vnodes: known.vnodes.clone(),
+            budget: (self.setup.budget)(),
+            settings: self.setup.settings,
+        };
+        let transfers = match self.setup.defect {
+            None => Transfers::new(parts),
+            Some(defect) => Transfers::defective(parts, defect),
+        };
+        let transfers = transfers.unwrap();
+        let replicas = ReplicaService::new(ServiceParts {
+            runtime: runtime.clone(),
+            cluster: known.clone(),
+            vnodes: known.vnodes.clone(),
+            hints: hints.clone(),
+            waiting_max: 1_000,
+        });
+        let dispatch = Arc::new(Dispatch {
+            transfers: transfers.clone(),
+            replicas,
+            tamper: tamper.clone(),
+        });
+        let at = SocketAddr::new(machine(number), PORT);
+        let listener = runtime.listen(at, ListenOptions::default()).unwrap();
+        let serving = peers.clone();
+        runtime.spawn(
+            "serve",
+            async move { serving.serve(listener, dispatch).await },
+        );
+        let running = transfers.clone();
+        runtime.spawn("transfers", async move { running.run().await });
+        let parts = kvorum_coordinator::Parts {
+            node: node_id(number),
+            runtime: runtime.clone(),
+            cluster: known.clone(),
+            vnodes: known.vnodes.clone(),
+            meter: Arc::new(Unmeasured),
+            maintenance: Arc::new(Unmeasured),
+        };
+        let remote = Remote {
+            peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),
+            hints: hints.clone(),
+            heads_first: true,
+        };
+        let settings = CoordinatorSettings {
+            colocated_replicas: false,
+            request_timeout: Duration::from_secs(5),
+            slow_request_threshold: Duration::MAX,
+            requests_max: 1_000,
+            tombstones: TombstoneKeeping::Keep,
+        };
+        *node.running.lock() = Some(Arc::new(Running {
+            process,
+            coordinator: Arc::new(Coordinator::among_peers(parts, remote, settings)),
+            transfers,
+        }));
+    }
+
+    /// Ends a node's process at once.
+    pub(crate) async fn kill(&self, number: u8) {
+        let running = self.node(number).running.lock().take();
+        running.unwrap().process.kill();
+        self.runtime.sleep(Duration::from_millis(1)).await;
+    }
+
+    pub(crate) fn node(&self, number: u8) -> &Node {
+        &self.nodes[usize::from(number) - 1]
+    }
+
+    pub(crate) fn agreed(&self) -> Arc<ClusterState> {
+        self.log.state.lock().clone()
+    }
+
+    /// Agrees on a command; everybody learns of it in time.
+    pub(crate) fn agree(&self, command: Command) -> Arc<ClusterState> {
+        self.log.propose(command).unwrap()
+    }
+
+    pub(crate) fn begin_move(&self, partition: Partition) {
+        let at = self.agreed().ring().epoch(partition);
+        self.agree(Command::Move {
+            partition,
+            at,
+            step: MoveStep::Begin,
+        });
+    }
+
+    /// Commits what is staged.
+    pub(crate) fn commit(&self) {
+        let id = self.agreed().plan().unwrap().id;
+        self.agree(Command::CommitPlan { id });
+    }
+
+    pub(crate) fn learn_all(&self) {
+        let state = self.agreed();
+        for node in &self.nodes {
+            node.known().learn(&state);
+        }
+    }
+
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        for _ in 0..20_000 {
+            if holds() {
+                return;
+            }
+            self.runtime.sleep(Duration::from_millis(5)).await;
+        }
+        let state = self.agreed();
+        let status: Vec<_> = self.nodes.iter().filter_map(Node::try_running).collect();
+        let status: Vec<_> = status.iter().map(|it| it.transfers.status()).collect();
+        panic!(
+            "it never comes to hold that {what}: {:?} {status:#?}",
+            state.ring()
+        );
+    }
+
+    /// Takes what can be begun and begins it, as whoever leads the log; tells everybody what is agreed,
+    /// each at some time.
+    pub(crate) async fn lead(self: Arc<Self>) {
+        loop {
+            self.runtime.sleep(Duration::from_millis(5)).await;
+            let state = self.agreed();
+            for (partition, _) in state.next_moves(3) {
+                self.begin_move(partition);
+            }
+            let from = state.ring().replicas_max();
+            if let Some(to) = self.agreed().next_growth() {
+                let step = GrowthStep::Begin(to);
+                self.agree(Command::Grow { from, step });
+            }
+            let state = self.agreed();
+            for node in &self.nodes {
+                let is_late = !self.runtime.random_u64().is_multiple_of(6);
+                if !is_late && !*node.known().is_deaf.lock() {
+                    node.known().learn(&state);
+                }
+            }
+        }
+    }
+
+    /// Tells everybody who is not deaf what is agreed, for as long as it is polled.
+    pub(crate) async fn tell(self: Arc<Self>) {
+        loop {
+            let state = self.agreed();
+            let hearing = self.nodes.iter().filter(|it| !*it.known().is_deaf.lock());
+            hearing.for_each(|node| node.known().learn(&state));
+            self.runtime.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// True when everything that was committed is carried out.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let state = self.agreed();
+        let ring = state.ring();
+        state.transition().is_none()
+            && ring.moves().is_empty()
+            && ring.growth().is_none()
+            && state.next_growth().is_none()
+    }
+
+    pub(crate) fn set_links(&self, number: u8, is_cut: bool) {
+        for (from, to) in self.pairs() {
+            if from == number || to == number {
+                let link = self.world.link(machine(from), machine(to));
+                let link = Link { is_cut, ..link };
+                self.world.set_link(machine(from), machine(to), link);
+            }
+        }
+    }
+
+    pub(crate) fn break_connections(&self, one: u8, other: u8) {
+        self.world.break_connections(machine(one), machine(other));
+    }
+
+    pub(crate) async fn sleep_ms(&self, ms: u64) {
+        self.runtime.sleep(Duration::from_millis(ms)).await;
+    }
+}
+
+impl Node {
+    pub(crate) fn known(&self) -> &Known {
+        &self.lasting.known
+    }
+
+    pub(crate) fn vnodes(&self) -> &Arc<Vnodes> {
+        &self.lasting.known.vnodes
+    }
+
+    pub(crate) fn try_running(&self) -> Option<Arc<Running>> {
+        self.running.lock().clone()
+    }
+
+    pub(crate) fn running(&self) -> Arc<Running> {
+        self.try_running().unwrap()
+    }
+
+    pub(crate) fn tamper(&self, tamper: Option<Tamper>) {
+        *self.lasting.tamper.lock() = tamper;
+    }
+
+    pub(crate) fn disk(&self) -> &MemoryDisk {
+        &self.lasting.disk
+    }
+
+    /// What the replica here has, asked alone.
+    pub(crate) fn stored(&self, partition: Partition, address: &Address) -> Option<Arc<Object>> {
+        let vnode = self.vnodes().vnode(partition)?;
+        let operation = Operation::Get {
+            key: StorageKey::from_address(address),
+            detail: Detail::Whole,
+        };
+        let request = ReplicaRequest {
+            partition,
+            epoch: vnode.status().epoch,
+            operation,
+        };
+        match vnode.handle(&request, Timestamp(1), Reading::MayBlock) {
+            Handled::Done(ReplicaReply::Found(object)) => Some(object),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn keys(&self, partition: Partition) -> u64 {
+        let vnode = self.vnodes().vnode(partition);
+        vnode.map_or(0, |vnode| vnode.backend().status().keys)
+    }
+}
+
+impl Running {
+    pub(crate) async fn get(
+        &self,
+        address: &Address,
+        options: &GetOptions,
+    ) -> Result<Option<Arc<Object>>, RequestError> {
+        let now = self.coordinator.runtime().now();
+        self.coordinator.get(address, options, now).await
+    }
+
+    pub(crate) async fn put(
+        &self,
+        address: &Address,
+        content: Content,
+        context: &Clock,
+    ) -> Result<Arc<Object>, RequestError> {
+        let now = self.coordinator.runtime().now();
+        let request = PutRequest {
+            context: context.clone(),
+            condition: Condition::Always,
+            content,
+            kind: PutKind::Versioned,
+        };
+        let options = PutOptions::default();
+        self.coordinator.put(address, request, &options, now).await
+    }
+}
+
+impl Running {
+    /// Writes without having read.
+    pub(crate) async fn put_blindly(&self, address: &Address, value: &str) -> Arc<Object> {
+        let context = Clock::new();
+        let put = self.put(address, content(value), &context);
+        put.await.unwrap()
+    }
+}
+
+pub(crate) fn content(value: &str) -> Content {
+    Content {
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        ..Content::default()
+    }
+}

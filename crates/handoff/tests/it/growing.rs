@@ -1,0 +1,297 @@
+//! A cluster grows from one node to three and shrinks again while clients write, read and list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kvorum_cluster::{Command, StagedChange};
+use kvorum_coordinator::{GetOptions, RequestError};
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_handoff::PlantedDefect;
+use kvorum_object::{Clock, Content, Object};
+use kvorum_ring::{KeyHash, position};
+use parking_lot::Mutex;
+
+use crate::cluster::{Cluster, Running, Setup, address, content, node_id, simulated, size};
+
+const KEYS: u64 = 30;
+
+/// What clients were told, and what went against it.
+#[derive(Default)]
+struct Ledger {
+    acknowledged: BTreeMap<String, Vec<Arc<Object>>>,
+    writes: usize,
+    failures: Vec<String>,
+    violations: Vec<String>,
+    listings: usize,
+    trace: Vec<String>,
+}
+
+impl Ledger {
+    fn acknowledge(&mut self, key: &str, object: Arc<Object>) {
+        self.writes += 1;
+        self.trace.push(format!("{key} {:?}", object.clock()));
+        let known = self.acknowledged.entry(key.to_owned()).or_default();
+        known.retain(|old| !object.clock().descends(old.clock()));
+        known.push(object);
+    }
+
+    /// What is read has to have seen all that was acknowledged before.
+    fn judge(&mut self, key: &str, owed: &[Arc<Object>], found: Option<&Object>, by: &str) {
+        for written in owed {
+            if !found.is_some_and(|it| it.clock().descends(written.clock())) {
+                let (owed, found) = (written.clock(), found.map(Object::clock));
+                let violation = format!("{by}: {key} is owed {owed:?}, found {found:?}");
+                self.violations.push(violation);
+            }
+        }
+    }
+}
+
+struct Race {
+    cluster: Arc<Cluster>,
+    ledger: Mutex<Ledger>,
+    is_over: AtomicBool,
+    is_stormy: bool,
+}
+
+impl Race {
+    fn draw(&self, below: u64) -> u64 {
+        self.cluster.runtime.random_u64() % below
+    }
+
+    fn a_node(&self) -> Arc<Running> {
+        let number = u8::try_from(self.draw(3)).unwrap() + 1;
+        self.cluster.node(number).running()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    async fn client(self: Arc<Self>, client: u64) {
+        let mut turn = 0;
+        while !self.is_over() {
+            turn += 1;
+            self.cluster.sleep_ms(self.draw(6)).await;
+            let key = format!("key{}", self.draw(KEYS));
+            let owed = self.ledger.lock().acknowledged.get(&key).cloned();
+            let seen = self.read(&key, &owed.unwrap_or_default()).await;
+            // Some write blindly, others over what they have read, and some of those delete.
+            let context = if turn % 3 == 0 { Clock::new() } else { seen };
+            let is_delete = turn % 7 == 1 && !context.is_empty();
+            let what = match is_delete {
+                true => Content::tombstone(),
+                false => content(&format!("{client}.{turn}")),
+            };
+            self.write(&key, what, &context).await;
+        }
+    }
+
+    async fn read(&self, key: &str, owed: &[Arc<Object>]) -> Clock {
+        let node = self.a_node();
+        let read = node
+            .get(&address("bucket", key), &GetOptions::default())
+            .await;
+        let mut ledger = self.ledger.lock();
+        match read {
+            Ok(found) => {
+                ledger.judge(key, owed, found.as_deref(), "a client");
+                found.map_or_else(Clock::new, |it| it.clock().clone())
+            }
+            Err(error) => {
+                ledger.failures.push(format!("read {key}: {error}"));
+                Clock::new()
+            }
+        }
+    }
+
+    async fn write(&self, key: &str, what: Content, context: &Clock) {
+        let node = self.a_node();
+        let written = node.put(&address("bucket", key), what, context).await;
+        let mut ledger = self.ledger.lock();
+        match written {
+            Ok(object) => ledger.acknowledge(key, object),
+            Err(error) => ledger.failures.push(format!("write {key}: {error}")),
+        }
+    }
+
+    /// Lists a bucket that nobody writes to any more.
+    async fn lister(self: Arc<Self>) {
+        let names: BTreeSet<String> = (0..KEYS).map(|key| format!("key{key}")).collect();
+        while !self.is_over() {
+            self.cluster.sleep_ms(self.draw(20)).await;
+            let listed = list(&self.a_node()).await;
+            let mut ledger = self.ledger.lock();
+            match listed {
+                Ok(mut listed) => {
+                    listed.sort();
+                    ledger.listings += 1;
+                    if !listed.iter().eq(names.iter()) {
+                        ledger.violations.push(format!("listed {listed:?}"));
+                    }
+                }
+                Err(error) => ledger.failures.push(format!("list: {error}")),
+            }
+        }
+    }
+
+    /// Cuts nodes off for moments that nobody notices, and breaks connections.
+    async fn storm(self: Arc<Self>) {
+        while self.is_stormy && !self.is_over() {
+            let node = u8::try_from(self.draw(3)).unwrap() + 1;
+            let other = u8::try_from(self.draw(3)).unwrap() + 1;
+            self.cluster.set_links(node, true);
+            self.cluster.sleep_ms(self.draw(20)).await;
+            if node != other {
+                self.cluster.break_connections(node, other);
+            }
+            self.cluster.set_links(node, false);
+            self.cluster.sleep_ms(self.draw(15)).await;
+        }
+    }
+
+    /// Runs clients while `change` is carried out, then asks each replica alone.
+    async fn through(self: &Arc<Self>, what: &str, change: Option<Command>) {
+        self.is_over.store(false, Ordering::Relaxed);
+        let runtime = &self.cluster.runtime;
+        let mut running = vec![
+            runtime.spawn("lister", self.clone().lister()),
+            runtime.spawn("storm", self.clone().storm()),
+        ];
+        running.extend((0..3).map(|it| runtime.spawn("client", self.clone().client(it))));
+        self.cluster.sleep_ms(50).await;
+        if let Some(change) = change {
+            self.cluster.agree(change);
+        }
+        self.cluster.commit();
+        let quiet = || self.cluster.is_quiet();
+        self.cluster.until(what, quiet).await;
+        self.cluster.sleep_ms(50).await;
+        self.is_over.store(true, Ordering::Relaxed);
+        for task in running {
+            task.await.unwrap();
+        }
+        self.cluster.learn_all();
+        self.cluster.sleep_ms(2_000).await;
+        self.ask_each_alone(what).await;
+    }
+
+    async fn ask_each_alone(&self, what: &str) {
+        let cluster = &self.cluster;
+        // What was refused by a replica that knew of a newer ring than its coordinator, and what a
+        // broken connection has kept from one, the others have.
+        for node in &cluster.nodes {
+            node.running().transfers.repair_node();
+        }
+        let idle = || {
+            let mut nodes = cluster.nodes.iter();
+            nodes.all(|node| node.running().transfers.status().inbound.is_empty())
+        };
+        cluster.until("all is repaired", idle).await;
+        let state = cluster.agreed();
+        let mut ledger = self.ledger.lock();
+        for (key, owed) in ledger.acknowledged.clone() {
+            let address = address("bucket", &key);
+            let place = position(
+                &address.bucket_type,
+                &address.bucket,
+                &address.key,
+                KeyHash::Standard,
+            );
+            for replica in state.ring().primaries(place, 3, false) {
+                let node = cluster.node(replica.node.as_bytes()[0]);
+                let found = node.stored(replica.partition, &address);
+                let by = format!("{what}, {} alone", node.number);
+                ledger.judge(&key, &owed, found.as_deref(), &by);
+            }
+        }
+    }
+}
+
+async fn list(node: &Running) -> Result<Vec<String>, RequestError> {
+    let (bucket_type, bucket) = (BucketType::default_type(), Bucket::new(b"listed".to_vec()));
+    let timeout = Duration::from_secs(5);
+    let coordinator = &node.coordinator;
+    let mut listing = coordinator.list_keys(&bucket_type, &bucket, timeout)?;
+    let mut keys = Vec::new();
+    while let Some(chunk) = listing.next().await {
+        let chunk = chunk?;
+        let names = chunk.iter();
+        keys.extend(names.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned()));
+    }
+    Ok(keys)
+}
+
+/// One to three nodes and back to one.
+fn race(seed: u64, is_stormy: bool, defect: Option<PlantedDefect>) -> Ledger {
+    let setup = Setup {
+        seed,
+        defect,
+        ..Setup::default()
+    };
+    simulated(setup, async |cluster| {
+        let race = Arc::new(Race {
+            cluster: cluster.clone(),
+            ledger: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            is_stormy,
+        });
+        let first = cluster.node(1).running();
+        for key in 0..KEYS {
+            let key = format!("key{key}");
+            for bucket in ["bucket", "listed"] {
+                let object = first.put_blindly(&address(bucket, &key), "first").await;
+                if bucket == "bucket" {
+                    race.ledger.lock().acknowledge(&key, object);
+                }
+            }
+        }
+        let lead = cluster.runtime.spawn("lead", cluster.clone().lead());
+        let lead = lead.abort_on_drop();
+        race.through("it grows to three nodes", None).await;
+        let grown = cluster.agreed().ring().replicas_max();
+        for number in [3, 2] {
+            let node = node_id(number);
+            let change = StagedChange::Leave;
+            let leave = Command::Stage { node, change };
+            race.through("a node leaves", Some(leave)).await;
+        }
+        let ring = cluster.agreed().ring().clone();
+        assert_eq!((grown, ring.replicas_max()), (3, 1));
+        assert_eq!(ring.owned_by(node_id(1)).count(), usize::from(size().get()));
+        drop(lead);
+        std::mem::take(&mut *race.ledger.lock())
+    })
+}
+
+#[test]
+fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
+    for seed in 1..=2 {
+        let ledger = race(seed, false, None);
+        assert_eq!(ledger.violations, [""; 0], "seed {seed}");
+        // All nodes are up: what went by an old ring is planned anew. A listing may say that it was not.
+        let failures = ledger.failures.iter().filter(|it| !it.starts_with("list"));
+        assert_eq!(failures.collect::<Vec<_>>(), [""; 0], "seed {seed}");
+        assert!(ledger.writes > 200 && ledger.listings > 20);
+    }
+}
+
+#[test]
+fn nor_when_connections_break_meanwhile_and_the_same_seed_runs_the_same_way() {
+    let ledgers = [11, 12, 11].map(|seed| race(seed, true, None));
+    for ledger in &ledgers {
+        assert_eq!(ledger.violations, [""; 0]);
+        assert!(ledger.writes > 200 && ledger.listings > 5);
+    }
+    assert_eq!(ledgers[0].trace, ledgers[2].trace);
+    assert_ne!(ledgers[0].trace, ledgers[1].trace);
+}
+
+#[test]
+fn a_receiver_that_is_read_while_it_fills_is_found_out() {
+    let defect = Some(PlantedDefect::FillingCountedAsComplete);
+    let found = (1..=3).find(|seed| !race(*seed, false, defect).violations.is_empty());
+    assert!(found.is_some());
+}

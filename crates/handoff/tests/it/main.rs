@@ -1,0 +1,11 @@
+//! Transfers between nodes on simulated machines.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot make its input should fail"
+)]
+
+mod cluster;
+mod growing;
+mod transferring;
