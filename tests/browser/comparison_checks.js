@@ -97,7 +97,8 @@ async function aMatrixIsInterruptedAndResumed(browser, { kvorum, scratch }) {
   const refused = spawnSync(kvorum, args, { encoding: 'utf8' });
   holds(refused.status !== 0 && refused.stderr.includes('--resume'), 'results in the way are not refused');
   const before = fs.readFileSync(path.join(out, 'cells/plain--bitcask/summary.csv'), 'utf8');
-  const second = spawnSync(kvorum, [...args, '--resume'], { encoding: 'utf8' });
+  const published = path.join(folder, 'published');
+  const second = spawnSync(kvorum, [...args, '--resume', '--publish', published], { encoding: 'utf8' });
   equal(second.status, 0, `exit code of the resumed matrix, which said ${second.stdout}${second.stderr}`);
   holds(second.stdout.includes('4 cells, 3 to run'), `what it says: ${second.stdout}`);
   equal(fs.readFileSync(path.join(out, 'cells/plain--bitcask/summary.csv'), 'utf8'), before, 'the cell that was done');
@@ -117,15 +118,39 @@ async function aMatrixIsInterruptedAndResumed(browser, { kvorum, scratch }) {
   equal(await page.locator('#throughput-time svg.wide .line').count(), 2, 'lines of backends');
   await page.locator('#setup a').first().click();
   equal(await page.locator('h1').textContent(), 'Plain on bitcask', 'the report of a cell');
+  const { hits } = JSON.parse(fs.readFileSync(path.join(out, 'cells/plain--bitcask/run.json')));
+  const told = await page.locator('#hits tbody td').evaluateAll((all) => all.map((one) => Number(one.dataset.value)));
+  equal(told, [1000, hits.writes, hits.gets, hits.possible_share, hits.found / hits.gets], 'what gets can find');
+  near(hits.found / hits.gets, hits.possible_share, 0.05, 'gets that found something');
+  equal(await page.goto(`file://${path.join(out, 'cells/filled--bitcask/report.html')}`).then(() => page.locator('#hits').count()), 0, 'what gets can find in a store that was filled');
+  await publishedPagesAreWhole(page, published, path.join(out, 'cells'));
   await close(page);
 }
 
+async function publishedPagesAreWhole(page, folder, cells) {
+  equal(fs.readdirSync(folder).sort(), [
+    'README.md', 'backend-bitcask.html', 'backend-memory.html', 'figures.csv', 'index.html', 'test-filled.html',
+    'test-plain.html',
+  ], 'what is published');
+  const rows = fs.readFileSync(path.join(folder, 'figures.csv'), 'utf8').trim().split('\n').map((line) => line.split(','));
+  const row = rows.find((found) => found[0] === 'plain' && found[1] === 'memory' && found[3] === '"Throughput"');
+  const expected = successfulPerSecond(path.join(cells, 'plain--memory'));
+  near(Number(row[5]), expected, 1e-6 * expected, 'throughput in the table of figures');
+  near(Number(row[6]), expected / successfulPerSecond(path.join(cells, 'plain--bitcask')), 1e-6, 'its ratio');
+  holds(fs.readFileSync(path.join(folder, 'README.md'), 'utf8').includes('| Plain |'), 'the README has no table');
+  for (const name of fs.readdirSync(folder).filter((found) => found.endsWith('.html'))) {
+    await page.goto(`file://${path.join(folder, name)}`);
+    const targets = await page.locator('a:not([href^="#"])').evaluateAll((all) => all.map((one) => one.getAttribute('href')));
+    for (const target of targets) holds(fs.existsSync(path.join(folder, target)), `${name}: ${target} leads nowhere`);
+  }
+}
+
 async function quickTellsEveryBackend(browser, { kvorum }) {
-  const run = spawnSync(kvorum, ['bench', 'quick', '--seconds', '14'], { encoding: 'utf8' });
+  const run = spawnSync(kvorum, ['bench', 'quick', '--seconds', '21'], { encoding: 'utf8' });
   equal(run.status, 0, `exit code, after ${run.stdout}${run.stderr}`);
   const lines = run.stdout.trim().split('\n');
   holds(lines.length <= 10, `${lines.length} lines`);
-  for (const backend of ['bitcask', 'memory']) {
+  for (const backend of ['bitcask', 'leveldb', 'memory']) {
     const line = lines.find((text) => text.startsWith(backend));
     holds(line && !line.includes('?'), `no figures of ${backend} in ${run.stdout}`);
   }

@@ -68,6 +68,9 @@ pub struct RunArguments {
     /// Mark every value written, and check every value read.
     #[arg(long)]
     pub(crate) verify: bool,
+    /// The server holds keys already: how many gets can find anything is not worked out.
+    #[arg(long)]
+    pub(crate) filled: bool,
     /// This process is the I-th of N that make one load, here or on other machines: its workers
     /// get the ids, seeds and keys of their own. `kvorum bench merge` joins the results.
     #[arg(long, value_name = "I/N")]

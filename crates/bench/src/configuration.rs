@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 
 use crate::eterm::{Position, SyntaxError, Term, parse_term, parse_terms};
 
-pub use scale::scaled_count;
+pub use scale::{scaled_count, scaled_keys};
 pub use settings::{Mode, Operation, Settings};
 
 /// A configuration that cannot be used; each variant tells what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum ConfigurationError {
         source: std::io::Error,
     },
     /// A file holds something that is no Erlang term.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,

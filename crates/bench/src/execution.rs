@@ -19,6 +19,7 @@ use crate::driver::null::NullPlan;
 use crate::driver::riakc_pb::RiakcPbPlan;
 use crate::driver::two_i::TwoIPlan;
 use crate::driver::{Draws, Plan};
+use crate::hits::Hits;
 use crate::key_generator::KeySources;
 use crate::machine::Machine;
 use crate::output::{ResultFiles, Totals, file_labels, write_summary};
@@ -112,6 +113,10 @@ impl Run<'_> {
         record.started_unix_seconds = unix_seconds(totals.started);
         record.stalls = totals.stalls.iter().map(StallRecord::of).collect();
         record.fill(&labels, &totals.records, totals.elapsed);
+        // The keys that other processes write are known when their results are merged.
+        if part.count == 1 && !arguments.filled {
+            record.hits = Hits::of(&record, &written_before(&labels, &totals));
+        }
         record.write(files.directory())?;
         write_summary(out, &settings.operations, &totals)?;
         writeln!(out, "results  {}", files.directory().display())?;
@@ -181,10 +186,22 @@ impl Run<'_> {
             operations_per_second: 0.0,
             stalls: Vec::new(),
             verified: arguments.verify,
+            was_filled: arguments.filled,
+            hits: None,
             lateness: None,
             report_interval_seconds: settings.report_interval.as_secs_f64(),
         }
     }
+}
+
+/// Successful operations of the warm-up, by label.
+fn written_before(labels: &[String], totals: &Totals) -> IndexMap<String, u64> {
+    let records = totals
+        .warm_up
+        .iter()
+        .flat_map(|warm_up| &warm_up.operations);
+    let counts = records.map(|record| record.units);
+    labels.iter().cloned().zip(counts).collect()
 }
 
 fn run_name(arguments: &RunArguments) -> anyhow::Result<String> {

@@ -7,6 +7,7 @@
 mod build;
 mod external_term;
 mod format;
+mod law;
 mod line_file;
 mod sequence;
 
@@ -28,6 +29,7 @@ use crate::value_generator::{Value, ValueGenerator};
 pub use build::KeySources;
 use external_term::external_term;
 use format::Format;
+pub use law::KeyLaw;
 use line_file::LineFile;
 use sequence::Sequence;
 

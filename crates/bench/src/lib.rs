@@ -7,6 +7,7 @@
 //! - [`driver`]: what an operation does; [`worker`]: one closed loop of operations.
 //! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: what it measures.
 //! - [`output`], [`run_record`]: the result directory; [`merge`]: several as one.
+//! - [`hits`]: what gets could find at all.
 
 mod activity;
 pub mod arguments;
@@ -18,6 +19,7 @@ pub mod eterm;
 mod execution;
 #[cfg(test)]
 mod goodness_of_fit;
+pub mod hits;
 pub mod key_generator;
 pub mod machine;
 pub mod merge;

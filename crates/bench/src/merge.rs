@@ -11,7 +11,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use indexmap::IndexMap;
+
 use crate::activity::Records;
+use crate::hits::Hits;
 use crate::output::{LATENESS, ResultFiles, seconds};
 use crate::recorder::Record;
 use crate::run_record::{RunRecord, StallRecord};
@@ -184,6 +187,14 @@ fn merged_record(
     merged.durability = records().find_map(|record| record.durability.clone());
     merged.stalls = common_stalls(records(), started);
     merged.fill(labels, totals, elapsed);
+    merged.was_filled = records().any(|record| record.was_filled);
+    let is_warm = records().any(|record| record.warm_up_seconds > 0.0);
+    // What was written while warming up is in no file.
+    merged.hits = if merged.was_filled || is_warm {
+        None
+    } else {
+        Hits::of(&merged, &IndexMap::new())
+    };
     merged
 }
 

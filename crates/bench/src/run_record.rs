@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::activity::{Records, Stall};
+use crate::hits::Hits;
 use crate::machine::Machine;
 use crate::output::per_second;
 use crate::recorder::Record;
@@ -66,6 +67,12 @@ pub struct RunRecord {
     /// Whether values were marked and checked.
     #[serde(default)]
     pub verified: bool,
+    /// Whether the store held keys before.
+    #[serde(default)]
+    pub was_filled: bool,
+    /// What gets could find, where that can be told.
+    #[serde(default)]
+    pub hits: Option<Hits>,
     /// How late operations of an open loop began: from due to begun.
     #[serde(default)]
     pub lateness: Option<OperationTotals>,

@@ -26,7 +26,7 @@ pub(crate) const EMBEDDED: [Engine; 3] = [
         name: "leveldb",
         other_driver: Some("eleveldb"),
         directory_key: Some("eleveldb_dir"),
-        instances_key: None,
+        instances_key: Some("eleveldb_num_instances"),
         open: open_leveldb,
     },
     Engine {

@@ -129,7 +129,7 @@ fn compare(arguments: &CompareArguments) -> anyhow::Result<()> {
         let below = report.strip_prefix(folder).ok().filter(|_| report.exists());
         entry.report = below.map(|path| path.display().to_string());
     }
-    let page = page::comparison(&arguments.title, &entries, base, &[]);
+    let page = page::comparison(&arguments.title, None, &entries, base, &[]);
     write_atomically(&arguments.out, &page)
 }
 

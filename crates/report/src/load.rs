@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::draw::Unit;
 use crate::interruption::Interruption;
 use crate::server_process::{ServerProcess, terminate};
+
+/// Room on the disk below which a load is ended.
+const ROOM_MIN_BYTES: u64 = 2 << 30;
 
 /// A load to be run.
 pub(crate) struct Load<'a> {
@@ -74,6 +78,9 @@ pub(crate) fn run(
         if let Err(error) = server.check_alive() {
             break Err(error);
         }
+        if let Err(error) = check_room(load.results) {
+            break Err(error);
+        }
         std::thread::sleep(Duration::from_millis(50));
     };
     if outcome.is_err() {
@@ -86,6 +93,24 @@ pub(crate) fn run(
     outcome
 }
 
+/// Ends a load before it fills the disk, which others may live on too.
+fn check_room(directory: &Path) -> anyhow::Result<()> {
+    let disk = rustix::fs::statvfs(directory)
+        .with_context(|| format!("cannot ask for the room in {}", directory.display()))?;
+    let room = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if room < ROOM_MIN_BYTES {
+        anyhow::bail!(
+            "only {} are left on the disk of {}; choose a shorter --duration or another place",
+            Unit::Bytes.text(
+                // A number for people.
+                f64::from(u32::try_from(room >> 10).unwrap_or(u32::MAX)) * 1024.0
+            ),
+            directory.display()
+        );
+    }
+    Ok(())
+}
+
 /// Where the server is, in the keys that the load's driver reads.
 fn write_targets(path: &Path, files: &[PathBuf], server: &ServerProcess) -> anyhow::Result<()> {
     let mut text = "%% Where the server of this run was.\n".to_owned();
@@ -95,6 +120,8 @@ fn write_targets(path: &Path, files: &[PathBuf], server: &ServerProcess) -> anyh
         ("riakc_pb", "riakc_pb", address, protobuf),
         ("nhs", "pb", address, protobuf),
         ("nhs", "http", address, http),
+        ("2i", "pb", address, protobuf),
+        ("2i", "http", address, http),
         ("http_raw", "http_raw", name, http),
     ];
     for (driver, prefix, hosts, port) in keys {

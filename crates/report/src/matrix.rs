@@ -10,6 +10,7 @@ mod estimate;
 mod pages;
 mod plan;
 mod record;
+mod summary;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,10 @@ pub struct MatrixArguments {
     /// Run cells for this many seconds instead of what the file says
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
+    /// Write the pages there too when all cells are done: what is worth keeping, without raw
+    /// results and a page for each run
+    #[arg(long, value_name = "DIR")]
+    publish: Option<PathBuf>,
     /// Run this test alone; may be repeated
     #[arg(long, value_name = "TEST")]
     test: Vec<String>,
@@ -68,9 +73,26 @@ pub(crate) fn execute(
         plan: &plan,
         site: &site,
         binary,
+        publish: arguments.publish.as_deref(),
+        command: &arguments.command(),
         stop: &Interruption::listen(),
     };
     matrix.run(out)
+}
+
+impl MatrixArguments {
+    /// What makes the same results anew.
+    fn command(&self) -> String {
+        let mut words = vec![
+            "kvorum bench matrix".to_owned(),
+            self.file.display().to_string(),
+        ];
+        words.extend(self.duration.map(|seconds| format!("--duration {seconds}")));
+        words.extend(self.test.iter().map(|test| format!("--test {test}")));
+        let backends = self.backend.iter();
+        words.extend(backends.map(|backend| format!("--backend {backend}")));
+        words.join(" ")
+    }
 }
 
 /// Where everything of a matrix is.
@@ -162,6 +184,9 @@ struct Matrix<'a> {
     plan: &'a Plan,
     site: &'a Site,
     binary: &'a Path,
+    /// Where the pages go besides, when all cells are done.
+    publish: Option<&'a Path>,
+    command: &'a str,
     stop: &'a Interruption,
 }
 
@@ -221,6 +246,7 @@ impl Matrix<'_> {
             self.site.root.join("index.html").display()
         )?;
         if failed.is_empty() {
+            self.publish(&record, out)?;
             return Ok(ExitCode::SUCCESS);
         }
         writeln!(out, "failed: {}", failed.join("; "))?;
@@ -233,13 +259,32 @@ impl Matrix<'_> {
     }
 
     fn write_pages(&self, record: &Record) -> anyhow::Result<()> {
-        let done: Vec<&Cell> = self
-            .plan
-            .cells
-            .iter()
-            .filter(|cell| self.is_done(record, cell))
-            .collect();
-        pages::write(self.plan, &done, self.site)
+        self.write_pages_to(record, &self.site.root, true)
+    }
+
+    fn publish(&self, record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
+        let Some(folder) = self.publish else {
+            return Ok(());
+        };
+        self.write_pages_to(record, folder, false)?;
+        writeln!(out, "published  {}", folder.join("index.html").display())?;
+        Ok(())
+    }
+
+    fn write_pages_to(
+        &self,
+        record: &Record,
+        root: &Path,
+        has_reports: bool,
+    ) -> anyhow::Result<()> {
+        let is_done = |cell: &&Cell| self.is_done(record, cell);
+        let done: Vec<&Cell> = self.plan.cells.iter().filter(is_done).collect();
+        let output = pages::Output {
+            root,
+            has_reports,
+            command: self.command,
+        };
+        pages::write(self.plan, &done, self.site, &output)
     }
 
     fn say_how_to_go_on(&self, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ mod comparison;
 mod data;
 mod document;
 mod figure;
+mod hits;
 mod matrix;
 mod ratios;
 mod run;
@@ -12,5 +13,7 @@ mod run_tables;
 
 pub use comparison::{Entry, comparison, entries};
 pub use document::{Link, escape_json};
-pub use matrix::{MatrixRow, matrix};
+pub(crate) use hits::{keys, sentences, share};
+pub(crate) use matrix::kinds;
+pub use matrix::{MatrixIndex, MatrixRow, matrix};
 pub use run::run;

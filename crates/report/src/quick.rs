@@ -271,7 +271,10 @@ fn write_pages(outcomes: &[Outcome], root: &Path, out: &mut dyn Write) -> anyhow
         entry.report = Some(format!("{}/report.html", entry.run.name));
     }
     let path = root.join("index.html");
-    write_atomically(&path, &page::comparison("A quick look", &entries, 0, &[]))?;
+    write_atomically(
+        &path,
+        &page::comparison("A quick look", None, &entries, 0, &[]),
+    )?;
     writeln!(out, "pages  {}", path.display())?;
     Ok(())
 }

@@ -10,7 +10,7 @@ pub mod series;
 use std::path::{Path, PathBuf};
 
 pub use csv::Table;
-pub use description::{Description, Machine, OperationTotals, Server, Stall};
+pub use description::{Description, Hits, Machine, OperationTotals, Server, Stall};
 
 /// Why a result directory cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +111,11 @@ impl RunResult {
             description,
             directory: directory.to_owned(),
         })
+    }
+
+    /// What gets could find, where that is known.
+    pub fn hits(&self) -> Option<Hits> {
+        self.description.as_ref()?.hits
     }
 
     /// Stalls of the server that the run noticed.

@@ -28,7 +28,7 @@ const COUNTED: [(&str, i128); 19] = [
 ];
 
 /// The key generator with its number of keys multiplied; whatever wraps it stays as it is.
-pub(super) fn scaled_keys(term: &Term, factor: f64) -> Term {
+pub fn scaled_keys(term: &Term, factor: f64) -> Term {
     let Term::Tuple(elements) = term else {
         return term.clone();
     };

@@ -104,6 +104,10 @@ fn arguments(cell: &Cell, server: &ServerProcess, settings: &[(String, String)])
     for (key, term) in &cell.set {
         add("--set", format!("{key}={term}"));
     }
+    if !cell.preload.is_empty() {
+        arguments.push("--filled".to_owned());
+    }
+    let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
     add("--backend", cell.backend.clone());
     if let Some(durability) = &cell.durability {
         add("--durability", durability.clone());

@@ -1,12 +1,14 @@
 //! The pages of a matrix: a report of each cell, a comparison per test and per backend, and the
 //! index with the table of ratios.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 
-use super::Site;
 use super::plan::{Cell, Plan};
+use super::{Site, summary};
 use crate::files::write_atomically;
-use crate::page::{self, Entry, Link, MatrixRow};
+use crate::page::{self, Entry, Link, MatrixIndex, MatrixRow};
 use crate::result::RunResult;
 
 /// A cell that is done, with its results.
@@ -51,8 +53,23 @@ impl Done<'_> {
     }
 }
 
-/// Writes all pages of the cells that are done.
-pub(super) fn write(plan: &Plan, cells: &[&Cell], site: &Site) -> anyhow::Result<()> {
+/// Where pages go, and which.
+pub(super) struct Output<'a> {
+    /// Their directory.
+    pub(super) root: &'a Path,
+    /// Whether every cell gets a page of its own, which makes most of all bytes.
+    pub(super) has_reports: bool,
+    /// The command that made the results.
+    pub(super) command: &'a str,
+}
+
+/// Writes all pages of the cells that are done, and the same figures as text.
+pub(super) fn write(
+    plan: &Plan,
+    cells: &[&Cell],
+    site: &Site,
+    output: &Output<'_>,
+) -> anyhow::Result<()> {
     let read = |cell: &&'_ Cell| RunResult::read(&site.results(cell));
     let runs: Vec<RunResult> = cells.iter().map(read).collect::<Result<_, _>>()?;
     let done: Vec<Done<'_>> = cells
@@ -65,18 +82,24 @@ pub(super) fn write(plan: &Plan, cells: &[&Cell], site: &Site) -> anyhow::Result
         .collect();
     let tests = distinct(done.iter().map(|done| done.cell.test.as_str()));
     let backends = distinct(done.iter().map(|done| done.cell.backend.as_str()));
-    for done in &done {
-        write_report(done, plan, site)?;
+    if output.has_reports {
+        for done in &done {
+            write_report(done, plan, output)?;
+        }
     }
     for test in &tests {
         let of_test: Vec<&Done<'_>> = done.iter().filter(|done| done.cell.test == *test).collect();
-        write_test(test, &of_test, plan, site)?;
+        write_test(test, &of_test, plan, output)?;
     }
     for backend in &backends {
         let of_backend = done.iter().filter(|done| done.cell.backend == *backend);
-        write_backend(backend, &of_backend.collect::<Vec<_>>(), plan, site)?;
+        write_backend(backend, &of_backend.collect::<Vec<_>>(), plan, output)?;
     }
-    write_index(plan, &done, &backends, site)
+    let index = index(plan, &done, &backends, output.has_reports);
+    let write = |name: &str, text: &str| write_atomically(&output.root.join(name), text);
+    write("index.html", &page::matrix(&index)).context("writing the index")?;
+    write("README.md", &summary::readme(&index, output.command))?;
+    write("figures.csv", &summary::figures_csv(&index))
 }
 
 fn test_page(test: &str) -> String {
@@ -87,7 +110,7 @@ fn backend_page(backend: &str) -> String {
     format!("backend-{backend}.html")
 }
 
-fn write_report(done: &Done<'_>, plan: &Plan, site: &Site) -> anyhow::Result<()> {
+fn write_report(done: &Done<'_>, plan: &Plan, output: &Output<'_>) -> anyhow::Result<()> {
     let cell = done.cell;
     let link = |page: String, text: &str| Link {
         target: format!("../../{page}"),
@@ -98,42 +121,49 @@ fn write_report(done: &Done<'_>, plan: &Plan, site: &Site) -> anyhow::Result<()>
         link(test_page(&cell.test), &cell.test_title),
         link(backend_page(&cell.backend), &cell.backend),
     ];
-    let path = site.root.join(done.report());
+    let path = output.root.join(done.report());
     write_atomically(&path, &page::run(&done.run, &links))
 }
 
-fn write_test(test: &str, cells: &[&Done<'_>], plan: &Plan, site: &Site) -> anyhow::Result<()> {
+fn write_test(
+    test: &str,
+    cells: &[&Done<'_>],
+    plan: &Plan,
+    output: &Output<'_>,
+) -> anyhow::Result<()> {
     let Some(first) = cells.first() else {
         return Ok(());
     };
     let entries: Vec<Entry<'_>> = cells
         .iter()
-        .map(|done| entry(done, done.in_test()))
+        .map(|done| entry(done, done.in_test(), output))
         .collect();
-    let page = page::comparison(&first.cell.test_title, &entries, 0, &[to_index(plan)]);
-    write_atomically(&site.root.join(test_page(test)), &page)
+    let note = first.cell.test_note.as_deref();
+    let links = [to_index(plan)];
+    let page = page::comparison(&first.cell.test_title, note, &entries, 0, &links);
+    write_atomically(&output.root.join(test_page(test)), &page)
 }
 
 fn write_backend(
     backend: &str,
     cells: &[&Done<'_>],
     plan: &Plan,
-    site: &Site,
+    output: &Output<'_>,
 ) -> anyhow::Result<()> {
     let entries: Vec<Entry<'_>> = cells
         .iter()
-        .map(|done| entry(done, done.short_row()))
+        .map(|done| entry(done, done.short_row(), output))
         .collect();
     let title = format!("All tests on {backend}");
-    let page = page::comparison(&title, &entries, 0, &[to_index(plan)]);
-    write_atomically(&site.root.join(backend_page(backend)), &page)
+    let page = page::comparison(&title, None, &entries, 0, &[to_index(plan)]);
+    write_atomically(&output.root.join(backend_page(backend)), &page)
 }
 
-fn entry<'a>(done: &'a Done<'_>, name: String) -> Entry<'a> {
+fn entry<'a>(done: &'a Done<'_>, name: String, output: &Output<'_>) -> Entry<'a> {
     Entry {
         name,
         run: &done.run,
-        report: Some(done.report()),
+        report: output.has_reports.then(|| done.report()),
     }
 }
 
@@ -144,38 +174,48 @@ fn to_index(plan: &Plan) -> Link {
     }
 }
 
-fn write_index(
+fn index<'a>(
     plan: &Plan,
-    done: &[Done<'_>],
+    done: &'a [Done<'_>],
     backends: &[&str],
-    site: &Site,
-) -> anyhow::Result<()> {
+    has_reports: bool,
+) -> MatrixIndex<'a> {
     let titles: Vec<String> = done.iter().map(Done::row).collect();
-    let rows: Vec<MatrixRow<'_>> = distinct(titles.iter().map(String::as_str))
-        .into_iter()
-        .map(|title| {
-            let of_row = || done.iter().filter(|done| done.row() == title);
-            let of_backend = |backend: &&str| {
-                let done = of_row().find(|done| done.cell.backend == **backend)?;
-                Some((&done.run, done.report()))
+    let row = |title: &str| {
+        let of_row = || done.iter().filter(|done| done.row() == title);
+        let of_backend = |backend: &&str| {
+            let done = of_row().find(|done| done.cell.backend == **backend)?;
+            let page = if has_reports {
+                done.report()
+            } else {
+                test_page(&done.cell.test)
             };
-            MatrixRow {
-                title: title.to_owned(),
-                page: of_row().next().map(|done| test_page(&done.cell.test)),
-                cells: backends.iter().map(of_backend).collect(),
-            }
-        })
-        .collect();
-    let columns: Vec<Link> = backends
-        .iter()
-        .map(|backend| Link {
-            target: backend_page(backend),
-            text: (*backend).to_owned(),
-        })
-        .collect();
-    let planned = plan.cells.len();
-    let page = page::matrix(&plan.title, &columns, &rows, done.len(), planned);
-    write_atomically(&site.root.join("index.html"), &page).context("writing the index")
+            Some((&done.run, page))
+        };
+        let first = of_row().next();
+        MatrixRow {
+            name: first.map(Done::short_row).unwrap_or_default(),
+            title: title.to_owned(),
+            note: first.and_then(|done| done.cell.test_note.clone()),
+            page: first.map(|done| test_page(&done.cell.test)),
+            cells: backends.iter().map(of_backend).collect(),
+        }
+    };
+    let column = |backend: &&str| Link {
+        target: backend_page(backend),
+        text: (*backend).to_owned(),
+    };
+    MatrixIndex {
+        title: plan.title.clone(),
+        notes: plan.notes.clone(),
+        columns: backends.iter().map(column).collect(),
+        rows: distinct(titles.iter().map(String::as_str))
+            .into_iter()
+            .map(row)
+            .collect(),
+        done: done.len(),
+        planned: plan.cells.len(),
+    }
 }
 
 /// Each once, in the order of their first appearance.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Plan {
     /// Its title.
     pub(super) title: String,
+    /// What a reader has to know of all of it, in sentences.
+    pub(super) notes: Vec<String>,
     /// All cells, tests first, in the order of the file.
     pub(super) cells: Vec<Cell>,
 }
@@ -23,6 +25,9 @@ pub(super) struct Cell {
     /// The test's title.
     #[serde(skip)]
     pub(super) test_title: String,
+    /// What a reader has to know of the test.
+    #[serde(skip)]
+    pub(super) test_note: Option<String>,
     /// The storage engine.
     pub(super) backend: String,
     /// What an acknowledged write promises; the server's default if not given.
@@ -51,6 +56,9 @@ pub(super) struct Cell {
 #[serde(deny_unknown_fields)]
 struct MatrixFile {
     title: String,
+    /// Sentences for the reader of the pages.
+    #[serde(default)]
+    notes: Vec<String>,
     backends: Vec<String>,
     /// As in `durability` of the server; its default if none is named.
     #[serde(default)]
@@ -79,6 +87,9 @@ struct TestFile {
     name: String,
     #[serde(default)]
     title: Option<String>,
+    /// A sentence or two for the reader of the pages.
+    #[serde(default)]
+    note: Option<String>,
     /// Configuration files, relative to the matrix file.
     files: Vec<PathBuf>,
     #[serde(default)]
@@ -147,6 +158,7 @@ impl Plan {
         }
         Ok(Self {
             title: file.title,
+            notes: file.notes,
             cells,
         })
     }
@@ -210,6 +222,7 @@ fn cells_of(
     let cell = |durability: Option<&String>| Cell {
         test: test.name.clone(),
         test_title: test.title.clone().unwrap_or_else(|| test.name.clone()),
+        test_note: test.note.clone(),
         backend: backend.to_owned(),
         durability: durability.cloned(),
         has_several_durabilities: durabilities.len() > 1,

@@ -9,7 +9,7 @@ use super::data::PageData;
 use super::document::{Document, Link};
 use super::ratios::ratios;
 use super::run::chart_section;
-use super::run_tables;
+use super::{hits, run_tables};
 use crate::draw::{Band, Chart, Column, Ink, Line, Scale, Unit};
 use crate::result::series::{latencies, rate_in_window, rate_of_sum};
 use crate::result::{RunResult, Table};
@@ -66,19 +66,32 @@ fn names(runs: &[RunResult], rule: impl Fn(&RunResult) -> Option<String>) -> Opt
     (distinct.len() == names.len()).then_some(names)
 }
 
-/// The page of several runs. `base` is the number of the run that ratios are taken against.
-pub fn comparison(title: &str, entries: &[Entry<'_>], base: usize, links: &[Link]) -> String {
+/// The page of several runs. `base` is the number of the run that ratios are taken against; `note`
+/// says what a reader has to know of all of them.
+pub fn comparison(
+    title: &str,
+    note: Option<&str>,
+    entries: &[Entry<'_>],
+    base: usize,
+    links: &[Link],
+) -> String {
     let mut data = PageData::default();
     let mut sections = vec![("ratios".to_owned(), "Ratios".to_owned())];
     let runs: Vec<&RunResult> = entries.iter().map(|entry| entry.run).collect();
     let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+    let of_entries: Vec<(&str, &RunResult)> = entries
+        .iter()
+        .map(|entry| (entry.name.as_str(), entry.run))
+        .collect();
     let throughput: Vec<Chart> = throughput(entries);
     let server = server(entries);
     let body = html! {
         section #ratios {
             h2 { "Ratios" }
+            @if let Some(note) = note { p.note { (note) } }
             (ratios(&runs, &names, base))
         }
+        (hits::section(&of_entries, &mut sections))
         (chart_section("throughput", "Throughput", None, &throughput, &mut sections, &mut data))
         @for label in labels(entries) {
             @let charts = latency(entries, &label);

@@ -4,76 +4,154 @@ use maud::{Markup, html};
 
 use super::data::PageData;
 use super::document::{Document, Link};
+use super::hits;
 use super::ratios::{base_choice, ratio_text};
 use super::run_tables::{self, scrolling};
 use crate::figures::{Better, Figure, summary};
 use crate::result::RunResult;
 
+/// What the index of a matrix tells.
+#[derive(Debug)]
+pub struct MatrixIndex<'a> {
+    /// Its title.
+    pub title: String,
+    /// What a reader has to know of all of it, in sentences.
+    pub notes: Vec<String>,
+    /// The backends with their pages.
+    pub columns: Vec<Link>,
+    /// The tests.
+    pub rows: Vec<MatrixRow<'a>>,
+    /// Cells that have results.
+    pub done: usize,
+    /// All cells.
+    pub planned: usize,
+}
+
 /// A test of a matrix, with its run on each backend.
 #[derive(Debug)]
 pub struct MatrixRow<'a> {
+    /// The test's name, short enough for a label.
+    pub name: String,
     /// The test's title.
     pub title: String,
+    /// What a reader has to know of it.
+    pub note: Option<String>,
     /// The page that compares its runs.
     pub page: Option<String>,
     /// One run for each backend, with the place of its report; none where it has not been run.
     pub cells: Vec<Option<(&'a RunResult, String)>>,
 }
 
-/// The index page. `columns` are the backends with their pages.
-pub fn matrix(
-    title: &str,
-    columns: &[Link],
-    rows: &[MatrixRow<'_>],
-    done: usize,
-    planned: usize,
-) -> String {
-    let names: Vec<String> = columns.iter().map(|link| link.text.clone()).collect();
-    let kinds = kinds(rows);
-    let first = rows.iter().flat_map(|row| &row.cells).flatten().next();
-    let machine = first.and_then(|(run, _)| run.description.as_ref());
+impl<'a> MatrixIndex<'a> {
+    /// All runs, test by test, with a label of each.
+    fn runs(&self) -> Vec<(String, &'a RunResult)> {
+        let of_row = |row: &MatrixRow<'a>| {
+            let labelled = row.cells.iter().zip(&self.columns);
+            labelled
+                .filter_map(|(cell, column)| {
+                    let (run, _) = cell.as_ref()?;
+                    Some((format!("{} on {}", row.name, column.text), *run))
+                })
+                .collect::<Vec<_>>()
+        };
+        self.rows.iter().flat_map(of_row).collect()
+    }
+
+    /// What, on what, when and with which version, in a line.
+    pub(crate) fn subtitle(&self) -> String {
+        let names: Vec<&str> = self.columns.iter().map(|link| link.text.as_str()).collect();
+        let mut parts = vec![format!("{} tests on {}", self.rows.len(), names.join(", "))];
+        let runs = self.runs();
+        let described = || runs.iter().filter_map(|(_, run)| run.description.as_ref());
+        let starts = described().filter_map(|run| run.started_unix_seconds);
+        parts.extend(starts.reduce(f64::min).map(run_tables::utc));
+        let version = described().find_map(|run| run.server.as_ref()?.version.clone());
+        parts.extend(version);
+        parts.join(" \u{b7} ")
+    }
+
+    /// The machine, as pairs of name and value.
+    pub(crate) fn machine(&self) -> Vec<(String, String)> {
+        let runs = self.runs();
+        let first = runs.iter().find_map(|(_, run)| run.description.as_ref());
+        first.map(run_tables::machine).unwrap_or_default()
+    }
+}
+
+/// The index page.
+pub fn matrix(index: &MatrixIndex<'_>) -> String {
+    let names: Vec<String> = index.columns.iter().map(|link| link.text.clone()).collect();
+    let kinds = kinds(&index.rows);
+    let runs = index.runs();
+    let of_runs: Vec<(&str, &RunResult)> = runs
+        .iter()
+        .map(|(name, run)| (name.as_str(), *run))
+        .collect();
+    let mut sections = vec![("ratios".to_owned(), "Ratios".to_owned())];
     let body = html! {
         section #ratios {
             h2 { "Ratios" }
-            @if done < planned {
-                p.missing { (done) " of " (planned) " cells are done." }
+            @for note in &index.notes { p.note { (note) } }
+            @if index.done < index.planned {
+                p.missing { (index.done) " of " (index.planned) " cells are done." }
             }
             (base_choice(&names, 0))
             // Few backends leave room for two tables in a row.
-            div.tables.many[columns.len() > 3] {
+            div.tables.many[index.columns.len() > 3] {
                 @for kind in &kinds {
                     section {
                         h3 { (kind.title) }
-                        (scrolling(&table(columns, rows, kind), &kind.title))
+                        (scrolling(&table(&index.columns, &index.rows, kind), &kind.title))
                     }
                 }
             }
         }
+        (tests(&index.rows, &mut sections))
+        (hits::section(&of_runs, &mut sections))
         section #machine {
             h2 { "Machine" }
-            @if let Some(description) = machine {
-                (run_tables::pairs("", &run_tables::machine(description)))
-            }
+            (run_tables::pairs("", &index.machine()))
             p.note {
                 "A test's name leads to its runs side by side, a backend's name to all its tests, \
-                 and a value to the report of its run."
+                 and a value to where it comes from."
             }
         }
     };
-    let sections = [("ratios", "Ratios"), ("machine", "Machine")];
+    sections.push(("machine".to_owned(), "Machine".to_owned()));
     let document = Document {
-        title,
-        subtitle: html! { p.subtitle { (rows.len()) " tests on " (names.join(", ")) } },
+        title: &index.title,
+        subtitle: html! { p.subtitle { (index.subtitle()) } },
         links: &[],
-        sections: &sections.map(|(id, title)| (id.to_owned(), title.to_owned())),
+        sections: &sections,
         body,
         data: PageData::default(),
     };
     document.into_text()
 }
 
+/// What has to be known of tests; nothing where nothing has.
+fn tests(rows: &[MatrixRow<'_>], sections: &mut Vec<(String, String)>) -> Markup {
+    let noted: Vec<(&str, &str)> = rows
+        .iter()
+        .filter_map(|row| Some((row.title.as_str(), row.note.as_deref()?)))
+        .collect();
+    if noted.is_empty() {
+        return html! {};
+    }
+    sections.push(("tests".to_owned(), "Tests".to_owned()));
+    html! {
+        section #tests {
+            h2 { "Tests" }
+            @for (title, note) in noted {
+                h3 { (title) }
+                p.note { (note) }
+            }
+        }
+    }
+}
+
 /// The figures that any run has, as the first run tells them.
-fn kinds(rows: &[MatrixRow<'_>]) -> Vec<Figure> {
+pub(crate) fn kinds(rows: &[MatrixRow<'_>]) -> Vec<Figure> {
     let mut kinds: Vec<Figure> = Vec::new();
     for (run, _) in rows.iter().flat_map(|row| &row.cells).flatten() {
         for figure in summary(run) {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::data::PageData;
 use super::document::{Document, Link};
-use super::{charts, figure, run_tables};
+use super::{charts, figure, hits, run_tables};
 use crate::draw::{Chart, Unit, counted};
 use crate::figures::{self, Figure, SERVER};
 use crate::result::{Description, RunResult};
@@ -27,6 +27,7 @@ pub fn run(run: &RunResult, links: &[Link]) -> String {
             (run_tables::operations(run))
             @if !run.stalls().is_empty() { (run_tables::stalls(run.stalls())) }
         }
+        (hits::section(&[("", run)], &mut sections))
         (chart_section("throughput", "Throughput", None, &throughput, &mut sections, &mut data))
         (chart_section("latency", "Latency", Some(LATENCY_NOTE), &latency, &mut sections, &mut data))
         (chart_section("server", "Server", None, &server, &mut sections, &mut data))

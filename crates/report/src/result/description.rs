@@ -71,6 +71,33 @@ pub struct Description {
     /// When the server did not answer.
     #[serde(default)]
     pub stalls: Vec<Stall>,
+    /// What gets could find, where that can be told.
+    #[serde(default)]
+    pub hits: Option<Hits>,
+}
+
+/// What gets could find at all, and what they found.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Hits {
+    /// Different keys that can be drawn; none where they have no bound, or where gets ask only for
+    /// what was written.
+    #[serde(default)]
+    pub distinct_keys: Option<f64>,
+    /// Successful writes of such keys.
+    pub writes: f64,
+    /// Successful gets, found or not.
+    pub gets: f64,
+    /// Gets that found something.
+    pub found: f64,
+    /// The share of gets that can find something on a store that was empty and keeps everything.
+    pub possible_share: f64,
+}
+
+impl Hits {
+    /// The share of gets that found something.
+    pub fn found_share(&self) -> f64 {
+        self.found / self.gets.max(1.0)
+    }
 }
 
 /// The server in its own words.
