@@ -201,7 +201,7 @@ fn tell(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
         out,
         "An acknowledged put has been synced where the backend keeps data and durability is at its \
          default.\nRepeat before you believe; compare with: kvorum bench matrix \
-         bench/configs/published.toml"
+         bench/configs/published-short.toml"
     )?;
     Ok(())
 }
