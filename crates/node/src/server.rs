@@ -146,6 +146,7 @@ pub(crate) fn protobuf_settings(settings: &Settings) -> kvorum_server_pb::Server
             stream_secondary_index: jobs.stream_secondary_index,
             map_reduce: jobs.map_reduce,
         },
+        index_timeout: settings.requests.secondary_index_timeout,
         ..kvorum_server_pb::ServerSettings::new(settings.node.nodename.clone())
     }
 }
@@ -160,7 +161,10 @@ fn http_settings(settings: &Settings) -> kvorum_server_http::HttpSettings {
             stream_list_buckets: jobs.stream_list_buckets,
             list_keys: jobs.list_keys,
             stream_list_keys: jobs.stream_list_keys,
+            secondary_index: jobs.secondary_index,
+            stream_secondary_index: jobs.stream_secondary_index,
         },
+        index_timeout: settings.requests.secondary_index_timeout,
         server_header: concat!("Kvorum/", env!("CARGO_PKG_VERSION")).to_owned(),
         ..kvorum_server_http::HttpSettings::default()
     }

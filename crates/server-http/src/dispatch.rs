@@ -19,7 +19,7 @@ use crate::body::RequestBody;
 use crate::exchange::{Exchange, Service};
 use crate::reply::{Answer, Outcome, Refusal, method_not_allowed, page, text};
 use crate::route::{self, Missing, Route};
-use crate::{compressing, listing, object, preference_list, properties, root, statistics};
+use crate::{compressing, index, listing, object, preference_list, properties, root, statistics};
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const URL_ENCODING: HeaderName = HeaderName::from_static("x-riak-url-encoding");
@@ -109,6 +109,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
             Method::DELETE => object::delete(&exchange, &path, key).await,
             _ => object::get(&exchange, &path, key).await,
         },
+        Route::Index(path) => index::query(&exchange, &path).await,
         Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
         Route::Missing(missing) => Ok(not_here(missing)),
     }
@@ -126,16 +127,9 @@ async fn old_bucket(exchange: &Exchange<'_>, path: &route::BucketPath) -> Outcom
     properties::of_bucket(exchange, path)
 }
 
-/// What Riak has and this server has not. The index answer is the one that Riak gives on a backend
-/// without indexes, which clients know.
+/// What Riak has and this server has not.
 fn not_here(missing: Missing) -> Answer {
     let reason = match missing {
-        Missing::Index => {
-            return text(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "Error:\n{error,{indexes_not_supported,kvorum}}\n",
-            );
-        }
         Missing::Counters => "counters are not supported by this server\n",
         Missing::DataTypes => "data types are not supported by this server\n",
         Missing::LinkWalking => "link walking is not supported by this server\n",

@@ -20,6 +20,7 @@ mod dispatch;
 mod exchange;
 mod facts;
 mod failure;
+mod index;
 mod listing;
 mod object;
 mod origin;

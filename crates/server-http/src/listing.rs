@@ -103,7 +103,7 @@ fn mode_of(parameter: Option<&[u8]>) -> Option<Mode> {
     }
 }
 
-fn check_enabled(is_enabled: bool, job: &str) -> Result<(), Refusal> {
+pub(crate) fn check_enabled(is_enabled: bool, job: &str) -> Result<(), Refusal> {
     if is_enabled {
         return Ok(());
     }

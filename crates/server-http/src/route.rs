@@ -8,6 +8,8 @@ use http::Method;
 use kvorum_encoding::{Bucket, BucketType, Key};
 use kvorum_protocol::http_fields::{UrlGeneration, decode_percent_and_plus, encode_percent};
 
+use crate::index::IndexPath;
+
 /// The first path piece of the old URLs.
 pub(crate) const OLD_PREFIX: &str = "riak";
 
@@ -64,7 +66,6 @@ impl BucketPath {
 /// What of Riak's interface is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    Index,
     Counters,
     DataTypes,
     LinkWalking,
@@ -88,6 +89,7 @@ pub(crate) enum Route {
     Keys(BucketPath),
     Object(BucketPath, Key),
     PreferenceList(BucketPath, Key),
+    Index(IndexPath),
     Missing(Missing),
 }
 
@@ -122,7 +124,8 @@ impl Route {
             | Self::Stats
             | Self::Metrics
             | Self::Buckets(..)
-            | Self::PreferenceList(..) => &["GET", "HEAD"],
+            | Self::PreferenceList(..)
+            | Self::Index(_) => &["GET", "HEAD"],
             Self::OldBucket(_) => &["HEAD", "GET", "PUT", "POST"],
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
@@ -207,12 +210,23 @@ fn within(pieces: &mut Pieces<'_>, form: Form, bucket_type: BucketType) -> Optio
     let route = match pieces.next_raw()? {
         "props" => Route::BucketProperties(path),
         "keys" => return keys(pieces, path),
-        "index" => return Some(Route::Missing(Missing::Index)),
+        "index" => return index(pieces, path),
         "counters" if form == Form::Untyped => return Some(Route::Missing(Missing::Counters)),
         "datatypes" if form == Form::Typed => return Some(Route::Missing(Missing::DataTypes)),
         _ => return None,
     };
     pieces.next_raw().is_none().then_some(route)
+}
+
+/// What follows `index`: a field, and one value or two.
+fn index(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
+    let index = IndexPath {
+        path,
+        field: pieces.next_name()?,
+        first: pieces.next_name()?,
+        last: pieces.next_name(),
+    };
+    pieces.next_raw().is_none().then_some(Route::Index(index))
 }
 
 /// What follows `keys`.
@@ -229,7 +243,7 @@ fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BucketPath, Form, Missing, Route};
+    use super::{BucketPath, Form, IndexPath, Missing, Route};
     use kvorum_encoding::{Bucket, BucketType, Key};
 
     fn path(form: Form, bucket_type: &'static str, bucket: &'static str) -> BucketPath {
@@ -287,8 +301,25 @@ mod tests {
             ),
             (
                 "/buckets/b/index/f_bin/v",
-                Some(Route::Missing(Missing::Index)),
+                Some(Route::Index(IndexPath {
+                    path: untyped(),
+                    field: "f_bin".into(),
+                    first: "v".into(),
+                    last: None,
+                })),
             ),
+            (
+                "/types/t/buckets/b/index/f_int/-1/2%301",
+                Some(Route::Index(IndexPath {
+                    path: typed(),
+                    field: "f_int".into(),
+                    first: "-1".into(),
+                    last: Some("201".into()),
+                })),
+            ),
+            ("/buckets/b/index", None),
+            ("/buckets/b/index/f_bin", None),
+            ("/buckets/b/index/f_bin/1/2/3", None),
             (
                 "/buckets/b/counters/k",
                 Some(Route::Missing(Missing::Counters)),

@@ -1,5 +1,7 @@
 //! How the interface behaves, beyond what each request asks for.
 
+use std::time::Duration;
+
 /// Settings of the HTTP interface.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
@@ -11,6 +13,9 @@ pub struct HttpSettings {
     pub url_encoding: bool,
     /// Whether a request whose `Referer` names another site is refused (`secure_referer_check`).
     pub secure_referer_check: bool,
+    /// When index queries without a timeout are given up; `None` for never
+    /// (`secondary_index_timeout`).
+    pub index_timeout: Option<Duration>,
     /// Which expensive operations are allowed.
     pub jobs: JobSwitches,
     /// The `Server` header of every answer. Characters that no header may hold are left out.
@@ -25,6 +30,7 @@ impl Default for HttpSettings {
             body_bytes_max: 64 << 20,
             url_encoding: true,
             secure_referer_check: true,
+            index_timeout: None,
             jobs: JobSwitches::default(),
             server_header: "Kvorum".to_owned(),
             connections_max: 10_000,
@@ -43,6 +49,10 @@ pub struct JobSwitches {
     pub list_keys: bool,
     /// Listing keys in a stream.
     pub stream_list_keys: bool,
+    /// Index queries in one answer.
+    pub secondary_index: bool,
+    /// Index queries in a stream.
+    pub stream_secondary_index: bool,
 }
 
 impl Default for JobSwitches {
@@ -52,6 +62,8 @@ impl Default for JobSwitches {
             stream_list_buckets: true,
             list_keys: true,
             stream_list_keys: true,
+            secondary_index: true,
+            stream_secondary_index: true,
         }
     }
 }

@@ -46,7 +46,8 @@ impl Connection {
             MessageCode::RPB_SET_BUCKET_TYPE_REQ => self.set_type_properties(payload).await,
             MessageCode::RPB_GET_BUCKET_KEY_PREFLIST_REQ => self.preference_list(payload),
             MessageCode::RPB_MAP_RED_REQ => self.refuse_map_reduce(),
-            MessageCode::RPB_INDEX_REQ => self.refuse_index_query(payload),
+            MessageCode::RPB_INDEX_REQ => self.query_index(payload).await,
+            MessageCode::RPB_CS_BUCKET_REQ => self.list_objects(payload).await,
             MessageCode::RPB_START_TLS => Err(Refusal::NoTls.into()),
             code => Err(not_served(code).into()),
         }
@@ -93,17 +94,6 @@ impl Connection {
         Err(Refusal::NotSupported { what }.into())
     }
 
-    fn refuse_index_query(&mut self, payload: Bytes) -> Result<(), Failure> {
-        let request = pb::RpbIndexReq::decode(payload)?;
-        let jobs = &self.shared.settings.jobs;
-        if request.stream() {
-            self.check_job(jobs.stream_secondary_index, "stream_secondary_index")?;
-        } else {
-            self.check_job(jobs.secondary_index, "secondary_index")?;
-        }
-        Err(indexes_not_supported().into())
-    }
-
     /// Refuses a request whose class is switched off.
     pub(crate) fn check_job(&self, is_enabled: bool, class: &'static str) -> Result<(), Refusal> {
         match is_enabled {
@@ -113,17 +103,10 @@ impl Connection {
     }
 }
 
-/// Clients look for the term, people read the rest.
-fn indexes_not_supported() -> Refusal {
-    let what = "indexes_not_supported: secondary indexes are";
-    Refusal::NotSupported { what }
-}
-
 /// The refusal of a code that has no handler: Riak serves some of them, and the others it does not
 /// know either.
 fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
-        MessageCode::RPB_CS_BUCKET_REQ => return indexes_not_supported(),
         MessageCode::RPB_COUNTER_UPDATE_REQ | MessageCode::RPB_COUNTER_GET_REQ => "counters are",
         MessageCode::DT_FETCH_REQ | MessageCode::DT_UPDATE_REQ => "data types are",
         MessageCode::RPB_FETCH_REQ | MessageCode::RPB_PUSH_REQ => "replication queues are",

@@ -18,6 +18,7 @@ mod connection;
 mod content;
 mod dispatch;
 mod fault_log;
+mod index_requests;
 mod listing_requests;
 mod object_reply;
 mod object_requests;

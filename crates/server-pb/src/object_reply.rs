@@ -232,7 +232,7 @@ fn link_len(link: &Link) -> usize {
 }
 
 /// Whole seconds, as far as the field reaches (the year 2106), and microseconds.
-fn last_modified(metadata: &Metadata) -> (u32, u32) {
+pub(crate) fn last_modified(metadata: &Metadata) -> (u32, u32) {
     let time = metadata.last_modified;
     let saturated = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     (saturated(time.as_secs()), saturated(time.subsec_micros()))

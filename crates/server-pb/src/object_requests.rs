@@ -64,7 +64,7 @@ impl Connection {
         let put = PutRequest {
             context,
             condition,
-            content: content_of(request.content, time),
+            content: content_of(request.content, time)?,
             kind,
         };
         let coordinator = &self.shared.coordinator;

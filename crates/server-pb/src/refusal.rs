@@ -5,11 +5,12 @@
 use std::io;
 
 use kvorum_cluster::{ProposeError, UnknownBucketType};
-use kvorum_coordinator::RequestError;
+use kvorum_coordinator::{IndexQueryError, RequestError};
 use kvorum_encoding::BucketType;
 use kvorum_properties::PropertyErrors;
 use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::FrameError;
+use kvorum_protocol::http_fields::IndexFieldError;
 
 use crate::fault_log::Fault;
 
@@ -52,6 +53,23 @@ pub(crate) enum Refusal {
     /// `sync_on_write` is none of its three words.
     #[error("Invalid sync_on_write: {0}")]
     InvalidSyncOnWrite(String),
+    /// Index entries whose field or value cannot be read, in the words of Riak's check before the put.
+    #[error("{{precommit_fail,[{}]}}", terms_of(.0))]
+    InvalidIndexes(Vec<IndexFieldError>),
+    /// Fields, values, pattern or continuation of an index query.
+    #[error(transparent)]
+    InvalidIndexQuery(#[from] IndexQueryError),
+    /// An equality query without a value.
+    #[error("Invalid equality query undefined")]
+    InvalidEqualityQuery,
+    /// A range query without both ends.
+    #[error("Invalid range query: {first} -> {last}")]
+    InvalidRangeQuery {
+        /// The first value, as Riak shows it.
+        first: String,
+        /// The last value.
+        last: String,
+    },
     /// There is no such active type.
     #[error(transparent)]
     UnknownType(#[from] UnknownBucketType),
@@ -83,11 +101,31 @@ impl Refusal {
             | Self::ZeroLength { .. }
             | Self::InvalidVclock(_)
             | Self::InvalidSyncOnWrite(_)
+            | Self::InvalidIndexes(_)
+            | Self::InvalidIndexQuery(_)
+            | Self::InvalidEqualityQuery
+            | Self::InvalidRangeQuery { .. }
             | Self::UnknownType(_)
             | Self::InvalidType(_)
             | Self::InvalidProperties(_) => Fault::BadRequest,
         })
     }
+}
+
+fn terms_of(errors: &[IndexFieldError]) -> String {
+    let text = String::from_utf8_lossy;
+    let term = |error: &IndexFieldError| match error {
+        IndexFieldError::UnknownFieldType { field } => {
+            format!("{{unknown_field_type,<<\"{}\">>}}", text(field))
+        }
+        IndexFieldError::FieldParsing { field, value } => format!(
+            "{{field_parsing_failed,{{<<\"{}\">>,<<\"{}\">>}}}}",
+            text(field),
+            text(value)
+        ),
+    };
+    let terms: Vec<String> = errors.iter().map(term).collect();
+    terms.join(",")
 }
 
 /// How a request ended that was not answered.

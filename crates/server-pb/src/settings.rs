@@ -1,5 +1,7 @@
 //! What an operator may choose about the interface.
 
+use std::time::Duration;
+
 /// Longest frame that is accepted unless configured otherwise, in bytes: the largest object that is
 /// stored by default is 50 MB, and its metadata comes on top.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
@@ -20,6 +22,8 @@ pub struct ServerSettings {
     pub frame_bytes_max: u32,
     /// Whether replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,
+    /// When index queries without a timeout are given up; `None` for never. Default: never.
+    pub index_timeout: Option<Duration>,
     /// Which expensive requests are served. Default: all.
     pub jobs: JobSwitches,
 }
@@ -49,6 +53,7 @@ impl ServerSettings {
             server_version: SERVER_VERSION.to_owned(),
             frame_bytes_max: FRAME_BYTES_MAX,
             nodelay: true,
+            index_timeout: None,
             jobs: JobSwitches::default(),
         }
     }

@@ -109,6 +109,8 @@ pub struct RequestSettings {
     pub concurrent_max: Option<u64>,
     /// `slow_request_threshold`: `None` logs no request as slow.
     pub slow_threshold: Option<Duration>,
+    /// `secondary_index_timeout`: `None` gives no query up.
+    pub secondary_index_timeout: Option<Duration>,
     /// `delete_mode`.
     pub delete_mode: DeleteMode,
     /// `tombstone_pause`.
@@ -530,6 +532,7 @@ impl RequestSettings {
         RequestSettings {
             concurrent_max: None,
             slow_threshold: None,
+            secondary_index_timeout: None,
             delete_mode: DeleteMode::Keep,
             tombstone_pause: Duration::ZERO,
             jobs: JobSettings {

@@ -10,6 +10,7 @@ mod client;
 mod conditions;
 mod connections;
 mod hostile;
+mod index_queries;
 mod listings;
 mod objects;
 mod properties;

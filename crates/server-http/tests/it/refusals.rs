@@ -14,7 +14,7 @@ fn each_mistake_has_its_status_and_text() {
         let mut client = world.client().await;
         client.put(OBJECT, "v").await;
         let quorum = "must be an integer or one of the following words";
-        let cases: [(&str, &str, Headers, u16, &str); 44] = [
+        let cases: [(&str, &str, Headers, u16, &str); 43] = [
             ("GET", "/nowhere", &[], 404, "Not Found"),
             (
                 "GET",
@@ -229,13 +229,6 @@ fn each_mistake_has_its_status_and_text() {
                 &[("Referer", "http://evil.example/")],
                 403,
                 "Forbidden",
-            ),
-            (
-                "GET",
-                "/buckets/b/index/f_bin/v",
-                &[],
-                500,
-                "indexes_not_supported",
             ),
             ("POST", "/mapred", &[], 501, "MapReduce is not supported"),
             ("GET", "/riak/b?props=false", &[], 404, "Not Found"),

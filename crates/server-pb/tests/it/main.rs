@@ -10,6 +10,7 @@
 mod conditions;
 mod connections;
 mod hostile;
+mod index_queries;
 mod listings;
 mod node;
 mod objects;

@@ -96,24 +96,6 @@ fn codes_without_a_handler_are_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn index_queries_are_refused_with_the_term_that_clients_look_for() {
-    with_node(|node| async move {
-        let mut client = node.client().await;
-        let request = pb::RpbIndexReq {
-            bucket: bytes("b"),
-            index: bytes("i_bin"),
-            ..Default::default()
-        };
-        let outcome = client.query_index(&request).await.unwrap().collect().await;
-        assert!(refusal(outcome).contains("indexes_not_supported"));
-        let outcome = client
-            .request(MessageCode::RPB_CS_BUCKET_REQ, Bytes::new())
-            .await;
-        assert!(refusal(outcome).contains("indexes_not_supported"));
-    });
-}
-
-#[test]
 fn jobs_that_are_switched_off_are_refused_by_name() {
     let jobs = JobSwitches {
         list_buckets: false,

@@ -34,6 +34,16 @@ pub(super) const KEYS: &[Key] = &[
         "A request that takes longer is logged with where its time went. `off` logs none.",
     )
     .own(),
+    key(
+        "secondary_index_timeout",
+        Kind::DurationOr {
+            word: "0",
+            unit: Unit::Milliseconds,
+            set: |settings, value| settings.requests.secondary_index_timeout = value,
+        },
+        "0",
+        "When a query of a secondary index that names no timeout is given up. `0` never gives up.",
+    ),
     Key {
         ancestry: Ancestry::RiakAs("`riak_kv.delete_mode`, in advanced.config only"),
         ..key(
