@@ -60,20 +60,23 @@ const LISTED_KEYS: u32 = 30_000;
 /// Connections that add them.
 const LISTED_WRITERS: u32 = 32;
 
-/// The engines that every client has to be content with.
-const ENGINES: [&str; 2] = ["bitcask", "memory"];
+/// The engines that every client has to be content with, and whether they have secondary indexes.
+const ENGINES: [(&str, bool); 3] = [("bitcask", false), ("leveldb", true), ("memory", true)];
 
 /// The Python client's own suite.
 pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(&[PYTHON])?;
     let folder = run.workspace.root().join(PYTHON_FOLDER);
     let python = install_python(run, &folder)?;
-    on_every_engine(run, |site| {
+    on_every_engine(run, |site, has_indexes| {
         fill_listed_bucket(site.protobuf).context("adding keys to list")?;
         let mut command = Command::new(&python);
         command.arg("-B").arg(folder.join("run.py"));
         command.args(["--pb-port", &site.protobuf.port().to_string()]);
         command.args(["--http-port", &site.http.port().to_string()]);
+        if !has_indexes {
+            command.args(["--lacks", "indexes"]);
+        }
         command.env("TMPDIR", run.workspace.scratch("tmp")?);
         Ok(command)
     })
@@ -87,9 +90,12 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
         &run.workspace.root().join(NODE_FOLDER),
         "conformance/node",
     )?;
-    on_every_engine(run, |site| {
+    on_every_engine(run, |site, has_indexes| {
         let mut command = Command::new("node");
         command.arg("--no-warnings").arg(folder.join("run.js"));
+        if !has_indexes {
+            command.arg("--lacks-indexes");
+        }
         command.arg(site.protobuf.port().to_string());
         Ok(command)
     })
@@ -97,10 +103,11 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
 
 fn on_every_engine(
     run: &Run<'_>,
-    command: impl Fn(&Site) -> anyhow::Result<Command>,
+    command: impl Fn(&Site, bool) -> anyhow::Result<Command>,
 ) -> anyhow::Result<Tally> {
     let mut total = Tally::default();
-    for engine in ENGINES {
+    for (engine, has_indexes) in ENGINES {
+        let command = |site: &Site| command(site, has_indexes);
         console::line(&format!("-- on {engine}"));
         let result = on_engine(run, engine, &command, &mut total);
         if result.is_err() {

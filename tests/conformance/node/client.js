@@ -78,8 +78,8 @@ function streamed(client, method) {
 
 const METHODS = [
   'deleteValue', 'fetchBucketProps', 'fetchBucketTypeProps', 'fetchPreflist', 'fetchServerInfo',
-  'fetchValue', 'listBuckets', 'listKeys', 'ping', 'resetBucketProps', 'stop', 'storeBucketProps',
-  'storeBucketTypeProps', 'storeValue',
+  'fetchValue', 'listBuckets', 'listKeys', 'ping', 'resetBucketProps',
+  'secondaryIndexQuery', 'stop', 'storeBucketProps', 'storeBucketTypeProps', 'storeValue',
 ];
 
 async function connect(port) {
@@ -99,6 +99,7 @@ async function connect(port) {
   }
   riak.streamKeys = streamed(client, 'listKeys');
   riak.streamBuckets = streamed(client, 'listBuckets');
+  riak.streamIndex = streamed(client, 'secondaryIndexQuery');
   return riak;
 }
 

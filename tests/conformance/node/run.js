@@ -1,8 +1,12 @@
 // Runs the scenarios with the Node.js client against a running server, one after the other, and
-// ends with a line of counts. Usage: node run.js PORT [WORD], where WORD is part of a name.
+// ends with a line of counts. Usage: node run.js [--lacks-indexes] PORT [WORD], where WORD is part of
+// a name.
 'use strict';
 
 const { connect } = require('./client');
+
+const LACKS_INDEXES = '--lacks-indexes';
+const lacksIndexes = process.argv.includes(LACKS_INDEXES);
 
 const SCENARIOS = {
   ...require('./objects'),
@@ -11,6 +15,7 @@ const SCENARIOS = {
   ...require('./metadata'),
   ...require('./properties'),
   ...require('./listings'),
+  ...(lacksIndexes ? require('./no_indexes') : require('./indexes')),
   ...require('./load'),
 };
 
@@ -25,7 +30,7 @@ function withLimit(promise, seconds) {
 }
 
 async function main() {
-  const [port, word] = process.argv.slice(2);
+  const [port, word] = process.argv.slice(2).filter((argument) => argument !== LACKS_INDEXES);
   const riak = await connect(port);
   let passed = 0;
   let failed = 0;

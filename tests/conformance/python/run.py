@@ -1,6 +1,7 @@
 """Runs the test suite that the Python client riak 2.7.0 brings along against a running server.
 
-Usage: run.py --pb-port N --http-port N [--protocol pbc|http ...] [--only REGEX] [--verbose]
+Usage: run.py --pb-port N --http-port N [--protocol pbc|http ...] [--lacks X ...] [--only REGEX]
+              [--verbose]
 
 Each protocol is a pass over the whole suite, in a process of its own, since the suite reads its
 settings when it is imported. What a test has to do is decided by the lists in `waiting/`, one file
@@ -8,7 +9,9 @@ for each feature that the server does not have yet:
 
 - a test that is on no list has to pass: a failure fails the run, and so does a skip;
 - a test on a list is run too and has to fail or skip: when it passes, it has to come off the list;
-- the tests in `waiting/harness.txt` fail or hang with every server and are not run.
+- the tests in `waiting/harness.txt` fail or hang with every server and are not run;
+- the tests in `lacking/X.txt` count as waiting on a server that is said to lack X for good, as
+  bitcask lacks indexes.
 
 So the lists can only shrink. A line is `module.Class.test`, or `pbc:` or `http:` before it where
 only one protocol is concerned. Nothing of the installed package is changed but for one file that
@@ -93,10 +96,12 @@ class Outcomes(unittest.TestResult):
             self._note("fail", self._last_line(error))
 
 
-def read_waiting(protocol):
+def read_waiting(protocol, lacks):
     """The feature that each test waits for, for the tests that wait over this protocol."""
     waiting = {}
-    for path in sorted(glob.glob(os.path.join(HERE, "waiting", "*.txt"))):
+    paths = sorted(glob.glob(os.path.join(HERE, "waiting", "*.txt")))
+    paths += [os.path.join(HERE, "lacking", lacked + ".txt") for lacked in lacks]
+    for path in paths:
         feature = os.path.splitext(os.path.basename(path))[0]
         with open(path, encoding="ascii") as lines:
             for line in lines:
@@ -160,7 +165,7 @@ def judge(outcome, feature):
             return "failed", "skipped, and on no list: " + reason
         return "failed", reason
     if status == "pass":
-        return "failed", "passes: take it off waiting/%s.txt" % feature
+        return "failed", "passes: take it off the list %s.txt" % feature
     return "waiting", reason
 
 
@@ -211,7 +216,7 @@ def run_pass(arguments, protocol, result_path):
     """One protocol, in this process. Writes `status<TAB>count` lines."""
     prepare(arguments, protocol)
     only = re.compile(arguments.only)
-    waiting = read_waiting(protocol)
+    waiting = read_waiting(protocol, arguments.lacks)
     counts = collections.Counter()
 
     def report(name, status, remark):
@@ -223,7 +228,7 @@ def run_pass(arguments, protocol, result_path):
         run_module(module, waiting, only, report)
     if arguments.only == ".":
         for name in sorted(waiting):
-            report(name, "failed", "no such test: take it off waiting/%s.txt" % waiting[name])
+            report(name, "failed", "no such test: take it off the list %s.txt" % waiting[name])
     with open(result_path, "w", encoding="ascii") as result:
         for status, count in counts.items():
             result.write("%s\t%d\n" % (status, count))
@@ -237,6 +242,7 @@ def main():
     parser.add_argument("--pb-port", type=int, default=8087)
     parser.add_argument("--http-port", type=int, default=8098)
     parser.add_argument("--protocol", action="append", choices=["pbc", "http"])
+    parser.add_argument("--lacks", action="append", default=[], help="a list in lacking/")
     parser.add_argument("--only", default=".", help="regular expression on module.Class.test")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--result", help=argparse.SUPPRESS)
@@ -252,6 +258,8 @@ def main():
                 "--pb-port", str(arguments.pb_port), "--http-port", str(arguments.http_port),
                 "--only", arguments.only, "--protocol", protocol, "--result", result.name,
             ]
+            for lacked in arguments.lacks:
+                command += ["--lacks", lacked]
             if arguments.verbose:
                 command.append("--verbose")
             subprocess.run(command, check=False)
