@@ -98,7 +98,8 @@ impl Content {
 
     /// Takes a step if the number of replicas is still as it was decided.
     pub(crate) fn growth_step(&mut self, from: u16, step: GrowthStep) -> Result<(), Refusal> {
-        if self.ring.replicas_max() != from || self.transition.is_some() {
+        let begins = matches!(step, GrowthStep::Begin(_));
+        if self.ring.replicas_max() != from || (begins && self.transition.is_some()) {
             return Err(MoveError::OtherGrowth.into());
         }
         let mut ring = (*self.ring).clone();

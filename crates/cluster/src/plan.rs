@@ -72,11 +72,11 @@ impl ClusterState {
         if content.staged.is_empty() && !content.members.values().any(is_joining) {
             return Err(PlanError::NothingPlanned);
         }
-        if let Some(transition) = &content.transition {
+        if let Some(transition) = content.transition.as_ref().filter(|_| !is_rescue(content)) {
             let partitions = transition.due(&content.ring).count();
             return Err(PlanError::RingNotReady { partitions });
         }
-        if content.ring.growth().is_some() {
+        if content.ring.growth().is_some() && !is_rescue(content) {
             return Err(PlanError::Growing);
         }
         let n = self.spacing();
@@ -109,6 +109,19 @@ impl ClusterState {
         let largest = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
         largest.max(TARGET_N_VAL)
     }
+}
+
+/// True when all that is staged is the removal of nodes that are gone for good: what is under way may
+/// wait for one of them, so that does not wait for what is under way.
+fn is_rescue(content: &Content) -> bool {
+    let staged = &content.staged;
+    let replaces = |node| staged.values().any(|it| it.replacement() == Some(node));
+    let joins = |(node, member): (&NodeId, &Member)| {
+        member.status == MemberStatus::Joining && !replaces(*node)
+    };
+    !staged.is_empty()
+        && staged.values().all(StagedChange::is_forced)
+        && !content.members.iter().any(joins)
 }
 
 fn is_forced(content: &Content, node: NodeId) -> bool {

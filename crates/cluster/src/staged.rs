@@ -6,9 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use kvorum_ring::{NodeId, Transition};
+use kvorum_ring::{Growth, Move, NodeId, Partition, Phase, Ring, Transition};
 
 use crate::command::Refusal;
+use crate::motion::GrowthConfirmed;
+use crate::plan::Plan;
 use crate::state::{ClusterState, Content, MemberStatus};
 
 /// What is to become of a member.
@@ -146,15 +148,55 @@ impl Content {
             return Err(StagingRefusal::PlanChanged.into());
         }
         let mut ring = (*self.ring).clone();
+        self.call_off(&mut ring, &plan)?;
         for partition in &plan.lost {
-            ring.seize(*partition, plan.target.owner(*partition));
+            if !plan.members.contains_key(&ring.owner(*partition)) {
+                ring.seize(*partition, plan.target.owner(*partition));
+            }
         }
+        self.growth_without_the_lost(&mut ring)?;
         let transition = Transition::new(&ring, &plan.target, state.spacing())?;
         self.transition = (!transition.is_done(&ring)).then_some(transition);
         self.ring = std::sync::Arc::new(ring);
         self.members = plan.members;
         self.staged.clear();
         self.see_off();
+        Ok(())
+    }
+
+    /// Ends what is under way and would wait for a node that is gone for good.
+    ///
+    /// A move to one goes back to its source, from its last phase too: until it settles, writes need
+    /// their quorums in the old list as well, so that nothing is missing there. One that closes and comes
+    /// from such a node settles: the receiver has everything, and its source is refused by everybody.
+    fn call_off(&self, ring: &mut Ring, plan: &Plan) -> Result<(), Refusal> {
+        let is_gone = |node: NodeId| !plan.members.contains_key(&node);
+        let moves: Vec<(Partition, Move)> = ring.moves().iter().map(|(p, it)| (*p, *it)).collect();
+        for (partition, moving) in moves {
+            let source = ring.owner(partition);
+            if is_gone(moving.to) {
+                ring.seize(partition, source);
+            } else if is_gone(source) && moving.phase == Phase::Closing {
+                ring.settle_move(partition)?;
+            }
+        }
+        let fills = |growth: &Growth| growth.phase == Phase::Filling;
+        if ring.growth().as_ref().is_some_and(fills) {
+            // It begins anew, with those who are left.
+            ring.abandon_growth()?;
+        }
+        Ok(())
+    }
+
+    /// A change of the number of replicas that closes has not to wait for who owns nothing any more.
+    fn growth_without_the_lost(&mut self, ring: &mut Ring) -> Result<(), Refusal> {
+        let known = &self.growth_confirmed.known;
+        if ring.growth().is_none() {
+            self.growth_confirmed = GrowthConfirmed::default();
+        } else if ring.members().iter().all(|owner| known.contains(owner)) {
+            ring.settle_growth()?;
+            self.growth_confirmed = GrowthConfirmed::default();
+        }
         Ok(())
     }
 

@@ -2,12 +2,13 @@
 //!
 //! As with replica requests, everything that says what is meant is in a message's head, and objects'
 //! values are its body. Heads of objects travel as they are stored, with their checksums, and the hash
-//! of a body in its head is compared before anything is merged.
+//! of a body in its head is compared before anything is merged. A message's head ends in a checksum of
+//! its own: a bit that says "this is the last page" must not be the only one to say so.
 
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes};
-use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
+use kvorum_encoding::{ByteReader, StorageKey, Truncated, checksum, put_varint};
 use kvorum_peer::Message;
 use kvorum_ring::{Epoch, Partition, RING_SIZE_MAX, RingSize};
 
@@ -17,6 +18,7 @@ use crate::transfer_id::{TransferKind, Wanted};
 /// The first byte of every message of this service.
 pub(crate) const SERVICE: u8 = b'T';
 const VERSION: u8 = 1;
+const CHECKSUM_BYTES: usize = 4;
 /// The longest storage key: a key, a bucket and a type of at most 64 KiB each, escaped.
 const KEY_BYTES_MAX: usize = 512 << 10;
 /// The longest reason that is sent.
@@ -161,7 +163,8 @@ impl Entry {
 /// The bytes of a question.
 ///
 /// ```text
-/// head    = service u8 'T', version u8 1, kind u8, rest by kind; body empty
+/// head    = service u8 'T', version u8 1, kind u8, rest by kind, checksum u32 of all before;
+///           body empty
 /// page    = 1: session, epoch u64, wanted, after, bytes_max u32, entries_max u32,
 ///           piece_bytes_max u32
 /// piece   = 2: session, offset u64, bytes_max u32
@@ -200,7 +203,7 @@ pub(crate) fn encode_question(question: &Question) -> Message {
             out.put_u64_le(epoch.get());
         }
     }
-    Message::of_head(out)
+    Message::of_head(sealed(out))
 }
 
 pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> {
@@ -236,7 +239,7 @@ pub(crate) fn decode_question(message: &Message) -> Result<Question, WireError> 
 /// The bytes of an answer.
 ///
 /// ```text
-/// head    = service u8 'T', version u8 1, kind u8, rest by kind
+/// head    = service u8 'T', version u8 1, kind u8, rest by kind, checksum u32 of all before
 /// page    = 1: session, epoch u64, count u64, digest u64, keys_about u64, is_last u8, through,
 ///           shape u8: 0 entries: varint count, each varint length and key, varint length and head,
 ///                     varint length of the body; body: theirs, one behind the other
@@ -281,10 +284,14 @@ pub(crate) fn encode_answer(answer: &Answer) -> Message {
             put_reason(&mut out, reason);
         }
     }
-    Message {
-        head: out.into(),
-        body,
-    }
+    let head = sealed(out).into();
+    Message { head, body }
+}
+
+fn sealed(mut head: Vec<u8>) -> Vec<u8> {
+    let sum = checksum(&head);
+    head.put_u32_le(sum);
+    head
 }
 
 pub(crate) fn decode_answer(message: &Message) -> Result<Answer, WireError> {
@@ -400,15 +407,20 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(whole: &'a Bytes) -> Result<Self, WireError> {
+        let content_len = whole.len().saturating_sub(CHECKSUM_BYTES);
+        let (content, sum) = whole.split_at(content_len);
         let mut reader = Self {
             whole,
-            bytes: ByteReader::new(whole),
+            bytes: ByteReader::new(content),
         };
         if reader.bytes.u8()? != SERVICE {
             return Err(reader.malformed());
         }
         match reader.bytes.u8()? {
-            VERSION => Ok(reader),
+            VERSION if sum == checksum(content).to_le_bytes() => Ok(reader),
+            VERSION => Err(WireError::Malformed {
+                offset: content_len,
+            }),
             got => Err(WireError::Version { got }),
         }
     }

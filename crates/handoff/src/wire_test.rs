@@ -123,7 +123,9 @@ fn a_knows_question_looks_as_drawn() {
         epoch: Epoch::new(2),
     });
     let drawn = [b'T', 1, 3, 63, 0, 2, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(message.head[..], drawn);
+    let (content, sum) = message.head.split_at(drawn.len());
+    assert_eq!(content, drawn);
+    assert_eq!(sum, checksum(&drawn).to_le_bytes());
 }
 
 #[test]
@@ -161,17 +163,18 @@ proptest! {
     ) {
         let mut whole = vec![SERVICE, VERSION, kind];
         whole.extend(head);
-        let message = Message { head: whole.into(), body: body.into() };
+        let message = Message { head: sealed(whole).into(), body: body.into() };
         let _judged = decode_question(&message);
         let _judged = decode_answer(&message);
     }
 
     #[test]
-    fn a_flipped_byte_does_no_harm(which in 0usize..7, at in 0usize..200, flip in 1u8..) {
+    fn a_flipped_byte_is_noticed(which in 0usize..7, at in 0usize..200, flip in 1u8..) {
         let message = encode_answer(&answers()[which]);
         let mut head = message.head.to_vec();
         let at = at % head.len();
         head[at] ^= flip;
-        let _judged = decode_answer(&Message { head: head.into(), body: message.body });
+        let flipped = Message { head: head.into(), body: message.body };
+        prop_assert!(decode_answer(&flipped).is_err());
     }
 }

@@ -289,6 +289,73 @@ fn replicas_grow_when_every_vnode_is_filled_and_every_owner_knows() {
 }
 
 #[test]
+fn a_node_that_is_gone_for_good_is_removed_in_the_midst_of_moves() {
+    let state = commit(&join(&cluster(4), 5));
+    let moves = state.next_moves(3);
+    let mut state = moves.iter().fold(state, |state, (partition, _)| {
+        step(&state, *partition, MoveStep::Begin)
+    });
+    let (closing, _) = moves[0];
+    state = step(&state, closing, MoveStep::Close);
+    let ordinary = done(&state, stage(2, StagedChange::Leave));
+    assert!(matches!(
+        ordinary.plan(),
+        Err(PlanError::RingNotReady { .. })
+    ));
+    let source = state.ring().owner(closing);
+    let epoch = state.ring().epoch(closing);
+    // The receiver is gone: what moved there stays where it was.
+    let without = commit(&done(&state, stage(5, StagedChange::ForceRemove)));
+    let ring = without.ring();
+    assert!(ring.moves().is_empty() && without.member(node(5)).is_none());
+    assert_eq!(
+        (ring.owner(closing), ring.epoch(closing)),
+        (source, epoch.next())
+    );
+    assert!(carry_out(without, 8, |_| {}).transition().is_none());
+    // The source is gone: what closes is its receiver's, who has everything.
+    let change = StagedChange::ForceRemove;
+    let removal = Command::Stage {
+        node: source,
+        change,
+    };
+    let without = commit(&done(&state, removal));
+    let ring = without.ring();
+    assert!(!ring.members().contains(&source) && !ring.moves().contains_key(&closing));
+    assert_eq!(
+        (ring.owner(closing), ring.epoch(closing)),
+        (node(5), epoch.next())
+    );
+    let state = carry_out(without, 8, |_| {});
+    assert_eq!(state.ring().members().len(), 4);
+}
+
+#[test]
+fn a_node_that_is_gone_for_good_does_not_hold_up_replicas_that_grow() {
+    let three = cluster(3);
+    let ring = (**three.ring()).clone().with_replicas_max(1);
+    let state = done(
+        &done(&three, Command::SetRing(ring)),
+        grow(GrowthStep::Begin(2)),
+    );
+    let removal = stage(3, StagedChange::ForceRemove);
+    let without = commit(&done(&state, removal.clone()));
+    assert!(without.ring().growth().is_none() && without.growth_filled().is_empty());
+    assert_eq!(carry_out(without, 8, |_| {}).ring().replicas_max(), 2);
+    // While it closes, those who are left know already.
+    let mut state = done(&state, grow(GrowthStep::Close));
+    let at = state.ring().partitions().next().unwrap().2;
+    for number in 1..=2 {
+        let node = node(number);
+        state = done(&state, grow(GrowthStep::Known { node, at }));
+    }
+    assert!(state.ring().growth().is_some());
+    let without = commit(&done(&state, removal));
+    assert!(without.ring().growth().is_none());
+    assert_eq!(without.ring().replicas_max(), 2);
+}
+
+#[test]
 fn two_partitions_of_one_list_never_move_together() {
     let state = commit(&join(&cluster(4), 5));
     let ring = state.ring();

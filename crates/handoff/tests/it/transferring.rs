@@ -18,14 +18,14 @@ use kvorum_runtime::Moment;
 
 use crate::cluster::{Cluster, Setup, address, content, node_id, part, simulated, size};
 
-/// Lets every other question pass.
+/// Lets one question in three wait.
 #[derive(Default)]
 struct Slow(AtomicU64);
 
 impl Budget for Slow {
     fn ask(&self, _bytes: u64) -> Duration {
         let asked = self.0.fetch_add(1, Ordering::Relaxed);
-        Duration::from_millis(if asked.is_multiple_of(2) { 5 } else { 0 })
+        Duration::from_millis(if asked.is_multiple_of(3) { 5 } else { 0 })
     }
 }
 
@@ -202,7 +202,7 @@ fn a_source_that_was_killed_is_asked_again() {
 
 #[test]
 fn damaged_repeated_and_lost_answers_do_no_harm() {
-    for seed in 5..9 {
+    for seed in 5..12 {
         simulated(two_nodes(seed), async |cluster| {
             let partition = begin(&cluster).await;
             let (runtime, mut last) = (cluster.runtime.clone(), Message::default());
@@ -360,6 +360,48 @@ fn partitions_of_an_owner_that_is_gone_for_good_are_repaired_by_their_new_ones()
 }
 
 #[test]
+fn a_move_whose_receiver_or_source_is_gone_for_good_is_not_waited_for() {
+    for (seed, gone) in [(16, 4), (17, 0)] {
+        let setup = Setup {
+            nodes: 4,
+            budget: || Arc::new(Slow::default()),
+            ..three_nodes(seed)
+        };
+        simulated(setup, async |cluster| {
+            write_keys(&cluster, 200).await;
+            cluster.commit();
+            let (partition, _) = cluster.agreed().next_moves(1)[0];
+            let source = cluster.agreed().ring().owner(partition).as_bytes()[0];
+            let keys = cluster.node(source).keys(partition);
+            cluster.begin_move(partition);
+            let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+            let some = || cluster.node(4).keys(partition) > 3;
+            cluster.until("some is there", some).await;
+            // Nobody, or 0, stands for the source.
+            let gone = if gone == 0 { source } else { gone };
+            cluster.kill(gone).await;
+            *cluster.node(gone).known().is_deaf.lock() = true;
+            cluster.agree(Command::Stage {
+                node: node_id(gone),
+                change: StagedChange::ForceRemove,
+            });
+            cluster.commit();
+            let _leading = cluster.runtime.spawn("lead", cluster.clone().lead());
+            let idle = || {
+                let rest = (1..=4).filter(|number| *number != gone);
+                cluster.is_quiet() && rest.into_iter().all(|it| is_idle(&cluster, it))
+            };
+            cluster.until("all is quiet", idle).await;
+            cluster.sleep_ms(500).await;
+            cluster.until("all is quiet still", idle).await;
+            let owner = cluster.agreed().ring().owner(partition);
+            let has = cluster.node(owner.as_bytes()[0]).keys(partition);
+            assert!(has >= keys, "{has} of {keys}");
+        });
+    }
+}
+
+#[test]
 fn switches_hold_transfers_back_until_they_are_set_again() {
     simulated(two_nodes(12), async |cluster| {
         let partition = begin(&cluster).await;
@@ -395,7 +437,9 @@ fn switches_hold_transfers_back_until_they_are_set_again() {
 #[test]
 fn strangers_are_not_answered() {
     simulated(two_nodes(13), async |cluster| {
-        let question = Message::of_head(vec![b'T', 1, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        let mut head = vec![b'T', 1, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        head.extend(kvorum_encoding::checksum(&head).to_le_bytes());
+        let question = Message::of_head(head);
         let ask = |node, is_member| {
             let caller = Caller {
                 node,
