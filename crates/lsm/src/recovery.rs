@@ -96,6 +96,7 @@ impl Recovery {
                 version: ArcSwap::from_pointee(version),
                 pins: Pins::default(),
                 group,
+                counted: Mutex::default(),
                 counters: crate::store::Counters {
                     torn_bytes: AtomicU64::new(replayed.torn_bytes),
                     ..Default::default()

@@ -48,6 +48,7 @@ pub(crate) struct Store {
     pub(crate) pins: Pins,
     pub(crate) group: Arc<GroupSync>,
     pub(crate) counters: Counters,
+    pub(crate) counted: Mutex<Counted>,
     pub(crate) identity: AtomicU64,
     pub(crate) next_number: AtomicU64,
     /// The last batch that readers see.
@@ -76,6 +77,14 @@ pub(crate) struct WriteSide {
     /// Log segments that may hold batches not yet durable, oldest first.
     pub(crate) unsynced: Vec<(u64, SegmentSync)>,
     pub(crate) last_sequence: u64,
+}
+
+/// Keys that were counted when the store was like this.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counted {
+    pub(crate) sequence: u64,
+    pub(crate) flushes: u64,
+    pub(crate) keys: u64,
 }
 
 /// Counts since opening.

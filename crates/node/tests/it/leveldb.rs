@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 
 use bytes::Bytes;
@@ -167,4 +168,51 @@ fn http_and_the_operators_verbs_know_the_engine() {
     text(&["chkconfig"]);
     let described = text(&["describe", "leveldb.maximum_memory.percent"]);
     assert!(described.contains("70"), "{described}");
+}
+
+/// The largest table of a stopped node.
+fn largest_table(site: &Site) -> PathBuf {
+    let stores = site.path().join("data/leveldb").read_dir().unwrap();
+    let files = stores.flat_map(|it| it.unwrap().path().read_dir().unwrap());
+    let tables = files.map(|it| it.unwrap().path());
+    let tables = tables.filter(|it| it.extension().is_some_and(|it| it == "sst"));
+    tables
+        .max_by_key(|it| it.metadata().unwrap().len())
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_missing_table_costs_its_keys_alone_and_is_told() {
+    let site = site();
+    let server = site.start();
+    put_round(&mut site.client().await, 1).await;
+    server.stop();
+    std::fs::remove_file(largest_table(&site)).unwrap();
+
+    let server = site.start();
+    let mut client = site.client().await;
+    let (mut right, mut damaged) = (0, 0);
+    for number in (0..KEYS).filter(|it| it % 3 != 0) {
+        match client.get_key(b"b", &number.to_be_bytes()).await {
+            Ok(reply) => {
+                let found: Vec<Bytes> = reply.content.into_iter().map(|it| it.value).collect();
+                assert_eq!(found, [value(number, 1)], "{number}");
+                right += 1;
+            }
+            Err(_) => damaged += 1,
+        }
+    }
+    assert!(
+        right > damaged && damaged > 0,
+        "{right} right, {damaged} damaged"
+    );
+    let output = site.run(&["admin", "vnode-status", "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let status = status.to_string();
+    assert!(status.contains("a table of"), "{status}");
+    assert!(status.contains("with the keys from"), "{status}");
+    // What is written anew is there again.
+    put_round(&mut client, 2).await;
+    check_round(&mut client, 2).await;
+    server.stop();
 }
