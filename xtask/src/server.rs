@@ -107,6 +107,7 @@ impl Site {
         let mut text = format!(
             "listener.protobuf.internal = {}\n\
              listener.http.internal = {}\n\
+             listener.peer.internal = off\n\
              platform_data_dir = {}\n\
              platform_log_dir = {}\n",
             self.protobuf,

@@ -78,6 +78,12 @@ impl Claimant {
         for command in next_commands(&state, self.settings.moves_max) {
             self.propose(command).await;
         }
+        // Whoever still votes is asked to stop first.
+        let voters = self.state.agreement().status().voters;
+        let gone: Vec<NodeId> = state.exited().filter(|it| !voters.contains(it)).collect();
+        for node in gone {
+            self.propose(Command::RemoveMember { node }).await;
+        }
     }
 
     async fn propose(&self, command: Command) {

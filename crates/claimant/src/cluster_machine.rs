@@ -1,12 +1,13 @@
 //! The machine of the cluster's log: commands as JSON in, the state out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwapOption;
 use kvorum_agreement::Machine;
 use kvorum_cluster::{ClusterState, Command, apply};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+
+use crate::shown_state::ShownState;
 
 /// A command of the log.
 #[derive(Serialize, Deserialize)]
@@ -30,29 +31,33 @@ pub(crate) enum Applied {
 
 /// The state of the cluster as the log makes it.
 pub struct ClusterMachine {
-    state: ArcSwapOption<ClusterState>,
-    /// The version of the state, for whoever waits for a change.
-    version: watch::Sender<u64>,
-}
-
-impl Default for ClusterMachine {
-    fn default() -> Self {
-        Self {
-            state: ArcSwapOption::empty(),
-            version: watch::Sender::new(0),
-        }
-    }
+    shown: Arc<ShownState>,
+    /// False until the log has made a state: a node that joins has none before it is sent it.
+    is_founded: AtomicBool,
 }
 
 impl ClusterMachine {
-    /// The state, once there is one: a node that joins has none before it is sent it.
-    pub fn state(&self) -> Option<Arc<ClusterState>> {
-        self.state.load_full()
+    /// A machine that has no state yet, and shows the ones that it makes there.
+    pub fn new(shown: Arc<ShownState>) -> Self {
+        Self {
+            shown,
+            is_founded: AtomicBool::new(false),
+        }
     }
 
-    /// Tells the version of each new state; versions may be skipped.
-    pub fn versions(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// The state, once there is one.
+    pub fn state(&self) -> Option<Arc<ClusterState>> {
+        self.is_founded().then(|| self.shown.current())
+    }
+
+    /// True once there is a state.
+    pub fn is_founded(&self) -> bool {
+        self.is_founded.load(Ordering::Acquire)
+    }
+
+    /// Where its states are shown.
+    pub fn shown(&self) -> &Arc<ShownState> {
+        &self.shown
     }
 
     pub(crate) fn founding(state: &ClusterState) -> Result<String, kvorum_cluster::DecodeError> {
@@ -65,8 +70,8 @@ impl ClusterMachine {
 
     fn publish(&self, state: ClusterState) -> u64 {
         let version = state.version();
-        self.state.store(Some(Arc::new(state)));
-        self.version.send_replace(version);
+        self.shown.show(state);
+        self.is_founded.store(true, Ordering::Release);
         version
     }
 

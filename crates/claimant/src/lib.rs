@@ -12,7 +12,9 @@
 mod claimant;
 mod cluster_machine;
 mod replicated_state;
+mod shown_state;
 
 pub use claimant::{Claimant, ClaimantSettings};
 pub use cluster_machine::ClusterMachine;
 pub use replicated_state::ReplicatedState;
+pub use shown_state::ShownState;

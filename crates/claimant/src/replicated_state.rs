@@ -3,46 +3,67 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use kvorum_agreement::{Agreement, AgreementError};
 use kvorum_cluster::{
-    AgreedState, ClusterState, Command, DecodeError, ProposeError, Refusal, apply,
+    AgreedState, ClusterState, Command, DecodeError, Look, ProposeError, Refusal, apply,
 };
 use kvorum_runtime::Runtime;
+use tokio::sync::watch;
 
 use crate::cluster_machine::{Applied, ClusterMachine};
+use crate::shown_state::ShownState;
 
 /// How long a proposal may take to be agreed.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(10);
 
-/// The cluster's state in the agreed log.
+/// The cluster's state in the agreed log. Cheap to clone.
 #[derive(Clone)]
 pub struct ReplicatedState {
     runtime: Runtime,
+    shown: Arc<ShownState>,
+    log: Arc<ArcSwap<Log>>,
+}
+
+struct Log {
     agreement: Agreement,
     machine: Arc<ClusterMachine>,
-    /// What this node shows until the log has made a state.
-    before: Arc<ClusterState>,
 }
 
 impl ReplicatedState {
-    /// The state that `machine` has, driven by `agreement`. `before` is shown while there is none.
-    pub fn new(
-        runtime: Runtime,
-        agreement: Agreement,
-        machine: Arc<ClusterMachine>,
-        before: ClusterState,
-    ) -> Self {
+    /// The state that `machine` shows, driven by `agreement`.
+    pub fn new(runtime: Runtime, agreement: Agreement, machine: Arc<ClusterMachine>) -> Self {
         Self {
             runtime,
-            agreement,
-            machine,
-            before: Arc::new(before),
+            shown: machine.shown().clone(),
+            log: Arc::new(ArcSwap::from_pointee(Log { agreement, machine })),
         }
     }
 
     /// The log below.
-    pub fn agreement(&self) -> &Agreement {
-        &self.agreement
+    pub fn agreement(&self) -> Agreement {
+        self.log.load().agreement.clone()
+    }
+
+    /// Goes on with another log, of a cluster that this node joins. The machine shows its states where
+    /// the one before did.
+    pub fn follow(&self, agreement: Agreement, machine: Arc<ClusterMachine>) {
+        self.log.store(Arc::new(Log { agreement, machine }));
+    }
+
+    /// True once the log has made a state.
+    pub fn is_founded(&self) -> bool {
+        self.log.load().machine.is_founded()
+    }
+
+    /// Where the state is shown.
+    pub fn shown(&self) -> &Arc<ShownState> {
+        &self.shown
+    }
+
+    /// Tells the version of each new state; versions may be skipped.
+    pub fn versions(&self) -> watch::Receiver<u64> {
+        self.shown.versions()
     }
 
     /// Makes `state` the first one of a new cluster's log; nothing happens when it has one.
@@ -62,7 +83,7 @@ impl ReplicatedState {
 
     async fn put(&self, text: String) -> Result<(), ProposeError> {
         let deadline = self.runtime.now().plus(PROPOSAL_WAIT);
-        let outcome = self.agreement.propose(text, deadline).await;
+        let outcome = self.agreement().propose(text, deadline).await;
         let outcome = outcome.map_err(|error: AgreementError| ProposeError::NotAgreed {
             detail: error.to_string(),
         })?;
@@ -78,7 +99,11 @@ impl ReplicatedState {
 
 impl AgreedState for ReplicatedState {
     fn current(&self) -> Arc<ClusterState> {
-        self.machine.state().unwrap_or_else(|| self.before.clone())
+        self.shown.current()
+    }
+
+    fn look(&self) -> Look {
+        self.shown.look()
     }
 
     /// Waits on the calling thread while the runtime's other threads agree. In a simulation there are

@@ -22,6 +22,17 @@ impl ClusterId {
     pub fn from_random(bytes: [u8; 16]) -> Self {
         Self(NodeId::from_random(bytes))
     }
+
+    /// The identity in the form that nodes have theirs in, as hellos carry it.
+    pub const fn as_node_id(&self) -> NodeId {
+        self.0
+    }
+}
+
+impl From<NodeId> for ClusterId {
+    fn from(id: NodeId) -> Self {
+        Self(id)
+    }
 }
 
 impl fmt::Display for ClusterId {

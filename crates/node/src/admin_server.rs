@@ -10,6 +10,7 @@ use anyhow::Context;
 use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::BucketType;
+use kvorum_member::VnodeTable;
 use kvorum_properties::{BucketProperties, PropertyOverlay};
 use kvorum_runtime::Runtime;
 use serde_json::{Map, Value, json};
@@ -20,7 +21,6 @@ use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::figures::Figures;
 use crate::maintenance::Maintenance;
 use crate::node::Node;
-use crate::vnode_table::VnodeTable;
 
 /// What the admin interface looks at.
 pub(crate) struct AdminServer {
@@ -129,7 +129,7 @@ impl AdminServer {
         let size = self.coordinator.state().ring().size();
         let mut text = format!("Vnode status of '{}'\n", self.figures.node_name);
         let mut all = Vec::new();
-        for vnode in self.vnodes.iter() {
+        for vnode in self.vnodes.all() {
             let (own, store) = (vnode.status(), vnode.backend().status());
             let index = own.partition.index_decimal(size);
             let lost: Vec<Value> = store

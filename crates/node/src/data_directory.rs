@@ -5,7 +5,10 @@
 //!   LOCK           held by the running node; names its process
 //!   format         the version of this layout, as text
 //!   admin.socket   the admin interface, for the directory's owner only
-//!   cluster        the agreed state, and cluster.previous (their place is ring.state_dir)
+//!   ring/          this node's card, its log of the cluster, the record of its stores
+//!                  (their place is ring.state_dir); of an earlier version, cluster and
+//!                  cluster.previous
+//!   hints/         what is kept for other nodes
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    what is durable and not yet synced by the engines
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)

@@ -28,7 +28,6 @@ pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
 pub(crate) struct Engines {
     disk: Arc<dyn Disk>,
     settings: Settings,
-    ring_size: RingSize,
     randomness: Arc<dyn Randomness>,
     /// What the stores of the leveldb engine share, and how it was sized.
     leveldb: Option<(Memory, Shared)>,
@@ -38,11 +37,11 @@ impl Engines {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         settings: Settings,
-        ring_size: RingSize,
         randomness: Arc<dyn Randomness>,
     ) -> Self {
         let leveldb = (settings.node.storage_backend == StorageBackend::Leveldb).then(|| {
-            let partitions = u64::from(ring_size.get());
+            // A node that joins a cluster of another ring size is told so and is to be started again.
+            let partitions = settings.node.ring_size;
             let memory = Memory::of(&settings.leveldb, machine::memory_bytes(), partitions);
             (memory, memory.shared())
         });
@@ -50,7 +49,6 @@ impl Engines {
             leveldb,
             disk,
             settings,
-            ring_size,
             randomness,
         }
     }
@@ -84,20 +82,59 @@ impl Engines {
     }
 
     /// Opens the store of a partition, creating it if it is new. Blocks.
-    pub(crate) fn open(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
-        match self.settings.node.storage_backend {
-            StorageBackend::Memory => Ok(Arc::new(self.open_memory())),
-            StorageBackend::Bitcask => self.open_bitcask(partition),
-            StorageBackend::Leveldb => self.open_leveldb(partition),
+    pub(crate) fn open(
+        &self,
+        size: RingSize,
+        partition: Partition,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let directory = self.partition_directory(size, partition);
+        self.open_in(directory.as_deref(), size)
+    }
+
+    /// Opens the store of what is kept for other nodes. Blocks.
+    pub(crate) fn open_hints(&self) -> anyhow::Result<Arc<dyn Backend>> {
+        let directory = self.settings.node.data_dir.join("hints").join(self.name());
+        self.open_in(Some(&directory), RingSize::SMALLEST)
+    }
+
+    /// Removes the files of a partition's store, which is not open. Blocks.
+    pub(crate) fn remove(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
+        let Some(directory) = self.partition_directory(size, partition) else {
+            return Ok(());
+        };
+        if self.disk.info(&directory)?.is_some() {
+            let removed = self.disk.remove_directory(&directory);
+            removed.with_context(|| format!("remove {}", directory.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Where the files of a partition's store are, if the engine has any.
+    fn partition_directory(&self, size: RingSize, partition: Partition) -> Option<PathBuf> {
+        let data_root = match self.settings.node.storage_backend {
+            StorageBackend::Memory => return None,
+            StorageBackend::Bitcask => &self.settings.bitcask.data_root,
+            StorageBackend::Leveldb => &self.settings.leveldb.data_root,
+        };
+        Some(data_root.join(partition.index_decimal(size)))
+    }
+
+    fn open_in(
+        &self,
+        directory: Option<&Path>,
+        size: RingSize,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        match (self.settings.node.storage_backend, directory) {
+            (StorageBackend::Memory, _) | (_, None) => Ok(Arc::new(self.open_memory(size))),
+            (StorageBackend::Bitcask, Some(directory)) => self.open_bitcask(directory),
+            (StorageBackend::Leveldb, Some(directory)) => self.open_leveldb(directory),
         }
     }
 
-    fn open_memory(&self) -> kvorum_backend_memory::MemoryBackend {
+    fn open_memory(&self, size: RingSize) -> kvorum_backend_memory::MemoryBackend {
         let mut settings = kvorum_backend_memory::Settings::default();
         let memory = &self.settings.memory;
-        let share = memory
-            .bytes_max
-            .map(|bytes| bytes / u64::from(self.ring_size.get()));
+        let share = memory.bytes_max.map(|bytes| bytes / u64::from(size.get()));
         settings.ttl = memory.ttl;
         settings.memory_bytes_max = match (memory.per_vnode_bytes_max, share) {
             (Some(own), Some(share)) => Some(own.min(share)),
@@ -112,15 +149,14 @@ impl Engines {
         self.leveldb.as_ref().map(|(_, shared)| shared)
     }
 
-    fn open_leveldb(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
-        let directory = self.directory_in(&self.settings.leveldb.data_root, partition);
+    fn open_leveldb(&self, directory: &Path) -> anyhow::Result<Arc<dyn Backend>> {
         let (memory, shared) = self.leveldb.as_ref().context("size the block cache")?;
         let settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
         let store = Leveldb::open(
             self.disk.clone(),
-            &directory,
+            directory,
             &settings,
             shared.clone(),
             draw,
@@ -129,11 +165,10 @@ impl Engines {
         Ok(Arc::new(store))
     }
 
-    fn open_bitcask(&self, partition: Partition) -> anyhow::Result<Arc<dyn Backend>> {
-        let directory = self.directory_in(&self.settings.bitcask.data_root, partition);
+    fn open_bitcask(&self, directory: &Path) -> anyhow::Result<Arc<dyn Backend>> {
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
-        let store = Bitcask::open(self.disk.clone(), &directory, self.bitcask_settings(), draw)
+        let store = Bitcask::open(self.disk.clone(), directory, self.bitcask_settings(), draw)
             .with_context(|| format!("open {}", directory.display()))?;
         Ok(Arc::new(store))
     }
@@ -172,9 +207,5 @@ impl Engines {
             ..MergeSettings::default()
         };
         settings
-    }
-
-    fn directory_in(&self, data_root: &Path, partition: Partition) -> PathBuf {
-        data_root.join(partition.index_decimal(self.ring_size))
     }
 }

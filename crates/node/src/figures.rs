@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use kvorum_backend::Status;
 use kvorum_backend_leveldb::Shared;
+use kvorum_cluster::AgreedState as _;
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
+use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
+use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_server_http::NodeFacts;
 use kvorum_server_pb::ConnectionMeter;
@@ -16,7 +19,6 @@ use kvorum_stats::{MetricKind, MetricsText, Stats};
 use serde_json::{Map, Value};
 
 use crate::maintenance::Maintenance;
-use crate::vnode_table::VnodeTable;
 
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
@@ -27,7 +29,7 @@ pub(crate) struct Figures {
     pub(crate) runtime: Runtime,
     pub(crate) node_name: String,
     pub(crate) engine: &'static str,
-    pub(crate) ring_partitions: u64,
+    pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) commit_log: Option<CommitLog>,
     pub(crate) maintenance: Arc<Maintenance>,
@@ -116,15 +118,27 @@ impl Figures {
             values.insert(name.to_owned(), value);
         };
         put("nodename", self.node_name.clone().into());
-        put("connected_nodes", Vec::<Value>::new().into());
+        let state = self.member.state().current();
+        let names = |nodes: &mut dyn Iterator<Item = NodeId>| -> Vec<Value> {
+            let name = |node| state.member(node).map(|member| member.name.clone());
+            nodes.filter_map(name).map(Value::from).collect()
+        };
+        let up = self.member.liveness().up();
+        let own = self.member.node();
+        let mut others = up.iter().copied().filter(|node| *node != own);
+        put("connected_nodes", names(&mut others).into());
         put(
             "ring_members",
-            vec![Value::from(self.node_name.clone())].into(),
+            names(&mut state.members().keys().copied()).into(),
         );
-        put("ring_num_partitions", self.ring_partitions.into());
-        put("ring_creation_size", self.ring_partitions.into());
-        let ownership = format!("[{{'{}',{}}}]", self.node_name, self.ring_partitions);
-        put("ring_ownership", ownership.into());
+        let ring = state.ring();
+        put("ring_num_partitions", ring.size().get().into());
+        put("ring_creation_size", ring.size().get().into());
+        let share = |(node, member): (&NodeId, &kvorum_cluster::Member)| {
+            format!("{{'{}',{}}}", member.name, ring.owned_by(*node).count())
+        };
+        let shares: Vec<String> = state.members().iter().map(share).collect();
+        put("ring_ownership", format!("[{}]", shares.join(",")).into());
         put(
             "storage_backend",
             format!("riak_kv_{}_backend", self.engine).into(),
@@ -168,6 +182,7 @@ impl Figures {
     fn store_metrics(&self, text: &mut MetricsText) {
         let total = self
             .vnodes
+            .all()
             .iter()
             .map(|vnode| vnode.backend().status())
             .fold(Status::default(), |mut total, one| {

@@ -244,7 +244,8 @@ struct TemporaryServer {
 impl TemporaryServer {
     fn start(executor: &Executor, settings: &Settings) -> anyhow::Result<Self> {
         let runtime = executor.runtime();
-        let node = Node::open(settings, &runtime).context("start the node for the import")?;
+        let node = Node::open(settings, executor, Vec::new());
+        let node = node.context("start the node for the import")?;
         let listening = executor.block_on(async {
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             runtime.listen(loopback, ListenOptions::default())
@@ -252,7 +253,7 @@ impl TemporaryServer {
         let listener = match listening {
             Ok(listener) => listener,
             Err(error) => {
-                let _first_error_counts = node.close();
+                let _first_error_counts = node.close(executor);
                 return Err(error).context("listen on a loopback port");
             }
         };
@@ -275,7 +276,7 @@ impl TemporaryServer {
 
     fn stop(self, executor: &Executor) -> anyhow::Result<()> {
         executor.block_on(self.server.stop());
-        self.node.close()
+        self.node.close(executor)
     }
 }
 

@@ -15,9 +15,9 @@ mod inspect;
 mod logging;
 mod maintenance;
 mod node;
+mod node_stores;
 mod server;
 mod verify;
-mod vnode_table;
 
 use std::process::ExitCode;
 

@@ -17,16 +17,17 @@ use kvorum_arbiter::{
     Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, Looked, Order, Owner,
     StepResult, Told, latency_between,
 };
-use kvorum_backend::{BackendError, Reading, StepOutcome, Task, TaskKind, Timestamp, Urgency};
+use kvorum_backend::{
+    Backend, BackendError, Reading, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+};
 use kvorum_commit::CommitLog;
-use kvorum_coordinator::Coordinator;
+use kvorum_coordinator::{Coordinator, VnodeHints};
+use kvorum_member::VnodeTable;
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_settings::{DurabilityMode, Settings};
 use kvorum_stats::{Histogram, Stats};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
-
-use crate::vnode_table::VnodeTable;
 
 pub(crate) use self::step_log::StepLog;
 pub(crate) use self::stop_signal::StopSignal;
@@ -37,6 +38,8 @@ use self::step_log::DoneStep;
 /// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
 /// commit log's syncs took as long as before. Four made those slower.
 const SYNC_THREADS: usize = 2;
+/// Stands for the store of the hints among those of partitions, whose numbers are lower.
+const HINTS: u16 = u16::MAX;
 /// Rounds smaller than this are not worth a thread.
 const SYNCS_SHARED_MIN: usize = 4;
 /// Open files are counted this often: it means reading a directory with an entry for each.
@@ -51,6 +54,7 @@ const ASK_PERIOD_MIN: Duration = Duration::from_millis(20);
 pub(crate) struct Maintenance {
     runtime: Runtime,
     vnodes: Arc<VnodeTable>,
+    hints: Arc<VnodeHints>,
     commit_log: Option<CommitLog>,
     coordinator: Arc<Coordinator>,
     stats: Arc<Stats>,
@@ -82,6 +86,7 @@ struct LastReading {
 pub(crate) struct Parts {
     pub(crate) runtime: Runtime,
     pub(crate) vnodes: Arc<VnodeTable>,
+    pub(crate) hints: Arc<VnodeHints>,
     pub(crate) commit_log: Option<CommitLog>,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) stats: Arc<Stats>,
@@ -114,6 +119,7 @@ impl Maintenance {
         Self {
             runtime: parts.runtime,
             vnodes: parts.vnodes,
+            hints: parts.hints,
             commit_log: parts.commit_log,
             coordinator: parts.coordinator,
             stats: parts.stats,
@@ -164,10 +170,13 @@ impl Maintenance {
         if catch_unwind(AssertUnwindSafe(reaping)).is_err() {
             tracing::error!(event = "reaping_panicked", "report this bug");
         }
-        let vnodes = self.vnodes.iter();
+        let vnodes = self.vnodes.all();
         let log = self.commit_log.as_ref();
+        let hints = (Owner::Store(HINTS), self.hints.vnode().status().puts);
         let written = vnodes
+            .iter()
             .map(|vnode| (owner_of(vnode), vnode.status().puts))
+            .chain([hints])
             .chain(log.map(|log| (Owner::CommitLog, log.status().batches)))
             .collect();
         let looked = {
@@ -216,10 +225,9 @@ impl Maintenance {
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
             Owner::CommitLog => self.ask_commit_log(),
-            Owner::Store(partition) => self.vnode(partition).map_or_else(Told::default, |vnode| {
-                let backend = vnode.backend();
-                let tasks = backend.maintenance_due(self.wall_time());
-                let status = backend.status();
+            Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
+                let tasks = store.maintenance_due(self.wall_time());
+                let status = store.status();
                 Told {
                     tasks,
                     put_bytes: status.put_bytes,
@@ -330,10 +338,9 @@ impl Maintenance {
             (Owner::CommitLog, None) => return Ok(StepOutcome::nothing_left()),
             (Owner::Store(partition), _) => partition,
         };
-        let Some(vnode) = self.vnode(partition) else {
+        let Some(backend) = self.store(partition) else {
             return Ok(StepOutcome::nothing_left());
         };
-        let backend = vnode.backend();
         if order.task.kind == TaskKind::Sync {
             // A sync that the commit log waits for is no task that the store has named.
             return backend.sync().map(|_| StepOutcome::nothing_left());
@@ -341,10 +348,12 @@ impl Maintenance {
         backend.maintenance_step(&order.task, order.budget, self.wall_time())
     }
 
-    fn vnode(&self, partition: u16) -> Option<Arc<Vnode>> {
-        let mut vnodes = self.vnodes.iter();
-        let found = vnodes.find(|vnode| vnode.partition().number() == partition);
-        found.cloned()
+    fn store(&self, partition: u16) -> Option<Arc<dyn Backend>> {
+        if partition == HINTS {
+            return Some(self.hints.vnode().backend().clone());
+        }
+        let vnode = self.vnodes.numbered(partition)?;
+        Some(vnode.backend().clone())
     }
 
     fn wall_time(&self) -> Timestamp {
@@ -373,6 +382,7 @@ fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency
 fn name_of(owner: Owner) -> String {
     match owner {
         Owner::CommitLog => "the commit log".to_owned(),
+        Owner::Store(HINTS) => "the hints".to_owned(),
         Owner::Store(partition) => format!("partition {partition}"),
     }
 }

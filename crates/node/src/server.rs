@@ -30,10 +30,16 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<()> {
     // Before anything answers: who has had an answer may ask for a stop at once.
     let mut stop = executor.block_on(async { StopSignals::install() })?;
     let listeners = Listeners::open(&settings, &executor)?;
-    let node = Node::open(&settings, &runtime)?;
-    executor.block_on(serve(&node, listeners, &settings, &runtime, &mut stop))?;
+    let Listeners {
+        peer,
+        protobuf,
+        http,
+    } = listeners;
+    let node = Node::open(&settings, &executor, peer)?;
+    let clients = (protobuf, http);
+    executor.block_on(serve(&node, clients, &settings, &runtime, &mut stop))?;
     tracing::info!(event = "closing");
-    let closed = node.close();
+    let closed = node.close(&executor);
     let _socket_may_be_gone = std::fs::remove_file(admin_socket(&settings.node.data_dir));
     executor.shut_down(Duration::from_secs(5));
     closed?;
@@ -55,6 +61,7 @@ fn report(loaded: &Loaded) {
 
 /// Sockets are opened first: a port in use is said at once, before any store is touched.
 struct Listeners {
+    peer: Vec<Listener>,
     protobuf: Vec<Listener>,
     http: Vec<Listener>,
 }
@@ -75,7 +82,11 @@ impl Listeners {
             };
             let protobuf = settings.listeners.protobuf.iter();
             let http = settings.listeners.http.iter();
+            let peer = settings.listeners.peer.iter();
             Ok(Self {
+                peer: peer
+                    .map(|(name, address)| open("peer", name, *address))
+                    .collect::<anyhow::Result<_>>()?,
                 protobuf: protobuf
                     .map(|(name, address)| open("protobuf", name, *address))
                     .collect::<anyhow::Result<_>>()?,
@@ -89,7 +100,7 @@ impl Listeners {
 
 async fn serve(
     node: &Node,
-    listeners: Listeners,
+    (protobuf_listeners, http_listeners): (Vec<Listener>, Vec<Listener>),
     settings: &Settings,
     runtime: &Runtime,
     stop: &mut StopSignals,
@@ -104,7 +115,7 @@ async fn serve(
         http_settings(settings),
         node.figures.clone(),
     ));
-    for listener in listeners.protobuf {
+    for listener in protobuf_listeners {
         tracing::info!(event = "listening", interface = "protobuf", address = %listener.local_address());
         let server = protobuf.clone();
         runtime.spawn(
@@ -112,7 +123,7 @@ async fn serve(
             async move { server.serve(listener).await },
         );
     }
-    for listener in listeners.http {
+    for listener in http_listeners {
         tracing::info!(event = "listening", interface = "http", address = %listener.local_address());
         let server = http.clone();
         runtime.spawn("http listener", async move { server.serve(listener).await });

@@ -16,7 +16,7 @@ use crate::assembly::Assembly;
 use crate::connection;
 use crate::error::{PeerError, ProtocolError};
 use crate::frame::{Frame, FrameHead};
-use crate::hello::{Admission, Hello, Introduction, Refusal, VERDICT_BYTES, Verdict};
+use crate::hello::{Admission, Hello, Introduction, NOBODY, Refusal, VERDICT_BYTES, Verdict};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::outbox::{NotTaken, Opening, Outbox};
@@ -69,6 +69,7 @@ impl Pending {
 /// Who is called, where, and by whom.
 pub(crate) struct Call {
     pub(crate) address: SocketAddr,
+    /// Zero when whoever listens there is meant.
     pub(crate) node: NodeId,
     pub(crate) lane: Lane,
     pub(crate) introduction: Introduction,
@@ -86,11 +87,11 @@ impl Asking {
         let connected = async {
             let connected = runtime.connect(call.address).await;
             let mut stream = connected.map_err(|error| unreachable(error.to_string()))?;
-            introduce(&mut stream, &call).await?;
-            Ok(stream)
+            let reached = introduce(&mut stream, &call).await?;
+            Ok((stream, reached))
         };
         let wait = settings.connect_wait_max;
-        let stream = match runtime.timeout(wait, connected).await {
+        let (stream, reached) = match runtime.timeout(wait, connected).await {
             Ok(connected) => connected?,
             Err(_) => {
                 return Err(unreachable(format!(
@@ -99,7 +100,12 @@ impl Asking {
                 )));
             }
         };
-        Ok(Self::start(runtime, stream, node, call.lane, settings))
+        Ok(Self::start(runtime, stream, reached, call.lane, settings))
+    }
+
+    /// Who was reached.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
     }
 
     fn start(
@@ -197,8 +203,8 @@ fn milliseconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Says hello and hears the verdict.
-async fn introduce(stream: &mut Stream, call: &Call) -> Result<(), PeerError> {
+/// Says hello and hears the verdict, and who gave it.
+async fn introduce(stream: &mut Stream, call: &Call) -> Result<NodeId, PeerError> {
     let node = call.node;
     let unreachable = |detail: String| PeerError::Unreachable { node, detail };
     // Small messages must not wait for more to come.
@@ -222,7 +228,9 @@ async fn introduce(stream: &mut Stream, call: &Call) -> Result<(), PeerError> {
     let verdict = Verdict::decode(&verdict).ok_or(refused(Refusal::NoHello))?;
     match verdict.admission {
         Admission::Refused(refusal) => Err(refused(refusal)),
-        Admission::Member | Admission::Stranger if verdict.node == node => Ok(()),
+        Admission::Member | Admission::Stranger if node == NOBODY || verdict.node == node => {
+            Ok(verdict.node)
+        }
         Admission::Member | Admission::Stranger => Err(refused(Refusal::OtherNode)),
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::dialler::{Asking, Call};
 use crate::error::PeerError;
-use crate::hello::{Admission, Introduction};
+use crate::hello::{Admission, Introduction, NOBODY};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::serving::{Answering, serve};
@@ -157,6 +157,31 @@ impl Peers {
             }
         };
         asking.request(runtime, message, deadline).await
+    }
+
+    /// Asks whoever listens at an address, over a connection of its own that says `introduction`;
+    /// returns who answered as well. For a node that does not know its cluster yet.
+    pub async fn knock(
+        &self,
+        address: SocketAddr,
+        introduction: Introduction,
+        message: Message,
+        deadline: Moment,
+    ) -> Result<(NodeId, Message), PeerError> {
+        let runtime = &self.shared.runtime;
+        let call = Call {
+            address,
+            node: NOBODY,
+            lane: Lane::Control,
+            introduction,
+        };
+        let connecting = Asking::connect(runtime, call, self.shared.settings);
+        let remaining = deadline.since(runtime.now());
+        let timed_out = |_| PeerError::Timeout { node: NOBODY };
+        let connected = runtime.timeout(remaining, connecting).await;
+        let asking = connected.map_err(timed_out)??;
+        let answer = asking.request(runtime, message, deadline).await?;
+        Ok((asking.node(), answer))
     }
 
     /// Closes the connections to a node, which is no member any more. Requests under way fail.

@@ -174,6 +174,7 @@ fn configuration_text(
     let mut text = format!(
         "listener.protobuf.internal = {protobuf}\n\
          listener.http.internal = {http}\n\
+         listener.peer.internal = off\n\
          platform_data_dir = {data}\n\
          platform_log_dir = {log}\n",
         data = directory.join("data").display(),

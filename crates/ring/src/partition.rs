@@ -34,6 +34,9 @@ pub struct IndexError {
 }
 
 impl RingSize {
+    /// The size of the smallest ring.
+    pub const SMALLEST: Self = Self(RING_SIZE_MIN);
+
     /// A ring of `partitions`, or the reason why there is none.
     pub fn new(partitions: u64) -> Result<Self, RingSizeError> {
         match u16::try_from(partitions) {
@@ -106,6 +109,9 @@ const DECIMAL_CHUNK: u64 = 1_000_000_000;
 const DECIMAL_CHUNK_DIGITS: usize = 9;
 
 impl Partition {
+    /// The first partition of every ring.
+    pub const FIRST: Self = Self(0);
+
     /// The partition's number.
     pub const fn number(self) -> u16 {
         self.0

@@ -82,7 +82,11 @@ fn address_conflicts(settings: &Settings) -> Vec<String> {
     let mut taken: BTreeMap<SocketAddr, String> = BTreeMap::new();
     let mut found = Vec::new();
     let listeners = &settings.listeners;
-    for (kind, addresses) in [("protobuf", &listeners.protobuf), ("http", &listeners.http)] {
+    for (kind, addresses) in [
+        ("protobuf", &listeners.protobuf),
+        ("http", &listeners.http),
+        ("peer", &listeners.peer),
+    ] {
         for (name, address) in addresses {
             let key = format!("listener.{kind}.{name}");
             // Port 0 is a new port each time.

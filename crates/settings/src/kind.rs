@@ -91,6 +91,8 @@ pub enum Kind {
     Path(fn(&mut Settings, PathBuf)),
     /// `name@host`.
     NodeName(fn(&mut Settings, String)),
+    /// A word of at most 64 letters, digits, `-`, `_` and `.`.
+    Word(fn(&mut Settings, String)),
     /// `one`, `quorum`, `all` or a count of replicas from `least` on.
     Quorum {
         /// Smallest count: 0 where none may be asked for.
@@ -187,6 +189,7 @@ impl Kind {
             Kind::Choice(_) => return None,
             Kind::Path(set) => set(settings, PathBuf::from(text)),
             Kind::NodeName(set) => set(settings, node_name(text)?),
+            Kind::Word(set) => set(settings, word_of(text)?),
             Kind::Quorum { least, set } => set(settings, quorum(text, least)?),
             Kind::DeleteMode(set) => set(settings, delete_mode(text)?),
         }
@@ -231,6 +234,9 @@ impl Kind {
             Kind::Choice(choices) => format!("one of {}", words(choices)),
             Kind::Path(_) => "a path".to_owned(),
             Kind::NodeName(_) => "name@host without spaces, such as kvorum@127.0.0.1".to_owned(),
+            Kind::Word(_) => {
+                "at most 64 letters, digits, `-`, `_` and `.`, such as orders".to_owned()
+            }
             Kind::Quorum { least, .. } => {
                 format!(
                     "`one`, `quorum`, `all` or {}",
@@ -267,7 +273,7 @@ impl Kind {
             Kind::Address(_) => "address",
             Kind::Choice(_) => "choice",
             Kind::Path(_) => "path",
-            Kind::NodeName(_) => "text",
+            Kind::NodeName(_) | Kind::Word(_) => "text",
             Kind::Quorum { .. } => "quorum",
         }
     }
@@ -336,6 +342,13 @@ fn address(text: &str) -> Option<SocketAddr> {
         host.parse::<IpAddr>().ok()?,
         port.parse().ok()?,
     ))
+}
+
+/// `None` where it cannot be a name that hellos and files carry.
+fn word_of(text: &str) -> Option<String> {
+    let is_clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fits = (1..=64).contains(&text.len()) && text.chars().all(is_clean);
+    fits.then(|| text.to_owned())
 }
 
 fn node_name(text: &str) -> Option<String> {

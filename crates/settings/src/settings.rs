@@ -46,6 +46,8 @@ pub struct Settings {
 pub struct NodeSettings {
     /// `nodename`: name@host.
     pub nodename: String,
+    /// `cluster_name`.
+    pub cluster_name: String,
     /// `ring_size`: partitions, a power of two.
     pub ring_size: u64,
     /// `ring.state_dir`.
@@ -78,6 +80,8 @@ pub struct ListenerSettings {
     pub protobuf: BTreeMap<String, SocketAddr>,
     /// `listener.http.$name`.
     pub http: BTreeMap<String, SocketAddr>,
+    /// `listener.peer.$name`.
+    pub peer: BTreeMap<String, SocketAddr>,
 }
 
 /// The protocol buffers server.
@@ -452,6 +456,7 @@ impl Settings {
         Settings {
             node: NodeSettings {
                 nodename: String::new(),
+                cluster_name: String::new(),
                 ring_size: 0,
                 ring_state_dir: PathBuf::new(),
                 data_dir: PathBuf::new(),
@@ -462,6 +467,7 @@ impl Settings {
             listeners: ListenerSettings {
                 protobuf: BTreeMap::new(),
                 http: BTreeMap::new(),
+                peer: BTreeMap::new(),
             },
             protobuf: ProtobufSettings {
                 backlog: 0,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_agreement::{Agreement, AgreementSettings, Founding, Parts};
-use kvorum_claimant::{Claimant, ClaimantSettings, ClusterMachine, ReplicatedState};
+use kvorum_claimant::{Claimant, ClaimantSettings, ClusterMachine, ReplicatedState, ShownState};
 use kvorum_cluster::{
     AgreedState, ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep,
     ProposeError, Refusal, StagedChange,
@@ -89,7 +89,8 @@ impl Node {
         let runtime = process.runtime();
         let directory = Arc::new(Everybody(self.number));
         let peers = Peers::new(runtime.clone(), directory, PeerSettings::default());
-        let machine = Arc::new(ClusterMachine::default());
+        let shown = Arc::new(ShownState::new(founded()));
+        let machine = Arc::new(ClusterMachine::new(shown));
         let parts = Parts {
             runtime: runtime.clone(),
             disk: Arc::new(self.disk.clone()),
@@ -107,7 +108,7 @@ impl Node {
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let answers = Arc::new(Answers(agreement.clone()));
         runtime.spawn("serve", async move { peers.serve(listener, answers).await });
-        let state = ReplicatedState::new(runtime.clone(), agreement, machine, founded());
+        let state = ReplicatedState::new(runtime.clone(), agreement, machine);
         if founding == Founding::Alone {
             state.found(&founded()).await.unwrap();
         }

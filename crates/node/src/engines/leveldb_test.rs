@@ -243,9 +243,9 @@ fn stores_are_where_data_root_says() {
     let ring_size = RingSize::new(8).unwrap();
     let randomness = Arc::new(SeededRandomness::new(1));
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
-    let engines = Engines::new(seam, loaded(&lines), ring_size, randomness);
+    let engines = Engines::new(seam, loaded(&lines), randomness);
     let partition: Partition = ring_size.partitions().next().unwrap();
-    let store = engines.open(partition).unwrap();
+    let store = engines.open(ring_size, partition).unwrap();
     assert_eq!(store.status().engine, "leveldb");
     assert!(
         disk.info(Path::new("/elsewhere/0/manifest-0"))
@@ -341,10 +341,9 @@ fn a_buffer_is_written_at_its_most_size() {
 fn a_write_is_synced_as_told() {
     let uses_commit_log = |line: &str| {
         let lines = ["storage_backend = leveldb", line];
-        let ring_size = RingSize::new(8).unwrap();
         let randomness = Arc::new(SeededRandomness::new(1));
         let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        Engines::new(seam, loaded(&lines), ring_size, randomness).use_commit_log()
+        Engines::new(seam, loaded(&lines), randomness).use_commit_log()
     };
     assert!(uses_commit_log("leveldb.sync_on_write = on"));
     assert!(!uses_commit_log("leveldb.sync_on_write = off"));

@@ -317,10 +317,10 @@ fn a_running_node_merges_and_tells_of_it() {
     ];
     let configuration = kvorum_settings::Configuration::load("", &overrides).unwrap();
     let executor = Runtime::production(&kvorum_runtime::ProductionOptions::default()).unwrap();
-    let node = crate::node::Node::open(&configuration.settings, &executor.runtime()).unwrap();
+    let node = crate::node::Node::open(&configuration.settings, &executor, Vec::new()).unwrap();
     let mut merged = 0;
     for round in 0..2000u32 {
-        for vnode in node.vnodes.iter() {
+        for vnode in node.vnodes.all() {
             for number in 0..8 {
                 let key = StorageKey::from_encoded(format!("key {number}").into_bytes());
                 let fields = Fields {
@@ -349,7 +349,7 @@ fn a_running_node_merges_and_tells_of_it() {
         metrics.contains("kvorum_maintenance_owed_bytes{kind=\"merge\"}"),
         "{metrics}"
     );
-    node.close().unwrap();
+    node.close(&executor).unwrap();
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl Site {
             "platform_data_dir=data".to_owned(),
             "ring_size=8".to_owned(),
             "buckets.default.allow_mult=true".to_owned(),
+            "listener.peer.internal=off".to_owned(),
             format!("listener.protobuf.internal={}", self.protobuf),
             format!("listener.http.internal={}", self.http),
         ] {

@@ -33,6 +33,20 @@ pub(super) const KEYS: &[Key] = &[
          Port 0 lets the system choose; `off` opens nothing.",
     ),
     key(
+        "listener.peer.$name",
+        Kind::Address(|settings, name, value| {
+            if let Some(address) = value {
+                settings.listeners.peer.insert(name.to_owned(), address);
+            }
+        }),
+        "127.0.0.1:8099",
+        "An address where the other nodes of the cluster connect. \
+         The first by name is the one that they are told; where it is 0.0.0.0 or ::, they are told \
+         the host of `nodename` with its port. \
+         Port 0 lets the system choose; `off` opens nothing, and the node stays alone.",
+    )
+    .own(),
+    key(
         "protobuf.backlog",
         Kind::Integer {
             least: 1,

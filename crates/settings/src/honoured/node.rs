@@ -16,6 +16,14 @@ pub(super) const KEYS: &[Key] = &[
         "The node's name, as other nodes, logs and `/stats` show it. \
          Give each node of a cluster its own.",
     ),
+    key(
+        "cluster_name",
+        Kind::Word(|settings, value| settings.node.cluster_name = value),
+        "kvorum",
+        "The cluster's name. All its nodes have to be given the same: \
+         a node of another name is not let in, so that a slip in an address joins no strangers.",
+    )
+    .own(),
     Key {
         change: Change::Fixed,
         ..key(

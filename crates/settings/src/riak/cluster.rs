@@ -7,7 +7,10 @@ pub(super) const FAMILY: Family = Family {
     keys: KEYS,
 };
 
-const CLAIM: &str = "it waits for many nodes: one node owns every partition";
+const CLAIM: &str =
+    "one solver places replicas, on distinct nodes and locations wherever that is possible";
+
+const PEER: &str = "other nodes connect at `listener.peer.$name`, for transfers and all else";
 
 const HANDOFF: &str = "it waits for many nodes: there is nobody to transfer partitions to";
 
@@ -24,8 +27,8 @@ const KEYS: &[super::RiakKey] = &[
     ignored("handoff_batch_threshold_count", HANDOFF),
     ignored("handoff_timeout", HANDOFF),
     ignored("handoff_deletes", HANDOFF),
-    ignored("handoff.ip", HANDOFF),
-    ignored("handoff.port", HANDOFF),
+    ignored("handoff.ip", PEER),
+    ignored("handoff.port", PEER),
     ignored("handoff.ssl.certfile", HANDOFF),
     ignored("handoff.ssl.keyfile", HANDOFF),
     ignored("handoff.inbound", HANDOFF),

@@ -30,6 +30,7 @@ fn values(key: &Key) -> Vec<String> {
         }
         Kind::Path(_) => &["/tmp/elsewhere"],
         Kind::NodeName(_) => &["other@10.0.0.1"],
+        Kind::Word(_) => &["orders"],
         Kind::Quorum { .. } => &["one", "all", "quorum", "2"],
         Kind::DeleteMode(_) => &["keep", "immediate", "10s"],
     };

@@ -1,0 +1,51 @@
+//! The state that a node goes by at this moment, in a place of its own.
+//!
+//! It outlives the log that makes it: a node that joins a cluster changes its log, and nothing that
+//! reads the state notices but for the state.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kvorum_cluster::{ClusterState, Look};
+use tokio::sync::watch;
+
+/// Where the present state is read, by every request.
+pub struct ShownState {
+    state: ArcSwap<ClusterState>,
+    /// The version of the state, for whoever waits for a change.
+    version: watch::Sender<u64>,
+}
+
+impl ShownState {
+    /// Shows `state` until another is shown.
+    pub fn new(state: ClusterState) -> Self {
+        let (version, _) = watch::channel(state.version());
+        Self {
+            state: ArcSwap::from_pointee(state),
+            version,
+        }
+    }
+
+    /// The present state.
+    pub fn current(&self) -> Arc<ClusterState> {
+        self.state.load_full()
+    }
+
+    /// The present state, for a short look that does not count its holders.
+    pub fn look(&self) -> Look {
+        Look::from(self.state.load())
+    }
+
+    /// Tells the version of each new state; versions may be skipped, and begin anew with another
+    /// cluster.
+    pub fn versions(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Shows another state from now on.
+    pub fn show(&self, state: ClusterState) {
+        let version = state.version();
+        self.state.store(Arc::new(state));
+        self.version.send_replace(version);
+    }
+}

@@ -1,0 +1,141 @@
+//! The membership card: who this node is, to which cluster it belongs, and which log it follows.
+//!
+//! A node that joins a cluster takes up another log in another directory; the card is what makes the
+//! change, in one atomic step. A card that cannot be read never leads to a new identity: that would be
+//! a new node over another one's data.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_cluster::ClusterId;
+use kvorum_disk::{Disk, DiskError};
+use kvorum_ring::NodeId;
+use parking_lot::Mutex;
+
+use crate::checked_file::{CheckedFile, Found};
+use crate::error::OpenError;
+
+/// How far a node has come with its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is making one of its own; what there is of it is made anew.
+    Founding,
+    /// Its log was founded by itself.
+    Founded,
+    /// It joined a cluster, whose log it is sent.
+    Joined,
+}
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Card {
+    pub(crate) stage: Stage,
+    pub(crate) node: NodeId,
+    pub(crate) cluster: ClusterId,
+    /// The number of the log's directory.
+    pub(crate) log: u64,
+}
+
+/// The card and its copy on disk.
+pub(crate) struct CardFile {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    file: CheckedFile,
+    sequence: Mutex<u64>,
+}
+
+impl CardFile {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
+        Self {
+            disk,
+            directory: directory.to_owned(),
+            file: CheckedFile::new(directory, "card", "kvorum membership card"),
+            sequence: Mutex::new(0),
+        }
+    }
+
+    /// The card, if there is one.
+    pub(crate) fn load(&self) -> Result<Option<Card>, OpenError> {
+        let unreadable = || OpenError::CardUnreadable {
+            file: self.file.path().to_owned(),
+        };
+        match self.file.load(&*self.disk)? {
+            Found::Nothing => Ok(None),
+            Found::Damaged => Err(unreadable()),
+            Found::Content {
+                sequence,
+                body,
+                stale,
+            } => {
+                if let Some(stale) = stale {
+                    tracing::warn!(event = "card_mended", file = %stale.display());
+                }
+                *self.sequence.lock() = sequence;
+                parse(&body).ok_or_else(unreadable).map(Some)
+            }
+        }
+    }
+
+    pub(crate) fn store(&self, card: &Card) -> Result<(), DiskError> {
+        let mut sequence = self.sequence.lock();
+        *sequence += 1;
+        self.file.store(&*self.disk, *sequence, &text(card))
+    }
+
+    /// Where the log of this number is.
+    pub(crate) fn log_directory(&self, log: u64) -> PathBuf {
+        self.directory.join(format!("log-{log}"))
+    }
+}
+
+fn text(card: &Card) -> String {
+    let stage = match card.stage {
+        Stage::Founding => "founding",
+        Stage::Founded => "founded",
+        Stage::Joined => "joined",
+    };
+    let mut text = String::new();
+    let _infallible = write!(
+        text,
+        "stage {stage}\nnode {}\ncluster {}\nlog {}\n",
+        card.node, card.cluster, card.log
+    );
+    text
+}
+
+fn parse(text: &str) -> Option<Card> {
+    let mut lines = text.lines();
+    let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+    let stage = match value("stage")? {
+        "founding" => Stage::Founding,
+        "founded" => Stage::Founded,
+        "joined" => Stage::Joined,
+        _ => return None,
+    };
+    Some(Card {
+        stage,
+        node: value("node")?.parse().ok()?,
+        cluster: value("cluster")?.parse().ok()?,
+        log: value("log")?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_reads_back() {
+        for stage in [Stage::Founding, Stage::Founded, Stage::Joined] {
+            let card = Card {
+                stage,
+                node: NodeId::from_bytes([1; 16]),
+                cluster: ClusterId::from_random([2; 16]),
+                log: 7,
+            };
+            assert_eq!(parse(&text(&card)), Some(card));
+        }
+        assert_eq!(parse("stage founded\nnode x\n"), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! Who the other members are and where, as the agreed state says.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kvorum_claimant::ShownState;
+use kvorum_cluster::{ClusterId, ClusterState, Member};
+use kvorum_peer::{Admission, Directory, Introduction, Refusal};
+use kvorum_ring::{NodeId, Ring, RingSize};
+
+use crate::PEER_SERVICE;
+
+/// Nobody: the cluster of who belongs to none yet, the owner of a ring that is not known yet.
+pub(crate) const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
+
+/// What is shown until the state of a cluster is known: this node alone, owning nothing.
+pub(crate) fn unknown_state(cluster: ClusterId, node: NodeId, name: &str) -> ClusterState {
+    let ring = Ring::single(RingSize::SMALLEST, NOBODY);
+    ClusterState::found(cluster, name, node, Member::new(name), ring)
+}
+
+/// True for what [`unknown_state`] makes.
+pub(crate) fn is_unknown(state: &ClusterState) -> bool {
+    state.ring().members() == [NOBODY]
+}
+
+/// See the module's description.
+pub(crate) struct Contacts {
+    pub(crate) node: NodeId,
+    pub(crate) cluster: ArcSwap<ClusterId>,
+    /// The name of the cluster as configured, which a stranger has to know.
+    pub(crate) cluster_name: String,
+    pub(crate) shown: Arc<ShownState>,
+}
+
+impl Contacts {
+    fn cluster(&self) -> NodeId {
+        self.cluster.load().as_node_id()
+    }
+}
+
+impl Directory for Contacts {
+    fn introduction(&self) -> Introduction {
+        Introduction {
+            cluster: self.cluster(),
+            cluster_name: self.cluster_name.clone(),
+            node: self.node,
+        }
+    }
+
+    fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        let state = self.shown.look();
+        state
+            .member(node)?
+            .addresses
+            .get(PEER_SERVICE)?
+            .parse()
+            .ok()
+    }
+
+    fn admit(&self, caller: &Introduction) -> Admission {
+        if caller.cluster == NOBODY {
+            return if caller.cluster_name == self.cluster_name {
+                Admission::Stranger
+            } else {
+                Admission::Refused(Refusal::OtherName)
+            };
+        }
+        if caller.cluster != self.cluster() {
+            return Admission::Refused(Refusal::OtherCluster);
+        }
+        let state = self.shown.look();
+        if is_unknown(&state) || state.member(caller.node).is_some() {
+            return Admission::Member;
+        }
+        // Or not known here yet: it tries again.
+        Admission::Refused(Refusal::Removed)
+    }
+}

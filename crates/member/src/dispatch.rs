@@ -1,0 +1,48 @@
+//! Which service answers what another node asks.
+
+use kvorum_agreement::Agreement;
+use kvorum_claimant::ReplicatedState;
+use kvorum_coordinator::ReplicaService;
+use kvorum_liveness::Liveness;
+use kvorum_peer::{Caller, Message, PeerService, Served};
+use kvorum_runtime::Moment;
+
+use crate::joining::Doorkeeper;
+
+/// Every service of this node for other nodes.
+pub(crate) struct Dispatch {
+    pub(crate) state: ReplicatedState,
+    pub(crate) liveness: Liveness,
+    pub(crate) replicas: ReplicaService,
+    pub(crate) doorkeeper: Doorkeeper,
+}
+
+impl PeerService for Dispatch {
+    fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served {
+        if Doorkeeper::serves(&message) {
+            return self.doorkeeper.answer(caller, message);
+        }
+        if !caller.is_member {
+            // A stranger may ask to be let in, and nothing else.
+            return Served::Now(Message::default());
+        }
+        if Agreement::serves(&message) {
+            let agreement = self.state.agreement();
+            return Served::Later(Box::pin(async move { agreement.answer(message).await }));
+        }
+        if Liveness::serves(&message) {
+            self.liveness.hear(&message);
+            return Served::Now(Message::default());
+        }
+        self.replicas.handle(caller, message, deadline)
+    }
+}
+
+/// Tells the coordinator who is up.
+pub(crate) struct Up(pub(crate) Liveness);
+
+impl kvorum_coordinator::Liveness for Up {
+    fn is_up(&self, node: kvorum_ring::NodeId) -> bool {
+        self.0.is_up(node)
+    }
+}

@@ -1,0 +1,230 @@
+//! How a node comes to its identity and its log.
+//!
+//! It has both from before; or it is new and founds a cluster of one; or an earlier version left the
+//! state of a single node in a file, which becomes the first entry of the log. That file stays as it is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_agreement::{Agreement, Founding};
+use kvorum_claimant::{ClusterMachine, ReplicatedState, ShownState};
+use kvorum_cluster::{
+    AgreedState, ClusterId, ClusterState, Command, LocalState, Member as MemberEntry,
+};
+use kvorum_disk::{Disk, create_directory_durably};
+use kvorum_peer::Peers;
+use kvorum_ring::{NodeId, Ring};
+use kvorum_runtime::Runtime;
+
+use crate::PEER_SERVICE;
+use crate::card::{Card, CardFile, Stage};
+use crate::contacts::{Contacts, unknown_state};
+use crate::error::OpenError;
+use crate::member::MemberSettings;
+
+/// What a node is before its log is open.
+pub(crate) struct Founded {
+    pub(crate) card: Card,
+    /// The first state of a log that is to be begun.
+    pub(crate) first: Option<ClusterState>,
+}
+
+/// Reads the card, or begins a new one. Blocks.
+pub(crate) fn identify(
+    runtime: &Runtime,
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    cards: &CardFile,
+    settings: &MemberSettings,
+) -> Result<Founded, OpenError> {
+    create_directory_durably(&**disk, directory)?;
+    let card = cards.load()?;
+    if let Some(card) = card.filter(|card| card.stage != Stage::Founding) {
+        return Ok(Founded { card, first: None });
+    }
+    let log = 1;
+    let has_log = disk.info(&cards.log_directory(log))?.is_some();
+    if has_log && card.is_none() {
+        return Err(OpenError::CardMissing {
+            directory: directory.to_owned(),
+        });
+    }
+    let random = || {
+        let mut bytes = [0; 16];
+        runtime.randomness().fill(&mut bytes);
+        bytes
+    };
+    let (node, first) = match LocalState::open(disk.clone(), directory, &settings.name) {
+        Ok(opened) => {
+            if let Some(note) = opened.note {
+                tracing::warn!(event = "cluster_state_restored", note = %note);
+            }
+            let state = ClusterState::clone(&opened.state.current());
+            tracing::info!(
+                event = "cluster_state_taken_over",
+                version = state.version()
+            );
+            (opened.state.this_node(), state)
+        }
+        Err(kvorum_cluster::OpenError::Missing { .. }) => {
+            let node = NodeId::from_random(random());
+            let cluster = ClusterId::from_random(random());
+            (node, first_state(cluster, node, settings))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let card = Card {
+        stage: Stage::Founding,
+        node,
+        cluster: first.id(),
+        log,
+    };
+    cards.store(&card)?;
+    if has_log {
+        disk.remove_directory(&cards.log_directory(log))?;
+    }
+    Ok(Founded {
+        card,
+        first: Some(first),
+    })
+}
+
+fn first_state(cluster: ClusterId, node: NodeId, settings: &MemberSettings) -> ClusterState {
+    let ring = Ring::single(settings.ring_size, node);
+    tracing::info!(
+        event = "cluster_founded",
+        node = %settings.name,
+        ring_size = settings.ring_size.get(),
+    );
+    let mut member = MemberEntry::new(&settings.name);
+    member.addresses.clone_from(&settings.addresses);
+    ClusterState::found(cluster, &settings.cluster_name, node, member, ring)
+}
+
+/// The connections and the state that a node has by its card.
+pub(crate) struct Opening<'a> {
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) disk: &'a Arc<dyn Disk>,
+    pub(crate) cards: &'a CardFile,
+    pub(crate) settings: &'a MemberSettings,
+}
+
+impl Opening<'_> {
+    /// The directory of contacts, which shows nothing yet, and the connections that go by it.
+    pub(crate) fn peers(&self, card: &Card) -> (Arc<Contacts>, Peers) {
+        let unknown = unknown_state(card.cluster, card.node, &self.settings.name);
+        let contacts = Arc::new(Contacts {
+            node: card.node,
+            cluster: arc_swap::ArcSwap::from_pointee(card.cluster),
+            cluster_name: self.settings.cluster_name.clone(),
+            shown: Arc::new(ShownState::new(unknown)),
+        });
+        let peers = Peers::new(self.runtime.clone(), contacts.clone(), self.settings.peer);
+        (contacts, peers)
+    }
+
+    /// Opens or begins the log, until the state is the last one that is known here.
+    pub(crate) async fn log(
+        &self,
+        founded: Founded,
+        contacts: &Contacts,
+        peers: &Peers,
+    ) -> Result<(Card, ReplicatedState), OpenError> {
+        let Founded { mut card, first } = founded;
+        let machine = Arc::new(ClusterMachine::new(contacts.shown.clone()));
+        let parts = kvorum_agreement::Parts {
+            runtime: self.runtime.clone(),
+            disk: self.disk.clone(),
+            directory: self.cards.log_directory(card.log),
+            node: card.node,
+            peers: peers.clone(),
+            machine: machine.clone(),
+        };
+        let founding = match first {
+            Some(_) => Founding::Alone,
+            None => Founding::Opened,
+        };
+        let agreement = Agreement::open(parts, founding, self.settings.agreement).await?;
+        if let Some(file) = agreement.status().unreadable_snapshot {
+            tracing::warn!(event = "snapshot_unreadable", file = %file.display());
+        }
+        let state = ReplicatedState::new(self.runtime.clone(), agreement, machine);
+        if let Some(first) = &first {
+            state.found(first).await?;
+            card.stage = Stage::Founded;
+            self.cards.store(&card)?;
+        }
+        if is_alone(&state, card.node) {
+            // What was agreed last may not be known as agreed yet: this is behind it.
+            let name = state.current().name().to_owned();
+            state.agree(Command::NameCluster(name)).await?;
+        }
+        if card.stage == Stage::Founded && !state.is_founded() {
+            return Err(OpenError::LogWithoutState {
+                directory: self.cards.log_directory(card.log),
+            });
+        }
+        Ok((card, state))
+    }
+}
+
+/// True for the only voter of its log.
+pub(crate) fn is_alone(state: &ReplicatedState, node: NodeId) -> bool {
+    let voters = state.agreement().status().voters;
+    voters.len() == 1 && voters.contains(&node)
+}
+
+/// What a node that is alone has agreed otherwise than it is configured, as the commands that mend it.
+pub(crate) fn settled_alone(state: &ClusterState, settings: &MemberSettings) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if state.members().len() > 1 {
+        return commands;
+    }
+    if state.name() != settings.cluster_name {
+        commands.push(Command::NameCluster(settings.cluster_name.clone()));
+    }
+    if *state.default_properties() != settings.default_properties {
+        let defaults = settings.default_properties.clone();
+        commands.push(Command::SetDefaultProperties(defaults));
+    }
+    commands
+}
+
+/// What the others know of this node otherwise than it is configured, as the command that mends it.
+pub(crate) fn introduction(
+    state: &ClusterState,
+    node: NodeId,
+    settings: &MemberSettings,
+) -> Option<Command> {
+    let known = state.member(node)?;
+    let mut member = known.clone();
+    member.name.clone_from(&settings.name);
+    // A start without listeners (an import) takes back nothing that others know.
+    member.addresses.extend(settings.addresses.clone());
+    (member != *known).then_some(Command::UpdateMember { node, member })
+}
+
+/// Warns of settings that the agreed state overrules.
+pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings) {
+    let (kept, configured) = (state.ring().size(), settings.ring_size);
+    if kept != configured {
+        tracing::warn!(
+            event = "ring_size_kept",
+            kept = kept.get(),
+            configured = configured.get(),
+            "the ring size of a cluster is fixed when it is founded",
+        );
+    }
+    if state.members().len() > 1 && *state.default_properties() != settings.default_properties {
+        tracing::warn!(
+            event = "default_properties_kept",
+            "buckets.default.* differs from what the cluster has agreed on, which counts",
+        );
+    }
+    if !settings.addresses.contains_key(PEER_SERVICE) {
+        tracing::info!(
+            event = "no_peer_listener",
+            "this node can have no others around it"
+        );
+    }
+}

@@ -1,0 +1,41 @@
+//! One member of a cluster, put together from the seams.
+//!
+//! Given a disk, a runtime, listeners, and somebody who opens stores, [`Member::open`] makes a node that
+//! takes part: the agreed log and the state that it makes, the detector of who is up, connections to the
+//! others and the service that answers them, the vnodes that the ring gives to this node, and the
+//! coordinator on top. A single node is the same: the only voter of its log, the only owner of its ring.
+//!
+//! Where to look: `founding` is how a node comes to its log and its identity; `follower` lets vnodes
+//! come and go with the ring; `dispatch` is which service answers what; `joining` is both sides of
+//! becoming a member.
+//!
+//! It starts no threads and opens no files but through the seams, so that a simulation builds whole
+//! clusters of it. What this crate must not know: engines, protocols for clients, settings files.
+
+mod card;
+mod checked_file;
+mod contacts;
+mod dispatch;
+mod error;
+mod follower;
+mod founding;
+mod held;
+mod hint_store;
+mod joining;
+mod member;
+mod stores;
+mod vnode_table;
+
+pub use kvorum_agreement::AgreementSettings;
+pub use kvorum_claimant::ClaimantSettings;
+pub use kvorum_liveness::LivenessSettings;
+pub use kvorum_peer::PeerSettings;
+
+pub use error::{JoinError, OpenError};
+pub use joining::Joined;
+pub use member::{Member, MemberSettings, Parts};
+pub use stores::{FirstStores, StoreError, Stores};
+pub use vnode_table::VnodeTable;
+
+/// The name under which a member's addresses tell where it listens for the others.
+pub const PEER_SERVICE: &str = "peer";

@@ -1,0 +1,414 @@
+//! The member itself: opened in order, stopped in reverse.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use kvorum_agreement::AgreementSettings;
+use kvorum_backend::{Backend, BackendError};
+use kvorum_claimant::{Claimant, ClaimantSettings, ReplicatedState};
+use kvorum_cluster::{AgreedState, ProposeError};
+use kvorum_coordinator::{
+    Coordinator, CoordinatorSettings, MaintenanceWitness, Meter, PeerReplicas, Remote,
+    ReplicaService, ServiceParts, VnodeHints,
+};
+use kvorum_disk::{Disk, DiskError};
+use kvorum_liveness::{Liveness, LivenessSettings};
+use kvorum_peer::{PeerSettings, Peers};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{NodeId, RingSize};
+use kvorum_runtime::{Listener, Runtime, TaskGuard};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use parking_lot::Mutex;
+
+use crate::card::{Card, CardFile};
+use crate::contacts::Contacts;
+use crate::dispatch::{Dispatch, Up};
+use crate::error::OpenError;
+use crate::follower::{self, Follower, Ground};
+use crate::founding::{self, Opening};
+use crate::held::HeldFile;
+use crate::hint_store;
+use crate::joining::Doorkeeper;
+use crate::stores::Stores;
+use crate::vnode_table::VnodeTable;
+
+/// What others know of this node is looked at again after this long while it is not right.
+const INTRODUCTION_PAUSE: Duration = Duration::from_secs(5);
+/// How long a member that starts waits for the others to be seen, and how often it looks.
+const SIGHT_WAIT: Duration = Duration::from_secs(2);
+const SIGHT_LOOK_PERIOD: Duration = Duration::from_millis(5);
+/// Requests of other nodes that wait for devices or threads at which further ones are refused.
+const WAITING_MAX: usize = 10_000;
+
+/// What a member is told.
+#[derive(Clone, Debug)]
+pub struct MemberSettings {
+    /// Its name, such as `kvorum@127.0.0.1`.
+    pub name: String,
+    /// The cluster's name, on which all members have to agree.
+    pub cluster_name: String,
+    /// Where others and clients reach it, by the name of the service; see
+    /// [`crate::PEER_SERVICE`].
+    pub addresses: BTreeMap<String, String>,
+    /// The number of partitions of a cluster that it founds.
+    pub ring_size: RingSize,
+    /// The properties of buckets without type, for a cluster that it founds.
+    pub default_properties: PropertyOverlay,
+    /// Sizes and sibling counts.
+    pub vnode: VnodeSettings,
+    /// How requests are treated.
+    pub coordinator: CoordinatorSettings,
+    /// Replicas on other nodes are asked for heads first.
+    pub heads_first: bool,
+    /// How connections are treated.
+    pub peer: PeerSettings,
+    /// How the log is kept.
+    pub agreement: AgreementSettings,
+    /// How quickly a node is taken to be down.
+    pub liveness: LivenessSettings,
+    /// How plans are carried out.
+    pub claimant: ClaimantSettings,
+    /// Hints are looked through at least this often, and when a node comes up.
+    pub hint_period: Duration,
+}
+
+/// What a member is made of.
+pub struct Parts {
+    /// Time, randomness, tasks and sockets.
+    pub runtime: Runtime,
+    /// Where the member's own files are.
+    pub disk: Arc<dyn Disk>,
+    /// The directory of the card, the log and the agreed state.
+    pub directory: PathBuf,
+    /// The directory of the vnodes' leases.
+    pub data_directory: PathBuf,
+    /// Who opens stores.
+    pub stores: Arc<dyn Stores>,
+    /// Where other nodes connect.
+    pub listeners: Vec<Listener>,
+    /// Where figures go.
+    pub meter: Arc<dyn Meter>,
+    /// Who knows what maintenance ran when.
+    pub maintenance: Arc<dyn MaintenanceWitness>,
+    /// What it is told.
+    pub settings: MemberSettings,
+}
+
+/// A node that takes part in a cluster, if only in one of its own.
+pub struct Member {
+    pub(crate) runtime: Runtime,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) settings: MemberSettings,
+    pub(crate) node: NodeId,
+    pub(crate) cards: CardFile,
+    pub(crate) card: ArcSwap<Card>,
+    pub(crate) contacts: Arc<Contacts>,
+    pub(crate) peers: Peers,
+    pub(crate) state: ReplicatedState,
+    pub(crate) vnodes: Arc<VnodeTable>,
+    pub(crate) hints: Arc<VnodeHints>,
+    pub(crate) follower: Arc<Follower>,
+    liveness: Liveness,
+    coordinator: Arc<Coordinator>,
+    leases: Arc<LeaseTable>,
+    hint_leases: Arc<LeaseTable>,
+    tasks: Mutex<Vec<TaskGuard<()>>>,
+}
+
+impl Member {
+    /// Opens a member; it takes part when this returns.
+    pub async fn open(parts: Parts) -> Result<Arc<Self>, OpenError> {
+        let Parts {
+            runtime,
+            disk,
+            directory,
+            data_directory,
+            stores,
+            listeners,
+            meter,
+            maintenance,
+            settings,
+        } = parts;
+        let cards = CardFile::new(disk.clone(), &directory);
+        let founded = founding::identify(&runtime, &disk, &directory, &cards, &settings)?;
+        let opening = Opening {
+            runtime: &runtime,
+            disk: &disk,
+            cards: &cards,
+            settings: &settings,
+        };
+        let (contacts, peers) = opening.peers(&founded.card);
+        let (card, state) = opening.log(founded, &contacts, &peers).await?;
+        if founding::is_alone(&state, card.node) {
+            for command in founding::settled_alone(&state.current(), &settings) {
+                state.agree(command).await?;
+            }
+            introduce(&state, card.node, &settings).await?;
+        }
+        founding::warn_of_overruled(&state.current(), &settings);
+
+        let leases = hint_store::open_leases(&disk, &data_directory, &runtime)?;
+        let hint_leases = hint_store::open_leases(&disk, &directory.join("hints"), &runtime)?;
+        let ground = Ground {
+            runtime: runtime.clone(),
+            node: card.node,
+            stores,
+            leases: leases.clone(),
+            held: Arc::new(HeldFile::new(disk.clone(), &directory)),
+            table: Arc::default(),
+            settings: settings.vnode,
+        };
+        let vnodes = ground.table.clone();
+        let (opening_ground, current) = (ground.clone(), state.current());
+        let open = move || follower::open_first(&opening_ground, &current);
+        let (held, hint_store) = runtime.blocking(open).await?;
+        let hints = hint_store::open_hints(hint_store, &hint_leases, settings.vnode)?;
+
+        let liveness = Liveness::start(
+            &runtime,
+            peers.clone(),
+            card.node,
+            runtime.wall_time().micros(),
+            settings.liveness,
+        );
+        let follower = Follower::new(ground, state.clone(), liveness.clone(), peers.clone(), held);
+        let remote = Remote {
+            peers: Arc::new(PeerReplicas::new(
+                peers.clone(),
+                Arc::new(Up(liveness.clone())),
+            )),
+            hints: hints.clone(),
+            heads_first: settings.heads_first,
+        };
+        let coordinator_parts = kvorum_coordinator::Parts {
+            node: card.node,
+            runtime: runtime.clone(),
+            cluster: Arc::new(state.clone()),
+            vnodes: vnodes.clone(),
+            meter,
+            maintenance,
+        };
+        let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);
+        let member = Arc::new(Self {
+            node: card.node,
+            card: ArcSwap::from_pointee(card),
+            follower: Arc::new(follower),
+            coordinator: Arc::new(coordinator),
+            tasks: Mutex::default(),
+            runtime,
+            disk,
+            settings,
+            cards,
+            contacts,
+            peers,
+            state,
+            vnodes,
+            hints,
+            liveness,
+            leases,
+            hint_leases,
+        });
+        member.follower.follow().await;
+        member.start(listeners);
+        member.until_others_are_seen().await;
+        Ok(member)
+    }
+
+    /// Who has just come sees nobody for a moment, and would take all others to be down.
+    async fn until_others_are_seen(&self) {
+        let deadline = self.runtime.now().plus(SIGHT_WAIT);
+        let members = self.state.current().members().len();
+        while self.liveness.up().len() < members && self.runtime.now() < deadline {
+            self.runtime.sleep(SIGHT_LOOK_PERIOD).await;
+        }
+    }
+
+    fn start(&self, listeners: Vec<Listener>) {
+        let replicas = ReplicaService::new(ServiceParts {
+            runtime: self.runtime.clone(),
+            cluster: Arc::new(self.state.clone()),
+            vnodes: self.vnodes.clone(),
+            hints: self.hints.clone(),
+            waiting_max: WAITING_MAX,
+        });
+        let service = Arc::new(Dispatch {
+            state: self.state.clone(),
+            liveness: self.liveness.clone(),
+            replicas,
+            doorkeeper: Doorkeeper {
+                state: self.state.clone(),
+                name: self.settings.name.clone(),
+            },
+        });
+        for listener in listeners {
+            let (peers, service) = (self.peers.clone(), service.clone());
+            self.keep("peer listener", async move {
+                peers.serve(listener, service).await;
+            });
+        }
+        let follower = self.follower.clone();
+        self.keep("ring follower", async move { follower.run().await });
+        let claimant = Claimant::new(
+            self.runtime.clone(),
+            self.state.clone(),
+            self.node,
+            self.settings.claimant,
+        );
+        self.keep("claimant", async move { claimant.run().await });
+        self.keep("introduction", self.keep_introduced());
+        self.keep("hints", self.hand_over_hints());
+    }
+
+    fn keep(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let task = self.runtime.spawn(name, work);
+        self.tasks.lock().push(task.abort_on_drop());
+    }
+
+    /// Sees to it that the others know where this node is now.
+    fn keep_introduced(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (runtime, state) = (self.runtime.clone(), self.state.clone());
+        let (node, settings) = (self.node, self.settings.clone());
+        async move {
+            let mut versions = state.versions();
+            loop {
+                versions.mark_unchanged();
+                if let Err(error) = introduce(&state, node, &settings).await {
+                    tracing::debug!(event = "not_introduced_yet", error = %error);
+                    runtime.sleep(INTRODUCTION_PAUSE).await;
+                } else if versions.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Hands hints over when a node comes up, and now and then.
+    fn hand_over_hints(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (runtime, liveness) = (self.runtime.clone(), self.liveness.clone());
+        let (coordinator, hints) = (self.coordinator.clone(), self.hints.clone());
+        let period = self.settings.hint_period;
+        async move {
+            let look_period = period.min(Duration::from_secs(1));
+            let mut up_before = liveness.up();
+            let mut looked_at = runtime.now();
+            loop {
+                runtime.sleep(look_period).await;
+                let (up, now) = (liveness.up(), runtime.now());
+                let is_due = now.since(looked_at) >= period;
+                if up == up_before && !is_due {
+                    continue;
+                }
+                (up_before, looked_at) = (up, now);
+                if up_before.len() < 2 || hints.vnode().backend().status().keys == 0 {
+                    continue;
+                }
+                let outcome = coordinator.hand_off_hints(now.plus(10 * period)).await;
+                if outcome.handed > 0 {
+                    tracing::info!(
+                        event = "hints_handed_over",
+                        handed = outcome.handed,
+                        kept = outcome.kept,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whom protocols call.
+    pub fn coordinator(&self) -> &Arc<Coordinator> {
+        &self.coordinator
+    }
+
+    /// The vnodes of this node.
+    pub fn vnodes(&self) -> &Arc<VnodeTable> {
+        &self.vnodes
+    }
+
+    /// What this node keeps in place of others.
+    pub fn hints(&self) -> &Arc<VnodeHints> {
+        &self.hints
+    }
+
+    /// The agreed state and its log.
+    pub fn state(&self) -> &ReplicatedState {
+        &self.state
+    }
+
+    /// Who is up.
+    pub fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    /// The way to other nodes.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// What it was told.
+    pub fn settings(&self) -> &MemberSettings {
+        &self.settings
+    }
+
+    /// Takes no part any more: says so, and ends all tasks. Stores stay open.
+    pub async fn stop(&self) {
+        self.liveness.leave();
+        // Its last words are on their way when others have run.
+        self.runtime.yield_now().await;
+        self.tasks.lock().clear();
+        self.state.agreement().stop().await;
+    }
+
+    /// Closes every store; the first failure is returned when all have been tried. Blocks.
+    pub fn close_stores(&self) -> Result<(), BackendError> {
+        let mut first_failure = None;
+        for (partition, store) in self.backends() {
+            if let Err(error) = store.close() {
+                tracing::error!(event = "store_close_failed", partition, error = %error);
+                first_failure.get_or_insert(error);
+            }
+        }
+        first_failure.map_or(Ok(()), Err)
+    }
+
+    /// Lets the vnodes go on under their actors in the next run; the stores are closed without an
+    /// error, and what was logged for them is not needed any more. Blocks.
+    pub fn seal(&self) -> Result<(), DiskError> {
+        let vnodes = self.vnodes.all();
+        self.leases
+            .seal(vnodes.iter().map(|vnode: &Arc<Vnode>| &**vnode))?;
+        self.hint_leases.seal([self.hints.vnode()])
+    }
+
+    fn backends(&self) -> Vec<(Option<u16>, Arc<dyn Backend>)> {
+        let vnodes = self.vnodes.all();
+        let of_vnodes = vnodes
+            .iter()
+            .map(|vnode| (Some(vnode.partition().number()), vnode.backend().clone()));
+        let of_hints = (None, self.hints.vnode().backend().clone());
+        of_vnodes.chain([of_hints]).collect()
+    }
+}
+
+/// Has it agreed how this node is called and where it is, if that is not known.
+async fn introduce(
+    state: &ReplicatedState,
+    node: NodeId,
+    settings: &MemberSettings,
+) -> Result<(), ProposeError> {
+    if !state.is_founded() {
+        return Ok(());
+    }
+    let Some(command) = founding::introduction(&state.current(), node, settings) else {
+        return Ok(());
+    };
+    tracing::info!(event = "introduced_anew", name = %settings.name);
+    state.agree(command).await.map(|_| ())
+}

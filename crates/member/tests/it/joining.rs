@@ -1,0 +1,191 @@
+//! Becoming a member: by whom, and who does not.
+
+use std::time::Duration;
+
+use kvorum_cluster::{AgreedState, Command, MemberStatus, StagedChange};
+use kvorum_member::JoinError;
+
+use crate::machines::{Machine, at, carry_out, cluster, has_store, joined, name, simulated, until};
+
+#[test]
+fn a_node_that_joins_stands_in_the_plan_and_owns_nothing_yet() {
+    simulated(1, |world| async move {
+        let machines = joined(&world, 3).await;
+        for machine in &machines {
+            assert_eq!(machine.state().members().len(), 3);
+        }
+        let state = machines[2].state();
+        let (node, member) = state.member_named(&name(2)).unwrap();
+        assert_eq!(node, machines[1].member().node());
+        assert_eq!(member.status, MemberStatus::Joining);
+        assert_eq!(state.plan().unwrap().members.len(), 3);
+        assert_eq!(machines[1].member().vnodes().all().len(), 0);
+        assert!(
+            !state
+                .ring()
+                .partitions()
+                .any(|(it, ..)| has_store(&machines[1], it))
+        );
+        machines[1].put("key", "through another").await;
+        assert_eq!(machines[2].get("key").await, ["through another"]);
+    });
+}
+
+#[test]
+fn a_committed_plan_gives_vnodes_to_all_and_takes_them_where_they_settled_elsewhere() {
+    simulated(2, |world| async move {
+        let machines = cluster(&world, 3).await;
+        let state = machines[0].state();
+        assert_eq!(state.ring().replicas_max(), 3);
+        until(&world, "every node has just its own vnodes", || {
+            machines.iter().all(|machine| {
+                let node = machine.member().node();
+                let vnodes = machine.member().vnodes().all();
+                let have: Vec<_> = vnodes.iter().map(|vnode| vnode.partition()).collect();
+                have == state.ring().owned_by(node).collect::<Vec<_>>()
+            })
+        })
+        .await;
+        for machine in &machines {
+            let node = machine.member().node();
+            for (partition, owner, epoch) in state.ring().partitions() {
+                assert_eq!(has_store(machine, partition), owner == node);
+                if let Some(vnode) = machine.member().vnodes().numbered(partition.number()) {
+                    assert_eq!(vnode.status().epoch, epoch);
+                }
+            }
+        }
+        let voters = || {
+            machines[0]
+                .member()
+                .state()
+                .agreement()
+                .status()
+                .voters
+                .len()
+                == 3
+        };
+        until(&world, "all vote", voters).await;
+    });
+}
+
+#[test]
+fn the_ring_of_one_who_joins_is_replaced() {
+    simulated(3, |world| async move {
+        let (one, mut two) = (Machine::new(1), Machine::new(2));
+        two.ring_size = 64;
+        one.start(&world).await;
+        two.start(&world).await;
+        let joined = two.member().join(at(1), None).await.unwrap();
+        assert_eq!(joined.by, name(1));
+        assert_eq!(two.state().ring().size(), one.state().ring().size());
+        two.lose_power(&world).await;
+        two.start(&world).await;
+        assert_eq!(two.state().id(), one.state().id());
+    });
+}
+
+#[test]
+fn who_does_not_fit_is_told_why_and_stays_what_it_was() {
+    simulated(4, |world| async move {
+        let machines = joined(&world, 2).await;
+        let mut three = Machine::new(3);
+        three.cluster_name = "another".to_owned();
+        three.start(&world).await;
+        three.put("key", "value").await;
+        let member = three.member();
+        let refused = member.join(at(1), None).await;
+        assert!(matches!(
+            refused,
+            Err(JoinError::NotEmpty { partitions: 1 })
+        ));
+        assert_eq!(three.get("key").await, ["value"]);
+        let refused = member.join(at(3), None).await;
+        assert!(matches!(refused, Err(JoinError::SelfJoin)));
+
+        let mut four = Machine::new(4);
+        four.cluster_name = "another".to_owned();
+        four.start(&world).await;
+        let refused = four.member().join(at(1), None).await;
+        let error = refused.unwrap_err();
+        assert!(error.to_string().contains("cluster_name"), "{error}");
+        let refused = four.member().join(at(9), None).await;
+        assert!(matches!(refused, Err(JoinError::NotReachable { .. })));
+        assert_eq!(four.member().vnodes().all().len(), 16);
+        four.put("key", "still its own").await;
+
+        let five = Machine::new(5);
+        five.start(&world).await;
+        let refused = five.member().join(at(1), Some("other@10.0.0.1")).await;
+        assert!(matches!(refused, Err(JoinError::OtherName { .. })));
+        let refused = machines[1].member().join(at(5), None).await;
+        assert!(matches!(refused, Err(JoinError::NotSingleNode)));
+        let mut namesake = Machine::new(5);
+        namesake.number = 2;
+        assert_eq!(machines[0].state().members().len(), 2);
+    });
+}
+
+#[test]
+fn a_join_that_is_cut_short_can_be_asked_for_again() {
+    let operations = simulated(5, |world| async move {
+        let (one, two) = (Machine::new(1), Machine::new(2));
+        one.start(&world).await;
+        two.start(&world).await;
+        let before = two.disk.operations();
+        two.member().join(at(1), None).await.unwrap();
+        before..two.disk.operations()
+    });
+    for cut in operations.step_by(7) {
+        simulated(5, |world| async move {
+            let (one, two) = (Machine::new(1), Machine::new(2));
+            one.start(&world).await;
+            two.start(&world).await;
+            two.disk.cut_after(cut);
+            let joining = two.member();
+            let runtime = world.runtime();
+            let waits = runtime.timeout(Duration::from_secs(60), async {
+                let _joined_or_not = joining.join(at(1), None).await;
+            });
+            let _came_back_or_not = waits.await;
+            drop(joining);
+            two.lose_power(&world).await;
+            two.start(&world).await;
+            let is_in = two.state().id() == one.state().id();
+            if !is_in {
+                let joined = two.member().join(at(1), None).await;
+                assert!(
+                    matches!(joined, Ok(_) | Err(JoinError::NotSingleNode)),
+                    "cut at {cut}: {joined:?}"
+                );
+            }
+            let same = || *two.state() == *one.state();
+            until(&world, "both have the same state", same).await;
+            assert_eq!(one.state().members().len(), 2);
+        });
+    }
+}
+
+#[test]
+fn one_who_leaves_hands_over_everything_and_is_gone() {
+    simulated(6, |world| async move {
+        let machines = cluster(&world, 3).await;
+        let leaves = machines[2].member().node();
+        let change = StagedChange::Leave;
+        machines[0]
+            .agree(Command::Stage {
+                node: leaves,
+                change,
+            })
+            .await;
+        machines[0].commit_plan().await;
+        carry_out(&world, &machines).await;
+        let gone = || machines[0].state().member(leaves).is_none();
+        until(&world, "it is no member any more", gone).await;
+        assert_eq!(machines[0].state().ring().members().len(), 2);
+        let state = machines[0].member().state().clone();
+        let voters = || !state.agreement().status().voters.contains(&leaves);
+        until(&world, "it does not vote", voters).await;
+        assert_eq!(state.current().ring().replicas_max(), 2);
+    });
+}

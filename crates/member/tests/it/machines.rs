@@ -1,0 +1,349 @@
+//! Machines with a disk each, on which members run.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_cluster::{AgreedState, ClusterState, Command, GrowthStep, MoveStep};
+use kvorum_coordinator::{
+    Condition, CoordinatorSettings, GetOptions, MaintenanceWitness, Meter, PutKind, PutOptions,
+    PutRequest, RequestError, RequestKind, TombstoneKeeping,
+};
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_member::{Member, MemberSettings, OpenError, PEER_SERVICE, Parts};
+use kvorum_object::{Clock, Content, Limits, Object};
+use kvorum_properties::PropertyOverlay;
+use kvorum_ring::{Phase, RingSize};
+use kvorum_runtime::{Link, ListenOptions, Moment, SimulatedProcess, World};
+use kvorum_vnode::VnodeSettings;
+use parking_lot::Mutex;
+
+use crate::stores::DiskStores;
+
+pub(crate) const PORT: u16 = 8099;
+
+pub(crate) fn ip(number: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, number))
+}
+
+pub(crate) fn at(number: u8) -> SocketAddr {
+    SocketAddr::new(ip(number), PORT)
+}
+
+pub(crate) fn name(number: u8) -> String {
+    format!("kvorum@10.0.0.{number}")
+}
+
+struct Nobody;
+
+impl Meter for Nobody {
+    fn finished(
+        &self,
+        _: RequestKind,
+        _: Option<&RequestError>,
+        _: Duration,
+        _: Option<&Object>,
+        _: Moment,
+    ) {
+    }
+
+    fn read_repaired(&self, _: Moment) {}
+}
+
+impl MaintenanceWitness for Nobody {
+    fn step_between(&self, _: Moment, _: Moment) -> Option<String> {
+        None
+    }
+}
+
+/// A machine, and the member that runs there if one does.
+pub(crate) struct Machine {
+    pub(crate) number: u8,
+    pub(crate) disk: MemoryDisk,
+    pub(crate) ring_size: u64,
+    pub(crate) cluster_name: String,
+    pub(crate) n_val: u32,
+    running: Mutex<Option<(SimulatedProcess, Arc<Member>)>>,
+}
+
+impl Machine {
+    pub(crate) fn new(number: u8) -> Self {
+        Self {
+            number,
+            disk: MemoryDisk::new(),
+            ring_size: 16,
+            cluster_name: "test".to_owned(),
+            n_val: 3,
+            running: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> MemberSettings {
+        MemberSettings {
+            name: name(self.number),
+            cluster_name: self.cluster_name.clone(),
+            addresses: BTreeMap::from([(PEER_SERVICE.to_owned(), at(self.number).to_string())]),
+            ring_size: RingSize::new(self.ring_size).unwrap(),
+            default_properties: PropertyOverlay {
+                allow_mult: Some(true),
+                n_val: Some(self.n_val),
+                ..PropertyOverlay::default()
+            },
+            vnode: VnodeSettings {
+                limits: Limits::default(),
+            },
+            coordinator: CoordinatorSettings {
+                colocated_replicas: false,
+                request_timeout: Duration::from_secs(5),
+                slow_request_threshold: Duration::MAX,
+                requests_max: 1_000,
+                tombstones: TombstoneKeeping::Keep,
+            },
+            heads_first: true,
+            peer: kvorum_peer::PeerSettings::default(),
+            agreement: kvorum_agreement::AgreementSettings::default(),
+            liveness: kvorum_liveness::LivenessSettings::default(),
+            claimant: kvorum_claimant::ClaimantSettings::default(),
+            hint_period: Duration::from_secs(10),
+        }
+    }
+
+    pub(crate) async fn try_start(&self, world: &World) -> Result<(), OpenError> {
+        let process = world.start_process(ip(self.number));
+        let runtime = process.runtime();
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let options = ListenOptions::default();
+        let listener = runtime.listen(at(self.number), options).unwrap();
+        let nobody = Arc::new(Nobody);
+        let parts = Parts {
+            disk: disk.clone(),
+            directory: PathBuf::from("ring"),
+            data_directory: PathBuf::from("data"),
+            stores: Arc::new(DiskStores::new(disk, runtime.clone())),
+            listeners: vec![listener],
+            meter: nobody.clone(),
+            maintenance: nobody,
+            settings: self.settings(),
+            runtime,
+        };
+        let member = Member::open(parts).await?;
+        *self.running.lock() = Some((process, member));
+        Ok(())
+    }
+
+    pub(crate) async fn start(&self, world: &World) {
+        self.try_start(world).await.unwrap();
+    }
+
+    pub(crate) fn member(&self) -> Arc<Member> {
+        self.running.lock().as_ref().unwrap().1.clone()
+    }
+
+    pub(crate) fn state(&self) -> Arc<ClusterState> {
+        self.member().state().current()
+    }
+
+    pub(crate) async fn lose_power(&self, world: &World) {
+        let (process, member) = self.running.lock().take().unwrap();
+        process.kill();
+        world.runtime().sleep(Duration::from_millis(1)).await;
+        drop((process, member));
+        self.disk
+            .crash(CrashOptions::drawn(world.runtime().random_u64()));
+    }
+
+    /// Stops as an operator would have it.
+    pub(crate) async fn stop(&self, world: &World) {
+        let (process, member) = self.running.lock().take().unwrap();
+        member.stop().await;
+        member.close_stores().unwrap();
+        member.seal().unwrap();
+        process.kill();
+        world.runtime().sleep(Duration::from_millis(1)).await;
+    }
+
+    pub(crate) async fn agree(&self, command: Command) {
+        self.member().state().agree(command).await.unwrap();
+    }
+
+    pub(crate) async fn commit_plan(&self) {
+        let id = self.state().plan().unwrap().id;
+        self.agree(Command::CommitPlan { id }).await;
+    }
+
+    pub(crate) async fn try_put(
+        &self,
+        key: &str,
+        value: &str,
+    ) -> Result<Arc<Object>, RequestError> {
+        let member = self.member();
+        let context = match self.try_get(key).await {
+            Ok(Some(object)) => object.clock().clone(),
+            _ => Clock::new(),
+        };
+        let request = PutRequest {
+            context,
+            condition: Condition::Always,
+            content: Content {
+                value: Bytes::copy_from_slice(value.as_bytes()),
+                ..Content::default()
+            },
+            kind: PutKind::Versioned,
+        };
+        let coordinator = member.coordinator();
+        let now = coordinator.runtime().now();
+        let options = PutOptions::default();
+        coordinator.put(&address(key), request, &options, now).await
+    }
+
+    pub(crate) async fn put(&self, key: &str, value: &str) {
+        self.try_put(key, value).await.unwrap();
+    }
+
+    pub(crate) async fn try_get(&self, key: &str) -> Result<Option<Arc<Object>>, RequestError> {
+        let member = self.member();
+        let coordinator = member.coordinator();
+        let now = coordinator.runtime().now();
+        let options = GetOptions::default();
+        coordinator.get(&address(key), &options, now).await
+    }
+
+    /// The values of a key, as this node's clients see them.
+    pub(crate) async fn get(&self, key: &str) -> Vec<String> {
+        let object = self.try_get(key).await.unwrap();
+        let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
+        let siblings = object.iter().flat_map(|object| object.siblings());
+        siblings.map(|sibling| text(&sibling.value)).collect()
+    }
+}
+
+pub(crate) fn address(key: &str) -> Address {
+    Address {
+        bucket_type: BucketType::default_type(),
+        bucket: Bucket::new(b"bucket".to_vec()),
+        key: Key::new(key.as_bytes().to_vec()),
+    }
+}
+
+pub(crate) fn simulated<F: Future>(seed: u64, test: impl FnOnce(World) -> F) -> F::Output {
+    let (executor, world) = World::new(seed).unwrap();
+    executor.block_on(test(world))
+}
+
+pub(crate) async fn until(world: &World, what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..1_200 {
+        if holds() {
+            return;
+        }
+        world.runtime().sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it never comes to hold that {what}");
+}
+
+/// Machines 1 to `count`, all running; the second and later have joined the first, and no plan is
+/// committed.
+pub(crate) async fn joined(world: &World, count: u8) -> Vec<Machine> {
+    let machines: Vec<Machine> = (1..=count).map(Machine::new).collect();
+    link(world, count);
+    for machine in &machines {
+        machine.start(world).await;
+    }
+    for machine in &machines[1..] {
+        let member = machine.member();
+        member.join(at(1), Some(&name(1))).await.unwrap();
+    }
+    machines
+}
+
+/// Everything between two machines takes a little while.
+fn link(world: &World, count: u8) {
+    let delay = Link {
+        delay_min: Duration::from_micros(100),
+        delay_max: Duration::from_millis(2),
+        is_cut: false,
+    };
+    for from in 1..=count {
+        for to in (1..=count).filter(|to| *to != from) {
+            world.set_link(ip(from), ip(to), delay);
+        }
+    }
+}
+
+/// A cluster whose plan is carried out, all stores empty.
+pub(crate) async fn cluster(world: &World, count: u8) -> Vec<Machine> {
+    let machines = joined(world, count).await;
+    machines[0].commit_plan().await;
+    carry_out(world, &machines).await;
+    until(world, "all have the same state and see one another", || {
+        machines.iter().all(|machine| {
+            let up = machine.member().liveness().up().len();
+            *machine.state() == *machines[0].state() && up == usize::from(count)
+        })
+    })
+    .await;
+    machines
+}
+
+/// Confirms every step of moves and growth, as is true while there are no objects.
+pub(crate) async fn carry_out(world: &World, machines: &[Machine]) {
+    for _ in 0..2_000 {
+        let state = machines[0].state();
+        let ring = state.ring();
+        let is_done = state.transition().is_none() && state.next_growth().is_none();
+        if is_done && ring.moves().is_empty() && ring.growth().is_none() {
+            return;
+        }
+        for (partition, moving) in ring.moves() {
+            let step = match moving.phase {
+                Phase::Filling => MoveStep::Close,
+                Phase::Closing => MoveStep::Settle,
+            };
+            let at = ring.epoch(*partition);
+            let partition = *partition;
+            let command = Command::Move {
+                partition,
+                at,
+                step,
+            };
+            // Somebody else may have been quicker.
+            let _taken_or_not = machines[1].member().state().agree(command).await;
+        }
+        if let Some(growth) = ring.growth() {
+            let step = match growth.phase {
+                Phase::Filling => GrowthStep::Close,
+                Phase::Closing => GrowthStep::Settle,
+            };
+            let from = ring.replicas_max();
+            let command = Command::Grow { from, step };
+            let _taken_or_not = machines[1].member().state().agree(command).await;
+        }
+        world.runtime().sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the plan is never carried out");
+}
+
+/// Cuts the links between two groups of machines, or heals them.
+pub(crate) fn cut(world: &World, some: &[u8], others: &[u8], is_cut: bool) {
+    for (one, other) in some
+        .iter()
+        .flat_map(|it| others.iter().map(move |to| (*it, *to)))
+    {
+        for (from, to) in [(one, other), (other, one)] {
+            let link = world.link(ip(from), ip(to));
+            world.set_link(ip(from), ip(to), Link { is_cut, ..link });
+        }
+        if !is_cut {
+            world.break_connections(ip(one), ip(other));
+        }
+    }
+}
+
+pub(crate) fn has_store(machine: &Machine, partition: kvorum_ring::Partition) -> bool {
+    let directory = DiskStores::directory(machine.state().ring().size(), partition);
+    machine.disk.info(Path::new(&directory)).unwrap().is_some()
+}

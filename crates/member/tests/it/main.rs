@@ -1,0 +1,13 @@
+//! Whole members on simulated machines: founded, joined, killed, started again.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot make its input should fail"
+)]
+
+mod founding;
+mod joining;
+mod machines;
+mod requests;
+mod stores;

@@ -1,0 +1,175 @@
+//! Reads and writes through a cluster whose nodes fail.
+
+use std::time::Duration;
+
+use kvorum_cluster::Command;
+
+use crate::machines::{Machine, cluster, cut, simulated, until};
+
+const KEYS: u32 = 40;
+
+async fn write(machine: &Machine, round: u32) {
+    for number in 0..KEYS {
+        machine
+            .put(&format!("key {number}"), &format!("{round}"))
+            .await;
+    }
+}
+
+async fn check(machine: &Machine, round: u32) {
+    for number in 0..KEYS {
+        let got = machine.get(&format!("key {number}")).await;
+        assert_eq!(got, [format!("{round}")], "key {number}");
+    }
+}
+
+/// How many hints a node keeps.
+fn hints(machine: &Machine) -> u64 {
+    machine.member().hints().vnode().backend().status().keys
+}
+
+#[test]
+fn every_node_serves_what_any_node_took() {
+    simulated(1, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for (round, writer) in (0..).zip(&machines) {
+            write(writer, round).await;
+            for reader in &machines {
+                check(reader, round).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_killed_node_misses_nothing_in_the_end() {
+    simulated(2, |world| async move {
+        let machines = cluster(&world, 3).await;
+        write(&machines[0], 1).await;
+        machines[1].lose_power(&world).await;
+        // Before anybody has noticed, and after.
+        write(&machines[0], 2).await;
+        world.runtime().sleep(Duration::from_secs(15)).await;
+        assert_eq!(machines[0].member().liveness().up().len(), 2);
+        write(&machines[2], 3).await;
+        check(&machines[0], 3).await;
+        machines[1].start(&world).await;
+        check(&machines[1], 3).await;
+        let see_one_another = || {
+            let up = |machine: &Machine| machine.member().liveness().up().len();
+            machines.iter().all(|machine| up(machine) == 3)
+        };
+        until(&world, "all see one another", see_one_another).await;
+        let handed = || machines.iter().all(|machine| hints(machine) == 0);
+        until(&world, "all hints are handed over", handed).await;
+        // What it holds by itself is enough now, together with one that was away meanwhile.
+        machines[2].lose_power(&world).await;
+        check(&machines[1], 3).await;
+    });
+}
+
+#[test]
+fn a_lost_majority_of_the_log_stops_neither_reads_nor_writes() {
+    simulated(3, |world| async move {
+        let machines = cluster(&world, 5).await;
+        let all_vote = || {
+            machines[0]
+                .member()
+                .state()
+                .agreement()
+                .status()
+                .voters
+                .len()
+                == 5
+        };
+        until(&world, "all vote", all_vote).await;
+        for lost in &machines[2..] {
+            lost.lose_power(&world).await;
+        }
+        world.runtime().sleep(Duration::from_secs(30)).await;
+        write(&machines[0], 1).await;
+        check(&machines[1], 1).await;
+        let member = machines[0].member();
+        let refused = member.state().agree(Command::NameCluster("other".into()));
+        assert!(refused.await.is_err());
+        for lost in &machines[2..] {
+            lost.start(&world).await;
+        }
+        until(&world, "somebody leads again", || {
+            member.state().agreement().status().leader.is_some()
+        })
+        .await;
+        let handed = || machines.iter().all(|machine| hints(machine) == 0);
+        until(&world, "all hints are handed over", handed).await;
+        for machine in &machines {
+            check(machine, 1).await;
+        }
+        machines[1].agree(Command::NameCluster("test".into())).await;
+    });
+}
+
+#[test]
+fn all_may_lose_power_at_once() {
+    for seed in 4..8 {
+        simulated(seed, |world| async move {
+            let machines = cluster(&world, 3).await;
+            write(&machines[1], 1).await;
+            for machine in &machines {
+                machine.lose_power(&world).await;
+            }
+            for machine in &machines {
+                machine.start(&world).await;
+            }
+            world.runtime().sleep(Duration::from_secs(10)).await;
+            for machine in &machines {
+                check(machine, 1).await;
+            }
+            let id = machines[0].state().version();
+            machines[2].agree(Command::ClearStaged).await;
+            assert!(machines[2].state().version() >= id);
+        });
+    }
+}
+
+#[test]
+fn both_sides_of_a_cut_go_on_and_what_both_wrote_is_kept() {
+    simulated(9, |world| async move {
+        let machines = cluster(&world, 5).await;
+        cut(&world, &[4, 5], &[1, 2, 3], true);
+        world.runtime().sleep(Duration::from_secs(30)).await;
+        write(&machines[0], 1).await;
+        write(&machines[4], 2).await;
+        check(&machines[2], 1).await;
+        check(&machines[3], 2).await;
+        cut(&world, &[4, 5], &[1, 2, 3], false);
+        let handed = || machines.iter().all(|machine| hints(machine) == 0);
+        until(&world, "all hints are handed over", handed).await;
+        for number in 0..KEYS {
+            let mut got = machines[2].get(&format!("key {number}")).await;
+            got.sort();
+            assert_eq!(got, ["1", "2"], "both sides wrote");
+        }
+    });
+}
+
+#[test]
+fn the_same_seed_twice_is_the_same_run() {
+    let run = || {
+        simulated(11, |world| async move {
+            let machines = cluster(&world, 3).await;
+            write(&machines[0], 1).await;
+            machines[1].lose_power(&world).await;
+            write(&machines[2], 2).await;
+            machines[1].start(&world).await;
+            check(&machines[1], 2).await;
+            let trace = |machine: &Machine| {
+                let state = format!("{:?}", machine.state());
+                (state, machine.disk.operations(), machine.number)
+            };
+            let now = world.runtime().now();
+            let traces: Vec<_> = machines.iter().map(trace).collect();
+            (now, traces, world.runtime().random_u64())
+        })
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,183 @@
+//! The stores of a running node: engines behind the node's commit log.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use kvorum_backend::Backend;
+use kvorum_backend_leveldb::Shared;
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
+use kvorum_disk::Disk;
+use kvorum_member::{FirstStores, StoreError, Stores};
+use kvorum_ring::{Partition, RingSize};
+use kvorum_runtime::Runtime;
+use kvorum_settings::Settings;
+use parking_lot::Mutex;
+
+use crate::engines::Engines;
+
+/// Opens and removes stores for the member that this node is.
+pub(crate) struct NodeStores {
+    disk: Arc<dyn Disk>,
+    runtime: Runtime,
+    engines: Engines,
+    log_directory: PathBuf,
+    log_settings: CommitLogSettings,
+    /// From the first opening on, where the engine's writes go through one.
+    log: Mutex<Option<CommitLog>>,
+}
+
+impl NodeStores {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        runtime: Runtime,
+        settings: &Settings,
+        log_directory: PathBuf,
+    ) -> Self {
+        let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
+        Self {
+            disk,
+            runtime,
+            engines,
+            log_directory,
+            log_settings: CommitLogSettings {
+                segment_bytes: settings.commit_log.segment_bytes,
+                bytes_max: settings.commit_log.bytes_max,
+            },
+            log: Mutex::new(None),
+        }
+    }
+
+    /// The commit log, once the stores are open and if there is to be one.
+    pub(crate) fn commit_log(&self) -> Option<CommitLog> {
+        self.log.lock().clone()
+    }
+
+    /// The engine's name, as in `storage_backend`.
+    pub(crate) fn engine_name(&self) -> &'static str {
+        self.engines.name()
+    }
+
+    /// What the stores of the leveldb engine share.
+    pub(crate) fn leveldb_shared(&self) -> Option<Shared> {
+        self.engines.leveldb_shared().cloned()
+    }
+
+    fn open_stores(&self, size: RingSize, partitions: &[Partition]) -> anyhow::Result<FirstStores> {
+        let hints = self.engines.open_hints().context("open the hints' store")?;
+        let stores = self.open_engines(size, partitions)?;
+        let all = stores.iter().map(|(_, store)| store).chain([&hints]);
+        self.recover(&all.cloned().collect::<Vec<_>>())?;
+        let behind_log = |(partition, store)| (partition, self.behind_log(store));
+        Ok(FirstStores {
+            partitions: stores.into_iter().map(behind_log).collect(),
+            hints: self.behind_log(hints),
+        })
+    }
+
+    /// Opens the stores of partitions, several at a time.
+    fn open_engines(
+        &self,
+        size: RingSize,
+        partitions: &[Partition],
+    ) -> anyhow::Result<Vec<(Partition, Arc<dyn Backend>)>> {
+        let workers = std::thread::available_parallelism().map_or(2, |count| 4 * count.get());
+        let per_worker = partitions.len().div_ceil(workers).max(1);
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = partitions
+                .chunks(per_worker)
+                .map(|chunk| {
+                    scope.spawn(move || {
+                        let open = |partition: &Partition| {
+                            let store = self.engines.open(size, *partition).with_context(|| {
+                                format!("open the store of partition {}", partition.number())
+                            })?;
+                            Ok((*partition, store))
+                        };
+                        chunk.iter().map(open).collect::<anyhow::Result<Vec<_>>>()
+                    })
+                })
+                .collect();
+            let mut stores = Vec::with_capacity(partitions.len());
+            for handle in handles {
+                match handle.join() {
+                    Ok(opened) => stores.extend(opened?),
+                    Err(_) => {
+                        anyhow::bail!("a thread that opens stores panicked; report this bug")
+                    }
+                }
+            }
+            Ok(stores)
+        })
+    }
+
+    /// Replays what an earlier run logged, and starts this run's commit log if there is to be one.
+    fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<()> {
+        let directory = &self.log_directory;
+        let found = kvorum_commit::recover(&*self.disk, directory, stores)
+            .context("replay the commit log")?;
+        if found.batches_read > 0 {
+            tracing::info!(
+                event = "commit_log_replayed",
+                batches_read = found.batches_read,
+                batches_replayed = found.batches_replayed,
+                torn_bytes = found.torn_bytes,
+            );
+        }
+        if found.batches_of_unknown_stores > 0 {
+            let batches = found.batches_of_unknown_stores;
+            tracing::warn!(event = "commit_log_unknown_stores", batches);
+        }
+        for damage in &found.damage {
+            tracing::error!(event = "commit_log_damaged", damage = %damage);
+        }
+        if self.engines.use_commit_log() {
+            let id = self.runtime.random_u64();
+            let log = CommitLog::create(self.disk.clone(), directory, id, self.log_settings)
+                .context("start the commit log")?;
+            *self.log.lock() = Some(log);
+        }
+        Ok(())
+    }
+
+    fn behind_log(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        match self.commit_log() {
+            Some(log) => {
+                let default = self.engines.default_durability();
+                Arc::new(Committed::new(engine, log, default))
+            }
+            None => engine,
+        }
+    }
+}
+
+impl Stores for NodeStores {
+    fn open_first(
+        &self,
+        size: RingSize,
+        partitions: &[Partition],
+    ) -> Result<FirstStores, StoreError> {
+        Ok(self.open_stores(size, partitions)?)
+    }
+
+    fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
+        let store = self.engines.open(size, partition)?;
+        Ok(self.behind_log(store))
+    }
+
+    fn remove(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        open: Option<Arc<dyn Backend>>,
+    ) -> Result<(), StoreError> {
+        if let Some(store) = open {
+            store.erase()?;
+            store.close()?;
+            if let Some(log) = self.commit_log() {
+                log.forget(store.identity());
+            }
+        }
+        Ok(self.engines.remove(size, partition)?)
+    }
+}
