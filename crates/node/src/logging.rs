@@ -6,16 +6,18 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 use kvorum_settings::{LogLevel, LogOutput, LogSettings};
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<()> {
-    let level = match settings.level {
-        LogLevel::Debug => tracing::Level::DEBUG,
-        LogLevel::Info => tracing::Level::INFO,
-        LogLevel::Warning => tracing::Level::WARN,
-        LogLevel::Error => tracing::Level::ERROR,
+    // The libraries under the cluster tell of every step at `info`: theirs are for debugging.
+    let filter = match settings.level {
+        LogLevel::Debug => "debug,openraft=info,foca=info",
+        LogLevel::Info => "info,openraft=warn,foca=warn",
+        LogLevel::Warning => "warn,openraft=error",
+        LogLevel::Error => "error",
         LogLevel::None => return Ok(()),
     };
     let writer = match settings.output {
@@ -25,7 +27,7 @@ pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<()> {
         LogOutput::Both => BoxMakeWriter::new(std::io::stderr.and(file_writer(settings)?)),
     };
     tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_env_filter(EnvFilter::new(filter))
         .with_target(false)
         .with_ansi(false)
         .with_writer(writer)
