@@ -1,6 +1,6 @@
 //! The contents of a store: entries, index entries, and the orders in which they leave.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -186,12 +186,17 @@ impl Contents {
     ) {
         let before = self.entries.newest(key).cloned();
         let before = before.as_ref().map_or(&[][..], |it| &it.index_entries);
+        if before.is_empty() && index_entries.is_empty() {
+            return;
+        }
+        let before: BTreeSet<&IndexEntry> = before.iter().collect();
+        let after: BTreeSet<&IndexEntry> = index_entries.iter().collect();
         let sequence = self.last_sequence;
-        for gone in before.iter().filter(|it| !index_entries.contains(it)) {
+        for gone in before.difference(&after) {
             let position = IndexPosition::new(key, gone);
             self.index.set(position, sequence, None, newest_snapshot);
         }
-        for added in index_entries.iter().filter(|it| !before.contains(it)) {
+        for added in after.difference(&before) {
             let position = IndexPosition::new(key, added);
             self.index
                 .set(position, sequence, Some(()), newest_snapshot);

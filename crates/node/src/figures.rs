@@ -73,7 +73,17 @@ impl Meter for RequestMeter {
                 stats.vnode_puts.count(now);
                 stats.node_put_fsm_time.record_time(now, took);
             }
-            RequestKind::ListKeys | RequestKind::ListBuckets | RequestKind::IndexQuery => {}
+            RequestKind::IndexQuery => {
+                stats.index_fsm_create.count(now);
+                match error {
+                    Some(_) => stats.index_fsm_create_error.count(now),
+                    None => {
+                        stats.index_fsm_complete.count(now);
+                        stats.index_fsm_time.record_time(now, took);
+                    }
+                }
+            }
+            RequestKind::ListKeys | RequestKind::ListBuckets => {}
         }
     }
 

@@ -11,11 +11,13 @@ use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_
 
 /// Riak's names for what is served, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
-const RESOURCES: [(&str, &str); 17] = [
+const RESOURCES: [(&str, &str); 19] = [
     ("riak_kv_wm_bucket_type", "/types"),
     ("riak_kv_wm_buckets", "/buckets"),
     ("riak_kv_wm_buckets", "/riak"),
     ("riak_kv_wm_buckets", "/types"),
+    ("riak_kv_wm_index", "/buckets"),
+    ("riak_kv_wm_index", "/types"),
     ("riak_kv_wm_keylist", "/buckets"),
     ("riak_kv_wm_keylist", "/riak"),
     ("riak_kv_wm_keylist", "/types"),

@@ -146,6 +146,12 @@ stats! {
         list_fsm_create,
         /// Listings that could not begin.
         list_fsm_create_error,
+        /// Index queries that ended, one way or the other.
+        index_fsm_create,
+        /// Index queries that failed.
+        index_fsm_create_error,
+        /// Index queries that gave all of their results.
+        index_fsm_complete,
         /// Writes to write-once buckets.
         write_once_puts,
         /// Protocol Buffers connections accepted.
@@ -200,6 +206,8 @@ stats! {
         node_get_fsm_siblings: Things,
         /// Time from a write's arrival to its answer.
         node_put_fsm_time: Microseconds,
+        /// Time from an index query's arrival to its last result.
+        index_fsm_time: Microseconds,
         /// Time of a vnode's read.
         vnode_get_fsm_time: Microseconds,
         /// Time of a vnode's read of a head.
