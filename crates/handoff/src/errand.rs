@@ -47,6 +47,8 @@ impl Errand {
         if self.id.kind != TransferKind::Repair && vnode.status().epoch < self.id.epoch {
             return Ended::Resting("the vnode here has not learned of it yet".into());
         }
+        // What was read elsewhere before a delete must not be merged after the delete is forgotten.
+        let _kept = vnode.keep_tombstones();
         let runtime = &self.shared.parts.runtime;
         let kept = self.load().await;
         let mut machine = Machine::new(

@@ -36,4 +36,4 @@ pub use replica_request::{
     ReplicaRequest,
 };
 pub use term_pattern::{InvalidPattern, TermPattern};
-pub use vnode::{TOMBSTONE_TAG, Vnode, VnodeSettings, VnodeStatus};
+pub use vnode::{TOMBSTONE_TAG, TombstonesKept, Vnode, VnodeSettings, VnodeStatus};

@@ -140,7 +140,7 @@ pub enum ReplicaReply {
         /// When it counts as stored.
         durable: Durable,
     },
-    /// The tombstone is gone, or was superseded and stays.
+    /// The tombstone is gone, or stays because it was superseded or all are kept for the time being.
     Reaped,
     /// A part of a listing. Asked for by [`crate::PageRequest`], not by an operation.
     Listed(Page),

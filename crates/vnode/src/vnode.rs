@@ -35,7 +35,14 @@ pub struct Vnode {
     pub(crate) dots: Arc<DotSource>,
     pub(crate) settings: VnodeSettings,
     pub(crate) counts: Counts,
+    /// Shared with whoever has tombstones kept.
+    tombstones_kept: Arc<()>,
 }
+
+/// While one of these is there, its vnode removes no tombstones.
+#[derive(Debug)]
+#[must_use = "tombstones are kept for as long as this is"]
+pub struct TombstonesKept(#[expect(dead_code, reason = "counted, not read")] Arc<()>);
 
 #[derive(Default)]
 pub(crate) struct Counts {
@@ -106,6 +113,7 @@ impl Vnode {
             dots,
             settings,
             counts: Counts::default(),
+            tombstones_kept: Arc::new(()),
         }
     }
 
@@ -134,6 +142,16 @@ impl Vnode {
             size_warnings: read(&self.counts.size_warnings),
             sibling_warnings: read(&self.counts.sibling_warnings),
         }
+    }
+
+    /// Has tombstones stay. For the time in which older objects are on their way from other replicas:
+    /// one that comes after its tombstone has gone would come back to life.
+    pub fn keep_tombstones(&self) -> TombstonesKept {
+        TombstonesKept(self.tombstones_kept.clone())
+    }
+
+    pub(crate) fn keeps_tombstones(&self) -> bool {
+        Arc::strong_count(&self.tombstones_kept) > 1
     }
 
     /// Takes over a newer epoch; an older one is ignored.

@@ -99,6 +99,7 @@ impl Vnode {
     ) -> Result<ReplicaReply, Interrupted> {
         let _turn = self.take_turn(key, epoch, at.reading)?;
         let stored = self.read_head(key, at)?;
+        let stored = stored.filter(|_| !self.keeps_tombstones());
         if stored.is_some_and(|head| head.is_tombstone() && head.clock() == clock) {
             // A removal that a crash undoes leaves the tombstone, which is as good.
             let batch = Batch::of(Write::remove(key.clone()));

@@ -433,6 +433,12 @@ fn only_the_tombstone_that_was_meant_is_reaped() {
     reap(tombstone.clock());
     assert_eq!(bench.get("k"), Some(again));
     let tombstone = bench.delete("k");
+    let (kept, kept_too) = (bench.vnode.keep_tombstones(), bench.vnode.keep_tombstones());
+    for keeper in [kept, kept_too] {
+        reap(tombstone.clock());
+        assert!(bench.get("k").is_some());
+        drop(keeper);
+    }
     reap(tombstone.clock());
     assert_eq!(bench.get("k"), None);
     // The next write is never taken for something older than what was reaped.
