@@ -15,6 +15,10 @@ use crate::wire::Session;
 /// Sessions that are remembered; beyond it the one that was silent longest is forgotten.
 const SESSIONS_MAX: usize = 1_000;
 
+/// A session in which nothing was asked for this long is forgotten: a receiver that asks again begins
+/// another one behind what it has.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
 /// Who fetches what from which vnode here.
 pub(crate) type Place = (NodeId, TransferKind, Partition, Partition);
 
@@ -116,6 +120,8 @@ impl Sessions {
             large: sent.large,
             asked_at: now,
         };
+        self.sessions
+            .retain(|_, it| now.since(it.asked_at) < SILENCE_MAX);
         self.sessions.insert(place, remembered);
         if self.sessions.len() > SESSIONS_MAX {
             let silent = self.sessions.iter().min_by_key(|(_, it)| it.asked_at);

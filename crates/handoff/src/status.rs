@@ -12,6 +12,8 @@ use crate::transfer_id::{TransferId, TransferKind};
 pub struct TransfersStatus {
     /// What this node fetches, and is to fetch.
     pub inbound: Vec<TransferStatus>,
+    /// Partitions that are here in full, and wait until the node that they come from knows.
+    pub settling: Vec<Partition>,
     /// What others fetch from it.
     pub outbound: Vec<OutboundStatus>,
     /// Transfers at once in each direction.

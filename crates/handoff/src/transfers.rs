@@ -288,8 +288,13 @@ impl Transfers {
                 begun_at: sent.begun_at,
             }
         });
+        let settling = work.chores.keys().filter_map(|chore| match chore {
+            Chore::Settle(partition, _) => Some(*partition),
+            Chore::Know(_) => None,
+        });
         TransfersStatus {
             inbound: inbound.collect(),
+            settling: settling.collect(),
             outbound: outbound.collect(),
             transfers_max: shared.source.transfers_max.load(Ordering::Relaxed),
             is_inbound_enabled: shared.is_inbound_enabled.load(Ordering::Relaxed),

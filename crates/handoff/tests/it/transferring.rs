@@ -108,6 +108,8 @@ fn a_source_has_to_learn_of_each_step_before_the_next() {
         assert_eq!(cluster.node(2).keys(partition), keys);
         cluster.sleep_ms(500).await;
         assert_eq!(phase(&cluster, partition), Some(Phase::Closing));
+        let status = cluster.node(2).running().transfers.status();
+        assert_eq!(status.settling, [partition]);
         *cluster.node(1).known().is_deaf.lock() = false;
         let settles = || is_settled(&cluster, partition);
         cluster.until("it settles", settles).await;
