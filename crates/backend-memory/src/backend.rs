@@ -36,7 +36,7 @@ impl MemoryBackend {
         let store = Store {
             defects: settings.defects(),
             settings,
-            contents: RwLock::new(Contents::default()),
+            contents: RwLock::new(Contents::new(draw())),
             open_snapshots: Mutex::new(OpenSnapshots::default()),
             identity: AtomicU64::new(draw()),
             is_closed: AtomicBool::new(false),
@@ -54,7 +54,7 @@ impl MemoryBackend {
         answer: impl FnOnce(&Entry) -> T,
     ) -> Lookup<T> {
         let contents = self.store.contents.read();
-        match contents.entries.newest(key) {
+        match contents.by_key.get(key.as_bytes()) {
             Some(entry) if self.store.defects.shows_expired || !entry.is_expired(now) => {
                 Lookup::Found(answer(entry))
             }

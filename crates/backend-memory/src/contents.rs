@@ -8,7 +8,8 @@ use kvorum_backend::{Batch, Fields, IndexEntry, Sequence, Timestamp, Write};
 use kvorum_encoding::StorageKey;
 
 use crate::Settings;
-use crate::entry::{self, Entry};
+use crate::by_key::ByKey;
+use crate::entry::{self, Entry, OwnedBytes};
 use crate::versioned_map::VersionedMap;
 
 /// Where an index entry stands: by bucket, field, term and key.
@@ -21,8 +22,9 @@ pub(crate) struct IndexPosition {
 }
 
 /// Everything that one lock guards.
-#[derive(Default)]
 pub(crate) struct Contents {
+    /// The newest entry of each key that has one.
+    pub(crate) by_key: ByKey,
     pub(crate) entries: VersionedMap<StorageKey, Arc<Entry>>,
     pub(crate) index: VersionedMap<IndexPosition, ()>,
     /// Entries that will expire, by when and then by their place in the order of writes.
@@ -48,8 +50,7 @@ pub(crate) struct OwnedWrite {
 
 struct OwnedPut {
     fields: Fields,
-    head: Bytes,
-    body: Bytes,
+    owned: OwnedBytes,
     index_entries: Vec<IndexEntry>,
 }
 
@@ -63,17 +64,14 @@ impl OwnedWrite {
                 body,
                 index_entries,
             } => {
-                let (key, head, body) = entry::own(key, head, body);
-                let fields = *fields;
-                let put = OwnedPut {
-                    fields,
-                    head,
-                    body,
-                    index_entries: index_entries.iter().map(entry::own_index_entry).collect(),
-                };
+                let owned = entry::own(key, head, body);
                 Self {
-                    key,
-                    put: Some(put),
+                    key: owned.key(),
+                    put: Some(OwnedPut {
+                        fields: *fields,
+                        owned,
+                        index_entries: index_entries.iter().map(entry::own_index_entry).collect(),
+                    }),
                 }
             }
             Write::Remove { key } => Self {
@@ -85,6 +83,24 @@ impl OwnedWrite {
 }
 
 impl Contents {
+    /// Nothing; `secret` is drawn at random, for hashes.
+    pub(crate) fn new(secret: u64) -> Self {
+        Self {
+            by_key: ByKey::new(secret),
+            entries: VersionedMap::default(),
+            index: VersionedMap::default(),
+            by_expiry: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            last_sequence: Sequence::default(),
+            next_position: 0,
+            memory_bytes: 0,
+            pinned_bytes: 0,
+            put_bytes: 0,
+            evicted: 0,
+            expired: 0,
+        }
+    }
+
     /// Applies a batch, its writes made owned, and returns its sequence. `newest_snapshot` is the
     /// highest sequence that an open snapshot sees.
     pub(crate) fn apply(
@@ -116,15 +132,20 @@ impl Contents {
         newest_snapshot: Option<Sequence>,
     ) {
         self.change_index(&key, &put.index_entries, newest_snapshot);
-        let payload_bytes = key.as_bytes().len() + put.head.len() + put.body.len();
+        let OwnedBytes {
+            bytes,
+            head_start,
+            body_start,
+        } = put.owned;
         self.next_position += 1;
         let entry = Arc::new(Entry {
             sequence: self.last_sequence,
             fields: put.fields,
             expires_at: entry::expires_at(&put.fields, settings.ttl),
-            head: put.head,
-            body: put.body,
-            memory_bytes: entry::memory_bytes(payload_bytes, &put.index_entries),
+            memory_bytes: entry::memory_bytes(bytes.len(), &put.index_entries),
+            bytes,
+            head_start,
+            body_start,
             index_entries: put.index_entries,
             position: self.next_position,
         });
@@ -140,7 +161,7 @@ impl Contents {
     }
 
     fn remove(&mut self, key: StorageKey, newest_snapshot: Option<Sequence>) {
-        let Some(entry) = self.entries.newest(&key).cloned() else {
+        let Some(entry) = self.by_key.get(key.as_bytes()).cloned() else {
             return;
         };
         for index_entry in &entry.index_entries {
@@ -158,6 +179,10 @@ impl Contents {
         entry: Option<Arc<Entry>>,
         newest_snapshot: Option<Sequence>,
     ) {
+        match &entry {
+            Some(entry) => self.by_key.set(entry.clone()),
+            None => self.by_key.remove(key.as_bytes()),
+        }
         let superseded = self
             .entries
             .set(key, self.last_sequence, entry, newest_snapshot);
@@ -184,7 +209,7 @@ impl Contents {
         index_entries: &[IndexEntry],
         newest_snapshot: Option<Sequence>,
     ) {
-        let before = self.entries.newest(key).cloned();
+        let before = self.by_key.get(key.as_bytes()).cloned();
         let before = before.as_ref().map_or(&[][..], |it| &it.index_entries);
         if before.is_empty() && index_entries.is_empty() {
             return;
@@ -233,6 +258,7 @@ impl Contents {
         }
         let key = key.clone();
         let entry = self.entries.take(&key)?;
+        self.by_key.remove(key.as_bytes());
         self.forget(&entry);
         for index_entry in &entry.index_entries {
             self.index.take(&IndexPosition::new(&key, index_entry));
@@ -257,12 +283,15 @@ impl Contents {
 
     /// Empties the store; sequences go on.
     pub(crate) fn erase(&mut self) {
-        *self = Self {
-            last_sequence: self.last_sequence,
-            next_position: self.next_position,
-            put_bytes: self.put_bytes,
-            ..Self::default()
-        };
+        self.by_key.clear();
+        self.entries = VersionedMap::default();
+        self.index = VersionedMap::default();
+        self.by_expiry.clear();
+        self.by_age.clear();
+        self.memory_bytes = 0;
+        self.pinned_bytes = 0;
+        self.evicted = 0;
+        self.expired = 0;
     }
 }
 

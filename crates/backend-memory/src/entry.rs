@@ -24,8 +24,10 @@ pub(crate) struct Entry {
     pub(crate) fields: Fields,
     /// When it ceases to be: its own expiry or the store's TTL, whichever comes first.
     pub(crate) expires_at: Option<Timestamp>,
-    pub(crate) head: Bytes,
-    pub(crate) body: Bytes,
+    /// Key, head and body in a row.
+    pub(crate) bytes: Bytes,
+    pub(crate) head_start: usize,
+    pub(crate) body_start: usize,
     pub(crate) index_entries: Vec<IndexEntry>,
     /// Its place in the order of writes within the store.
     pub(crate) position: u64,
@@ -38,12 +40,24 @@ impl Entry {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.bytes[..self.head_start]
+    }
+
+    pub(crate) fn head(&self) -> Bytes {
+        self.bytes.slice(self.head_start..self.body_start)
+    }
+
+    pub(crate) fn body(&self) -> Bytes {
+        self.bytes.slice(self.body_start..)
+    }
+
     pub(crate) fn to_stored(&self) -> StoredEntry {
         StoredEntry {
             sequence: self.sequence,
             fields: self.fields,
-            head: self.head.clone(),
-            body: self.body.clone(),
+            head: self.head(),
+            body: self.body(),
         }
     }
 
@@ -51,27 +65,39 @@ impl Entry {
         StoredHead {
             sequence: self.sequence,
             fields: self.fields,
-            head: self.head.clone(),
-            body_len: self.body.len() as u64,
+            head: self.head(),
+            body_len: (self.bytes.len() - self.body_start) as u64,
         }
     }
 }
 
-/// Key, head and body in one buffer of their own. A request's bytes are slices of its whole frame:
-/// kept as they are, they would pin the frame and make the memory bound a guess.
-pub(crate) fn own(key: &StorageKey, head: &Bytes, body: &Bytes) -> (StorageKey, Bytes, Bytes) {
+/// Key, head and body in one buffer of their own.
+pub(crate) struct OwnedBytes {
+    pub(crate) bytes: Bytes,
+    pub(crate) head_start: usize,
+    pub(crate) body_start: usize,
+}
+
+impl OwnedBytes {
+    pub(crate) fn key(&self) -> StorageKey {
+        StorageKey::from_encoded(self.bytes.slice(..self.head_start))
+    }
+}
+
+/// Copies what a request brought. Its bytes are slices of its whole frame: kept as they are, they would
+/// pin the frame and make the memory bound a guess.
+pub(crate) fn own(key: &StorageKey, head: &Bytes, body: &Bytes) -> OwnedBytes {
     let head_start = key.as_bytes().len();
     let body_start = head_start + head.len();
     let mut buffer = Vec::with_capacity(body_start + body.len());
     buffer.extend_from_slice(key.as_bytes());
     buffer.extend_from_slice(head);
     buffer.extend_from_slice(body);
-    let buffer = Bytes::from(buffer);
-    (
-        StorageKey::from_encoded(buffer.slice(..head_start)),
-        buffer.slice(head_start..body_start),
-        buffer.slice(body_start..),
-    )
+    OwnedBytes {
+        bytes: buffer.into(),
+        head_start,
+        body_start,
+    }
 }
 
 /// An index entry in a buffer of its own.

@@ -5,12 +5,13 @@
 //! long as an open snapshot may look at them, so that a snapshot costs nothing to take and a fold
 //! holds the lock for a few dozen entries at a time only.
 //!
-//! One reader-writer lock over ordered maps, and no sharded hash table: a node has one store for each
-//! of its vnodes, so requests are spread over dozens of locks already, and folds, index folds and
-//! bucket listings come in order without a second structure. A persistent (copy-on-write) tree was
+//! One reader-writer lock, and no shards: a node has one store for each of its vnodes, so requests are
+//! spread over dozens of locks already. Folds, index folds and bucket listings go by the ordered maps,
+//! reads of one key by a hash table beside them. A persistent (copy-on-write) tree was
 //! the alternative for snapshots; it taxes every write with path copies although snapshots are rare.
 
 mod backend;
+mod by_key;
 mod contents;
 mod entry;
 mod open_snapshots;

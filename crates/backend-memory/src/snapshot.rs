@@ -211,9 +211,9 @@ impl Drop for MemorySnapshot {
 }
 
 fn visited<'a>(key: &'a StorageKey, entry: &Entry, detail: FoldDetail) -> Visited<'a> {
-    let if_at_least = |least: FoldDetail, bytes: &Bytes| {
+    let if_at_least = |least: FoldDetail, bytes: fn(&Entry) -> Bytes| {
         if detail >= least {
-            bytes.clone()
+            bytes(entry)
         } else {
             Bytes::new()
         }
@@ -222,8 +222,8 @@ fn visited<'a>(key: &'a StorageKey, entry: &Entry, detail: FoldDetail) -> Visite
         key,
         sequence: entry.sequence,
         fields: entry.fields,
-        head: if_at_least(FoldDetail::Heads, &entry.head),
-        body: if_at_least(FoldDetail::Entries, &entry.body),
+        head: if_at_least(FoldDetail::Heads, Entry::head),
+        body: if_at_least(FoldDetail::Entries, Entry::body),
     }
 }
 

@@ -53,13 +53,6 @@ impl<K: Ord + Clone, V: Clone> VersionedMap<K, V> {
         self.len
     }
 
-    pub(crate) fn newest<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-    {
-        self.chains.get(key)?.newest.value.as_ref()
-    }
-
     /// What the key held after the batch `sequence`.
     pub(crate) fn at<Q: Ord + ?Sized>(&self, key: &Q, sequence: Sequence) -> Option<&V>
     where
