@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
     Backend, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail, FoldFilter, FoldRange,
@@ -22,6 +22,7 @@ use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
 use crate::lost::LostLog;
 use crate::meta;
+use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
@@ -102,6 +103,7 @@ impl Bitcask {
             compressor: Compressor::new(settings.compression),
             group: group_sync(this),
             counters,
+            cache: OnceLock::new(),
             durable: AtomicU64::new(sequence),
             is_closed: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -112,6 +114,13 @@ impl Bitcask {
             draw,
         });
         Ok(Self { store })
+    }
+
+    /// Has the store keep what is read in a cache that it shares with others. A second one is ignored.
+    #[must_use]
+    pub fn with_cache(self, cache: Arc<ReadCache>) -> Self {
+        let _first = self.store.cache.set(cache);
+        self
     }
 }
 

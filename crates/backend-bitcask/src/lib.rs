@@ -17,7 +17,7 @@
 //!   suspect               there after a failed sync, until the next opening   (store)
 //! ```
 //!
-//! Where to look: `write` and `read` are the request path; `keydir`, `slot_table`, `slot` and `places`
+//! Where to look: `write`, `read` and `read_cache` are the request path; `keydir`, `slot_table`, `slot` and `places`
 //! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
 //! maintenance; `snapshot` and `key_walk` are folds.
 
@@ -39,6 +39,7 @@ mod merge;
 mod meta;
 mod places;
 mod read;
+mod read_cache;
 mod recovery;
 mod segments;
 mod settings;
@@ -53,4 +54,5 @@ mod write;
 
 pub use bitcask::{Bitcask, DrawNumber};
 pub use kvorum_segment::Compression;
+pub use read_cache::ReadCache;
 pub use settings::{BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};

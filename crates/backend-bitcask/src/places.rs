@@ -13,6 +13,7 @@ use bytes::Bytes;
 use kvorum_disk::Reading;
 use kvorum_segment::{SegmentReader, StoredFront, StoredRecord};
 
+use crate::read_cache::CachedSegment;
 use crate::segments::Segment;
 use crate::slot::Slot;
 
@@ -34,6 +35,13 @@ impl Place {
     pub(crate) fn own_number(&self) -> Option<u32> {
         match self {
             Self::Own(segment) => Some(segment.number),
+        }
+    }
+
+    /// What the cache of entries calls its segment.
+    pub(crate) fn cached(&self) -> CachedSegment {
+        match self {
+            Self::Own(segment) => segment.cached,
         }
     }
 

@@ -9,7 +9,10 @@ use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
 
 use crate::entry::{Front, decode_front, key_of};
 use crate::error::from_segment;
+use crate::keydir::Candidates;
+
 use crate::places::Place;
+use crate::read_cache::CachedEntry;
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
 
@@ -32,8 +35,15 @@ impl HasFront for StoredRecord {
 
 impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
+        let candidates = self.places_of(key);
+        if let Some(cached) = self.cached(key, &candidates) {
+            return Ok(match self.is_expired(&cached.fields, at.now) {
+                true => Lookup::Absent,
+                false => Lookup::Found(cached.into_stored()),
+            });
+        }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, |place, slot| place.read(slot, reading))?;
+        let found = self.find(key, candidates, |place, slot| place.read(slot, reading))?;
         let (place, front, record) = match found {
             Lookup::Found(found) => found,
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
@@ -45,17 +55,49 @@ impl Store {
         let body = place
             .restore(&record)
             .map_err(|error| self.count_corrupt(&error))?;
-        Ok(Lookup::Found(StoredEntry {
+        let head_start = record.head.front.len() - front.head.len();
+        let entry = CachedEntry {
             sequence: Sequence(record.head.sequence),
             fields: front.fields,
-            head: front.head,
+            key_start: head_start - front.key.len(),
+            head_start,
+            front: record.head.front,
             body,
-        }))
+        };
+        if let Some(cache) = self.cache.get() {
+            cache.keep(place.cached(), record.head.location.offset, &entry);
+        }
+        Ok(Lookup::Found(entry.into_stored()))
+    }
+
+    /// The places where a key may be.
+    fn places_of(&self, key: &StorageKey) -> Candidates {
+        let fingerprint = self.fingerprints.of(key.as_bytes());
+        self.keydir.candidates(fingerprint)
+    }
+
+    /// The entry of a key, if the cache has what stands in one of its places.
+    fn cached(&self, key: &StorageKey, candidates: &Candidates) -> Option<CachedEntry> {
+        let cache = self.cache.get()?;
+        let mut places = candidates.first.iter().chain(&candidates.others);
+        places.find_map(|(slot, place)| {
+            let entry = cache.get(place.cached(), slot.offset())?;
+            (entry.key() == key.as_bytes()).then_some(entry)
+        })
     }
 
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
+        let candidates = self.places_of(key);
+        if let Some(cached) = self.cached(key, &candidates) {
+            return Ok(match self.is_expired(&cached.fields, at.now) {
+                true => Lookup::Absent,
+                false => Lookup::Found(cached.into_head()),
+            });
+        }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, |place, slot| place.read_front(slot, reading))?;
+        let found = self.find(key, candidates, |place, slot| {
+            place.read_front(slot, reading)
+        })?;
         Ok(match found {
             Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
                 Lookup::Absent
@@ -75,10 +117,9 @@ impl Store {
     fn find<T: HasFront>(
         &self,
         key: &StorageKey,
+        candidates: Candidates,
         read: impl Fn(&Place, &Slot) -> kvorum_segment::Result<T>,
     ) -> Result<Lookup<(Place, Front, T)>> {
-        let fingerprint = self.fingerprints.of(key.as_bytes());
-        let candidates = self.keydir.candidates(fingerprint);
         let mut damage = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
             match read(&place, &slot) {

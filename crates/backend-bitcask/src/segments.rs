@@ -12,6 +12,7 @@ use crate::hint::{HintFile, HintedSegment};
 use crate::key_table::KeyEntry;
 use crate::keydir::{Change, Keydir};
 use crate::places::{Place, Places};
+use crate::read_cache::CachedSegment;
 use crate::slot::{PLACES_MAX, Slot};
 
 /// The kind in the header of a segment that puts are appended to.
@@ -25,6 +26,8 @@ pub(crate) struct Segment {
     /// What slots call it: its index in the store's places.
     pub(crate) place: u32,
     pub(crate) reader: SegmentReader,
+    /// What the cache of entries calls it.
+    pub(crate) cached: CachedSegment,
     pub(crate) is_merged: bool,
     pub(crate) hint: RwLock<Option<Arc<HintFile>>>,
     /// Some of its records cannot be read, so that it gets no hint.
@@ -42,6 +45,7 @@ impl Segment {
             number,
             place,
             reader,
+            cached: CachedSegment::new(),
             is_merged,
             hint: RwLock::new(None),
             is_damaged: AtomicBool::new(false),

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{BackendError, ErrorKind, Fields, GroupSync, Result, Timestamp};
 use kvorum_disk::{Disk, DiskLock, OpenMode};
@@ -20,6 +20,7 @@ use crate::fingerprint::Fingerprints;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
+use crate::read_cache::ReadCache;
 use crate::segments::{Catalog, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::upkeep::Upkeep;
 use crate::write::segment_number;
@@ -48,6 +49,8 @@ pub(crate) struct Store {
     pub(crate) compressor: Compressor,
     pub(crate) group: Arc<GroupSync>,
     pub(crate) counters: Counters,
+    /// Shared by the stores of a node; there is none until the node says so.
+    pub(crate) cache: OnceLock<Arc<ReadCache>>,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     pub(crate) is_closed: AtomicBool,

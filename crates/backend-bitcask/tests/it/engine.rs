@@ -1,9 +1,12 @@
 //! The engine with settings so small that a few dozen writes fill, merge and expire files.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, MergeSettings, SyncStrategy};
+use kvorum_backend_bitcask::{
+    Bitcask, BitcaskSettings, Compression, MergeSettings, ReadCache, SyncStrategy,
+};
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 
 /// Bitcask, perhaps with a defect.
@@ -33,6 +36,16 @@ impl EngineUnderTest for Engine {
         };
         let disk = opening.disk.clone();
         let store = Bitcask::open(disk, &opening.directory, settings, opening.draw.clone())?;
+        // Large enough for everything, none, and so small that most of it is pushed out.
+        let cache = match opening.variation {
+            0 => Some(ReadCache::new(64 << 20)),
+            2 => Some(ReadCache::new(4096)),
+            _ => None,
+        };
+        let store = match cache {
+            Some(cache) => store.with_cache(Arc::new(cache)),
+            None => store,
+        };
         Ok(Box::new(store))
     }
 

@@ -1,0 +1,152 @@
+//! Entries that were read lately, for all stores of a node.
+//!
+//! What the system has in its page cache costs a system call, a copy, an allocation and two checksums
+//! to read; here it costs a lookup and two handles. An entry is found by the segment and the offset
+//! where its record stands, and both say the same for as long as the process lives: nothing has to be
+//! taken out when a key is overwritten, a segment merged or a store erased. What nobody asks for any
+//! more is pushed out by what is read.
+//!
+//! The replacement policy is that of `quick_cache`: an entry has to be asked for again before it can
+//! push out others that were, so a walk over many keys once does no harm. Folds do not come here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::{Buf as _, Bytes};
+use kvorum_backend::{Fields, Sequence, StoredEntry, StoredHead};
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+
+/// A larger entry is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
+const ENTRY_BYTES_MAX: usize = 64 * 1024;
+/// For sizing the cache's own tables.
+const ENTRY_BYTES_EXPECTED: u64 = 2048;
+/// What an entry takes beside its bytes: itself, the cache's tables, and the count of its holders.
+const ENTRY_OVERHEAD_BYTES: usize = 256;
+
+/// Numbers for segments, each given once in the life of the process.
+static NEXT_SEGMENT: AtomicU64 = AtomicU64::new(0);
+
+/// Tells an open segment from all others, of this store and of others, before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CachedSegment(u64);
+
+impl CachedSegment {
+    /// Unlike every other.
+    pub(crate) fn new() -> Self {
+        Self(NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    segment: CachedSegment,
+    offset: u64,
+}
+
+/// An entry as it stands in its record, checked and decompressed.
+#[derive(Clone)]
+pub(crate) struct CachedEntry {
+    pub(crate) sequence: Sequence,
+    pub(crate) fields: Fields,
+    /// Ends with key and head; the key begins at `key_start`, the head at `head_start`.
+    pub(crate) front: Bytes,
+    pub(crate) key_start: usize,
+    pub(crate) head_start: usize,
+    pub(crate) body: Bytes,
+}
+
+impl CachedEntry {
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.front[self.key_start..self.head_start]
+    }
+
+    pub(crate) fn into_stored(mut self) -> StoredEntry {
+        self.front.advance(self.head_start);
+        StoredEntry {
+            sequence: self.sequence,
+            fields: self.fields,
+            head: self.front,
+            body: self.body,
+        }
+    }
+
+    pub(crate) fn into_head(mut self) -> StoredHead {
+        self.front.advance(self.head_start);
+        StoredHead {
+            sequence: self.sequence,
+            fields: self.fields,
+            head: self.front,
+            body_len: self.body.len() as u64,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.front.len() + self.body.len() + ENTRY_OVERHEAD_BYTES
+    }
+}
+
+#[derive(Clone)]
+struct EntryWeight;
+
+impl Weighter<Place, CachedEntry> for EntryWeight {
+    fn weight(&self, _place: &Place, entry: &CachedEntry) -> u64 {
+        entry.bytes() as u64
+    }
+}
+
+type Entries = Cache<Place, CachedEntry, EntryWeight, foldhash::fast::FixedState>;
+
+/// A cache of entries with a bound on their bytes.
+pub struct ReadCache {
+    entries: Entries,
+    misses: AtomicU64,
+}
+
+impl ReadCache {
+    /// A cache for at most so many bytes, what it needs itself included.
+    pub fn new(bytes_max: u64) -> Self {
+        let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
+        let entries = Cache::with(
+            expected.max(16),
+            bytes_max,
+            EntryWeight,
+            // Fixed, so that what is evicted is the same in each run of a simulation. Nobody chooses
+            // the numbers of segments and the offsets.
+            foldhash::fast::FixedState::default(),
+            DefaultLifecycle::default(),
+        );
+        Self {
+            entries,
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.entries.weight()
+    }
+
+    /// The bound.
+    pub fn bytes_max(&self) -> u64 {
+        self.entries.capacity()
+    }
+
+    /// Entries that were read from their segments. What was found here is not counted: that would
+    /// cost a tenth of finding it.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self, segment: CachedSegment, offset: u64) -> Option<CachedEntry> {
+        self.entries.get(&Place { segment, offset })
+    }
+
+    /// Takes what was not here and had to be read.
+    pub(crate) fn keep(&self, segment: CachedSegment, offset: u64, entry: &CachedEntry) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        if entry.bytes() <= ENTRY_BYTES_MAX {
+            self.entries
+                .insert(Place { segment, offset }, entry.clone());
+        }
+    }
+}
