@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use kvorum_backend::{Backend, Durability};
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy, MergeSettings, SyncStrategy};
+use kvorum_backend_bitcask::{
+    Bitcask, BitcaskSettings, MergePolicy, MergeSettings, ReadCache, SyncStrategy,
+};
 use kvorum_backend_leveldb::{Leveldb, Shared};
 use kvorum_disk::Disk;
 use kvorum_ring::{Partition, RingSize};
@@ -21,6 +23,9 @@ use self::leveldb::Memory;
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 const ZSTD_LEVEL: i32 = 1;
 
+/// The part of all memory that `bitcask.read_cache = auto` takes: one in so many bytes.
+const READ_CACHE_SHARE: u64 = 32;
+
 /// The engines that are built in, as `storage_backend` names them.
 pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
@@ -31,6 +36,8 @@ pub(crate) struct Engines {
     randomness: Arc<dyn Randomness>,
     /// What the stores of the leveldb engine share, and how it was sized.
     leveldb: Option<(Memory, Shared)>,
+    /// What the stores of bitcask have read, for all of them.
+    read_cache: Option<Arc<ReadCache>>,
 }
 
 impl Engines {
@@ -45,12 +52,19 @@ impl Engines {
             let memory = Memory::of(&settings.leveldb, machine::memory_bytes(), partitions);
             (memory, memory.shared())
         });
+        let read_cache = read_cache(&settings);
         Self {
             leveldb,
             disk,
             settings,
             randomness,
+            read_cache,
         }
+    }
+
+    /// The cache of what was read, where there is one.
+    pub(crate) fn read_cache(&self) -> Option<&Arc<ReadCache>> {
+        self.read_cache.as_ref()
     }
 
     /// The engine's name, as in `storage_backend`.
@@ -170,7 +184,10 @@ impl Engines {
         let draw = Arc::new(move || randomness.next_u64());
         let store = Bitcask::open(self.disk.clone(), directory, self.bitcask_settings(), draw)
             .with_context(|| format!("open {}", directory.display()))?;
-        Ok(Arc::new(store))
+        Ok(Arc::new(match &self.read_cache {
+            Some(cache) => store.with_cache(cache.clone()),
+            None => store,
+        }))
     }
 
     fn bitcask_settings(&self) -> BitcaskSettings {
@@ -208,4 +225,13 @@ impl Engines {
         };
         settings
     }
+}
+
+fn read_cache(settings: &Settings) -> Option<Arc<ReadCache>> {
+    if settings.node.storage_backend != StorageBackend::Bitcask {
+        return None;
+    }
+    let share = || machine::memory_bytes().unwrap_or(0) / READ_CACHE_SHARE;
+    let bytes_max = settings.bitcask.read_cache_bytes.unwrap_or_else(share);
+    (bytes_max > 0).then(|| Arc::new(ReadCache::new(bytes_max)))
 }

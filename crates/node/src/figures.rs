@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::Status;
+use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_cluster::AgreedState as _;
 use kvorum_commit::CommitLog;
@@ -32,6 +33,7 @@ pub(crate) struct Figures {
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) commit_log: Option<CommitLog>,
+    pub(crate) read_cache: Option<Arc<ReadCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
     /// Of the leveldb engine.
     pub(crate) leveldb: Option<Shared>,
@@ -185,6 +187,7 @@ impl Figures {
         self.store_metrics(&mut text);
         self.commit_log_metrics(&mut text);
         self.leveldb_metrics(&mut text);
+        self.read_cache_metrics(&mut text);
         self.maintenance.metrics(&mut text);
         text.finish()
     }
@@ -283,6 +286,34 @@ impl Figures {
             ),
         ] {
             text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+        }
+    }
+
+    fn read_cache_metrics(&self, text: &mut MetricsText) {
+        let Some(cache) = &self.read_cache else {
+            return;
+        };
+        for (kind, name, help, value) in [
+            (
+                MetricKind::Gauge,
+                "read_cache_bytes",
+                "Memory of objects kept because they were read",
+                cache.bytes(),
+            ),
+            (
+                MetricKind::Gauge,
+                "read_cache_bytes_max",
+                "The bound of read_cache_bytes",
+                cache.bytes_max(),
+            ),
+            (
+                MetricKind::Counter,
+                "read_cache_misses",
+                "Objects that were read from files because they were not in the cache",
+                cache.misses(),
+            ),
+        ] {
+            text.family(kind, name, help, [(&[][..], value)]);
         }
     }
 

@@ -90,6 +90,7 @@ impl Node {
             member: member.clone(),
             vnodes: vnodes.clone(),
             commit_log: commit_log.clone(),
+            read_cache: stores.read_cache(),
             maintenance: maintenance.clone(),
             leveldb: stores.leveldb_shared(),
         });

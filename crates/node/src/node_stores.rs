@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use kvorum_backend::Backend;
+use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
 use kvorum_disk::Disk;
@@ -61,6 +62,11 @@ impl NodeStores {
     /// What the stores of the leveldb engine share.
     pub(crate) fn leveldb_shared(&self) -> Option<Shared> {
         self.engines.leveldb_shared().cloned()
+    }
+
+    /// What the stores of bitcask have read, where it is kept.
+    pub(crate) fn read_cache(&self) -> Option<Arc<ReadCache>> {
+        self.engines.read_cache().cloned()
     }
 
     fn open_stores(&self, size: RingSize, partitions: &[Partition]) -> anyhow::Result<FirstStores> {

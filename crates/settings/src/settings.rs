@@ -252,6 +252,8 @@ pub struct BitcaskSettings {
     pub file_bytes_max: u64,
     /// `compression`.
     pub compression: Compression,
+    /// `read_cache`, bytes for all partitions together; `None` leaves it to the node.
+    pub read_cache_bytes: Option<u64>,
     /// `merge.policy`.
     pub merge_policy: MergePolicy,
     /// `merge.window.start`: hour of the day, 0 to 23.
@@ -589,6 +591,7 @@ impl BitcaskSettings {
             merge_trigger_dead_bytes: 0,
             merge_threshold_fragmentation_percent: 0,
             merge_threshold_dead_bytes: 0,
+            read_cache_bytes: None,
             merge_threshold_small_file_bytes: None,
             expiry: None,
             expiry_grace: Duration::ZERO,

@@ -86,6 +86,20 @@ pub(super) const KEYS: &[Key] = &[
     )
     .own(),
     key(
+        "bitcask.read_cache",
+        Kind::BytesOr {
+            word: "auto",
+            least: 0,
+            set: |settings, value| settings.bitcask.read_cache_bytes = value,
+        },
+        "auto",
+        "How much memory all partitions together may keep objects in that were read, so that the \
+         next read needs no system call. Objects of more than 64 KB are left to the system's cache. \
+         `auto` is a thirty-second of what the machine or the container has, beside \
+         `maintenance.memory_bytes_max`; 0 keeps none.",
+    )
+    .own(),
+    key(
         "bitcask.merge.policy",
         Kind::Choice(&[
             Choice::Takes("always", |settings| {
