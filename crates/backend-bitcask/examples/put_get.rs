@@ -19,7 +19,7 @@ use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Lookup,
     ReadAt, Reading, StepBudget, Timestamp, Write,
 };
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, ReadCache};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::StorageKey;
 
@@ -58,6 +58,20 @@ fn main() {
         }
     });
     per_call("head, cached", count, || {
+        for key in &scattered {
+            assert!(matches!(store.head(key, at).unwrap(), Lookup::Found(_)));
+        }
+    });
+    // From here on what is read is kept; the first round fills the cache.
+    let store = store.with_cache(Arc::new(ReadCache::new(count * 2 * VALUE_BYTES as u64)));
+    for name in ["get, to be kept", "get, kept"] {
+        per_call(name, count, || {
+            for key in &scattered {
+                assert!(matches!(store.get(key, at).unwrap(), Lookup::Found(_)));
+            }
+        });
+    }
+    per_call("head, kept", count, || {
         for key in &scattered {
             assert!(matches!(store.head(key, at).unwrap(), Lookup::Found(_)));
         }

@@ -68,6 +68,16 @@ pub(crate) fn encode_removal(out: &mut Vec<u8>, key: &StorageKey) {
 
 /// Decodes a front whose checksum was right.
 pub(crate) fn decode_front(front: &Bytes) -> Result<Front, Truncated> {
+    let (fields, key_end) = decode_fields(front)?;
+    Ok(Front {
+        key: front.slice(FIXED_BYTES..key_end),
+        fields,
+        head: front.slice(key_end..),
+    })
+}
+
+/// The fields at the beginning of a front, and where its key ends and its head begins.
+pub(crate) fn decode_fields(front: &[u8]) -> Result<(Fields, usize), Truncated> {
     let mut reader = ByteReader::new(front);
     let segment = reader.u32()?;
     let last_modified = Timestamp(reader.u64()?);
@@ -77,21 +87,17 @@ pub(crate) fn decode_front(front: &Bytes) -> Result<Front, Truncated> {
     let _zero = reader.u16()?;
     let key_len = reader.u32()? as usize;
     let _key = reader.take(key_len)?;
-    let key_end = FIXED_BYTES + key_len;
-    Ok(Front {
-        key: front.slice(FIXED_BYTES..key_end),
-        fields: Fields {
-            segment,
-            last_modified,
-            expiry: (flags & FLAG_EXPIRES != 0).then_some(expiry),
-            tag,
-        },
-        head: front.slice(key_end..),
-    })
+    let fields = Fields {
+        segment,
+        last_modified,
+        expiry: (flags & FLAG_EXPIRES != 0).then_some(expiry),
+        tag,
+    };
+    Ok((fields, FIXED_BYTES + key_len))
 }
 
 /// The key in a front, without decoding the rest.
-pub(crate) fn key_of(front: &Bytes) -> Option<&[u8]> {
+pub(crate) fn key_of(front: &[u8]) -> Option<&[u8]> {
     let mut reader = ByteReader::new(front);
     let _fixed = reader.take(FIXED_BYTES - 4).ok()?;
     let key_len = reader.u32().ok()? as usize;

@@ -83,6 +83,21 @@ impl Keydir {
         tables.sum::<usize>() as u64
     }
 
+    /// What `look` makes of the first slot with this fingerprint, under the shard's lock: nothing there
+    /// is cloned, and `look` should be quick.
+    pub(crate) fn look<T>(
+        &self,
+        fingerprint: u64,
+        look: impl FnOnce(Slot, &Place) -> Option<T>,
+    ) -> Option<T> {
+        let shard = shard_of(fingerprint);
+        let content = self.shards[shard].content.read();
+        let sought = Packed::sought(fingerprint);
+        let packed = content.table.of_fingerprint(sought).next()?;
+        let place = content.places.get(packed.place())?;
+        look(Slot::unpack(shard, packed), place)
+    }
+
     /// The slots with this fingerprint, and where they point to.
     pub(crate) fn candidates(&self, fingerprint: u64) -> Candidates {
         let shard = shard_of(fingerprint);

@@ -9,10 +9,8 @@ use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
 
 use crate::entry::{Front, decode_front, key_of};
 use crate::error::from_segment;
-use crate::keydir::Candidates;
 
 use crate::places::Place;
-use crate::read_cache::CachedEntry;
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
 
@@ -35,15 +33,15 @@ impl HasFront for StoredRecord {
 
 impl Store {
     pub(crate) fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
-        let candidates = self.places_of(key);
-        if let Some(cached) = self.cached(key, &candidates) {
-            return Ok(match self.is_expired(&cached.fields, at.now) {
+        let fingerprint = self.fingerprints.of(key.as_bytes());
+        if let Some(entry) = self.cached(key, fingerprint) {
+            return Ok(match self.is_expired(&entry.fields, at.now) {
                 true => Lookup::Absent,
-                false => Lookup::Found(cached.into_stored()),
+                false => Lookup::Found(entry),
             });
         }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, candidates, |place, slot| place.read(slot, reading))?;
+        let found = self.find(key, fingerprint, |place, slot| place.read(slot, reading))?;
         let (place, front, record) = match found {
             Lookup::Found(found) => found,
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
@@ -55,47 +53,45 @@ impl Store {
         let body = place
             .restore(&record)
             .map_err(|error| self.count_corrupt(&error))?;
-        let head_start = record.head.front.len() - front.head.len();
-        let entry = CachedEntry {
-            sequence: Sequence(record.head.sequence),
-            fields: front.fields,
-            key_start: head_start - front.key.len(),
-            head_start,
-            front: record.head.front,
-            body,
-        };
+        let sequence = Sequence(record.head.sequence);
         if let Some(cache) = self.cache.get() {
-            cache.keep(place.cached(), record.head.location.offset, &entry);
+            let (segment, offset) = (place.cached(), record.head.location.offset);
+            cache.keep(segment, offset, sequence, &record.head.front, &body);
         }
-        Ok(Lookup::Found(entry.into_stored()))
+        Ok(Lookup::Found(StoredEntry {
+            sequence,
+            fields: front.fields,
+            head: front.head,
+            body,
+        }))
     }
 
-    /// The places where a key may be.
-    fn places_of(&self, key: &StorageKey) -> Candidates {
-        let fingerprint = self.fingerprints.of(key.as_bytes());
-        self.keydir.candidates(fingerprint)
-    }
-
-    /// The entry of a key, if the cache has what stands in one of its places.
-    fn cached(&self, key: &StorageKey, candidates: &Candidates) -> Option<CachedEntry> {
+    /// The entry of a key, if the cache has what stands where the first slot of its fingerprint points
+    /// to. That two keys have one fingerprint is so rare that the others are not asked for.
+    fn cached(&self, key: &StorageKey, fingerprint: u64) -> Option<StoredEntry> {
         let cache = self.cache.get()?;
-        let mut places = candidates.first.iter().chain(&candidates.others);
-        places.find_map(|(slot, place)| {
-            let entry = cache.get(place.cached(), slot.offset())?;
-            (entry.key() == key.as_bytes()).then_some(entry)
-        })
+        let entry = self.keydir.look(fingerprint, |slot, place| {
+            cache.get(place.cached(), slot.offset())
+        })?;
+        let is_same = entry.key() == Some(key.as_bytes());
+        is_same.then(|| entry.to_stored()).flatten()
     }
 
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
-        let candidates = self.places_of(key);
-        if let Some(cached) = self.cached(key, &candidates) {
-            return Ok(match self.is_expired(&cached.fields, at.now) {
+        let fingerprint = self.fingerprints.of(key.as_bytes());
+        if let Some(entry) = self.cached(key, fingerprint) {
+            return Ok(match self.is_expired(&entry.fields, at.now) {
                 true => Lookup::Absent,
-                false => Lookup::Found(cached.into_head()),
+                false => Lookup::Found(StoredHead {
+                    sequence: entry.sequence,
+                    fields: entry.fields,
+                    head: entry.head,
+                    body_len: entry.body.len() as u64,
+                }),
             });
         }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, candidates, |place, slot| {
+        let found = self.find(key, fingerprint, |place, slot| {
             place.read_front(slot, reading)
         })?;
         Ok(match found {
@@ -117,9 +113,10 @@ impl Store {
     fn find<T: HasFront>(
         &self,
         key: &StorageKey,
-        candidates: Candidates,
+        fingerprint: u64,
         read: impl Fn(&Place, &Slot) -> kvorum_segment::Result<T>,
     ) -> Result<Lookup<(Place, Front, T)>> {
+        let candidates = self.keydir.candidates(fingerprint);
         let mut damage = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
             match read(&place, &slot) {
@@ -145,8 +142,8 @@ impl Store {
 
     /// The slot of a key, which is found by reading the front of what has its fingerprint.
     pub(crate) fn slot_of(&self, key: &[u8], fingerprint: u64) -> Result<Option<Slot>> {
-        let candidates = self.keydir.candidates(fingerprint);
         let reading = kvorum_disk::Reading::MayBlock;
+        let candidates = self.keydir.candidates(fingerprint);
         let mut damaged = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
             match place.read_front(&slot, reading) {

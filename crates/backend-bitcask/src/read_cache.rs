@@ -12,9 +12,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf as _, Bytes};
-use kvorum_backend::{Fields, Sequence, StoredEntry, StoredHead};
+use kvorum_backend::{Sequence, StoredEntry};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
+
+use crate::entry::{decode_fields, key_of};
 
 /// A larger entry is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
@@ -43,45 +45,33 @@ struct Place {
     offset: u64,
 }
 
-/// An entry as it stands in its record, checked and decompressed.
+/// An entry as a reader found it: checked and decompressed, in a run of memory of its own. Small, so
+/// that it takes few lines of the processor's cache to be found.
 #[derive(Clone)]
 pub(crate) struct CachedEntry {
-    pub(crate) sequence: Sequence,
-    pub(crate) fields: Fields,
-    /// Ends with key and head; the key begins at `key_start`, the head at `head_start`.
-    pub(crate) front: Bytes,
-    pub(crate) key_start: usize,
-    pub(crate) head_start: usize,
-    pub(crate) body: Bytes,
+    sequence: Sequence,
+    /// The front and the body.
+    bytes: Bytes,
+    body_start: usize,
 }
 
 impl CachedEntry {
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.front[self.key_start..self.head_start]
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        key_of(&self.bytes)
     }
 
-    pub(crate) fn into_stored(mut self) -> StoredEntry {
-        self.front.advance(self.head_start);
-        StoredEntry {
+    /// The entry, if its front can be read; it could when it was kept.
+    pub(crate) fn to_stored(&self) -> Option<StoredEntry> {
+        let (fields, key_end) = decode_fields(&self.bytes).ok()?;
+        let mut head = self.bytes.clone();
+        let body = head.split_off(self.body_start);
+        head.advance(key_end);
+        Some(StoredEntry {
             sequence: self.sequence,
-            fields: self.fields,
-            head: self.front,
-            body: self.body,
-        }
-    }
-
-    pub(crate) fn into_head(mut self) -> StoredHead {
-        self.front.advance(self.head_start);
-        StoredHead {
-            sequence: self.sequence,
-            fields: self.fields,
-            head: self.front,
-            body_len: self.body.len() as u64,
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.front.len() + self.body.len() + ENTRY_OVERHEAD_BYTES
+            fields,
+            head,
+            body,
+        })
     }
 }
 
@@ -90,7 +80,7 @@ struct EntryWeight;
 
 impl Weighter<Place, CachedEntry> for EntryWeight {
     fn weight(&self, _place: &Place, entry: &CachedEntry) -> u64 {
-        entry.bytes() as u64
+        (entry.bytes.len() + ENTRY_OVERHEAD_BYTES) as u64
     }
 }
 
@@ -141,12 +131,25 @@ impl ReadCache {
         self.entries.get(&Place { segment, offset })
     }
 
-    /// Takes what was not here and had to be read.
-    pub(crate) fn keep(&self, segment: CachedSegment, offset: u64, entry: &CachedEntry) {
+    /// Takes a copy of what was not here and had to be read. What was read may be a part of something
+    /// larger, which would be kept with it.
+    pub(crate) fn keep(
+        &self,
+        segment: CachedSegment,
+        offset: u64,
+        sequence: Sequence,
+        front: &[u8],
+        body: &[u8],
+    ) {
         self.misses.fetch_add(1, Ordering::Relaxed);
-        if entry.bytes() <= ENTRY_BYTES_MAX {
-            self.entries
-                .insert(Place { segment, offset }, entry.clone());
+        if front.len() + body.len() > ENTRY_BYTES_MAX {
+            return;
         }
+        let entry = CachedEntry {
+            sequence,
+            bytes: [front, body].concat().into(),
+            body_start: front.len(),
+        };
+        self.entries.insert(Place { segment, offset }, entry);
     }
 }
