@@ -23,6 +23,19 @@ pub(crate) fn base62<const LIMBS: usize, const DIGITS: usize>(
     digits
 }
 
+/// The first `DIGITS` digits of `numerator` / 2^64. Eleven tell any two numerators apart, and they cost
+/// multiplications where a number's own digits cost long divisions.
+pub(crate) fn fraction_digits<const DIGITS: usize>(numerator: u64) -> [u8; DIGITS] {
+    let mut rest = numerator;
+    let mut digits = [b'0'; DIGITS];
+    for digit in &mut digits {
+        let whole = (u128::from(rest) * 62) >> 64;
+        *digit = ALPHABET[usize::from(whole.to_le_bytes()[0]) % ALPHABET.len()];
+        rest = rest.wrapping_mul(62);
+    }
+    digits
+}
+
 /// Divides in place by [`DIVISOR`]; returns the remainder.
 fn divide(limbs: &mut [u32]) -> u32 {
     let mut rest = 0u64;
@@ -48,6 +61,15 @@ mod tests {
         assert_eq!(&base62::<1, 6>([61]), b"00000z");
         assert_eq!(&base62::<1, 6>([62 * 62 + 10]), b"00010A");
         assert_eq!(&base62::<2, 12>([1, 0]), b"0000004gfFC4");
+    }
+
+    #[test]
+    fn a_fraction_has_the_digits_that_long_multiplication_gives() {
+        assert_eq!(&fraction_digits::<11>(0), b"00000000000");
+        assert_eq!(&fraction_digits::<3>(1 << 63), b"V00");
+        // 62^11 / 2^64 is 2.8: neighbours differ in the last of eleven digits.
+        assert_eq!(&fraction_digits::<11>(1), b"00000000002");
+        assert_eq!(&fraction_digits::<11>(u64::MAX), b"zzzzzzzzzzx");
     }
 
     #[test]

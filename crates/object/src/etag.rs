@@ -8,11 +8,12 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::base62::base62;
+use crate::base62::fraction_digits;
 use crate::{Clock, Dot};
 
-/// Base-62 digits of 128 bits.
-const ETAG_LEN: usize = 22;
+/// Base-62 digits that tell 64 bits from all others, and of both halves of 128 bits.
+const HALF_LEN: usize = 11;
+const ETAG_LEN: usize = 2 * HALF_LEN;
 /// Keeps the tag of a dot apart from that of the clock which holds nothing but this dot: clocks are
 /// hashed as multiples of 16 bytes. A seed would not do, short inputs are merely combined with it.
 const DOT_MARK: u8 = b'.';
@@ -46,11 +47,12 @@ impl Etag {
     }
 
     fn of_hash(hash: u128) -> Self {
-        let mut limbs = [0u32; 4];
-        for (limb, bytes) in limbs.iter_mut().zip(hash.to_be_bytes().as_chunks::<4>().0) {
-            *limb = u32::from_be_bytes(*bytes);
+        let mut digits = [0; ETAG_LEN];
+        let (halves, _) = digits.as_chunks_mut::<HALF_LEN>();
+        for (half, bytes) in halves.iter_mut().zip(hash.to_be_bytes().as_chunks::<8>().0) {
+            *half = fraction_digits(u64::from_be_bytes(*bytes));
         }
-        Self(base62(limbs))
+        Self(digits)
     }
 }
 

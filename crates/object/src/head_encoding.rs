@@ -173,7 +173,8 @@ fn read<V: Version>(
         if dot.counter == 0 || unsorted || unseen {
             return Err(Truncated { offset });
         }
-        let (metadata, value_len) = read_sibling(bytes, &mut reader)?;
+        let mut metadata = Metadata::default();
+        let value_len = read_sibling(bytes, &mut reader, &mut metadata)?;
         siblings.push(version(dot, metadata, value_len));
     }
     let is_tombstone = versions::is_tombstone(siblings);
@@ -186,13 +187,15 @@ fn read<V: Version>(
     Ok((body_hash, clock))
 }
 
-/// Reads what stands behind a sibling's dot: metadata, and the length of the value.
+/// Reads what stands behind a sibling's dot: metadata, which is too large to be handed around, into
+/// where it goes, and the length of the value.
 #[inline]
 fn read_sibling(
     bytes: &Bytes,
     reader: &mut ByteReader<'_>,
-) -> Result<(Metadata, usize), Truncated> {
-    let last_modified = Timestamp::from_micros(reader.u64()?);
+    metadata: &mut Metadata,
+) -> Result<usize, Truncated> {
+    metadata.last_modified = Timestamp::from_micros(reader.u64()?);
     let value_offset = reader.offset();
     // The value is elsewhere, so its length has no bound here; the body is checked against it.
     let value_len = usize::try_from(reader.varint()?)
@@ -203,9 +206,9 @@ fn read_sibling(
     })?;
     let fields = reader.take_prefixed()?;
     let fields_offset = reader.offset() - fields.len();
-    let metadata = read_metadata(bytes, ByteReader::new(fields), last_modified);
-    let metadata = metadata.map_err(|error| Truncated {
+    let read = read_metadata(bytes, ByteReader::new(fields), metadata);
+    read.map_err(|error| Truncated {
         offset: fields_offset + error.offset,
     })?;
-    Ok((metadata, value_len))
+    Ok(value_len)
 }

@@ -61,23 +61,20 @@ pub(crate) fn put_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
     });
 }
 
-/// Reads what [`put_metadata`] wrote, from `fields`, a part of `head`, whose buffer is shared.
+/// Reads what [`put_metadata`] wrote into `metadata`, which has none of it yet, from `fields`, a part
+/// of `head`, whose buffer is shared.
 pub(crate) fn read_metadata(
     head: &Bytes,
     mut fields: ByteReader<'_>,
-    last_modified: Timestamp,
-) -> Result<Metadata, Truncated> {
-    let mut metadata = Metadata {
-        last_modified,
-        ..Metadata::default()
-    };
+    metadata: &mut Metadata,
+) -> Result<(), Truncated> {
     while !fields.is_empty() {
         let tag = fields.u8()?;
         let offset = fields.offset();
         let content = head.slice_ref(fields.take_prefixed()?);
-        read_field(&mut metadata, tag, content).map_err(|_| Truncated { offset })?;
+        read_field(metadata, tag, content).map_err(|_| Truncated { offset })?;
     }
-    Ok(metadata)
+    Ok(())
 }
 
 fn read_field(metadata: &mut Metadata, tag: u8, content: Bytes) -> Result<(), Truncated> {
@@ -190,7 +187,9 @@ mod tests {
     }
 
     fn decoded(bytes: &Bytes) -> Result<Metadata, Truncated> {
-        read_metadata(bytes, ByteReader::new(bytes), Timestamp::ZERO)
+        let mut metadata = Metadata::default();
+        read_metadata(bytes, ByteReader::new(bytes), &mut metadata)?;
+        Ok(metadata)
     }
 
     #[test]
