@@ -153,14 +153,16 @@ impl ShortKey {
     /// The parts and the key in a row; together no longer than [`SHORT_LEN_MAX`].
     fn new(parts: [&[u8]; 4], key: &[u8]) -> Self {
         let mut bytes = [0; SHORT_LEN_MAX];
-        let mut end = 0u8;
+        let mut room = &mut bytes[..];
         for part in parts.into_iter().chain([key]) {
-            for (byte, from) in bytes[end.into()..].iter_mut().zip(part) {
-                *byte = *from;
-                end += 1;
-            }
+            let taken = room.len().min(part.len());
+            let (place, rest) = room.split_at_mut(taken);
+            place.copy_from_slice(&part[..taken]);
+            room = rest;
         }
-        Self { len: end, bytes }
+        let len = SHORT_LEN_MAX - room.len();
+        let len = u8::try_from(len).unwrap_or(u8::MAX);
+        Self { len, bytes }
     }
 }
 
