@@ -23,6 +23,25 @@ const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Longest error text that is sent, in bytes; longer ones are cut.
 const ERROR_TEXT_BYTES_MAX: usize = 64 * 1024;
 
+/// What frames are appended to. A `Vec` takes small pieces at half the cost of a `BytesMut`, which can
+/// hand out parts of itself.
+pub trait FrameBuffer: BufMut + AsMut<[u8]> {
+    /// Keeps the first `len` bytes.
+    fn truncate(&mut self, len: usize);
+}
+
+impl FrameBuffer for BytesMut {
+    fn truncate(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
+impl FrameBuffer for Vec<u8> {
+    fn truncate(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
 /// What is wrong with a frame.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
@@ -82,7 +101,7 @@ impl Frame {
     ///
     /// # Errors
     /// [`FrameError::Unsendable`] beyond 4 GiB; `buffer` is then as before.
-    pub fn encode(&self, buffer: &mut BytesMut) -> Result<(), FrameError> {
+    pub fn encode(&self, buffer: &mut impl FrameBuffer) -> Result<(), FrameError> {
         encode_with(self.code, buffer, |buffer| {
             buffer.put_slice(&self.payload);
         })
@@ -145,7 +164,10 @@ impl FrameDecoder {
 ///
 /// # Errors
 /// [`FrameError::Unsendable`] beyond 4 GiB; `buffer` is then as before.
-pub fn encode<M: CodedMessage>(message: &M, buffer: &mut BytesMut) -> Result<(), FrameError> {
+pub fn encode<M: CodedMessage>(
+    message: &M,
+    buffer: &mut impl FrameBuffer,
+) -> Result<(), FrameError> {
     encode_as(M::CODE, message, buffer)
 }
 
@@ -156,28 +178,27 @@ pub fn encode<M: CodedMessage>(message: &M, buffer: &mut BytesMut) -> Result<(),
 pub fn encode_as<M: prost::Message>(
     code: MessageCode,
     message: &M,
-    buffer: &mut BytesMut,
+    buffer: &mut impl FrameBuffer,
 ) -> Result<(), FrameError> {
     encode_with(code, buffer, |buffer| {
-        // A `BytesMut` grows as needed, so that the only error, lack of room, cannot occur; the
+        // The buffer grows as needed, so that the only error, lack of room, cannot occur; the
         // length check of `encode_with` would see the difference.
         let _ = message.encode(buffer);
     })
 }
 
 /// Appends a message without fields.
-pub fn encode_empty(code: MessageCode, buffer: &mut BytesMut) {
+pub fn encode_empty(code: MessageCode, buffer: &mut impl BufMut) {
     buffer.put_slice(&[0, 0, 0, 1, code.0]);
 }
 
 /// Appends an `RpbErrorResp` with `text`; `errcode` is always 0. Text beyond 64 KiB is cut.
-pub fn encode_error(text: &[u8], buffer: &mut BytesMut) {
+pub fn encode_error(text: &[u8], buffer: &mut impl BufMut) {
     const ERRMSG_TAG: u8 = 0x0a; // field 1, length-delimited
     const ERRCODE: [u8; 2] = [0x10, 0x00]; // field 2, varint 0
     let text = text.get(..ERROR_TEXT_BYTES_MAX).unwrap_or(text);
     let text_bytes = text.len() as u64;
     let payload_bytes = 1 + encoded_len_varint(text_bytes) + text.len() + ERRCODE.len();
-    buffer.reserve(HEADER_BYTES + payload_bytes);
     // Below 2^17, see ERROR_TEXT_BYTES_MAX: the conversion never saturates.
     buffer.put_u32(u32::try_from(CODE_BYTES + payload_bytes).unwrap_or(u32::MAX));
     buffer.put_u8(MessageCode::RPB_ERROR_RESP.0);
@@ -198,16 +219,16 @@ pub fn encode_error(text: &[u8], buffer: &mut BytesMut) {
 ///
 /// # Errors
 /// [`FrameError::Unsendable`] if the payload outgrows the length field; `buffer` is then as before.
-pub(crate) fn encode_with(
+pub(crate) fn encode_with<B: FrameBuffer>(
     code: MessageCode,
-    buffer: &mut BytesMut,
-    write_payload: impl FnOnce(&mut BytesMut),
+    buffer: &mut B,
+    write_payload: impl FnOnce(&mut B),
 ) -> Result<(), FrameError> {
-    let start = buffer.len();
+    let start = buffer.as_mut().len();
     buffer.put_u32(0);
     buffer.put_u8(code.0);
     write_payload(buffer);
-    let payload_bytes = buffer.len() - start - HEADER_BYTES;
+    let payload_bytes = buffer.as_mut().len() - start - HEADER_BYTES;
     let Ok(length) = u32::try_from(CODE_BYTES + payload_bytes) else {
         buffer.truncate(start);
         return Err(FrameError::Unsendable {
@@ -215,6 +236,6 @@ pub(crate) fn encode_with(
             payload_bytes,
         });
     };
-    buffer[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    buffer.as_mut()[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
     Ok(())
 }

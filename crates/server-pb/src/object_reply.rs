@@ -4,7 +4,7 @@
 //! clone every name before a byte is written. Here lengths are added up first and the bytes written
 //! once, and a large value is sent from where the store handed it out.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use kvorum_coordinator::Detail;
 use kvorum_encoding::{put_varint, varint_len};
 use kvorum_object::{Etag, Link, Metadata, Object, Sibling};
@@ -116,17 +116,17 @@ fn number_len(number: u32) -> usize {
 }
 
 /// Appends the tag and length of a length-delimited field with a number below 16.
-fn put_field_head(number: u8, len: usize, buffer: &mut BytesMut) {
+fn put_field_head(number: u8, len: usize, buffer: &mut Vec<u8>) {
     buffer.put_u8(number << 3 | 2);
     put_varint(buffer, len as u64);
 }
 
-fn put_field(number: u8, bytes: &[u8], buffer: &mut BytesMut) {
+fn put_field(number: u8, bytes: &[u8], buffer: &mut Vec<u8>) {
     put_field_head(number, bytes.len(), buffer);
     buffer.put_slice(bytes);
 }
 
-fn put_number(number: u8, value: u32, buffer: &mut BytesMut) {
+fn put_number(number: u8, value: u32, buffer: &mut Vec<u8>) {
     buffer.put_u8(number << 3);
     put_varint(buffer, value.into());
 }

@@ -1,6 +1,6 @@
 //! The layout against the generated messages.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use kvorum_object::{
     ActorId, Clock, Content, Dot, IndexEntry, Resolution, Stored, Timestamp, UserMetadata, Write,
     update,

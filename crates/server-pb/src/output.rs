@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 
-use bytes::{Buf, BufMut as _, Bytes, BytesMut};
+use bytes::{Buf, BufMut as _, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 /// Values from this size on are sent from where they are, in bytes: copying less is cheaper than
@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 9;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     /// Everything but the large values, in order.
-    buffer: BytesMut,
+    buffer: Vec<u8>,
     /// The large values, each with the length that the buffer had when it came.
     values: Vec<(usize, Bytes)>,
     values_bytes: usize,
@@ -35,7 +35,7 @@ impl Output {
     }
 
     /// Where replies are appended.
-    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
@@ -63,7 +63,7 @@ impl Output {
         }
         self.buffer.clear();
         if self.buffer.capacity() > KEPT_BYTES_MAX {
-            self.buffer = BytesMut::new();
+            self.buffer = Vec::new();
         }
         stream.flush().await
     }
