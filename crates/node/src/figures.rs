@@ -16,7 +16,7 @@ use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_server_http::NodeFacts;
 use kvorum_server_pb::ConnectionMeter;
-use kvorum_stats::{MetricKind, MetricsText, Stats};
+use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
 use serde_json::{Map, Value};
 
 use crate::maintenance::Maintenance;
@@ -57,17 +57,19 @@ impl Meter for RequestMeter {
         let stats = &self.stats;
         match kind {
             RequestKind::Get => {
-                stats.node_gets.count(now);
-                stats.vnode_gets.count(now);
-                stats.node_get_fsm_time.record_time(now, took);
+                let at = Recording::new(now);
+                stats.node_gets.count_at(&at);
+                stats.vnode_gets.count_at(&at);
+                stats.node_get_fsm_time.record_time_at(&at, took);
                 if error.is_some() {
-                    stats.node_get_fsm_errors.count(now);
+                    stats.node_get_fsm_errors.count_at(&at);
                 }
                 if let Some(object) = object {
-                    stats.node_get_fsm_objsize.record(now, object.size().bytes);
+                    let size = object.size();
+                    stats.node_get_fsm_objsize.record_at(&at, size.bytes);
                     stats
                         .node_get_fsm_siblings
-                        .record(now, object.siblings().len() as u64);
+                        .record_at(&at, size.siblings as u64);
                 }
             }
             RequestKind::Put | RequestKind::Delete => {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::stripe::{self, STRIPES};
+use crate::recording::Recording;
+use crate::stripe::STRIPES;
 use crate::window::Cell;
 
 /// The window, in seconds.
@@ -41,9 +42,18 @@ impl Counter {
 
     /// Counts several events at once.
     pub fn add(&self, now: Duration, events: u64) {
-        let own = stripe::Stripe::of_this_thread();
+        self.add_at(&Recording::new(now), events);
+    }
+
+    /// Counts one event, among others that are recorded at once.
+    pub fn count_at(&self, recording: &Recording) {
+        self.add_at(recording, 1);
+    }
+
+    fn add_at(&self, recording: &Recording, events: u64) {
+        let own = recording.stripe;
         let stripe = &self.stripes[own.number()];
-        let (slot, turn) = slot_of(now.as_secs());
+        let (slot, turn) = slot_of(recording.second);
         stripe.seconds[slot].add(own, turn, events);
         own.add(&stripe.total, events);
     }

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::stripe::{self, STRIPES};
+use crate::recording::Recording;
+use crate::stripe::STRIPES;
 use crate::window::{COUNT_MAX, Cell};
 
 /// The window is ten slices of six seconds.
@@ -98,10 +99,15 @@ impl Default for Stripe {
 impl Histogram {
     /// Records a value; values of 2^40 and more count as 2^40 - 1.
     pub fn record(&self, now: Duration, value: u64) {
+        self.record_at(&Recording::new(now), value);
+    }
+
+    /// Records a value, among others that are recorded at once.
+    pub fn record_at(&self, recording: &Recording, value: u64) {
         let value = value.min(COUNT_MAX);
-        let own = stripe::Stripe::of_this_thread();
+        let own = recording.stripe;
         let stripe = self.stripes[own.number()].get_or_init(Box::default);
-        let (slot, turn) = slot_of(now.as_secs() / SLICE_SECONDS);
+        let (slot, turn) = recording.slice;
         let slice = &stripe.slices[slot];
         slice.buckets[bucket(value)].add(own, turn, 1);
         slice.maximum.raise(turn, value);
@@ -111,7 +117,15 @@ impl Histogram {
 
     /// Records a duration in whole microseconds.
     pub fn record_time(&self, now: Duration, took: Duration) {
-        self.record(now, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        self.record_time_at(&Recording::new(now), took);
+    }
+
+    /// Records a duration, among others that are recorded at once.
+    pub fn record_time_at(&self, recording: &Recording, took: Duration) {
+        self.record_at(
+            recording,
+            u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        );
     }
 
     /// The last minute (54 to 60 seconds of it).
@@ -157,6 +171,11 @@ impl Histogram {
             .iter()
             .filter_map(|stripe| stripe.get().map(Box::as_ref))
     }
+}
+
+/// Where the slice of a second is kept, and in which turn around the window.
+pub(crate) fn slice_of(second: u64) -> (usize, u64) {
+    slot_of(second / SLICE_SECONDS)
 }
 
 /// Where a slice of time is kept, and in which turn around the window.

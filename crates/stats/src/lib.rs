@@ -12,6 +12,7 @@
 mod counter;
 mod histogram;
 mod openmetrics;
+mod recording;
 mod registry;
 mod stripe;
 mod window;
@@ -19,4 +20,5 @@ mod window;
 pub use counter::{Counter, Gauge, Total};
 pub use histogram::{Histogram, HistogramSummary, HistogramTotals, Unit};
 pub use openmetrics::{CONTENT_TYPE, MetricKind, MetricsText};
+pub use recording::Recording;
 pub use registry::{Reading, Stats};
