@@ -73,10 +73,13 @@ impl Coordinator {
 
     /// Plans a get, asks every replica, and goes as far as memory suffices.
     pub(crate) fn start_get(&self, address: &Address, options: &GetOptions) -> StartedGet {
-        let planned = self.plan(address, options.n_val, options.sloppy_quorum);
-        let planned = planned.and_then(|plan| Ok((plan.read_quorum(options)?, plan)));
-        let (quorum, plan) = match planned {
-            Ok(planned) => planned,
+        // Plan and machine are large, and moved no more often than they have to be.
+        let plan = match self.plan(address, options.n_val, options.sloppy_quorum) {
+            Ok(plan) => plan,
+            Err(error) => return StartedGet::Ended(Err(error)),
+        };
+        let quorum = match plan.read_quorum(options) {
+            Ok(quorum) => quorum,
             Err(error) => return StartedGet::Ended(Err(error)),
         };
         let mut effects = GetEffects::new();
