@@ -1,9 +1,9 @@
-//! The project's own commands: `cargo xtask test`, `tidy` and `fix`.
+//! The project's own commands: `cargo xtask test`, `tidy`, `fix` and `profile-get`.
 //!
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
 //! rules of the house that no other tool checks. `fix` is the only command that changes a file of
-//! the tree.
+//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get.
 
 mod browser;
 mod cargo_stages;
@@ -13,6 +13,7 @@ mod console;
 mod fix;
 mod prerequisite;
 mod process;
+mod profile_get;
 mod seed;
 mod server;
 mod stage;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::profile_get::ProfileOptions;
 use crate::test_run::TestOptions;
 use crate::workspace::Workspace;
 
@@ -44,6 +46,8 @@ enum Verb {
     Tidy,
     /// Format, and apply what clippy can mend. The only command that writes into the tree.
     Fix,
+    /// Show where the server's time goes while it answers gets of cached objects.
+    ProfileGet(ProfileOptions),
 }
 
 fn main() -> ExitCode {
@@ -67,5 +71,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             tally.failed == 0
         }),
         Verb::Fix => fix::run(&workspace),
+        Verb::ProfileGet(options) => profile_get::run(&workspace, options),
     }
 }

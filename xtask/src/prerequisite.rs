@@ -70,6 +70,12 @@ pub(crate) const STRACE: Prerequisite = Prerequisite {
     install: "apt-get install -y strace",
 };
 
+pub(crate) const PERF: Prerequisite = Prerequisite {
+    probe: &["perf", "--version"],
+    purpose: "it samples the server",
+    install: "apt-get install -y linux-perf",
+};
+
 /// Fails with the installing commands of all that are missing.
 pub(crate) fn require(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
     let missing: Vec<String> = prerequisites
