@@ -75,7 +75,9 @@ impl BenchResult {
                 facts.set("value_bytes", Value::Number(bytes), &from);
             }
             if let Some(keys) = term("key_generator").and_then(keys) {
-                facts.set("keys", Value::Number(keys), &from);
+                // The configuration is as given; a scaled run had as many keys as its scale says.
+                let scale = run.get("scale").and_then(Json::as_f64).unwrap_or(1.0);
+                facts.set("keys", Value::Number((keys * scale).round()), &from);
             }
         }
         if let Some(durability) = text_of("durability") {
@@ -160,8 +162,12 @@ fn value_bytes(term: &str) -> Option<f64> {
     } else if term.contains("uniform_") {
         Some(f64::midpoint(first, second?))
     } else if term.contains("exponential_") || term.contains("semi_compressible") {
-        // The least, and the mean of what comes on top.
-        Some(first + second?)
+        // The least, and the mean of what comes on top; some are larger by a factor.
+        let mean = first + second?;
+        Some(match numbers.get(2..4) {
+            Some([factor, probability]) => mean * (1.0 - probability + factor * probability),
+            _ => mean,
+        })
     } else {
         None
     }
@@ -190,6 +196,7 @@ mod tests {
             "key_generator": "{int_to_bin_bigendian,{eightytwenty_int,60000000}}",
             "value_generator": "{semi_compressible,8000,8000,10,0.1}"
         },
+        "scale": 0.01,
         "totals": {
             "get": {"count": 600, "p99_us": 900},
             "update": {"count": 300, "p99_us": 12000},
@@ -205,8 +212,8 @@ mod tests {
         assert_eq!(run.write_p99_us, Some(12000.0));
         assert_eq!(run.facts.number("write_share"), Some(0.4));
         assert_eq!(run.facts.number("overwrite_share"), Some(0.75));
-        assert_eq!(run.facts.number("value_bytes"), Some(16000.0));
-        assert_eq!(run.facts.number("keys"), Some(60e6));
+        assert_eq!(run.facts.number("value_bytes"), Some(30_400.0));
+        assert_eq!(run.facts.number("keys"), Some(600_000.0));
         let flag = |name: &str| run.facts.get(name).unwrap().value;
         assert_eq!(flag("uses_indexes"), Value::Flag(false));
         assert_eq!(flag("synced"), Value::Flag(false));

@@ -23,7 +23,7 @@ pub(super) fn readme(index: &MatrixIndex<'_>, command: &str) -> String {
     for note in &index.notes {
         push(&mut text, note);
     }
-    let reading = "\n[index.html](index.html) has all figures with their ratios; it needs no network, and leads to a page for each test, each backend and each run.\n";
+    let reading = "\n[index.html](index.html) has all figures with their ratios; it needs no network, and leads to a page for each test and each backend.\n";
     text.push_str(reading);
     let _ = write!(text, "\n```\n{command}\n```\n\n## Machine\n\n");
     for (name, value) in index.machine() {
