@@ -7,6 +7,7 @@ use std::time::Duration;
 use kvorum_backend::Status;
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
+use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
@@ -178,14 +179,7 @@ impl Figures {
         let help = "The running version";
         text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
         text.stats(&self.stats);
-        let help = "Resident memory of the process";
-        let bytes = resident_bytes();
-        text.family(
-            MetricKind::Gauge,
-            "process_resident_bytes",
-            help,
-            [(&[][..], bytes)],
-        );
+        process_metrics(&mut text);
         self.store_metrics(&mut text);
         self.commit_log_metrics(&mut text);
         self.leveldb_metrics(&mut text);
@@ -343,6 +337,36 @@ impl Figures {
             help,
             [(&[][..], status.batches)],
         );
+    }
+}
+
+/// What the system says of this process; what it does not tell is left out. The bytes are those of
+/// the process as a whole, the commit log's included.
+fn process_metrics(text: &mut MetricsText) {
+    let help = "Resident memory of the process";
+    let resident = [(&[][..], resident_bytes())];
+    text.family(MetricKind::Gauge, "process_resident_bytes", help, resident);
+    let Some(usage) = ProcessUsage::of(std::process::id()) else {
+        return;
+    };
+    let help = "Processor time of the process";
+    let cpu = [(&[][..], usage.cpu.as_secs_f64())];
+    text.family(MetricKind::Counter, "process_cpu_seconds", help, cpu);
+    for (name, help, bytes) in [
+        (
+            "process_read_bytes",
+            "Bytes that the process had read from disks",
+            usage.read_bytes,
+        ),
+        (
+            "process_written_bytes",
+            "Bytes that the process had written to disks",
+            usage.written_bytes,
+        ),
+    ] {
+        if let Some(bytes) = bytes {
+            text.family(MetricKind::Counter, name, help, [(&[][..], bytes)]);
+        }
     }
 }
 

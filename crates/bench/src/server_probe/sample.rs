@@ -61,8 +61,10 @@ impl ProbeTargets {
                         + told(&["kvorum_commit_log_bytes"]).unwrap_or(0),
                 )
             }),
-            read_bytes: process(|usage| usage.read_bytes),
+            read_bytes: process(|usage| usage.read_bytes)
+                .or_else(|| told(&["kvorum_process_read_bytes_total"])),
             written_bytes: process(|usage| usage.written_bytes)
+                .or_else(|| told(&["kvorum_process_written_bytes_total"]))
                 .or_else(|| told(&["kvorum_store_written_bytes_total"])),
             put_bytes: self
                 .put_into_stores()

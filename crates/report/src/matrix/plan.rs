@@ -94,6 +94,9 @@ struct TestFile {
     files: Vec<PathBuf>,
     #[serde(default)]
     preload: Vec<PathBuf>,
+    /// Those of the backends that can do what the test asks; all unless given.
+    #[serde(default)]
+    backends: Option<Vec<String>>,
     #[serde(default)]
     durabilities: Option<Vec<String>>,
     #[serde(default)]
@@ -151,7 +154,18 @@ impl Plan {
                 test.name
             );
             ensure!(!test.files.is_empty(), "test {:?} has no files", test.name);
-            for backend in &file.backends {
+            for backend in test.backends.iter().flatten() {
+                ensure!(
+                    file.backends.contains(backend),
+                    "test {:?} is for the backend {backend:?}, which is not in the matrix",
+                    test.name
+                );
+            }
+            let is_able = |backend: &&String| {
+                let able = test.backends.as_ref();
+                able.is_none_or(|able| able.contains(backend))
+            };
+            for backend in file.backends.iter().filter(is_able) {
                 check_name("backend", backend)?;
                 cells.extend(cells_of(&file, test, backend, &folder)?);
             }
@@ -384,6 +398,23 @@ mod tests {
         assert_eq!(second.set["report_interval"], "1");
         assert_eq!(second.set["mode"], "{rate, 10}");
         assert_eq!(second.title(), "The second on bitcask, durability none");
+    }
+
+    #[test]
+    fn a_test_may_be_for_some_backends_only() {
+        let only = |backend: &str| {
+            let line = format!("files = [\"two.config\"]\nbackends = [\"{backend}\"]");
+            parse(&TEXT.replacen("files = [\"two.config\"]", &line, 1))
+        };
+        let plan = only("memory").unwrap();
+        let names: Vec<String> = plan.cells.iter().map(Cell::name).collect();
+        assert_eq!(
+            names[2..],
+            ["two--memory--none", "two--memory--grouped"],
+            "{names:?}"
+        );
+        let error = only("leveled").unwrap_err().to_string();
+        assert!(error.contains("not in the matrix"), "{error}");
     }
 
     #[test]
