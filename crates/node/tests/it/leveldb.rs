@@ -154,6 +154,9 @@ fn http_and_the_operators_verbs_know_the_engine() {
         "backend=\"leveldb\"",
         "kvorum_leveldb_cache_bytes_max ",
         "kvorum_leveldb_memtable_bytes ",
+        "kvorum_process_resident_bytes ",
+        "kvorum_process_cpu_seconds_total ",
+        "kvorum_process_written_bytes_total ",
     ] {
         assert!(metrics.contains(figure), "{figure}: {metrics}");
     }
