@@ -61,9 +61,11 @@ impl Race {
         self.cluster.runtime.random_u64() % below
     }
 
+    /// A node that runs; two at least do.
     fn a_node(&self) -> Arc<Running> {
-        let number = u8::try_from(self.draw(3)).unwrap() + 1;
-        self.cluster.node(number).running()
+        let number = u8::try_from(self.draw(3)).unwrap();
+        let mut around = (0..3).map(|step| self.cluster.node((number + step) % 3 + 1));
+        around.find_map(|node| node.try_running()).unwrap()
     }
 
     fn is_over(&self) -> bool {
@@ -137,7 +139,8 @@ impl Race {
         }
     }
 
-    /// Cuts nodes off for moments that nobody notices, and breaks connections.
+    /// Cuts nodes off for moments that nobody notices, breaks connections, and kills processes, whose
+    /// stores stay as they were.
     async fn storm(self: Arc<Self>) {
         while self.is_stormy && !self.is_over() {
             let node = u8::try_from(self.draw(3)).unwrap() + 1;
@@ -149,6 +152,11 @@ impl Race {
             }
             self.cluster.set_links(node, false);
             self.cluster.sleep_ms(self.draw(15)).await;
+            if self.draw(6) == 0 {
+                self.cluster.kill(node).await;
+                self.cluster.sleep_ms(self.draw(60)).await;
+                self.cluster.start(node);
+            }
         }
     }
 
@@ -279,11 +287,12 @@ fn nothing_is_lost_and_no_read_is_stale_while_a_cluster_grows_and_shrinks() {
 }
 
 #[test]
-fn nor_when_connections_break_meanwhile_and_the_same_seed_runs_the_same_way() {
+fn nor_when_connections_break_and_nodes_restart_meanwhile_and_the_same_seed_runs_the_same_way() {
     let ledgers = [11, 12, 11].map(|seed| race(seed, true, None));
     for ledger in &ledgers {
         assert_eq!(ledger.violations, [""; 0]);
-        assert!(ledger.writes > 200 && ledger.listings > 5);
+        let (writes, listings) = (ledger.writes, ledger.listings);
+        assert!(writes > 50 && listings > 0, "{writes} {listings}");
     }
     assert_eq!(ledgers[0].trace, ledgers[2].trace);
     assert_ne!(ledgers[0].trace, ledgers[1].trace);
