@@ -13,7 +13,7 @@ use kvorum_object::{Clock, Content, Object};
 use kvorum_ring::{KeyHash, position};
 use parking_lot::Mutex;
 
-use crate::cluster::{Cluster, Running, Setup, address, content, node_id, simulated, size};
+use crate::cluster::{Cluster, Node, Running, Setup, address, content, node_id, simulated, size};
 
 const KEYS: u64 = 30;
 
@@ -65,7 +65,7 @@ impl Race {
     fn a_node(&self) -> Arc<Running> {
         let number = u8::try_from(self.draw(3)).unwrap();
         let mut around = (0..3).map(|step| self.cluster.node((number + step) % 3 + 1));
-        around.find_map(|node| node.try_running()).unwrap()
+        around.find_map(Node::try_running).unwrap()
     }
 
     fn is_over(&self) -> bool {
