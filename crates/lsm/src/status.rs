@@ -26,7 +26,10 @@ impl Store {
         let blob_live: u64 = version.blob_use().values().sum();
         let last = version.levels.iter().rev().find(|it| !it.is_empty());
         let last_bytes: u64 = last.map_or(0, |it| it.iter().map(|it| it.file_len).sum());
-        let memory: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let memtables: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let open = version.tables().filter_map(|it| it.table.as_ref());
+        let blobs = version.blobs.values().filter_map(|it| it.table.as_ref());
+        let tops: u64 = open.chain(blobs).map(|it| it.memory_bytes()).sum();
         let marks: usize = version
             .tables()
             .flat_map(|it| it.properties.marks.iter())
@@ -45,7 +48,7 @@ impl Store {
             dead_bytes: (table_bytes - last_bytes) + blob_blocks.saturating_sub(blob_live),
             disk_bytes: table_bytes + blob_bytes,
             files: version.tables().count() as u64 + version.blobs.len() as u64 + log_files,
-            memory_bytes: memory,
+            memory_bytes: memtables + tops,
             pinned_bytes: self.pinned_bytes(&version),
             debt_bytes: debt.bytes,
             put_bytes: read(&counters.put_bytes),
@@ -56,6 +59,7 @@ impl Store {
                 ("tables_per_level", levels.join(" ")),
                 ("blob_files", version.blobs.len().to_string()),
                 ("range_marks", marks.to_string()),
+                ("memtable_bytes", memtables.to_string()),
                 ("frozen_memtables", version.frozen.len().to_string()),
                 ("pressure_permille", debt.pressure_permille.to_string()),
                 ("flushes", read(&counters.flushes).to_string()),

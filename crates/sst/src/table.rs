@@ -99,6 +99,7 @@ pub struct Table {
     pub(crate) partitions: Vec<Partition>,
     properties: Properties,
     file_len: u64,
+    memory_bytes: u64,
 }
 
 impl Table {
@@ -128,10 +129,14 @@ impl Table {
             partitions: Vec::new(),
             properties: known.properties,
             file_len: known.file_len,
+            memory_bytes: 0,
         };
         table.check_header(sink)?;
         table.report_cut(sink);
         table.partitions = table.find_partitions(sink)?;
+        let separators = table.partitions.iter().map(|it| it.separator.len());
+        let held = separators.sum::<usize>() + table.partitions.len() * size_of::<Partition>();
+        table.memory_bytes = held as u64;
         Ok(table)
     }
 
@@ -163,6 +168,11 @@ impl Table {
     /// The length of the file as it was written, in bytes.
     pub fn file_len(&self) -> u64 {
         self.file_len
+    }
+
+    /// What an open table holds in memory beside what caches have of it: its top index. In bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// Sums over the entries.

@@ -54,8 +54,10 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.maintenance.memory_bytes_max = value,
         },
         "auto",
-        "How much memory the stores (key directories, memtables, caches) may hold before work that \
-         frees memory comes first, and a warning is logged. \
+        "How much memory the stores (key directories, write buffers, indexes of tables) may hold \
+         before work that frees memory comes first, and a warning is logged. \
+         The leveldb backend's block cache has a bound of its own (`leveldb.maximum_memory.percent`) \
+         and is not counted. \
          `auto` is three quarters of what the machine or the container has.",
     ),
     key(
