@@ -16,8 +16,9 @@ use crate::interruption::Interruption;
 /// How long a server may take until it answers; an empty one needs a fraction of a second.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long a graceful stop may take until the server is killed.
-const STOP_WITHIN: Duration = Duration::from_secs(60);
+/// How long a graceful stop may take until the server is killed: some gigabytes of what an engine
+/// gathers in memory may have to be written.
+const STOP_WITHIN: Duration = Duration::from_secs(180);
 
 /// Below the range from which the system takes ports for outgoing connections.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
