@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -38,6 +38,9 @@ pub(crate) struct ProfileOptions {
     /// How long samples are taken, in seconds.
     #[arg(long, default_value_t = 8)]
     seconds: u64,
+    /// A server that is built already, in place of one built as it is released.
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Another setting of the server, as KEY=VALUE; may be repeated.
     #[arg(long = "set")]
     settings: Vec<String>,
@@ -91,15 +94,20 @@ struct Profile {
 /// Builds the server as it is released, runs it under load and prints the shares of its time.
 pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> anyhow::Result<bool> {
     prerequisite::require(&[PERF])?;
-    console::headline("the server, as released");
-    let mut build = command::cargo(workspace.root());
-    build.args(["build", "--release", "-p", "kvorum-node"]);
-    if !command::succeeds(&mut build)? {
-        return Ok(false);
-    }
+    let binary = match &options.binary {
+        Some(path) => Binary::at(path)?,
+        None => {
+            console::headline("the server, as released");
+            let mut build = command::cargo(workspace.root());
+            build.args(["build", "--release", "-p", "kvorum-node"]);
+            if !command::succeeds(&mut build)? {
+                return Ok(false);
+            }
+            Binary::in_target(workspace.target(), true)
+        }
+    };
     let backend = options.backend.name();
     let directory = workspace.clean_scratch(&format!("profile-get/{backend}"))?;
-    let binary = Binary::in_target(workspace.target(), true);
     let mut settings = vec![("storage_backend", backend), ("durability", "none")];
     for setting in &options.settings {
         let pair = setting.split_once('=');

@@ -68,6 +68,14 @@ impl Binary {
         }
     }
 
+    /// A binary somewhere else.
+    pub(crate) fn at(path: &Path) -> anyhow::Result<Binary> {
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("finding {}", path.display()))?;
+        Ok(Binary { path })
+    }
+
     /// The file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
