@@ -23,7 +23,7 @@ const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Longest error text that is sent, in bytes; longer ones are cut.
 const ERROR_TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// What frames are appended to. A `Vec` takes small pieces at half the cost of a `BytesMut`, which can
+/// What frames are appended to. A `Vec` takes small pieces in fewer steps than a `BytesMut`, which can
 /// hand out parts of itself.
 pub trait FrameBuffer: BufMut + AsMut<[u8]> {
     /// Keeps the first `len` bytes.
