@@ -3,6 +3,7 @@
 use kvorum_agreement::Agreement;
 use kvorum_claimant::ReplicatedState;
 use kvorum_coordinator::ReplicaService;
+use kvorum_handoff::Transfers;
 use kvorum_liveness::Liveness;
 use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_runtime::Moment;
@@ -14,6 +15,7 @@ pub(crate) struct Dispatch {
     pub(crate) state: ReplicatedState,
     pub(crate) liveness: Liveness,
     pub(crate) replicas: ReplicaService,
+    pub(crate) transfers: Transfers,
     pub(crate) doorkeeper: Doorkeeper,
 }
 
@@ -33,6 +35,9 @@ impl PeerService for Dispatch {
         if Liveness::serves(&message) {
             self.liveness.hear(&message);
             return Served::Now(Message::default());
+        }
+        if Transfers::serves(&message) {
+            return self.transfers.handle(caller, &message, deadline);
         }
         self.replicas.handle(caller, message, deadline)
     }

@@ -12,6 +12,7 @@
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
 //! clusters of it. What this crate must not know: engines, protocols for clients, settings files.
 
+mod agreed_log;
 mod card;
 mod checked_file;
 mod contacts;
@@ -28,6 +29,7 @@ mod vnode_table;
 
 pub use kvorum_agreement::AgreementSettings;
 pub use kvorum_claimant::ClaimantSettings;
+pub use kvorum_handoff::{Budget, TransferSettings, Unbounded};
 pub use kvorum_liveness::LivenessSettings;
 pub use kvorum_peer::PeerSettings;
 

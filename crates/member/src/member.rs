@@ -15,6 +15,7 @@ use kvorum_coordinator::{
     ReplicaService, ServiceParts, VnodeHints,
 };
 use kvorum_disk::{Disk, DiskError};
+use kvorum_handoff::{Budget, TransferSettings, Transfers};
 use kvorum_liveness::{Liveness, LivenessSettings};
 use kvorum_peer::{PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
@@ -23,6 +24,7 @@ use kvorum_runtime::{Listener, Runtime, TaskGuard};
 use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 use parking_lot::Mutex;
 
+use crate::agreed_log::AgreedLog;
 use crate::card::{Card, CardFile};
 use crate::contacts::Contacts;
 use crate::dispatch::{Dispatch, Up};
@@ -71,6 +73,8 @@ pub struct MemberSettings {
     pub liveness: LivenessSettings,
     /// How plans are carried out.
     pub claimant: ClaimantSettings,
+    /// How transfers are carried out.
+    pub transfers: TransferSettings,
     /// Hints are looked through at least this often, and when a node comes up.
     pub hint_period: Duration,
 }
@@ -93,6 +97,8 @@ pub struct Parts {
     pub meter: Arc<dyn Meter>,
     /// Who knows what maintenance ran when.
     pub maintenance: Arc<dyn MaintenanceWitness>,
+    /// Who says how fast transfers may go.
+    pub budget: Arc<dyn Budget>,
     /// What it is told.
     pub settings: MemberSettings,
 }
@@ -112,6 +118,7 @@ pub struct Member {
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) follower: Arc<Follower>,
     liveness: Liveness,
+    transfers: Transfers,
     coordinator: Arc<Coordinator>,
     leases: Arc<LeaseTable>,
     hint_leases: Arc<LeaseTable>,
@@ -130,6 +137,7 @@ impl Member {
             listeners,
             meter,
             maintenance,
+            budget,
             settings,
         } = parts;
         let cards = CardFile::new(disk.clone(), &directory);
@@ -192,7 +200,19 @@ impl Member {
             maintenance,
         };
         let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);
+        let transfers = Transfers::new(kvorum_handoff::Parts {
+            node: card.node,
+            runtime: runtime.clone(),
+            disk: disk.clone(),
+            directory: directory.join("transfers"),
+            peers: peers.clone(),
+            cluster: Arc::new(AgreedLog(state.clone())),
+            vnodes: vnodes.clone(),
+            budget,
+            settings: settings.transfers,
+        })?;
         let member = Arc::new(Self {
+            transfers,
             node: card.node,
             card: ArcSwap::from_pointee(card),
             follower: Arc::new(follower),
@@ -238,6 +258,7 @@ impl Member {
             state: self.state.clone(),
             liveness: self.liveness.clone(),
             replicas,
+            transfers: self.transfers.clone(),
             doorkeeper: Doorkeeper {
                 state: self.state.clone(),
                 name: self.settings.name.clone(),
@@ -258,6 +279,8 @@ impl Member {
             self.settings.claimant,
         );
         self.keep("claimant", async move { claimant.run().await });
+        let transfers = self.transfers.clone();
+        self.keep("transfers", async move { transfers.run().await });
         self.keep("introduction", self.keep_introduced());
         self.keep("hints", self.hand_over_hints());
     }
@@ -335,6 +358,11 @@ impl Member {
     /// The agreed state and its log.
     pub fn state(&self) -> &ReplicatedState {
         &self.state
+    }
+
+    /// Transfers of partitions.
+    pub fn transfers(&self) -> &Transfers {
+        &self.transfers
     }
 
     /// Who is up.

@@ -13,10 +13,24 @@ pub(crate) enum AdminRequest {
     VnodeStatus,
     Maintenance,
     BucketTypeList,
-    BucketTypeStatus { name: String },
-    BucketTypeCreate { name: String, properties: String },
-    BucketTypeActivate { name: String },
-    BucketTypeUpdate { name: String, properties: String },
+    BucketTypeStatus {
+        name: String,
+    },
+    BucketTypeCreate {
+        name: String,
+        properties: String,
+    },
+    BucketTypeActivate {
+        name: String,
+    },
+    BucketTypeUpdate {
+        name: String,
+        properties: String,
+    },
+    /// A verb about the cluster and its arguments.
+    Cluster {
+        words: Vec<String>,
+    },
 }
 
 /// What it says.
@@ -33,6 +47,9 @@ pub(crate) struct AdminReply {
 impl AdminRequest {
     pub(crate) fn encode(&self) -> String {
         let (verb, name, properties) = match self {
+            Self::Cluster { words } => {
+                return json!({"verb": "cluster", "words": words}).to_string();
+            }
             Self::Ping => ("ping", None, None),
             Self::Status => ("status", None, None),
             Self::VnodeStatus => ("vnode-status", None, None),
@@ -56,7 +73,13 @@ impl AdminRequest {
         let name = || text("name").ok_or_else(|| "the request names no bucket type".to_owned());
         let properties = || text("properties").unwrap_or_else(|| "{\"props\":{}}".to_owned());
         let verb = text("verb").unwrap_or_default();
+        let words = || {
+            let words = value.get("words").and_then(Value::as_array);
+            let words = words.into_iter().flatten().filter_map(Value::as_str);
+            words.map(str::to_owned).collect()
+        };
         Ok(match verb.as_str() {
+            "cluster" => Self::Cluster { words: words() },
             "ping" => Self::Ping,
             "status" => Self::Status,
             "vnode-status" => Self::VnodeStatus,
@@ -133,6 +156,9 @@ mod tests {
             AdminRequest::BucketTypeUpdate {
                 name: name(),
                 properties: properties(),
+            },
+            AdminRequest::Cluster {
+                words: vec!["leave".to_owned(), name()],
             },
         ] {
             assert_eq!(AdminRequest::decode(&request.encode()), Ok(request));

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::admin_cluster::ClusterAdmin;
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::figures::Figures;
 use crate::maintenance::Maintenance;
@@ -29,6 +30,7 @@ pub(crate) struct AdminServer {
     figures: Arc<Figures>,
     vnodes: Arc<VnodeTable>,
     maintenance: Arc<Maintenance>,
+    cluster: ClusterAdmin,
 }
 
 impl AdminServer {
@@ -39,6 +41,7 @@ impl AdminServer {
             figures: node.figures.clone(),
             vnodes: node.vnodes.clone(),
             maintenance: node.maintenance.clone(),
+            cluster: ClusterAdmin::new(node.member.clone()),
         })
     }
 
@@ -100,6 +103,7 @@ impl AdminServer {
             Ok(AdminRequest::Status) => self.status(),
             Ok(AdminRequest::VnodeStatus) => self.vnode_status(),
             Ok(AdminRequest::Maintenance) => self.maintenance(),
+            Ok(AdminRequest::Cluster { words }) => self.cluster.answer(&words),
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
             Ok(AdminRequest::BucketTypeCreate { name, properties }) => {

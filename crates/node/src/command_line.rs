@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::admin_request::AdminRequest;
+use crate::admin_verbs::{ClusterVerb, RingVerb};
 use crate::configuration_file::{self, Source};
 use crate::embedded_engines::EMBEDDED;
 use crate::engines::BUILT_IN;
@@ -80,7 +81,7 @@ pub(crate) struct ConfigurationArguments {
 }
 
 #[derive(Args, Clone)]
-struct AdminArguments {
+pub(crate) struct AdminArguments {
     #[command(flatten)]
     configuration: ConfigurationArguments,
     /// Print JSON, for programs
@@ -101,6 +102,13 @@ enum AdminVerb {
         #[command(subcommand)]
         verb: BucketTypeVerb,
     },
+    /// Members, staged changes and plans
+    Cluster {
+        #[command(subcommand)]
+        verb: ClusterVerb,
+    },
+    #[command(flatten)]
+    Ring(RingVerb),
 }
 
 #[derive(Subcommand)]
@@ -203,6 +211,8 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
         AdminVerb::VnodeStatus(arguments) => (AdminRequest::VnodeStatus, arguments),
         AdminVerb::Maintenance(arguments) => (AdminRequest::Maintenance, arguments),
         AdminVerb::BucketType { verb } => verb.into_request(),
+        AdminVerb::Cluster { verb } => verb.into_request(),
+        AdminVerb::Ring(verb) => verb.into_request(),
     };
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let reply = admin_client::ask(&loaded.configuration.settings, &request)?;

@@ -12,12 +12,12 @@ use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<()> {
-    // The libraries under the cluster tell of every step at `info`: theirs are for debugging.
+    // The libraries under the cluster tell of every step, and of a node that is down twice a second.
     let filter = match settings.level {
         LogLevel::Debug => "debug,openraft=info,foca=info",
-        LogLevel::Info => "info,openraft=warn,foca=warn",
-        LogLevel::Warning => "warn,openraft=error",
-        LogLevel::Error => "error",
+        LogLevel::Info => "info,openraft=off,foca=off",
+        LogLevel::Warning => "warn,openraft=off,foca=off",
+        LogLevel::Error => "error,openraft=off,foca=off",
         LogLevel::None => return Ok(()),
     };
     let writer = match settings.output {

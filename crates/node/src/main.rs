@@ -1,8 +1,10 @@
 //! The binary `kvorum`: settings, wiring and lifecycle of a node, and the tools around it.
 
 mod admin_client;
+mod admin_cluster;
 mod admin_request;
 mod admin_server;
+mod admin_verbs;
 mod advise;
 mod command_line;
 mod configuration_file;

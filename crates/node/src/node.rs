@@ -9,7 +9,9 @@ use anyhow::Context;
 use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
-use kvorum_member::{Member, MemberSettings, PEER_SERVICE, VnodeTable};
+use kvorum_member::{
+    Member, MemberSettings, PEER_SERVICE, TransferSettings, Unbounded, VnodeTable,
+};
 use kvorum_object::Limits;
 use kvorum_properties::{PropertyOverlay, Quorum};
 use kvorum_ring::RingSize;
@@ -64,6 +66,7 @@ impl Node {
                 stats: stats.clone(),
             }),
             maintenance: steps.clone(),
+            budget: Arc::new(Unbounded),
             settings: member_settings(settings, &peer_listeners)?,
             listeners: peer_listeners,
         };
@@ -161,6 +164,10 @@ fn member_settings(settings: &Settings, peers: &[Listener]) -> anyhow::Result<Me
         agreement: kvorum_member::AgreementSettings::default(),
         liveness: kvorum_member::LivenessSettings::default(),
         claimant: kvorum_member::ClaimantSettings::default(),
+        transfers: TransferSettings {
+            colocated_replicas: settings.node.colocated_replicas,
+            ..TransferSettings::default()
+        },
         hint_period: HINT_PERIOD,
     })
 }

@@ -173,3 +173,44 @@ fn the_same_seed_twice_is_the_same_run() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
+    simulated(12, |world| async move {
+        let one = Machine::new(1);
+        one.start(&world).await;
+        write(&one, 1).await;
+        let mut machines = vec![one];
+        for number in 2..=3 {
+            let machine = Machine::new(number);
+            machine.start(&world).await;
+            let member = machine.member();
+            member.join(crate::machines::at(1), None).await.unwrap();
+            machines.push(machine);
+        }
+        machines[0].commit_plan().await;
+        let mut rounds = 0;
+        while machines[0].state().ring().replicas_max() < 3 {
+            for (number, machine) in (0..KEYS).zip(machines.iter().cycle()) {
+                let key = format!("key {number}");
+                // A coordinator that is behind the others is refused, and knows more in a moment.
+                let mut tries = 0;
+                let found = loop {
+                    match machine.try_get(&key).await {
+                        Ok(found) => break found,
+                        Err(error) => assert!(tries < 50, "{key}: {error}"),
+                    }
+                    tries += 1;
+                    world.runtime().sleep(Duration::from_millis(50)).await;
+                };
+                assert!(found.is_some(), "{key}");
+            }
+            world.runtime().sleep(Duration::from_millis(200)).await;
+            rounds += 1;
+            assert!(rounds < 2_000, "it never grows");
+        }
+        for machine in &machines {
+            check(machine, 1).await;
+        }
+    });
+}

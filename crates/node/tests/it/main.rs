@@ -8,6 +8,7 @@
 mod advise;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;
+mod cluster;
 mod import;
 mod leveldb;
 mod server;
