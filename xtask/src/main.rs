@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask test`, `tidy`, `fix` and `profile-get`.
+//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `fix` and `profile-get`.
 //!
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
 //! rules of the house that no other tool checks. `fix` is the only command that changes a file of
-//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get.
+//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get. `sim` replays
+//! seeds of the simulation and runs campaigns of them.
 
 mod browser;
 mod cargo_stages;
@@ -16,6 +17,7 @@ mod process;
 mod profile_get;
 mod seed;
 mod server;
+mod simulation;
 mod stage;
 mod tally;
 mod test_run;
@@ -42,6 +44,8 @@ struct Arguments {
 enum Verb {
     /// Run every check and test, or one stage of them.
     Test(TestOptions),
+    /// Run clusters on virtual time under faults: one seed, one run.
+    Sim(simulation::SimOptions),
     /// Check the rules of the house: floors, seams, file openings, links.
     Tidy,
     /// Format, and apply what clippy can mend. The only command that writes into the tree.
@@ -66,6 +70,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match &arguments.verb {
         Verb::Test(options) => test_run::run(&workspace, options),
+        Verb::Sim(options) => simulation::run(&workspace, options),
         Verb::Tidy => tidy::run(&workspace).map(|tally| {
             console::line(&tally.to_string());
             tally.failed == 0

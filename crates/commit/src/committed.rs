@@ -8,6 +8,7 @@ use kvorum_backend::{
     StoredHead, Task, Timestamp,
 };
 use kvorum_encoding::StorageKey;
+use kvorum_runtime::{PlantedDefect, is_planted};
 use parking_lot::Mutex;
 
 use crate::CommitLog;
@@ -66,6 +67,9 @@ impl Backend for Committed {
             asked => asked,
         };
         let durable = match asked {
+            Durability::Grouped if is_planted(PlantedDefect::AcknowledgedBeforeSync) => {
+                Durable::Already
+            }
             Durability::Grouped => Durable::After(ticket),
             _ if is_crowded => Durable::After(ticket),
             Durability::Buffered | Durability::BackendDefault => Durable::Already,

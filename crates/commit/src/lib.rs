@@ -36,7 +36,7 @@ mod recovery;
 mod segments;
 mod value_log;
 
-pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus};
+pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus, TaskDriver};
 pub use committed::Committed;
 pub use recovery::{Recovery, recover};
 pub use value_log::{Admission, ValueLog, ValueLogOpening, ValueLogSettings, ValueLogStatus};

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
 use parking_lot::{Condvar, Mutex};
@@ -49,6 +50,10 @@ pub(crate) struct Queue<W: GroupWriter> {
     bytes: u64,
     has_committer: bool,
     is_driven: bool,
+    /// The driver is a task, which does not run while a thread waits.
+    is_task_driven: bool,
+    /// The task that drives, where it waits for something to do.
+    driving_task: Option<Waker>,
     driver_sleeps: bool,
     is_stopping: bool,
     failure: Option<BackendError>,
@@ -104,6 +109,8 @@ impl<W: GroupWriter> Default for Queue<W> {
             bytes: 0,
             has_committer: false,
             is_driven: false,
+            is_task_driven: false,
+            driving_task: None,
             driver_sleeps: false,
             is_stopping: false,
             failure: None,
@@ -144,7 +151,8 @@ impl<W: GroupWriter> Queue<W> {
 
     /// Makes the caller the committer if there is something to commit and nobody else does it.
     pub(crate) fn takes_turn(&mut self) -> bool {
-        let is_free = !self.has_committer && !self.is_driven && !self.gathering.is_empty();
+        let has_thread = self.is_driven && !self.is_task_driven;
+        let is_free = !self.has_committer && !has_thread && !self.gathering.is_empty();
         self.has_committer |= is_free;
         is_free
     }
@@ -189,6 +197,9 @@ impl<W: GroupWriter> Queue<W> {
         }
         if self.is_driven {
             let has_work = !self.gathering.is_empty() || self.is_stopping;
+            if has_work && let Some(task) = self.driving_task.take() {
+                task.wake();
+            }
             if has_work && self.driver_sleeps {
                 self.driver_sleeps = false;
                 signals.driver.notify_one();
@@ -301,6 +312,44 @@ impl<W: GroupWriter> Shared<W> {
             drop(queue);
             self.commit_next();
             queue = self.queue.lock();
+        }
+    }
+
+    /// Makes a task the driver.
+    pub(crate) fn take_task_role(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_driven = true;
+        queue.is_task_driven = true;
+    }
+
+    /// Ends that.
+    pub(crate) fn give_task_role_back(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_driven = false;
+        queue.is_task_driven = false;
+        queue.driving_task = None;
+        queue.call_committer(&self.signals);
+        self.signals.room.notify_all();
+    }
+
+    /// Ready with true when something waits to be committed, with false when the log is stopped.
+    pub(crate) fn poll_queued(&self, waker: &Waker) -> Poll<bool> {
+        let mut queue = self.queue.lock();
+        if !queue.gathering.is_empty() {
+            return Poll::Ready(true);
+        }
+        if queue.is_stopping {
+            return Poll::Ready(false);
+        }
+        queue.driving_task = Some(waker.clone());
+        Poll::Pending
+    }
+
+    /// Commits the oldest group, if nobody does.
+    pub(crate) fn commit_as_task(&self) {
+        let takes_turn = self.queue.lock().takes_turn();
+        if takes_turn {
+            self.commit_next();
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kvorum_backend::{Durability, Durable};
 use kvorum_object::Resolution;
 use kvorum_ring::{Epoch, NodeId, Partition, Ring, Role};
-use kvorum_runtime::Moment;
+use kvorum_runtime::{Moment, PlantedDefect, is_planted};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Operation, ReplicaReply, ReplicaRequest};
 use smallvec::SmallVec;
@@ -100,7 +100,9 @@ impl Hands {
                 epoch,
                 operation,
             };
-            if !self.is_up(node) || !self.is_stored_at(node, request, deadline).await {
+            let is_up = self.is_up(node);
+            let is_stored = is_up && self.is_stored_at(node, request, deadline).await;
+            if !is_stored && !is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
                 return false;
             }
         }

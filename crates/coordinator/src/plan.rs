@@ -5,6 +5,7 @@ use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
 use kvorum_properties::{BucketProperties, KeyFunction, Quorum, SyncOnWrite};
 use kvorum_ring::{KeyHash, NodeId, PreferenceList, Replica, Role, WriteReplica, position};
+use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
@@ -109,6 +110,12 @@ impl Plan {
         let mut joint = None;
         let replicas = if is_settled || purpose == Purpose::Read {
             let mut replicas = ring.preference_list(place, n_val, colocated, is_up);
+            if is_planted(PlantedDefect::FillingCountedAsComplete) {
+                for replica in &mut replicas {
+                    let moving = ring.moves().get(&replica.partition);
+                    replica.node = moving.map_or(replica.node, |moving| moving.to);
+                }
+            }
             if !sloppy_quorum {
                 replicas.retain(|replica| replica.role == Role::Primary);
             }
@@ -261,7 +268,9 @@ fn offered<'a>(replicas: impl Iterator<Item = &'a Replica>) -> Offered {
     };
     for replica in replicas {
         offered.replicas += 1;
-        offered.primaries += usize::from(replica.role == Role::Primary);
+        let is_primary =
+            replica.role == Role::Primary || is_planted(PlantedDefect::SloppyQuorumCountedForPw);
+        offered.primaries += usize::from(is_primary);
         if !nodes.contains(&replica.node) {
             nodes.push(replica.node);
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use kvorum_object::Object;
 use kvorum_ring::{NodeId, PreferenceList, Role, WriteReplica};
+use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
 use crate::error::RequestError;
@@ -185,7 +186,8 @@ impl PutMachine {
         let slots = replicas
             .map(|it| Slot {
                 node: it.replica.node,
-                is_primary: it.replica.role == Role::Primary,
+                is_primary: it.replica.role == Role::Primary
+                    || is_planted(PlantedDefect::SloppyQuorumCountedForPw),
                 in_old: it.in_old,
                 in_new: it.in_new,
                 stage: Stage::Waiting,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kvorum_encoding::Address;
 use kvorum_object::{Object, Resolution};
 use kvorum_ring::Role;
+use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
 use crate::coordinator::{Coordinator, Progress};
@@ -223,6 +224,7 @@ impl Hands {
                 // A head has no values to give.
                 GetEffect::Repair { .. } | GetEffect::Mend { .. } if run.detail == Detail::Head => {
                 }
+                GetEffect::Repair { .. } if is_planted(PlantedDefect::ReadRepairDropped) => {}
                 GetEffect::Repair { slot, object } => self.repair(&run.plan, slot, object),
                 GetEffect::Mend { slot, object } => self.mend(&run.plan, slot, object),
                 GetEffect::Done => {}
@@ -237,7 +239,11 @@ impl Hands {
             Ok(ReplicaReply::Found(object)) => GetAnswer::Found(object),
             // A stand-in has what was written since the replica went down, and nothing of before: that
             // it has nothing says nothing of the key.
-            Ok(ReplicaReply::NotFound) if self.remote.is_some() && is_stand_in() => {
+            Ok(ReplicaReply::NotFound)
+                if self.remote.is_some()
+                    && is_stand_in()
+                    && !is_planted(PlantedDefect::FallbackNotFoundCounted) =>
+            {
                 GetAnswer::Failed(RequestError::VnodeNotReady)
             }
             Ok(ReplicaReply::NotFound) => GetAnswer::NotFound,

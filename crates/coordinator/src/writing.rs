@@ -13,6 +13,7 @@ use kvorum_encoding::Address;
 use kvorum_object::Object;
 use kvorum_properties::SyncOnWrite;
 use kvorum_ring::Role;
+use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{ClientUpdate, Condition, Operation, ReplicaFailure, ReplicaReply};
 use smallvec::SmallVec;
 
@@ -349,6 +350,9 @@ impl PutRun {
     fn payload_for_retry(&self) -> Option<Payload> {
         if !self.is_misplanned {
             return None;
+        }
+        if is_planted(PlantedDefect::RetryTakenForNewWrite) {
+            return Some(self.payload.clone());
         }
         match (&self.payload, &self.made) {
             (Payload::Update(_), Some(made)) => Some(Payload::Made(made.clone())),

@@ -16,6 +16,7 @@
 mod clock;
 mod error;
 mod net;
+mod planted_defect;
 mod randomness;
 mod runtime;
 mod task;
@@ -24,6 +25,9 @@ mod world;
 pub use clock::{Clock, ManualClock, Moment, WallTime};
 pub use error::{Result, RuntimeError};
 pub use net::{Link, ListenOptions, Listener, ReadHalf, Stream, WriteHalf};
+#[cfg(feature = "planted-defects")]
+pub use planted_defect::plant;
+pub use planted_defect::{PlantedDefect, is_planted};
 pub use randomness::{Randomness, SeededRandomness};
 pub use runtime::{Executor, ProductionOptions, Runtime};
 pub use task::{TaskError, TaskGuard, TaskHandle, ThreadHandle, TimedOut};

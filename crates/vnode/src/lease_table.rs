@@ -30,7 +30,7 @@ use kvorum_backend::{Sequence, StoreId};
 use kvorum_disk::{Disk, DiskError};
 use kvorum_object::ActorId;
 use kvorum_ring::Partition;
-use kvorum_runtime::Randomness;
+use kvorum_runtime::{PlantedDefect, Randomness, is_planted};
 use parking_lot::Mutex;
 
 use crate::dot_source::DotSource;
@@ -91,6 +91,9 @@ impl LeaseTable {
         let is_ready = lease.is_none() && is_void;
         let fits = |lease: &Lease| lease.store == store && lease.sequence == sequence;
         let (actor, next) = match lease.filter(fits) {
+            None if is_planted(PlantedDefect::CounterLeaseIgnored) => {
+                (ActorId(1 + u64::from(partition.number())), 1)
+            }
             Some(lease) => (lease.actor, lease.next),
             None => (self.fresh_actor(), 1),
         };

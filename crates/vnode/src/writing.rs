@@ -12,6 +12,7 @@ use kvorum_object::{
     UpdateError,
 };
 use kvorum_ring::Epoch;
+use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::dot_source::Overtaken;
 use crate::reading::failure_of;
@@ -210,6 +211,10 @@ impl Vnode {
         if self.dots.is_overtaken_by(incoming.clock()) {
             self.change_actor("overtaken");
         }
+        let resolution = match is_planted(PlantedDefect::SiblingsDropped) {
+            true => Resolution::NewestWins,
+            false => resolution,
+        };
         let merged = kvorum_object::merge_into_stored(stored, incoming.clone(), resolution);
         let durable = match merged.map_err(update_failure)? {
             Merged::Changed(object) => self.write(key, &object, durability)?,
@@ -322,6 +327,10 @@ impl Vnode {
             head: encoded.head,
             body: encoded.body,
             index_entries: self.index_entries(object),
+        };
+        let write = match is_planted(PlantedDefect::TombstoneReapedEarly) {
+            true if object.is_tombstone() => Write::remove(key.clone()),
+            _ => write,
         };
         let durable = self.put(&Batch::of(write), durability)?;
         self.counts.puts.fetch_add(1, Ordering::Relaxed);

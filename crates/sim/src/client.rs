@@ -1,0 +1,430 @@
+//! Clients: they read, write, delete and list through whichever node is up, and hold the database to
+//! what it told them.
+//!
+//! Half of the requests are *strict*: their quorums count primaries alone, so that r + w > n means
+//! something. A strict read must show every strict write that was acknowledged before it began. The
+//! others make do with stand-ins; what they were told is checked when all is well again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_coordinator::{
+    Condition, DeleteOptions, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
+};
+use kvorum_encoding::{Address, Bucket, BucketType, Key};
+use kvorum_object::{Clock, Content, Object};
+use kvorum_properties::Quorum;
+
+use crate::cluster::Cluster;
+use crate::draw::Draw;
+use crate::fault::FaultKind;
+use crate::history::{Change, History, Seen, value_of};
+use crate::machine::Running;
+
+/// The bucket that clients write.
+pub(crate) const BUCKET: &[u8] = b"busy";
+/// The bucket that is written before anything goes wrong, and never after: listings must show it all.
+pub(crate) const STEADY_BUCKET: &[u8] = b"steady";
+pub(crate) const STEADY_KEYS: usize = 30;
+
+/// What clients were told, and what was found wrong.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) histories: Vec<History>,
+    /// A machine has forgotten something: until all is repaired, reads may be stale.
+    pub(crate) is_amnesiac: bool,
+    pub(crate) violations: Vec<String>,
+    pub(crate) faults: BTreeMap<FaultKind, u64>,
+    pub(crate) operations: Operations,
+}
+
+/// How many of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operations {
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Of those, strict ones that were checked against all acknowledged strict writes.
+    pub checked_reads: u64,
+    /// Writes that were acknowledged.
+    pub writes: u64,
+    /// Deletes that were.
+    pub deletes: u64,
+    /// Listings that ended well.
+    pub listings: u64,
+    /// Requests of which the client does not know what became.
+    pub failed: u64,
+}
+
+impl Operations {
+    /// Everything that the database confirmed.
+    pub fn acknowledged(&self) -> u64 {
+        self.reads + self.writes + self.deletes + self.listings
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(keys: u16) -> Self {
+        Self {
+            histories: (0..keys).map(|_| History::default()).collect(),
+            is_amnesiac: false,
+            violations: Vec::new(),
+            faults: BTreeMap::new(),
+            operations: Operations::default(),
+        }
+    }
+}
+
+pub(crate) fn key_name(number: usize) -> String {
+    format!("key{number}")
+}
+
+pub(crate) fn address(bucket: &[u8], key: &str) -> Address {
+    Address {
+        bucket_type: BucketType::default_type(),
+        bucket: Bucket::new(bucket.to_vec()),
+        key: Key::new(key.as_bytes().to_vec()),
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug)]
+pub(crate) enum NoAnswer {
+    Refused(RequestError),
+    /// The node died.
+    Gone,
+}
+
+impl std::fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(error) => write!(f, "{error}"),
+            Self::Gone => f.write_str("gone"),
+        }
+    }
+}
+
+impl Running {
+    /// Runs a request in the node's own process: it ends with it.
+    async fn ask<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T, RequestError>> + Send + 'static,
+    ) -> Result<T, NoAnswer> {
+        match self.runtime.spawn("request", request).await {
+            Ok(answer) => answer.map_err(NoAnswer::Refused),
+            Err(_) => Err(NoAnswer::Gone),
+        }
+    }
+
+    pub(crate) async fn get(
+        &self,
+        address: Address,
+        options: GetOptions,
+    ) -> Result<Option<Arc<Object>>, NoAnswer> {
+        let (coordinator, now) = (self.coordinator.clone(), self.runtime.now());
+        self.ask(async move { coordinator.get(&address, &options, now).await })
+            .await
+    }
+
+    pub(crate) async fn put(
+        &self,
+        address: Address,
+        (context, value): (Clock, Vec<u8>),
+        options: PutOptions,
+    ) -> Result<Arc<Object>, NoAnswer> {
+        let (coordinator, now) = (self.coordinator.clone(), self.runtime.now());
+        let request = PutRequest {
+            context,
+            condition: Condition::Always,
+            content: Content {
+                value: value.into(),
+                ..Content::default()
+            },
+            kind: PutKind::Versioned,
+        };
+        self.ask(async move { coordinator.put(&address, request, &options, now).await })
+            .await
+    }
+
+    async fn delete(
+        &self,
+        address: Address,
+        context: Clock,
+        options: DeleteOptions,
+    ) -> Result<(), NoAnswer> {
+        let (coordinator, now) = (self.coordinator.clone(), self.runtime.now());
+        let request = async move {
+            let deleted = coordinator
+                .delete(&address, Some(context), &options, now)
+                .await;
+            deleted.map(drop)
+        };
+        self.ask(request).await
+    }
+
+    /// The keys of a bucket, each as often as it was listed.
+    pub(crate) async fn list(&self, bucket: &[u8]) -> Result<Vec<String>, NoAnswer> {
+        let (coordinator, bucket) = (self.coordinator.clone(), Bucket::new(bucket.to_vec()));
+        self.ask(async move {
+            let bucket_type = BucketType::default_type();
+            let timeout = Duration::from_secs(20);
+            let mut listing = coordinator.list_keys(&bucket_type, &bucket, timeout)?;
+            let mut keys = Vec::new();
+            while let Some(chunk) = listing.next().await {
+                let chunk = chunk?;
+                let name = |key: &Key| String::from_utf8_lossy(key.as_bytes()).into_owned();
+                keys.extend(chunk.iter().map(name));
+            }
+            Ok(keys)
+        })
+        .await
+    }
+}
+
+/// One client.
+pub(crate) struct Client {
+    cluster: Arc<Cluster>,
+    number: u8,
+    draw: Draw,
+}
+
+impl Client {
+    pub(crate) fn new(cluster: &Arc<Cluster>, number: u8) -> Self {
+        Self {
+            draw: Draw::new(cluster.plan.seed ^ (u64::from(number) << 40) ^ 0xc11e),
+            cluster: cluster.clone(),
+            number,
+        }
+    }
+
+    /// Lives until clients end.
+    pub(crate) async fn live(mut self) {
+        let runtime = self.cluster.runtime.clone();
+        let end = runtime.now().plus(self.cluster.plan.length);
+        let pause_max = u64::try_from(self.cluster.plan.pause_max.as_millis()).unwrap_or(20);
+        while runtime.now() < end {
+            let pause = Duration::from_millis(self.draw.between(1, pause_max));
+            runtime.sleep(pause).await;
+            let machines = self.cluster.machines();
+            let Some(machine) = self.draw.one_of(&machines) else {
+                return;
+            };
+            let Some(node) = machine.running() else {
+                continue;
+            };
+            let key = usize::try_from(self.draw.below(u64::from(self.cluster.plan.keys)));
+            let (key, is_strict) = (key.unwrap_or(0), self.draw.chance(60));
+            match self.draw.below(100) {
+                0..45 => self.write(&node, key, is_strict, Change::Put).await,
+                45..55 => self.write(&node, key, is_strict, Change::Delete).await,
+                55..95 => drop(self.read(&node, key, is_strict).await),
+                95..98 => self.read_steady(&node).await,
+                _ => self.list(&node).await,
+            }
+        }
+    }
+
+    fn note(&self, key: usize, what: &str, answer: &str) {
+        let number = self.number;
+        self.cluster
+            .note(&format!("client {number} key {key} {what}: {answer}"));
+    }
+
+    /// What a read shows, if it is answered.
+    async fn read(&mut self, node: &Running, key: usize, is_strict: bool) -> Option<Seen> {
+        let quorum = is_strict.then_some(Quorum::Quorum);
+        let options = GetOptions {
+            r: Some(Quorum::Quorum),
+            pr: quorum,
+            sloppy_quorum: !is_strict,
+            ..GetOptions::default()
+        };
+        let (name, begun) = (key_name(key), self.cluster.runtime.now().elapsed());
+        let read = node.get(address(BUCKET, &name), options).await;
+        let object = match read {
+            Ok(object) => object,
+            Err(error) => {
+                self.note(key, "read", &error.to_string());
+                self.cluster.ledger.lock().operations.failed += 1;
+                return None;
+            }
+        };
+        let clock = object.as_ref().map(|it| it.clock().fingerprint());
+        self.note(key, "read", &format!("{clock:x?}"));
+        let (seen, wrong) = {
+            let mut ledger = self.cluster.ledger.lock();
+            ledger.operations.reads += 1;
+            let is_checked = is_strict && !ledger.is_amnesiac;
+            ledger.operations.checked_reads += u64::from(is_checked);
+            let is_owed =
+                |at: Duration, by_primaries: bool| is_checked && by_primaries && at < begun;
+            ledger.histories[key].judge(&name, object.as_deref(), is_owed)
+        };
+        for wrong in wrong {
+            let (number, at) = (self.number, begun.as_millis());
+            let read = format!("client {number} read at {at} ms (strict: {is_strict})");
+            self.cluster.accuse(&format!("{read}: {wrong}"));
+        }
+        Some(seen)
+    }
+
+    async fn write(&mut self, node: &Running, key: usize, is_strict: bool, change: Change) {
+        // Some write blindly; who deletes has seen what.
+        let seen = match change == Change::Delete || self.draw.chance(80) {
+            true => {
+                let Some(seen) = self.read(node, key, is_strict).await else {
+                    return;
+                };
+                seen
+            }
+            false => Seen::default(),
+        };
+        if change == Change::Delete && seen.clock.is_empty() {
+            return;
+        }
+        let write = self.cluster.ledger.lock().histories[key].begin(change, is_strict, &seen);
+        let (name, quorum) = (key_name(key), Some(Quorum::Quorum));
+        let by_primaries = is_strict.then_some(Quorum::Quorum);
+        let answer = match change {
+            Change::Put => {
+                let bytes = self.draw.below(self.cluster.plan.value_bytes_max);
+                let bytes = usize::try_from(bytes).unwrap_or(0);
+                let value = value_of(&name, write, bytes);
+                let options = PutOptions {
+                    w: quorum,
+                    pw: by_primaries,
+                    // With stand-ins as well, pw has to count.
+                    sloppy_quorum: !is_strict || self.draw.chance(50),
+                    ..PutOptions::default()
+                };
+                let put = node.put(address(BUCKET, &name), (seen.clock, value), options);
+                put.await.map(Some)
+            }
+            Change::Delete => {
+                let options = DeleteOptions {
+                    w: quorum,
+                    pw: by_primaries,
+                    ..DeleteOptions::default()
+                };
+                let delete = node.delete(address(BUCKET, &name), seen.clock, options);
+                delete.await.map(|()| None)
+            }
+        };
+        let what = format!("{change:?} {write} strict {is_strict}");
+        let told = match &answer {
+            Ok(object) => {
+                let clock = object.as_ref().map(|it| it.clock().fingerprint());
+                format!("{clock:x?}")
+            }
+            Err(error) => error.to_string(),
+        };
+        self.note(key, &what, &told);
+        let now = self.cluster.runtime.now().elapsed();
+        let wrong = {
+            let mut ledger = self.cluster.ledger.lock();
+            let Ok(object) = answer else {
+                ledger.operations.failed += 1;
+                return;
+            };
+            match change {
+                Change::Put => ledger.operations.writes += 1,
+                Change::Delete => ledger.operations.deletes += 1,
+            }
+            ledger.histories[key].acknowledge(write, now);
+            object.and_then(|it| ledger.histories[key].see(&name, &it).err())
+        };
+        if let Some(wrong) = wrong {
+            self.cluster.accuse(&wrong);
+        }
+    }
+
+    /// Of what every replica has, stand-ins must not hide the existence.
+    async fn read_steady(&mut self, node: &Running) {
+        let number = self.draw.below(STEADY_KEYS as u64);
+        let key = key_name(usize::try_from(number).unwrap_or(0));
+        let read = node
+            .get(address(STEADY_BUCKET, &key), GetOptions::default())
+            .await;
+        let is_amnesiac = {
+            let mut ledger = self.cluster.ledger.lock();
+            match &read {
+                Ok(_) => ledger.operations.reads += 1,
+                Err(_) => ledger.operations.failed += 1,
+            }
+            ledger.is_amnesiac
+        };
+        let found = match read {
+            Ok(object) => object.map(|object| object.siblings().len()),
+            Err(error) => {
+                self.cluster
+                    .note(&format!("client {} {key}: {error}", self.number));
+                return;
+            }
+        };
+        self.cluster
+            .note(&format!("client {} {key}: {found:?}", self.number));
+        if found != Some(1) && !is_amnesiac {
+            self.cluster.accuse(&format!(
+                "a read of {key}, which all replicas have, shows {found:?} values"
+            ));
+        }
+    }
+
+    async fn list(&mut self, node: &Running) {
+        let listed = node.list(STEADY_BUCKET).await;
+        let mut keys = match listed {
+            Ok(keys) => keys,
+            Err(error) => {
+                self.cluster
+                    .note(&format!("client {} list: {error}", self.number));
+                self.cluster.ledger.lock().operations.failed += 1;
+                return;
+            }
+        };
+        self.cluster
+            .note(&format!("client {} list: {}", self.number, keys.len()));
+        let is_amnesiac = {
+            let mut ledger = self.cluster.ledger.lock();
+            ledger.operations.listings += 1;
+            ledger.is_amnesiac
+        };
+        keys.sort();
+        let mut expected: Vec<String> = (0..STEADY_KEYS).map(key_name).collect();
+        expected.sort();
+        if keys != expected && !is_amnesiac {
+            let missing: Vec<&String> = expected.iter().filter(|it| !keys.contains(it)).collect();
+            let count = keys.len();
+            self.cluster.accuse(&format!(
+                "a listing shows {count} keys of {STEADY_KEYS}; missing: {missing:?}"
+            ));
+        }
+    }
+}
+
+impl History {
+    /// What an object, or none, shows to its reader, and what is wrong with that.
+    pub(crate) fn judge(
+        &mut self,
+        key: &str,
+        object: Option<&Object>,
+        is_owed: impl Fn(Duration, bool) -> bool,
+    ) -> (Seen, Vec<String>) {
+        let mut wrong = Vec::new();
+        let seen = match object {
+            Some(object) => match self.see(key, object) {
+                Ok(seen) => seen,
+                Err(what) => return (Seen::default(), vec![what]),
+            },
+            None => self.nothing(),
+        };
+        if let Some(lost) = self.lost(&seen, &is_owed) {
+            wrong.push(format!("{key} lacks {}", self.describe(lost)));
+        }
+        let back = object.and_then(|object| self.back_again(key, object, &is_owed));
+        if let Some((value, write)) = back {
+            let (value, write) = (self.describe(value), self.describe(write));
+            wrong.push(format!("{key} shows {value} again, which {write} replaced"));
+        }
+        (seen, wrong)
+    }
+}

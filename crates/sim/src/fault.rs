@@ -1,0 +1,170 @@
+//! What can go wrong, as data.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// The network falls into two halves.
+    PartitionHalves,
+    /// One node hears nobody and nobody hears it.
+    IsolateOne,
+    /// One node is heard by nobody, or hears nobody.
+    OneWay,
+    /// Two halves that only one node still connects.
+    Bridge,
+    /// Some nodes' links are clogged one by one, and freed one by one in another order.
+    Clog,
+    /// Everything takes longer.
+    Delay,
+    /// What passes between some nodes takes very different times, so that connections overtake each
+    /// other.
+    Jitter,
+    /// Every connection between two nodes breaks once.
+    ResetConnections,
+    /// The connections of one node break again and again, with what was on its way: what message loss
+    /// is to streams.
+    LossyLink,
+    /// A machine's clock jumps forward.
+    ClockForward,
+    /// A machine's clock jumps back.
+    ClockBack,
+    /// A machine loses power, and what was not synced.
+    Crash,
+    /// All machines do, at once.
+    CrashAll,
+    /// A node is stopped as an operator does it, and started again.
+    Restart,
+    /// Reads of a disk fail.
+    ReadError,
+    /// Writes of a disk fail, the first of them torn.
+    WriteError,
+    /// Syncs of a disk fail, and lose what they were to sync.
+    SyncError,
+    /// A disk is full for a while.
+    DiskFull,
+    /// A disk takes long to sync.
+    SlowDisk,
+    /// All that a node sends and receives is slow, and so is its disk.
+    SlowNode,
+    /// A node comes back with empty disks.
+    Wipe,
+    /// A node comes back with an older copy of its disks.
+    Rollback,
+    /// A node joins, and partitions move to it.
+    Join,
+    /// A node's partitions move away.
+    Leave,
+    /// A new node takes all partitions of another.
+    Replace,
+}
+
+impl FaultKind {
+    /// All kinds.
+    pub const ALL: [Self; 25] = [
+        Self::PartitionHalves,
+        Self::IsolateOne,
+        Self::OneWay,
+        Self::Bridge,
+        Self::Clog,
+        Self::Delay,
+        Self::Jitter,
+        Self::ResetConnections,
+        Self::LossyLink,
+        Self::ClockForward,
+        Self::ClockBack,
+        Self::Crash,
+        Self::CrashAll,
+        Self::Restart,
+        Self::ReadError,
+        Self::WriteError,
+        Self::SyncError,
+        Self::DiskFull,
+        Self::SlowDisk,
+        Self::SlowNode,
+        Self::Wipe,
+        Self::Rollback,
+        Self::Join,
+        Self::Leave,
+        Self::Replace,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PartitionHalves => "partition-halves",
+            Self::IsolateOne => "isolate-one",
+            Self::OneWay => "one-way",
+            Self::Bridge => "bridge",
+            Self::Clog => "clog",
+            Self::Delay => "delay",
+            Self::Jitter => "jitter",
+            Self::ResetConnections => "reset-connections",
+            Self::LossyLink => "lossy-link",
+            Self::ClockForward => "clock-forward",
+            Self::ClockBack => "clock-back",
+            Self::Crash => "crash",
+            Self::CrashAll => "crash-all",
+            Self::Restart => "restart",
+            Self::ReadError => "read-error",
+            Self::WriteError => "write-error",
+            Self::SyncError => "sync-error",
+            Self::DiskFull => "disk-full",
+            Self::SlowDisk => "slow-disk",
+            Self::SlowNode => "slow-node",
+            Self::Wipe => "wipe",
+            Self::Rollback => "rollback",
+            Self::Join => "join",
+            Self::Leave => "leave",
+            Self::Replace => "replace",
+        }
+    }
+
+    /// True for those after which a machine does not have all that it confirmed.
+    pub fn is_amnesia(self) -> bool {
+        matches!(self, Self::Wipe | Self::Rollback)
+    }
+
+    /// True for those that make partitions move.
+    pub fn moves_partitions(self) -> bool {
+        matches!(self, Self::Join | Self::Leave | Self::Replace)
+    }
+
+    /// True for those that mean something only where there are disks.
+    pub fn needs_disk(self) -> bool {
+        matches!(
+            self,
+            Self::Crash
+                | Self::CrashAll
+                | Self::Restart
+                | Self::ReadError
+                | Self::WriteError
+                | Self::SyncError
+                | Self::DiskFull
+                | Self::SlowDisk
+                | Self::Wipe
+                | Self::Rollback
+        )
+    }
+}
+
+/// One fault of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What.
+    pub kind: FaultKind,
+    /// When it begins, after the clients have.
+    pub begin: Duration,
+    /// How long it lasts; those that are over at once take no notice.
+    pub length: Duration,
+    /// Decides whom it hits and how; what remains of a plan that shrinks stays as it was.
+    pub seed: u64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, begin) = (self.kind.name(), self.begin.as_millis());
+        write!(f, "{name} at {begin} ms for {} ms", self.length.as_millis())
+    }
+}

@@ -1,0 +1,220 @@
+//! What happened to one key, as its clients know it: which writes there were, and which each replaced.
+//!
+//! Values are unique, so that a value read tells the write that made it. A write replaces what its
+//! client had read, and what that had replaced. Objects are judged by values and not by their clocks:
+//! a clock that covers a write which nobody ever saw is the very defect to be found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kvorum_object::{Clock, Dot, Object};
+
+/// A set of writes of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriteSet {
+    words: Vec<u64>,
+}
+
+impl WriteSet {
+    pub(crate) fn insert(&mut self, write: usize) {
+        let word = write / 64;
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << (write % 64);
+    }
+
+    pub(crate) fn contains(&self, write: usize) -> bool {
+        let word = self.words.get(write / 64).copied().unwrap_or(0);
+        word & (1 << (write % 64)) != 0
+    }
+
+    pub(crate) fn extend(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+    }
+}
+
+/// What a write does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It gives the key this value.
+    Put,
+    /// It deletes what its client had read.
+    Delete,
+}
+
+/// A write, whatever became of it.
+#[derive(Clone, Debug)]
+struct Write {
+    change: Change,
+    /// What it replaces if all that is known was applied.
+    replaces_at_most: WriteSet,
+    /// What it replaces for certain.
+    replaces_at_least: WriteSet,
+    /// When it was acknowledged.
+    acknowledged: Option<Duration>,
+    /// By primaries alone.
+    is_strict: bool,
+}
+
+/// What a client knows of a key after a read: what it writes next is over that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) clock: Clock,
+    at_most: WriteSet,
+    at_least: WriteSet,
+}
+
+/// The history of one key.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    writes: Vec<Write>,
+    dots: BTreeMap<usize, Dot>,
+    values: BTreeMap<(u64, u64), usize>,
+    /// What any delete replaces: tombstones do not tell which they are.
+    replaced_by_deletes: WriteSet,
+}
+
+/// The value of a write: its key and number, and as much more as it is to have.
+pub(crate) fn value_of(key: &str, write: usize, bytes: usize) -> Vec<u8> {
+    let mut value = format!("{key}#{write}#").into_bytes();
+    value.resize(value.len().max(bytes), b'.');
+    value
+}
+
+/// The write that a value of the key names; `None` for what nobody wrote.
+fn write_of(key: &str, value: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (number, filling) = text.strip_prefix(key)?.strip_prefix('#')?.split_once('#')?;
+    let is_whole = filling.bytes().all(|byte| byte == b'.');
+    number.parse().ok().filter(|_| is_whole)
+}
+
+impl History {
+    /// Takes note of a write that is about to be sent; its number.
+    pub(crate) fn begin(&mut self, change: Change, is_strict: bool, seen: &Seen) -> usize {
+        if change == Change::Delete {
+            self.replaced_by_deletes.extend(&seen.at_most);
+        }
+        self.writes.push(Write {
+            change,
+            replaces_at_most: seen.at_most.clone(),
+            replaces_at_least: seen.at_least.clone(),
+            acknowledged: None,
+            is_strict,
+        });
+        self.writes.len() - 1
+    }
+
+    pub(crate) fn acknowledge(&mut self, write: usize, at: Duration) {
+        if let Some(write) = self.writes.get_mut(write) {
+            write.acknowledged = Some(at);
+        }
+    }
+
+    /// What an object shows, or what is wrong with it in itself.
+    pub(crate) fn see(&mut self, key: &str, object: &Object) -> Result<Seen, String> {
+        let mut seen = Seen {
+            clock: object.clock().clone(),
+            ..Seen::default()
+        };
+        let mut numbers = BTreeSet::new();
+        for sibling in object.siblings() {
+            if sibling.metadata.deleted {
+                seen.at_most.extend(&self.replaced_by_deletes);
+                continue;
+            }
+            let write = write_of(key, &sibling.value).filter(|it| *it < self.writes.len());
+            let Some(number) = write else {
+                return Err(format!(
+                    "{key}: a value that nobody wrote: {:?}",
+                    sibling.value
+                ));
+            };
+            let first = *self.dots.entry(number).or_insert(sibling.dot);
+            if first != sibling.dot {
+                let second = sibling.dot;
+                return Err(format!(
+                    "{key}: write {number} has two dots: {first:?}, {second:?}"
+                ));
+            }
+            let dot = (sibling.dot.actor.0, sibling.dot.counter);
+            let earlier = *self.values.entry(dot).or_insert(number);
+            if earlier != number {
+                return Err(format!(
+                    "{key}: writes {earlier} and {number} have the same dot {dot:?}"
+                ));
+            }
+            if !numbers.insert(number) {
+                return Err(format!("{key}: write {number} stands there twice"));
+            }
+            let write = &self.writes[number];
+            seen.at_most.extend(&write.replaces_at_most);
+            seen.at_least.extend(&write.replaces_at_least);
+            seen.at_most.insert(number);
+            seen.at_least.insert(number);
+        }
+        Ok(seen)
+    }
+
+    /// What the absence of an object shows: at most, that everything was deleted.
+    pub(crate) fn nothing(&self) -> Seen {
+        Seen {
+            at_most: self.replaced_by_deletes.clone(),
+            ..Seen::default()
+        }
+    }
+
+    /// An acknowledged write that an object has lost: neither there nor replaced.
+    pub(crate) fn lost(
+        &self,
+        seen: &Seen,
+        is_owed: impl Fn(Duration, bool) -> bool,
+    ) -> Option<usize> {
+        (0..self.writes.len()).find(|number| {
+            let write = &self.writes[*number];
+            let owed = write
+                .acknowledged
+                .is_some_and(|at| is_owed(at, write.is_strict));
+            // That a delete is gone shows in what it deleted.
+            owed && write.change == Change::Put && !seen.at_most.contains(*number)
+        })
+    }
+
+    /// A value that is there although an acknowledged write replaced it, and that write.
+    pub(crate) fn back_again(
+        &self,
+        key: &str,
+        object: &Object,
+        is_owed: impl Fn(Duration, bool) -> bool,
+    ) -> Option<(usize, usize)> {
+        let there = object.siblings().iter().filter(|it| !it.metadata.deleted);
+        let there: Vec<usize> = there.filter_map(|it| write_of(key, &it.value)).collect();
+        self.writes.iter().enumerate().find_map(|(number, write)| {
+            let owed = write
+                .acknowledged
+                .is_some_and(|at| is_owed(at, write.is_strict));
+            let back = there
+                .iter()
+                .find(|it| write.replaces_at_least.contains(**it));
+            back.filter(|_| owed).map(|value| (*value, number))
+        })
+    }
+
+    /// A write as a sentence.
+    pub(crate) fn describe(&self, number: usize) -> String {
+        self.writes.get(number).map_or_else(String::new, |write| {
+            let at = write.acknowledged.map(|at| at.as_millis());
+            let strict = if write.is_strict { "strict" } else { "sloppy" };
+            format!(
+                "{:?} {number} ({strict}, acknowledged at {at:?} ms)",
+                write.change
+            )
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! What a run does, drawn from its seed before anything runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::draw::Draw;
+use crate::fault::{Fault, FaultKind};
+
+/// What stores are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Bitcask behind the node's commit log, on disks that can fail.
+    Bitcask,
+    /// Memory: quick, for faults that no disk has a part in.
+    Memory,
+}
+
+/// A run, before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunPlan {
+    /// The seed of everything that the nodes draw.
+    pub seed: u64,
+    /// Nodes at the start, 3 to 9.
+    pub nodes: u8,
+    /// Partitions.
+    pub ring_size: u64,
+    /// Replicas of each key.
+    pub n_val: u32,
+    /// What stores are made of.
+    pub engine: Engine,
+    /// Clients that read, write, delete and list.
+    pub clients: u8,
+    /// Keys that they share.
+    pub keys: u16,
+    /// The longest pause of a client between two requests.
+    pub pause_max: Duration,
+    /// The longest value, in bytes.
+    pub value_bytes_max: u64,
+    /// The longest that a sound disk takes for a sync.
+    pub sync_max: Duration,
+    /// How long clients go on.
+    pub length: Duration,
+    /// What goes wrong meanwhile, in order of its beginning.
+    pub faults: Vec<Fault>,
+    /// Replicas elsewhere are asked for heads first.
+    pub heads_first: bool,
+}
+
+impl RunPlan {
+    /// The plan of a seed.
+    pub fn of_seed(seed: u64) -> Self {
+        Self::drawn(seed, None)
+    }
+
+    /// A plan with faults of these kinds alone, on disks: for what needs them to meet.
+    pub fn focused(seed: u64, kinds: &[FaultKind]) -> Self {
+        Self::drawn(seed, Some(kinds))
+    }
+
+    fn drawn(seed: u64, focus: Option<&[FaultKind]>) -> Self {
+        let draw = &mut Draw::new(seed ^ 0x6b76_6f72_756d);
+        let nodes = [3, 3, 4, 4, 5, 5, 5, 6, 7, 9];
+        let nodes = draw.one_of(&nodes).copied().unwrap_or(3);
+        let ring_size = if nodes > 5 { 32 } else { 8 << draw.below(3) };
+        let engine = if draw.chance(80) || focus.is_some() {
+            Engine::Bitcask
+        } else {
+            Engine::Memory
+        };
+        let mut plan = Self {
+            seed,
+            nodes,
+            ring_size,
+            n_val: if nodes >= 5 && draw.chance(25) { 5 } else { 3 },
+            engine,
+            clients: u8::try_from(draw.between(4, 10)).unwrap_or(4),
+            keys: u16::try_from(draw.between(8, 40)).unwrap_or(8),
+            pause_max: Duration::from_millis(draw.between(20, 60)),
+            value_bytes_max: draw.one_of(&[32, 256, 3_000]).copied().unwrap_or(32),
+            sync_max: Duration::from_millis(*draw.one_of(&[3, 3, 15, 60]).unwrap_or(&3)),
+            length: Duration::from_secs(draw.between(20, 30)),
+            faults: Vec::new(),
+            heads_first: draw.chance(70),
+        };
+        plan.draw_faults(draw, focus);
+        plan
+    }
+
+    fn draw_faults(&mut self, draw: &mut Draw, focus: Option<&[FaultKind]>) {
+        let (has_disk, length) = (self.engine == Engine::Bitcask, self.length);
+        // What a machine forgets is there again only when all is repaired: one such fault a run, and
+        // none while partitions move, of which it may be the only source.
+        let is_amnesiac = has_disk && focus.is_none() && draw.chance(30);
+        let fits = |kind: &FaultKind| {
+            let lacks_disk = kind.needs_disk() && !has_disk;
+            let is_too_much = is_amnesiac && kind.moves_partitions();
+            !lacks_disk && !is_too_much && !kind.is_amnesia()
+        };
+        let mut kinds: Vec<FaultKind> = FaultKind::ALL.into_iter().filter(fits).collect();
+        match focus {
+            Some(focus) => kinds = focus.to_vec(),
+            // What needs the same fault twice, or two to meet, comes sooner when there are few kinds.
+            None if draw.chance(40) => {
+                let count = draw.between(2, 5);
+                kinds = (0..count)
+                    .filter_map(|_| draw.one_of(&kinds).copied())
+                    .collect();
+            }
+            None => {}
+        }
+        let end = u64::try_from(length.as_millis()).unwrap_or(20_000);
+        let one = |draw: &mut Draw, kind| {
+            // Some last long enough for nodes to be taken to be down.
+            let is_long = draw.chance(30);
+            let begin = draw.between(500, if is_long { end / 2 } else { end * 4 / 5 });
+            let length = draw.between(100, if is_long { end / 2 } else { end / 5 });
+            Fault {
+                kind,
+                begin: Duration::from_millis(begin),
+                length: Duration::from_millis(length),
+                seed: draw.next_u64(),
+            }
+        };
+        for _ in 0..draw.between(10, 40) {
+            let kind = draw.one_of(&kinds).copied().unwrap_or(FaultKind::Delay);
+            self.faults.push(one(draw, kind));
+        }
+        if is_amnesiac {
+            let kind = match draw.chance(50) {
+                true => FaultKind::Wipe,
+                false => FaultKind::Rollback,
+            };
+            self.faults.push(one(draw, kind));
+        }
+        self.faults.sort_by_key(|fault| fault.begin);
+    }
+
+    /// True when a machine forgets what it confirmed.
+    pub fn is_amnesiac(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind.is_amnesia())
+    }
+}
+
+impl fmt::Display for RunPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} nodes, {} partitions, n_val {}, {:?}, {} clients, {} keys, {} s, {} faults",
+            self.seed,
+            self.nodes,
+            self.ring_size,
+            self.n_val,
+            self.engine,
+            self.clients,
+            self.keys,
+            self.length.as_secs(),
+            self.faults.len()
+        )?;
+        for fault in &self.faults {
+            writeln!(f, "  {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_plan_and_seeds_give_many() {
+        assert_eq!(RunPlan::of_seed(7), RunPlan::of_seed(7));
+        assert_ne!(RunPlan::of_seed(7), RunPlan::of_seed(8));
+    }
+
+    #[test]
+    fn every_kind_of_fault_is_planned_and_one_machine_at_most_forgets() {
+        let mut counts: BTreeMap<FaultKind, usize> = BTreeMap::new();
+        for seed in 0..300 {
+            let plan = RunPlan::of_seed(seed);
+            assert!((3..=9).contains(&plan.nodes));
+            assert!(plan.faults.is_sorted_by_key(|fault| fault.begin));
+            let amnesias = plan.faults.iter().filter(|it| it.kind.is_amnesia()).count();
+            let moves = plan.faults.iter().any(|it| it.kind.moves_partitions());
+            assert!(amnesias == 0 || amnesias == 1 && !moves);
+            for fault in &plan.faults {
+                *counts.entry(fault.kind).or_default() += 1;
+                assert!(fault.begin + fault.length <= plan.length);
+            }
+        }
+        for kind in FaultKind::ALL {
+            assert!(
+                counts.get(&kind).is_some_and(|count| *count > 10),
+                "{kind:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! One run: clients and faults together, then no faults, then everything must be as it should.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic;
+use std::sync::{Arc, Once};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kvorum_coordinator::{GetOptions, PutOptions};
+use kvorum_encoding::StorageKey;
+use kvorum_object::{Clock, Object};
+use kvorum_properties::Quorum;
+use kvorum_runtime::World;
+use parking_lot::Mutex;
+
+use crate::client::{BUCKET, Client, Operations, STEADY_BUCKET, STEADY_KEYS, address, key_name};
+use crate::cluster::Cluster;
+use crate::fault::FaultKind;
+use crate::machine::number_of;
+use crate::plan::RunPlan;
+use crate::trace::Trace;
+
+/// Nodes find one another before clients begin.
+const WARM_UP: Duration = Duration::from_secs(8);
+/// Once nothing is wrong any more, moves end and hints come home within this.
+const CALM_WAIT_MAX: Duration = Duration::from_secs(180);
+/// A read repairs what it finds within this.
+const REPAIR_WAIT: Duration = Duration::from_secs(6);
+const ATTEMPTS_MAX: usize = 30;
+
+/// What became of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What must not happen and did; empty when all is well.
+    pub violations: Vec<String>,
+    /// Requests.
+    pub operations: Operations,
+    /// Faults that hit something.
+    pub faults: BTreeMap<FaultKind, u64>,
+    /// One number for all that happened.
+    pub trace_hash: u64,
+    /// How many events that is.
+    pub events: u64,
+    /// Virtual time.
+    pub took: Duration,
+    /// The events in words, if they were asked for.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: u64 = self.faults.values().sum();
+        write!(
+            f,
+            "{} acknowledged, {} failed, {faults} faults, {} s, trace {:016x}",
+            self.operations.acknowledged(),
+            self.operations.failed,
+            self.took.as_secs(),
+            self.trace_hash
+        )
+    }
+}
+
+/// Panics of anything that runs, which tasks would swallow, by the thread that the run is on.
+static PANICS: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
+
+/// From here on panics are collected instead of printed.
+fn collect_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        panic::set_hook(Box::new(|panicked| {
+            PANICS
+                .lock()
+                .push((std::thread::current().id(), panicked.to_string()));
+        }));
+    });
+}
+
+/// Takes those of this thread.
+fn panics_here() -> Vec<String> {
+    let here = std::thread::current().id();
+    let mut panics = PANICS.lock();
+    let (of_this, others) = panics.drain(..).partition(|(thread, _)| *thread == here);
+    *panics = others;
+    let of_this: Vec<(ThreadId, String)> = of_this;
+    of_this.into_iter().map(|(_, panicked)| panicked).collect()
+}
+
+/// Carries out a plan.
+///
+/// # Errors
+/// When it cannot begin; what goes wrong later is in the outcome.
+pub fn run(plan: &RunPlan, keep_trace: bool) -> anyhow::Result<Outcome> {
+    collect_panics();
+    let _of_before = panics_here();
+    let (executor, world) = World::new(plan.seed).context("make a world")?;
+    let trace = if keep_trace {
+        Trace::kept()
+    } else {
+        Trace::default()
+    };
+    let cluster = Cluster::start(world, plan.clone(), trace)?;
+    executor.block_on(live(&cluster));
+    for panicked in panics_here() {
+        cluster.accuse(&format!("something panicked: {panicked}"));
+    }
+    let ledger = cluster.ledger.lock();
+    let outcome = Outcome {
+        violations: ledger.violations.clone(),
+        operations: ledger.operations,
+        faults: ledger.faults.clone(),
+        trace_hash: cluster.trace.hash(),
+        events: cluster.trace.events(),
+        took: cluster.runtime.now().elapsed(),
+        trace: cluster.trace.take_kept(),
+    };
+    Ok(outcome)
+}
+
+async fn live(cluster: &Arc<Cluster>) {
+    let runtime = &cluster.runtime;
+    runtime.spawn("mover", cluster.clone().carry_out_changes());
+    runtime.sleep(WARM_UP).await;
+    cluster.write_steady_keys().await;
+    let clients: Vec<_> = (0..cluster.plan.clients)
+        .map(|number| runtime.spawn("client", Client::new(cluster, number).live()))
+        .collect();
+    let faults: Vec<_> = (0..cluster.plan.faults.len())
+        .map(|id| runtime.spawn("fault", cluster.clone().bring_about(id)))
+        .collect();
+    for client in clients {
+        let _ended = client.await;
+    }
+    for fault in faults {
+        let _ended = fault.await;
+    }
+    cluster.note("calm");
+    if cluster.calm_down().await {
+        cluster.repair_by_reading().await;
+        cluster.check_replicas();
+        cluster.check_listings().await;
+    }
+}
+
+impl Cluster {
+    /// The keys that are there from the beginning to the end, on every replica.
+    async fn write_steady_keys(&self) {
+        for key in (0..STEADY_KEYS).map(key_name) {
+            let all = PutOptions {
+                w: Some(Quorum::All),
+                dw: Some(Quorum::All),
+                pw: Some(Quorum::All),
+                ..PutOptions::default()
+            };
+            let mut is_written = false;
+            for _ in 0..ATTEMPTS_MAX {
+                let Some(node) = self.machine(1).and_then(|machine| machine.running()) else {
+                    break;
+                };
+                let (context, value) = (Clock::new(), key.clone().into_bytes());
+                let address = address(STEADY_BUCKET, &key);
+                if node
+                    .put(address, (context, value), all.clone())
+                    .await
+                    .is_ok()
+                {
+                    is_written = true;
+                    break;
+                }
+                self.runtime.sleep(Duration::from_millis(500)).await;
+            }
+            if !is_written {
+                self.accuse(&format!(
+                    "{key} could not be written while nothing was wrong"
+                ));
+            }
+        }
+    }
+
+    /// Waits until nothing moves any more and no hints are left; false when that does not come.
+    async fn calm_down(&self) -> bool {
+        let begun = self.runtime.now();
+        loop {
+            self.runtime.sleep(Duration::from_secs(1)).await;
+            let Some(unrest) = self.unrest() else {
+                self.note("all is calm");
+                return true;
+            };
+            if self.runtime.now().since(begun) > CALM_WAIT_MAX {
+                let waited = CALM_WAIT_MAX.as_secs();
+                self.accuse(&format!("{waited} s after the last fault: {unrest}"));
+                return false;
+            }
+        }
+    }
+
+    fn unrest(&self) -> Option<String> {
+        let state = self.agreed();
+        let (ring, changes) = (state.ring(), self.changes.lock().len());
+        if changes > 0 || state.transition().is_some() || !ring.moves().is_empty() {
+            return Some(format!("partitions move: {:?}", ring.moves()));
+        }
+        if let Some(growth) = ring.growth() {
+            return Some(format!("the number of replicas changes: {growth:?}"));
+        }
+        for machine in self.machines() {
+            let number = machine.number;
+            let Some(node) = machine.running() else {
+                return Some(format!("node {number} is down"));
+            };
+            if machine.learned().version() < state.version() {
+                return Some(format!("node {number} has not learned of the last state"));
+            }
+            if let Some(down) = ring.members().iter().find(|it| !node.liveness.is_up(**it)) {
+                return Some(format!(
+                    "node {number} takes {} to be down",
+                    number_of(*down)
+                ));
+            }
+            let hints = node.hint_count();
+            if hints > 0 {
+                return Some(format!("node {number} keeps {hints} hints"));
+            }
+        }
+        None
+    }
+
+    /// Reads everything once from all replicas: what a replica missed without a hint, and what a
+    /// machine forgot, comes to it by that.
+    async fn repair_by_reading(&self) {
+        let busy = (0..usize::from(self.plan.keys)).map(|key| (BUCKET, key_name(key)));
+        let steady = (0..STEADY_KEYS).map(|key| (STEADY_BUCKET, key_name(key)));
+        for (bucket, key) in busy.chain(steady) {
+            let all = GetOptions {
+                r: Some(Quorum::All),
+                pr: Some(Quorum::All),
+                sloppy_quorum: false,
+                ..GetOptions::default()
+            };
+            let mut last = String::new();
+            let mut is_read = false;
+            for attempt in 0..ATTEMPTS_MAX {
+                let machines = self.machines();
+                let machine = &machines[attempt % machines.len()];
+                if let Some(node) = machine.running() {
+                    match node.get(address(bucket, &key), all.clone()).await {
+                        Ok(_) => {
+                            is_read = true;
+                            break;
+                        }
+                        Err(error) => last = error.to_string(),
+                    }
+                }
+                self.runtime.sleep(Duration::from_secs(1)).await;
+            }
+            if !is_read {
+                self.accuse(&format!(
+                    "{key} cannot be read though nothing is wrong: {last}"
+                ));
+            }
+        }
+        self.runtime.sleep(REPAIR_WAIT).await;
+    }
+
+    /// Asks each replica alone: all hold the same, and all that was acknowledged.
+    fn check_replicas(&self) {
+        for number in 0..usize::from(self.plan.keys) {
+            let key = key_name(number);
+            let Some(object) = self.same_everywhere(BUCKET, &key) else {
+                continue;
+            };
+            let everything = |_, _| true;
+            let judged =
+                self.ledger.lock().histories[number].judge(&key, object.as_deref(), everything);
+            for wrong in judged.1 {
+                self.accuse(&format!("in the end: {wrong}"));
+            }
+        }
+        for key in (0..STEADY_KEYS).map(key_name) {
+            if let Some(None) = self.same_everywhere(STEADY_BUCKET, &key) {
+                self.accuse(&format!("in the end: {key} of the steady ones is gone"));
+            }
+        }
+    }
+
+    /// What all replicas of a key hold; `None` when they differ, which is said.
+    fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
+        let address = address(bucket, key);
+        let storage_key = StorageKey::from_address(&address);
+        let machines = self.machines();
+        let node = machines.first().and_then(|machine| machine.running())?;
+        let places = node.coordinator.preference_list(&address).ok()?;
+        let mut held = Vec::new();
+        for place in places {
+            let number = number_of(place.node);
+            let running = self.machine(number).and_then(|machine| machine.running());
+            let stored = running.ok_or_else(|| "it is down".to_owned());
+            match stored.and_then(|node| node.stored(place.partition, &storage_key)) {
+                Ok(object) => held.push((number, object)),
+                Err(error) => {
+                    self.accuse(&format!(
+                        "in the end: the replica of {key} on {number}: {error}"
+                    ));
+                    return None;
+                }
+            }
+        }
+        // A tombstone that is gone at one replica and not at another says the same.
+        let shown = |object: &Option<Arc<Object>>| object.clone().filter(|it| !it.is_tombstone());
+        let first = held.first().map(|(_, object)| shown(object));
+        if held.iter().any(|(_, object)| Some(shown(object)) != first) {
+            let clocks: Vec<String> = held
+                .iter()
+                .map(|(number, object)| match object {
+                    Some(object) => format!(
+                        "{number}: {} siblings {:?}",
+                        object.siblings().len(),
+                        object.clock()
+                    ),
+                    None => format!("{number}: nothing"),
+                })
+                .collect();
+            self.accuse(&format!(
+                "in the end: replicas of {key} differ: {}",
+                clocks.join("; ")
+            ));
+            return None;
+        }
+        held.pop().map(|(_, object)| object)
+    }
+
+    /// Every node lists what there is, each key once.
+    async fn check_listings(&self) {
+        let is_there = |number: &usize| {
+            let key = key_name(*number);
+            let object = self.same_everywhere(BUCKET, &key).flatten();
+            object.is_some_and(|object| !object.is_tombstone())
+        };
+        let keys = (0..usize::from(self.plan.keys)).filter(is_there);
+        let busy: BTreeSet<String> = keys.map(key_name).collect();
+        let steady: BTreeSet<String> = (0..STEADY_KEYS).map(key_name).collect();
+        for machine in self.machines() {
+            let Some(node) = machine.running() else {
+                continue;
+            };
+            for (bucket, expected) in [(BUCKET, &busy), (STEADY_BUCKET, &steady)] {
+                match node.list(bucket).await {
+                    Ok(mut keys) => {
+                        keys.sort();
+                        if !keys.iter().eq(expected) {
+                            let number = machine.number;
+                            self.accuse(&format!(
+                                "in the end: node {number} lists {keys:?} instead of {expected:?}"
+                            ));
+                        }
+                    }
+                    Err(error) => self.accuse(&format!("in the end: no listing: {error}")),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The trace of a run as one number: two runs of a seed went the same way if it is the same.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Takes note of what happens; cheap enough to note every request.
+#[derive(Debug, Default)]
+pub struct Trace {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    hash: u64,
+    events: u64,
+    /// The events in words, for those who compare two runs.
+    kept: Option<Vec<String>>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            hash: 0xcbf2_9ce4_8422_2325,
+            events: 0,
+            kept: None,
+        }
+    }
+}
+
+impl Trace {
+    /// A trace that also keeps what it is told.
+    pub fn kept() -> Self {
+        let trace = Self::default();
+        trace.state.lock().kept = Some(Vec::new());
+        trace
+    }
+
+    /// Notes an event.
+    pub fn note(&self, at: Duration, event: &str) {
+        let mut state = self.state.lock();
+        // FNV-1a over the time and the words.
+        let time = u64::try_from(at.as_micros())
+            .unwrap_or(u64::MAX)
+            .to_le_bytes();
+        for byte in time.iter().chain(event.as_bytes()) {
+            state.hash = (state.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        state.events += 1;
+        if let Some(kept) = &mut state.kept {
+            kept.push(format!("{:>10} us  {event}", at.as_micros()));
+        }
+    }
+
+    /// The number.
+    pub fn hash(&self) -> u64 {
+        self.state.lock().hash
+    }
+
+    /// How many events it was told of.
+    pub fn events(&self) -> u64 {
+        self.state.lock().events
+    }
+
+    /// What was kept.
+    pub fn take_kept(&self) -> Vec<String> {
+        let mut state = self.state.lock();
+        state.kept.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
