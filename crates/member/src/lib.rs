@@ -20,6 +20,7 @@ mod dispatch;
 mod error;
 mod follower;
 mod founding;
+mod generation;
 mod held;
 mod hint_store;
 mod joining;

@@ -31,6 +31,7 @@ use crate::dispatch::{Dispatch, Up};
 use crate::error::OpenError;
 use crate::follower::{self, Follower, Ground};
 use crate::founding::{self, Opening};
+use crate::generation;
 use crate::held::HeldFile;
 use crate::hint_store;
 use crate::joining::Doorkeeper;
@@ -179,7 +180,7 @@ impl Member {
             &runtime,
             peers.clone(),
             card.node,
-            runtime.wall_time().micros(),
+            generation::begin(&disk, &directory, runtime.wall_time())?,
             settings.liveness,
         );
         let follower = Follower::new(ground, state.clone(), liveness.clone(), peers.clone(), held);

@@ -1,0 +1,65 @@
+//! The generation of this run of the node: higher than that of every run before.
+//!
+//! Others believe what the highest generation of a node says of itself. The wall clock alone would do
+//! for it as long as it is never set back; a node that came back with a lower one would be taken to be
+//! down, for as long as the others remember the higher one. So the last one is kept.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_disk::{Disk, DiskError};
+use kvorum_runtime::WallTime;
+
+use crate::checked_file::{CheckedFile, Found};
+
+/// What a run may raise its own generation by, each time that others took it to be down.
+const RENEWALS_MAX: u64 = 1_000_000;
+
+/// The generation of the run that begins now, kept before anybody hears of it. One that cannot be read
+/// is taken to be older than the clock.
+pub(crate) fn begin(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    now: WallTime,
+) -> Result<u64, DiskError> {
+    let file = CheckedFile::new(directory, "generation", "kvorum generation of this node");
+    let (sequence, last) = match file.load(&**disk)? {
+        Found::Nothing => (0, None),
+        Found::Content { sequence, body, .. } => (sequence, body.trim().parse::<u64>().ok()),
+        Found::Damaged => {
+            tracing::warn!(event = "generation_unreadable", file = %file.path().display());
+            (0, None)
+        }
+    };
+    let behind_last = last.map_or(0, |last| last.saturating_add(RENEWALS_MAX));
+    let generation = now.micros().max(behind_last);
+    file.store(&**disk, sequence + 1, &format!("{generation}\n"))?;
+    Ok(generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use kvorum_disk::{CrashOptions, MemoryDisk, create_directory_durably};
+
+    use super::*;
+
+    fn at(disk: &MemoryDisk, micros: u64) -> u64 {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let now = WallTime::from_micros(micros);
+        begin(&disk, Path::new("/ring"), now).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_set_back_the_generation() {
+        let disk = MemoryDisk::new();
+        create_directory_durably(&disk, &PathBuf::from("/ring")).unwrap();
+        assert_eq!(at(&disk, 1_000), 1_000);
+        assert_eq!(at(&disk, 400), 1_001_000);
+        disk.crash(CrashOptions::nothing_unsynced());
+        assert_eq!(at(&disk, 500), 2_001_000);
+        assert_eq!(at(&disk, 3_000_000), 3_001_000);
+        assert_eq!(at(&disk, 9_000_000), 9_000_000);
+    }
+}
