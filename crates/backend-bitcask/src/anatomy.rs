@@ -130,6 +130,9 @@ fn meta_piece(bytes: &[u8]) -> Piece {
         }
         fields.number("retired segment", 4);
     }
+    if fields.remaining() > 0 {
+        fields.identity("value log", 8);
+    }
     fields.nothing_more();
     fields.finish("identity of a store")
 }
@@ -483,7 +486,7 @@ impl CheckpointPieces {
             return Ok(fields.finish("place"));
         }
         fields.number("number", 4);
-        fields.number("zero", 4);
+        fields.number("kind", 4);
         for name in [
             "covered to",
             "records",

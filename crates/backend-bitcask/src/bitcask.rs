@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
-    Backend, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail, FoldFilter, FoldRange,
-    Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
-    StoreId, StoredEntry, StoredHead, Task, Timestamp,
+    Adopting, Backend, BackendError, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail,
+    FoldFilter, FoldRange, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, SharedLog,
+    Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reading};
 use kvorum_encoding::StorageKey;
@@ -21,7 +21,7 @@ use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
 use crate::lost::LostLog;
-use crate::meta;
+use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
 use crate::snapshot::BitcaskSnapshot;
@@ -38,7 +38,7 @@ const SAMPLED_KEYS: usize = 16;
 
 /// An open store.
 pub struct Bitcask {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
 }
 
 impl Bitcask {
@@ -55,6 +55,32 @@ impl Bitcask {
         settings: BitcaskSettings,
         draw: DrawNumber,
     ) -> Result<Self> {
+        Self::open_in(disk, directory, settings, draw, None)
+    }
+
+    /// Opens a store whose entries stay in the node's log: puts go there, whatever their durability,
+    /// and the store's own files hold what the log collected. [`Adopting`] says what is to be done
+    /// before it is used. A store with files of its own goes on from there; there is no way back.
+    ///
+    /// # Errors
+    /// As [`Bitcask::open`].
+    pub fn open_adopting(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: BitcaskSettings,
+        draw: DrawNumber,
+        log: Arc<dyn SharedLog>,
+    ) -> Result<Self> {
+        Self::open_in(disk, directory, settings, draw, Some(log))
+    }
+
+    fn open_in(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: BitcaskSettings,
+        draw: DrawNumber,
+        log: Option<Arc<dyn SharedLog>>,
+    ) -> Result<Self> {
         #[cfg(feature = "planted-defects")]
         let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
         kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
@@ -63,7 +89,8 @@ impl Bitcask {
             .lock(&directory.join(LOCK_NAME), &holder)
             .into_backend()?;
         let mut lost = LostLog::open(&*disk, directory);
-        let meta = meta::read_or_create(&*disk, directory, &*draw, &mut lost)?;
+        let mut meta = meta::read_or_create(&*disk, directory, &*draw, &mut lost)?;
+        settle_log_id(&*disk, directory, &mut meta, log.as_deref(), &mut lost)?;
         #[cfg(any(test, feature = "planted-defects"))]
         let replaced = settings.fingerprint;
         #[cfg(not(any(test, feature = "planted-defects")))]
@@ -76,8 +103,13 @@ impl Bitcask {
             meta: &meta,
             fingerprints,
             lost,
+            log: log.as_deref(),
         };
-        let recovered = recovery.run()?;
+        let mut recovered = recovery.run()?;
+        if log.is_some() {
+            // Nothing is put to the store's own files any more.
+            recovered.retiring.extend(recovered.active.take());
+        }
         let sequence = recovered.catalog.last_sequence;
         let counters = Counters {
             torn_bytes: AtomicU64::new(recovered.torn_bytes),
@@ -97,6 +129,10 @@ impl Bitcask {
             }),
             catalog: RwLock::new(recovered.catalog),
             keydir: recovered.keydir,
+            identity: AtomicU64::new(meta.identity),
+            covered: AtomicU64::new(recovered.covered),
+            hidden: Mutex::new(recovered.hidden),
+            log,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),
             fingerprints,
@@ -162,6 +198,10 @@ impl Store {
         self.check_writable()?;
         let sequence = writer.last_sequence;
         let next_segment = writer.next_segment;
+        let erased = StoreId(self.log_id());
+        if let Some(log) = &self.log {
+            log.announce_erasure(erased)?;
+        }
         self.change_meta(|meta| {
             meta.erased = meta.identity;
             meta.identity = (self.draw)();
@@ -169,6 +209,10 @@ impl Store {
             meta.next_segment = next_segment;
             meta.retired.clear();
         })?;
+        let now = self.meta.lock().identity;
+        self.identity.store(now, Ordering::Release);
+        self.covered.store(sequence, Ordering::Release);
+        self.hidden.lock().clear();
         Self::abandon(&mut upkeep);
         upkeep.output = None;
         upkeep.unremoved.clear();
@@ -198,14 +242,18 @@ impl Store {
                 self.disk.remove_file(&path).into_backend()?;
             }
         }
-        self.disk.sync_directory(&self.directory).into_backend()
+        self.disk.sync_directory(&self.directory).into_backend()?;
+        match &self.log {
+            Some(log) => log.forget(erased, StoreId(now)),
+            None => Ok(()),
+        }
     }
 
     /// True when one of a few entries is shown: then the store is not empty, and no fold is needed.
     fn has_unexpired_sample(&self, now: Timestamp) -> bool {
         let sample = self.keydir.sample(SAMPLED_KEYS);
         sample.iter().any(|(slot, place)| {
-            let front = place.read_front(slot, Reading::MayBlock);
+            let front = place.read_front(slot.location(), Reading::MayBlock);
             front.is_ok_and(|front| {
                 decode_front(&front.front).is_ok_and(|front| !self.is_expired(&front.fields, now))
             })
@@ -225,14 +273,17 @@ impl Store {
         let hint_lens = hints.filter_map(|entry| Some(entry.segment.hint.read().as_ref()?.len()));
         let (hint_files, hint_bytes) = hint_lens.fold((0, 0), |(n, sum), len| (n + 1, sum + len));
         let segment_bytes: u64 = stats().map(|it| it.data_end).sum();
+        let shared = || catalog.shared.values().map(|entry| entry.stats);
+        let shared_bytes: u64 = shared().map(|it| it.data_bytes()).sum();
+        let shared_live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
         let counters = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Status {
             engine: "bitcask",
             keys: self.keydir.len(),
-            live_bytes: stats().map(|it| it.live_bytes).sum(),
+            live_bytes: stats().map(|it| it.live_bytes).sum::<u64>() + shared_live_bytes,
             dead_bytes: whole_store(&catalog).dead_bytes,
-            disk_bytes: segment_bytes + hint_bytes + side_bytes,
+            disk_bytes: segment_bytes + hint_bytes + side_bytes + shared_bytes,
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.keydir.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
@@ -252,6 +303,8 @@ impl Store {
                     "bytes_since_checkpoint",
                     read(&counters.unchecked_bytes).to_string(),
                 ),
+                ("value_log_segments", catalog.shared.len().to_string()),
+                ("value_log_bytes", shared_bytes.to_string()),
             ],
         }
     }
@@ -344,4 +397,42 @@ impl Backend for Bitcask {
     fn close(&self) -> Result<()> {
         self.store.close()
     }
+
+    fn adopting(&self) -> Option<&dyn Adopting> {
+        self.store.log.is_some().then_some(self)
+    }
+}
+
+/// Finds out whether the node's log is the one that the store has entries in. The store takes note of
+/// a log with the first checkpoint that speaks of it: before, the log itself may not outlive a crash.
+fn settle_log_id(
+    disk: &dyn Disk,
+    directory: &Path,
+    meta: &mut Meta,
+    log: Option<&dyn SharedLog>,
+    lost: &mut LostLog,
+) -> Result<()> {
+    let log_id = log.map_or(0, SharedLog::log_id);
+    if meta.shared_log == 0 || meta.shared_log == log_id {
+        return Ok(());
+    }
+    if log.is_none() {
+        let path = directory.display();
+        let detail = format!("{path} has entries in a value log, and was opened without it");
+        return Err(BackendError::new(ErrorKind::Misuse, detail));
+    }
+    let held = format!(
+        "entries in the value log {:016x}, which is not there; another is",
+        meta.shared_log
+    );
+    let range = LostRange {
+        file: format!("{}{:016x}", crate::shared::LOST_PREFIX, meta.shared_log),
+        offset: 0,
+        len: 0,
+        held,
+    };
+    lost.add(disk, range);
+    meta.shared_log = 0;
+    meta.generation += 1;
+    meta::write(disk, directory, meta)
 }

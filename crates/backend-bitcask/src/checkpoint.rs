@@ -13,19 +13,28 @@ use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 
 use crate::keydir::{Keydir, SHARDS};
-use crate::places::Places;
+use crate::places::{Place, Places};
 use crate::segments::SegmentStats;
+use crate::shared::{CoveredLog, Standing};
 use crate::slot::Packed;
 
 pub(crate) const CHECKPOINT_NAME: &str = "checkpoint";
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVbcchkp";
-/// The version before held slots of another form. It is read as if it were missing.
-const VERSION: u8 = 2;
+/// Version 2 knew of no log; it is read as one of a store without. The version before held slots of
+/// another form, and is read as if it were missing.
+const VERSION: u8 = 3;
+const VERSION_MIN: u8 = 2;
 pub(crate) const HEADER_BYTES: usize = 72;
 pub(crate) const SEGMENT_BYTES: usize = 72;
 pub(crate) const PLACE_BYTES: usize = 16;
 const PLACE_OWN: u8 = 1;
+const PLACE_SHARED: u8 = 2;
+const LOG_ID: u8 = 3;
+const LOG_START: u8 = 4;
+const LOG_REMOVAL: u8 = 5;
+const SEGMENT_OWN: u32 = 0;
+const SEGMENT_SHARED: u32 = 1;
 pub(crate) const SLOT_BYTES: usize = size_of::<Packed>();
 pub(crate) const CHUNK_HEADER_BYTES: usize = 16;
 /// Slots in a chunk at most: a megabyte.
@@ -45,6 +54,8 @@ pub(crate) struct Covered {
     pub(crate) is_clean: bool,
     /// What each segment held. The live counts are left out.
     pub(crate) segments: BTreeMap<u32, SegmentStats>,
+    /// What the store has in the node's log.
+    pub(crate) log: CoveredLog,
 }
 
 /// Writes a checkpoint in pieces under a temporary name.
@@ -52,7 +63,7 @@ pub(crate) struct Covered {
 /// ```text
 /// offset  size  field
 ///      0     8  magic "KVbcchkp"
-///      8     1  format version, 2
+///      8     1  format version, 3
 ///      9     1  flags: 0 clean
 ///     10     2  zero
 ///     12     4  masked CRC-32C of bytes 0..12, 16..72 and both tables
@@ -63,7 +74,7 @@ pub(crate) struct Covered {
 ///     48     8  length of the file
 ///     56     4  next segment
 ///     60     4  number of segments (s)
-///     64     4  number of places (p)
+///     64     4  number of places and what else is said of the log (p)
 ///     68     4  number of shards
 ///     72        chunks, to t
 ///      t  72*s  segments
@@ -73,9 +84,13 @@ pub(crate) struct Covered {
 ///          not stored), the 12 bytes before, the slots; 16*n slots, sorted by fingerprint. Shards in
 ///          ascending order; a large one has several chunks.
 /// slot:    16, as in memory (slot)
-/// segment: 4 number, 4 zero, 8 covered to, 8 records, 8 removals, 8 bytes of removals,
+/// segment: 4 number, 4 kind (0: of the store, 1: of the node's log, its own records alone), 8 covered to, 8 records, 8 removals, 8 bytes of removals,
 ///          8 lowest sequence, 8 highest sequence, 8 expires by, 8 modified by
-/// place:   4 what slots call it, 1 kind (1: a segment of the store), 3 zero, 8 number
+/// place:   4 what slots call it, 1 kind (1: a segment of the store, 2: of the log), 3 zero, 8 number
+///          kind 3: 4 zero, 1 kind, 3 zero, 8 the log's id
+///          kind 4: 4 number of a segment of the log, 1 kind, 3 zero, 8 the store's first sequence there
+///          kind 5: 4 number of a segment of the log, 1 kind, 3 zero, 4 length and 4 offset of a
+///          removal, in units of 8; bit 31 of the length is set
 /// ```
 pub(crate) struct CheckpointWriter {
     file: Arc<dyn DiskFile>,
@@ -139,17 +154,21 @@ impl CheckpointWriter {
         let tables_at = self.offset;
         let mut tables = Vec::new();
         for (number, stats) in &self.covered.segments {
-            put_segment(&mut tables, *number, stats);
+            put_segment(&mut tables, *number, SEGMENT_OWN, stats);
+        }
+        for (number, stats) in &self.covered.log.segments {
+            put_segment(&mut tables, *number, SEGMENT_SHARED, stats);
         }
         let mut places_written = 0;
         for (index, place) in places.iter() {
-            if let Some(number) = place.own_number() {
-                tables.extend_from_slice(&index.to_le_bytes());
-                tables.extend_from_slice(&[PLACE_OWN, 0, 0, 0]);
-                tables.extend_from_slice(&u64::from(number).to_le_bytes());
-                places_written += 1;
-            }
+            let (kind, number) = match place {
+                Place::Own(segment) => (PLACE_OWN, segment.number),
+                Place::Shared(shared) => (PLACE_SHARED, shared.number()),
+            };
+            put_row(&mut tables, index, kind, u64::from(number));
+            places_written += 1;
         }
+        places_written += put_log(&mut tables, &self.covered.log);
         self.buffer.extend_from_slice(&tables);
         self.offset += tables.len() as u64;
         self.flush()?;
@@ -182,7 +201,7 @@ impl CheckpointWriter {
             out.extend_from_slice(&number.to_le_bytes());
         }
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let segments = narrow(covered.segments.len());
+        let segments = narrow(covered.segments.len() + covered.log.segments.len());
         for number in [covered.next_segment, segments, places, narrow(SHARDS)] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -220,8 +239,8 @@ impl From<Truncated> for CheckpointError {
 /// A checkpoint that is being loaded: its header and tables are checked, its slots are still to come.
 pub(crate) struct Checkpoint {
     pub(crate) covered: Covered,
-    /// The number of the store's own segment for each place that slots may mean.
-    pub(crate) places: BTreeMap<u32, u32>,
+    /// What each place is that slots may mean.
+    pub(crate) places: BTreeMap<u32, PlaceNumber>,
     file: Arc<dyn DiskFile>,
     slots: u64,
     tables_at: u64,
@@ -250,7 +269,7 @@ impl Checkpoint {
         }
         let file = disk.open(&path, OpenMode::Read)?;
         let file_len = file.len()?;
-        let mut header = read_header(&*file, file_len)?;
+        let header = read_header(&*file, file_len)?;
         let segments_len = header.segments * SEGMENT_BYTES as u64;
         let len = segments_len + header.places * PLACE_BYTES as u64;
         if header.tables_at.checked_add(len) != Some(file_len) || len > TABLES_BYTES_MAX {
@@ -267,10 +286,12 @@ impl Checkpoint {
             return Err(CheckpointError::Unusable("of another log"));
         }
         let (segments, places) = tables.split_at(usize::try_from(segments_len).unwrap_or(0));
-        header.covered.segments = take_segments(segments)?;
+        let mut covered = header.covered;
+        take_segments(segments, &mut covered)?;
+        let places = take_places(places, &mut covered.log)?;
         Ok(Self {
-            covered: header.covered,
-            places: take_places(places)?,
+            covered,
+            places,
             file,
             slots: header.slots,
             tables_at: header.tables_at,
@@ -341,7 +362,7 @@ fn read_header(file: &dyn DiskFile, file_len: u64) -> Result<Header, CheckpointE
         return Err(CheckpointError::Unusable("no checkpoint"));
     }
     let (version, flags) = (reader.u8()?, reader.u8()?);
-    if version < VERSION {
+    if version < VERSION_MIN {
         return Err(CheckpointError::Missing);
     }
     let (_zero, check) = (reader.u16()?, reader.u32()?);
@@ -357,7 +378,7 @@ fn read_header(file: &dyn DiskFile, file_len: u64) -> Result<Header, CheckpointE
         sequence,
         next_segment,
         is_clean: flags & 1 != 0,
-        segments: BTreeMap::new(),
+        ..Covered::default()
     };
     Ok(Header {
         covered,
@@ -408,9 +429,40 @@ impl Window<'_> {
     }
 }
 
-fn put_segment(out: &mut Vec<u8>, number: u32, stats: &SegmentStats) {
+/// A segment, by the kind of place that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceNumber {
+    /// Of the store's own.
+    Own(u32),
+    /// Of the node's log.
+    Shared(u32),
+}
+
+fn put_row(out: &mut Vec<u8>, index: u32, kind: u8, number: u64) {
+    out.extend_from_slice(&index.to_le_bytes());
+    out.extend_from_slice(&[kind, 0, 0, 0]);
     out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+}
+
+/// Appends what is said of the log and returns how many rows that took.
+fn put_log(out: &mut Vec<u8>, log: &CoveredLog) -> u32 {
+    if *log == CoveredLog::default() {
+        return 0;
+    }
+    let before = out.len();
+    put_row(out, 0, LOG_ID, log.log_id);
+    for (number, start) in &log.starts {
+        put_row(out, *number, LOG_START, *start);
+    }
+    for (number, standing) in &log.removals {
+        put_row(out, *number, LOG_REMOVAL, standing.bits());
+    }
+    u32::try_from((out.len() - before) / PLACE_BYTES).unwrap_or(u32::MAX)
+}
+
+fn put_segment(out: &mut Vec<u8>, number: u32, kind: u32, stats: &SegmentStats) {
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
     for field in [
         stats.data_end,
         stats.records,
@@ -425,12 +477,11 @@ fn put_segment(out: &mut Vec<u8>, number: u32, stats: &SegmentStats) {
     }
 }
 
-fn take_segments(bytes: &[u8]) -> Result<BTreeMap<u32, SegmentStats>, Truncated> {
+fn take_segments(bytes: &[u8], covered: &mut Covered) -> Result<(), Truncated> {
     let mut reader = ByteReader::new(bytes);
-    let mut segments = BTreeMap::new();
     while !reader.is_empty() {
         let number = reader.u32()?;
-        let _zero = reader.u32()?;
+        let kind = reader.u32()?;
         let stats = SegmentStats {
             data_end: reader.u64()?,
             records: reader.u64()?,
@@ -443,22 +494,35 @@ fn take_segments(bytes: &[u8]) -> Result<BTreeMap<u32, SegmentStats>, Truncated>
             live_records: 0,
             live_bytes: 0,
         };
-        segments.insert(number, stats);
+        match kind {
+            SEGMENT_OWN => covered.segments.insert(number, stats),
+            SEGMENT_SHARED => covered.log.segments.insert(number, stats),
+            _ => None,
+        };
     }
-    Ok(segments)
+    Ok(())
 }
 
 /// Places of a kind that is not known are left out, and with them their slots.
-fn take_places(bytes: &[u8]) -> Result<BTreeMap<u32, u32>, Truncated> {
+fn take_places(
+    bytes: &[u8],
+    log: &mut CoveredLog,
+) -> Result<BTreeMap<u32, PlaceNumber>, Truncated> {
     let mut reader = ByteReader::new(bytes);
     let mut places = BTreeMap::new();
     while !reader.is_empty() {
         let index = reader.u32()?;
         let kind = reader.u8()?;
         let _zero = reader.take(3)?;
-        let number = u32::try_from(reader.u64()?);
-        if let (PLACE_OWN, Ok(number)) = (kind, number) {
-            places.insert(index, number);
+        let number = reader.u64()?;
+        let narrow = u32::try_from(number).unwrap_or(u32::MAX);
+        match kind {
+            PLACE_OWN => drop(places.insert(index, PlaceNumber::Own(narrow))),
+            PLACE_SHARED => drop(places.insert(index, PlaceNumber::Shared(narrow))),
+            LOG_ID => log.log_id = number,
+            LOG_START => drop(log.starts.insert(index, number)),
+            LOG_REMOVAL => log.removals.push((index, Standing::from_bits(number))),
+            _ => {}
         }
     }
     Ok(places)
@@ -507,6 +571,12 @@ mod tests {
             next_segment: 4,
             is_clean: true,
             segments: BTreeMap::from([(1, stats), (3, SegmentStats::default())]),
+            log: CoveredLog {
+                log_id: 77,
+                segments: BTreeMap::from([(3, stats)]),
+                starts: BTreeMap::from([(2, 5), (3, 90)]),
+                removals: vec![(3, Standing::from_bits(9 << 32 | 1 << 31 | 4))],
+            },
         }
     }
 
@@ -542,7 +612,9 @@ mod tests {
     fn load_all(disk: &MemoryDisk, log_id: u64) -> Result<(Covered, Keydir), CheckpointError> {
         let checkpoint = Checkpoint::open(disk, Path::new(""), log_id)?;
         let keydir = empty();
-        checkpoint.load(&keydir, |place| checkpoint.places.get(&place) == Some(&3))?;
+        checkpoint.load(&keydir, |place| {
+            checkpoint.places.get(&place) == Some(&PlaceNumber::Own(3))
+        })?;
         Ok((checkpoint.covered, keydir))
     }
 

@@ -7,7 +7,8 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Urgency};
 use crate::checkpoint::{CheckpointWriter, Covered};
 use crate::error::IntoBackend;
 use crate::keydir::SHARDS;
-use crate::segments::PlaceHold;
+use crate::segments::{Catalog, PlaceHold};
+use crate::shared::CoveredLog;
 use crate::slot::Packed;
 use crate::store::{Counters, Store};
 use crate::upkeep::Upkeep;
@@ -22,6 +23,8 @@ const CHECKPOINT_SHARE: u64 = 16;
 pub(crate) struct CheckpointJob {
     writer: CheckpointWriter,
     covered: Vec<u32>,
+    /// The last batch before it.
+    sequence: u64,
     next_shard: usize,
     _places: Arc<PlaceHold>,
 }
@@ -29,7 +32,7 @@ pub(crate) struct CheckpointJob {
 impl Store {
     /// A checkpoint is due when replaying what came since the last one would take long, and when it
     /// is small against that.
-    pub(crate) fn checkpoint_due(&self, upkeep: &Upkeep) -> Option<Task> {
+    pub(crate) fn checkpoint_due(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Task> {
         let order = std::sync::atomic::Ordering::Relaxed;
         let keys = self.keydir.len();
         let cost_bytes = keys * size_of::<Packed>() as u64;
@@ -38,13 +41,27 @@ impl Store {
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
         let is_due = upkeep.checkpoint.is_some()
             || self.counters.unchecked_bytes.load(order) >= bytes_max
-            || self.counters.unchecked_records.load(order) >= records_max;
+            || self.counters.unchecked_records.load(order) >= records_max
+            || self.is_far_behind_log(catalog);
         is_due.then_some(Task {
             kind: TaskKind::Checkpoint,
             subject: 0,
             urgency: Urgency::Normal,
             cost_bytes,
         })
+    }
+
+    /// True when an old segment of the log would have to be read after a crash for this store.
+    fn is_far_behind_log(&self, catalog: &Catalog) -> bool {
+        let Some(log) = &self.log else {
+            return false;
+        };
+        let order = std::sync::atomic::Ordering::Acquire;
+        let covered = self.covered.load(order);
+        let behind_max = self.settings.log_segments_behind_max;
+        let far = log.newest_segment().saturating_sub(behind_max);
+        let mut old = catalog.shared.range(..far);
+        old.any(|(_, entry)| entry.stats.sequence_max > covered)
     }
 
     /// Writes a part of a checkpoint; `is_clean` for the last one of a store that is being closed.
@@ -74,10 +91,19 @@ impl Store {
         }
         // Slots may point to what came after the beginning.
         self.sync_all()?;
-        let places = self.catalog.read().places.clone();
+        let (places, is_in_log) = {
+            let catalog = self.catalog.read();
+            (catalog.places.clone(), !catalog.shared.is_empty())
+        };
+        self.note_log(is_in_log)?;
         let finished = job.writer.finish(&*self.disk, &places);
         cost_bytes += finished.into_backend()?;
         Counters::add(&self.counters.written_bytes, cost_bytes);
+        let order = std::sync::atomic::Ordering::AcqRel;
+        self.covered.fetch_max(job.sequence, order);
+        if let Some(log) = &self.log {
+            log.usage_changed();
+        }
         let unremoved = &upkeep.unremoved;
         let is_needed = |number: &u32| job.covered.contains(number) || unremoved.contains(number);
         if !self.meta.lock().retired.iter().all(is_needed) {
@@ -105,16 +131,52 @@ impl Store {
                 next_segment: writer.next_segment,
                 is_clean,
                 segments: segments.map(|(number, it)| (*number, it.stats)).collect(),
+                log: self.covered_log(&catalog),
             };
+            // What they hid was hidden when the log was replayed, before this.
+            self.hidden.lock().clear();
             (covered, places)
         };
         let numbers = covered.segments.keys().copied().collect();
+        let sequence = covered.sequence;
         let writer = CheckpointWriter::create(&*self.disk, &self.directory, covered);
         Ok(CheckpointJob {
             writer: writer.into_backend()?,
             covered: numbers,
+            sequence,
             next_shard: 0,
             _places: places,
         })
+    }
+
+    /// Takes note of the log that the store has entries in, which is durable by now.
+    fn note_log(&self, is_in_log: bool) -> Result<()> {
+        let Some(log) = self.log.as_ref().filter(|_| is_in_log) else {
+            return Ok(());
+        };
+        let log_id = log.log_id();
+        if self.meta.lock().shared_log == log_id {
+            return Ok(());
+        }
+        self.change_meta(|meta| meta.shared_log = log_id)
+    }
+
+    /// What the store has in the log; empty without one.
+    fn covered_log(&self, catalog: &Catalog) -> CoveredLog {
+        let Some(log) = &self.log else {
+            return CoveredLog::default();
+        };
+        let shared = catalog.shared.iter();
+        let removals = shared.clone().flat_map(|(number, entry)| {
+            let records = entry.records.lock();
+            let removals = records.iter().filter(|it| it.is_removal());
+            removals.map(|it| (*number, *it)).collect::<Vec<_>>()
+        });
+        CoveredLog {
+            log_id: log.log_id(),
+            removals: removals.collect(),
+            segments: shared.map(|(number, it)| (*number, it.stats)).collect(),
+            starts: catalog.log_starts.clone(),
+        }
     }
 }

@@ -61,6 +61,11 @@ pub(crate) fn encode_front(out: &mut Vec<u8>, key: &StorageKey, fields: &Fields,
     out.extend_from_slice(head);
 }
 
+/// The length of a front, in bytes.
+pub(crate) fn front_len(key: &StorageKey, head: &[u8]) -> usize {
+    FIXED_BYTES + key.as_bytes().len() + head.len()
+}
+
 /// Appends the front of a removal.
 pub(crate) fn encode_removal(out: &mut Vec<u8>, key: &StorageKey) {
     encode_front(out, key, &NO_FIELDS, &[]);

@@ -11,12 +11,15 @@ use std::vec;
 
 use bytes::Bytes;
 use kvorum_backend::{FoldRange, Result};
+use kvorum_disk::Reading;
 use kvorum_segment::{ScanOptions, Scanned};
 
 use crate::error::IntoBackend;
 use crate::hint::{HintError, HintFile};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
+use crate::places::Place;
 use crate::segments::Segment;
+use crate::shared::{SharedPlace, Standings};
 
 /// A segment as a snapshot saw it.
 #[derive(Clone)]
@@ -26,6 +29,15 @@ pub(crate) struct SeenSegment {
     pub(crate) until: u64,
     /// Nothing was appended since.
     pub(crate) was_sealed: bool,
+}
+
+/// A segment of the node's log as a snapshot saw it.
+#[derive(Clone)]
+pub(crate) struct SeenShared {
+    pub(crate) place: Arc<SharedPlace>,
+    pub(crate) records: Standings,
+    /// How many of the records belong to the snapshot, from the first.
+    pub(crate) count: usize,
 }
 
 /// A walk over the keys of a range.
@@ -42,11 +54,13 @@ pub(crate) struct KeyWalk {
 /// A key that the snapshot sees, and where its record stands.
 pub(crate) struct SeenKey {
     pub(crate) entry: KeyEntry,
-    pub(crate) segment: Arc<Segment>,
+    pub(crate) place: Place,
 }
 
 struct Source {
-    seen: SeenSegment,
+    place: Place,
+    /// A segment of the store's own, whose hint may turn out damaged.
+    seen: Option<SeenSegment>,
     keys: Keys,
     current: Option<KeyEntry>,
 }
@@ -67,12 +81,13 @@ impl KeyWalk {
     /// Begins at the start of the range. `has_damage` says that records are known to be missing.
     pub(crate) fn new(
         segments: &[SeenSegment],
+        shared: &[SeenShared],
         sequence: u64,
         range: &FoldRange,
         has_damage: bool,
     ) -> Result<Self> {
         let mut walk = Self {
-            sources: Vec::with_capacity(segments.len()),
+            sources: Vec::with_capacity(segments.len() + shared.len()),
             sequence,
             range: range.clone(),
             met_damage: has_damage,
@@ -85,7 +100,17 @@ impl KeyWalk {
                 _ => walk.gather(seen)?,
             };
             walk.sources.push(Source {
-                seen: seen.clone(),
+                place: Place::Own(seen.segment.clone()),
+                seen: Some(seen.clone()),
+                keys,
+                current: None,
+            });
+        }
+        for seen in shared {
+            let keys = walk.gather_shared(seen)?;
+            walk.sources.push(Source {
+                place: Place::Shared(seen.place.clone()),
+                seen: None,
                 keys,
                 current: None,
             });
@@ -140,14 +165,14 @@ impl KeyWalk {
             if source.current.as_ref().is_none_or(|it| it.key != *key) {
                 continue;
             }
-            let segment = source.seen.segment.clone();
+            let place = source.place.clone();
             if let Some(entry) = source.current.take()
                 && entry.sequence <= self.sequence
                 && newest
                     .as_ref()
                     .is_none_or(|newest| rank(&newest.entry) < rank(&entry))
             {
-                newest = Some(SeenKey { entry, segment });
+                newest = Some(SeenKey { entry, place });
             }
             self.advance(index, key)?;
         }
@@ -162,7 +187,10 @@ impl KeyWalk {
             Ok(entry) => source.current = entry,
             Err(HintError::Disk(error)) => return Err((&error).into()),
             Err(HintError::Unusable(_) | HintError::Newer) => {
-                let seen = source.seen.clone();
+                // Only a hint fails.
+                let Some(seen) = source.seen.clone() else {
+                    return Ok(());
+                };
                 *seen.segment.hint.write() = None;
                 let mut keys = self.gather(&seen)?;
                 keys.seek(passed);
@@ -175,6 +203,47 @@ impl KeyWalk {
             }
         }
         Ok(())
+    }
+
+    /// Reads the keys of the store in a segment of the log.
+    fn gather_shared(&mut self, seen: &SeenShared) -> Result<Keys> {
+        const AT_ONCE: usize = 1024;
+        let place = Place::Shared(seen.place.clone());
+        let mut builder = KeyTableBuilder::default();
+        let mut at = 0;
+        while at < seen.count {
+            // Puts wait for this lock, so it is not held across reads.
+            let standings: Vec<_> = {
+                let records = seen.records.lock();
+                let rest = records.iter().take(seen.count).skip(at);
+                rest.take(AT_ONCE).copied().collect()
+            };
+            if standings.is_empty() {
+                break;
+            }
+            at += standings.len();
+            for standing in standings {
+                let front = match place.read_front(standing.location(), Reading::MayBlock) {
+                    Ok(front) => front,
+                    Err(error) if error.is_damage() => {
+                        self.met_damage = true;
+                        self.damaged_reads += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(error.into_backend()),
+                };
+                let visible = KeyEntry::of(&front).filter(|entry| {
+                    entry.sequence <= self.sequence && self.range.contains(&entry.key)
+                });
+                if let Some(entry) = visible {
+                    builder.push(&entry);
+                }
+            }
+        }
+        Ok(Keys::Table {
+            table: builder.finish(),
+            position: 0,
+        })
     }
 
     /// Reads the keys of a segment from its data.

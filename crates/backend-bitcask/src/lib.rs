@@ -21,6 +21,7 @@
 //! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
 //! maintenance; `snapshot` and `key_walk` are folds.
 
+mod adopting;
 pub mod anatomy;
 mod bitcask;
 pub mod check;
@@ -43,6 +44,7 @@ mod read_cache;
 mod recovery;
 mod segments;
 mod settings;
+mod shared;
 mod slot;
 mod slot_table;
 mod snapshot;

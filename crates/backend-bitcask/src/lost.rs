@@ -9,6 +9,8 @@ use kvorum_backend::LostRange;
 use kvorum_disk::{Disk, OpenMode, Reading, create_directory_durably, read_file, replace_file};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint};
 
+use crate::shared::is_lost_name;
+
 const DIRECTORY: &str = "lost";
 const INDEX: &str = "index";
 pub(crate) const MAGIC: [u8; 8] = *b"KVbclost";
@@ -58,9 +60,9 @@ impl LostLog {
 
     /// True when records are among what was lost, so that older ones of their keys may show.
     pub(crate) fn has_records(&self) -> bool {
-        self.ranges
-            .iter()
-            .any(|range| kvorum_segment::parse_file_name(&range.file).is_some())
+        self.ranges.iter().any(|range| {
+            is_lost_name(&range.file) || kvorum_segment::parse_file_name(&range.file).is_some()
+        })
     }
 
     /// Adds a range, copies its bytes and writes the index. A range that is known is left as it is.

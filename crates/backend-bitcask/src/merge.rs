@@ -25,7 +25,7 @@ use crate::upkeep::Upkeep;
 use crate::write::segment_number;
 
 /// Copies are appended in pieces of about this size.
-const GATHERED_BYTES: u64 = 1 << 20;
+pub(crate) const GATHERED_BYTES: u64 = 1 << 20;
 
 /// A merge in progress.
 pub(crate) struct MergeJob {
@@ -43,7 +43,7 @@ enum Source {
 }
 
 /// What becomes of a record.
-enum Fate {
+pub(crate) enum Fate {
     /// Nothing points to it any more.
     Gone,
     /// It is copied; an entry's slot follows.
@@ -56,9 +56,9 @@ enum Fate {
 
 /// Records on their way to the output.
 #[derive(Default)]
-struct Gathered {
-    records: Vec<(StoredRecord, Fate)>,
-    bytes: u64,
+pub(crate) struct Gathered {
+    pub(crate) records: Vec<(StoredRecord, Fate)>,
+    pub(crate) bytes: u64,
 }
 
 impl MergeJob {
@@ -250,11 +250,11 @@ impl Store {
         if self.has_defect(kvorum_backend::PlantedDefect::TombstoneDroppedTooEarly) {
             return true;
         }
-        catalog.is_removal_droppable(sequence, within)
+        catalog.is_removal_droppable(sequence, within, self.oldest_in_log())
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.
-    fn append_copies(&self, upkeep: &mut Upkeep, gathered: &Gathered) -> Result<()> {
+    pub(crate) fn append_copies(&self, upkeep: &mut Upkeep, gathered: &Gathered) -> Result<()> {
         if gathered.records.is_empty() {
             return Ok(());
         }
@@ -297,6 +297,7 @@ impl Store {
             }
             match fate {
                 Fate::Copied(Some(old)) => {
+                    catalog.note_copy(old);
                     let new = Slot::new(old.fingerprint(), place, *at);
                     catalog.relocate(&self.keydir, old, new);
                 }

@@ -16,7 +16,8 @@ use crate::lost::LostLog;
 
 pub(crate) const NAMES: [&str; 2] = ["store-0", "store-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVbitcsk";
-const VERSION: u8 = 1;
+/// Version 1 had no log.
+const VERSION: u8 = 2;
 /// Room for far more retired segments than there can be between two checkpoints.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
@@ -37,6 +38,8 @@ pub(crate) struct Meta {
     pub(crate) next_segment: u32,
     /// Segments that were removed since the last checkpoint; one that is still there is a leftover.
     pub(crate) retired: Vec<u32>,
+    /// The node's log that holds entries of the store; 0 for none.
+    pub(crate) shared_log: u64,
 }
 
 impl Meta {
@@ -45,7 +48,7 @@ impl Meta {
     /// ```text
     /// offset  size  field
     ///      0     8  magic "KVbitcsk"
-    ///      8     1  format version, 1
+    ///      8     1  format version: 1, or 2 with a log
     ///      9     3  zero
     ///     12     4  masked CRC-32C of bytes 0..12 and 16 to the end
     ///     16     8  generation
@@ -56,11 +59,13 @@ impl Meta {
     ///     64     4  next segment
     ///     68     4  number of retired segments (r)
     ///     72   4*r  retired segments
+    /// 72+4*r     8  id of the node's log, in version 2 only
     /// ```
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(72 + 4 * self.retired.len());
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, 0, 0, 0]);
+        let version = if self.shared_log == 0 { 1 } else { VERSION };
+        out.extend_from_slice(&[version, 0, 0, 0]);
         out.extend_from_slice(&[0; 4]);
         for number in [
             self.generation,
@@ -77,6 +82,9 @@ impl Meta {
         out.extend_from_slice(&retired.to_le_bytes());
         for number in &self.retired {
             out.extend_from_slice(&number.to_le_bytes());
+        }
+        if self.shared_log != 0 {
+            out.extend_from_slice(&self.shared_log.to_le_bytes());
         }
         let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
         out[12..16].copy_from_slice(&check.to_le_bytes());
@@ -95,10 +103,10 @@ impl Meta {
         if version > VERSION {
             return Err(newer_format(path, version, VERSION));
         }
-        Ok(Self::decode_fields(&bytes[16..]).ok())
+        Ok(Self::decode_fields(&bytes[16..], version).ok())
     }
 
-    fn decode_fields(bytes: &[u8]) -> std::result::Result<Self, Truncated> {
+    fn decode_fields(bytes: &[u8], version: u8) -> std::result::Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let mut meta = Self {
             generation: reader.u64()?,
@@ -108,11 +116,15 @@ impl Meta {
             sequence: reader.u64()?,
             next_segment: reader.u32()?,
             retired: Vec::new(),
+            shared_log: 0,
         };
         let retired = reader.u32()? as usize;
         let listed = reader.take(retired.saturating_mul(4))?;
         let numbers = listed.chunks_exact(4).filter_map(|it| it.try_into().ok());
         meta.retired = numbers.map(u32::from_le_bytes).collect();
+        if version > 1 {
+            meta.shared_log = reader.u64()?;
+        }
         Ok(meta)
     }
 }
@@ -243,6 +255,7 @@ mod tests {
             sequence: 8,
             next_segment: 9,
             retired: vec![1, 2],
+            shared_log: 10,
         }
     }
 
@@ -277,7 +290,7 @@ mod tests {
     #[test]
     fn a_newer_version_is_refused() {
         let mut bytes = meta().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let check = checksum_append(checksum(&bytes[..12]), &bytes[16..]);
         bytes[12..16].copy_from_slice(&mask_checksum(check).to_le_bytes());
         let error = Meta::decode(&bytes, Path::new("x")).unwrap_err();

@@ -6,35 +6,84 @@
 //! out again once no slot, no snapshot and no checkpoint that is being written can mean the segment
 //! that had it before.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use kvorum_backend::{BackendError, ErrorKind, LogPlace, LoggedFront, LoggedRecord, Lookup};
 use kvorum_disk::Reading;
-use kvorum_segment::{SegmentReader, StoredFront, StoredRecord};
+use kvorum_segment::{
+    BatchPlace, Codec, Location, SegmentError, StoredBack, StoredFront, StoredRecord,
+};
 
+use crate::error::from_segment;
 use crate::read_cache::CachedSegment;
 use crate::segments::Segment;
-use crate::slot::Slot;
+use crate::shared::SharedPlace;
 
 /// Where the record of a slot stands. Whoever holds one can read it.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// In a segment of the store's own.
     Own(Arc<Segment>),
+    /// In a segment of the node's log.
+    Shared(Arc<SharedPlace>),
 }
 
-impl Place {
-    fn reader(&self) -> &SegmentReader {
+/// Why a record could not be read.
+#[derive(Debug)]
+pub(crate) enum PlaceError {
+    /// A segment of the store's own failed.
+    Own(SegmentError),
+    /// A segment of the node's log failed.
+    Shared(BackendError),
+    /// A cached-only read would have had to wait.
+    WouldBlock,
+}
+
+type Result<T> = std::result::Result<T, PlaceError>;
+
+impl PlaceError {
+    pub(crate) fn would_block(&self) -> bool {
         match self {
-            Self::Own(segment) => &segment.reader,
+            Self::Own(error) => error.would_block(),
+            Self::Shared(_) => false,
+            Self::WouldBlock => true,
         }
     }
 
-    /// The number of the store's own segment; `None` for any other's.
-    pub(crate) fn own_number(&self) -> Option<u32> {
+    pub(crate) fn is_damage(&self) -> bool {
         match self {
-            Self::Own(segment) => Some(segment.number),
+            Self::Own(error) => error.is_damage(),
+            Self::Shared(error) => error.kind() == ErrorKind::Corrupt,
+            Self::WouldBlock => false,
+        }
+    }
+
+    pub(crate) fn into_backend(self) -> BackendError {
+        match self {
+            Self::Own(error) => from_segment(&error),
+            Self::Shared(error) => error,
+            Self::WouldBlock => {
+                BackendError::new(ErrorKind::Failed, "a read that may wait was told not to")
+            }
+        }
+    }
+}
+
+impl Place {
+    /// What slots call it.
+    pub(crate) fn index(&self) -> u32 {
+        match self {
+            Self::Own(segment) => segment.place,
+            Self::Shared(shared) => shared.index,
+        }
+    }
+
+    /// The segment in words, for messages.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Own(segment) => segment.reader.path().display().to_string(),
+            Self::Shared(shared) => format!("segment {} of the value log", shared.number()),
         }
     }
 
@@ -42,31 +91,133 @@ impl Place {
     pub(crate) fn cached(&self) -> CachedSegment {
         match self {
             Self::Own(segment) => segment.cached,
+            Self::Shared(shared) => shared.cached,
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        self.reader().path()
+    pub(crate) fn downgrade(&self) -> WeakPlace {
+        match self {
+            Self::Own(segment) => WeakPlace::Own(Arc::downgrade(segment)),
+            Self::Shared(shared) => WeakPlace::Shared(Arc::downgrade(shared)),
+        }
     }
 
-    pub(crate) fn read(
-        &self,
-        slot: &Slot,
-        reading: Reading,
-    ) -> kvorum_segment::Result<StoredRecord> {
-        self.reader().read(slot.location(), reading)
+    pub(crate) fn read(&self, at: Location, reading: Reading) -> Result<StoredRecord> {
+        match self {
+            Self::Own(segment) => segment.reader.read(at, reading).map_err(PlaceError::Own),
+            Self::Shared(shared) => {
+                let place = shared.log_place(at);
+                let found = shared.segment.read(place, backend_reading(reading));
+                found_of(found).and_then(|record| self.stored_record(record))
+            }
+        }
     }
 
-    pub(crate) fn read_front(
-        &self,
-        slot: &Slot,
-        reading: Reading,
-    ) -> kvorum_segment::Result<StoredFront> {
-        self.reader().read_front(slot.location(), reading)
+    pub(crate) fn read_front(&self, at: Location, reading: Reading) -> Result<StoredFront> {
+        match self {
+            Self::Own(segment) => {
+                let front = segment.reader.read_front(at, reading);
+                front.map_err(PlaceError::Own)
+            }
+            Self::Shared(shared) => {
+                let place = shared.log_place(at);
+                let found = shared.segment.read_front(place, backend_reading(reading));
+                found_of(found).map(stored_front)
+            }
+        }
     }
 
-    pub(crate) fn restore(&self, record: &StoredRecord) -> kvorum_segment::Result<Bytes> {
-        self.reader().restore(record)
+    pub(crate) fn restore(&self, record: &StoredRecord) -> Result<Bytes> {
+        match self {
+            Self::Own(segment) => segment.reader.restore(record).map_err(PlaceError::Own),
+            Self::Shared(_) => record.back.restore().map_err(|why| {
+                let offset = record.head.location.offset;
+                self.corrupt(offset, &why)
+            }),
+        }
+    }
+
+    fn stored_record(&self, record: LoggedRecord) -> Result<StoredRecord> {
+        let offset = record.head.place.offset;
+        stored_record(record).ok_or_else(|| self.corrupt(offset, "compressed in an unknown way"))
+    }
+
+    fn corrupt(&self, offset: u64, why: &str) -> PlaceError {
+        let detail = format!("record at byte {offset} of {}: {why}", self.describe());
+        PlaceError::Shared(BackendError::new(ErrorKind::Corrupt, detail))
+    }
+}
+
+/// A place that is not kept by being remembered.
+pub(crate) enum WeakPlace {
+    Own(Weak<Segment>),
+    Shared(Weak<SharedPlace>),
+}
+
+impl WeakPlace {
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Own(segment) => segment.strong_count() > 0,
+            Self::Shared(shared) => shared.strong_count() > 0,
+        }
+    }
+}
+
+fn found_of<T>(found: kvorum_backend::Result<Lookup<T>>) -> Result<T> {
+    match found {
+        Ok(Lookup::Found(found)) => Ok(found),
+        Ok(Lookup::WouldBlock) => Err(PlaceError::WouldBlock),
+        Ok(Lookup::Absent) => {
+            let detail = "a segment of the value log has no record where one was put";
+            let error = BackendError::new(ErrorKind::Corrupt, detail);
+            Err(PlaceError::Shared(error))
+        }
+        Err(error) => Err(PlaceError::Shared(error)),
+    }
+}
+
+/// A front of the log as one of the store's own.
+pub(crate) fn stored_front(front: LoggedFront) -> StoredFront {
+    StoredFront {
+        location: Location {
+            offset: front.place.offset,
+            front_end: front.place.front_end,
+            len: front.place.len,
+        },
+        sequence: front.sequence.0,
+        kind: front.kind,
+        removal: front.removal,
+        batch: BatchPlace::Alone,
+        front: front.front,
+        raw_back_len: front.raw_back_len,
+    }
+}
+
+/// A record of the log as one of the store's own; `None` when its compression is not known.
+pub(crate) fn stored_record(record: LoggedRecord) -> Option<StoredRecord> {
+    let codec = Codec::from_bits(record.back.codec)?;
+    let back = record.back;
+    Some(StoredRecord {
+        head: stored_front(record.head),
+        back: StoredBack::from_parts(back.bytes, codec, back.raw_len, back.checksum),
+    })
+}
+
+fn backend_reading(reading: Reading) -> kvorum_backend::Reading {
+    match reading {
+        Reading::CachedOnly => kvorum_backend::Reading::CachedOnly,
+        Reading::MayBlock => kvorum_backend::Reading::MayBlock,
+    }
+}
+
+impl SharedPlace {
+    fn log_place(&self, at: Location) -> LogPlace {
+        LogPlace {
+            segment: self.number(),
+            offset: at.offset,
+            front_end: at.front_end,
+            len: at.len,
+        }
     }
 }
 

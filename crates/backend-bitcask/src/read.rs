@@ -5,12 +5,10 @@ use kvorum_backend::{
     BackendError, ErrorKind, Lookup, ReadAt, Reading, Result, Sequence, StoredEntry, StoredHead,
 };
 use kvorum_encoding::{StorageKey, Truncated};
-use kvorum_segment::{SegmentError, StoredFront, StoredRecord};
+use kvorum_segment::{StoredFront, StoredRecord};
 
 use crate::entry::{Front, decode_front, key_of};
-use crate::error::from_segment;
-
-use crate::places::Place;
+use crate::places::{Place, PlaceError};
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
 
@@ -41,7 +39,9 @@ impl Store {
             });
         }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, fingerprint, |place, slot| place.read(slot, reading))?;
+        let found = self.find(key, fingerprint, |place, slot| {
+            place.read(slot.location(), reading)
+        })?;
         let (place, front, record) = match found {
             Lookup::Found(found) => found,
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
@@ -52,7 +52,7 @@ impl Store {
         }
         let body = place
             .restore(&record)
-            .map_err(|error| self.count_corrupt(&error))?;
+            .map_err(|error| self.count_corrupt(error))?;
         let sequence = Sequence(record.head.sequence);
         if let Some(cache) = self.cache.get() {
             let (segment, offset) = (place.cached(), record.head.location.offset);
@@ -92,7 +92,7 @@ impl Store {
         }
         let reading = disk_reading(at.reading);
         let found = self.find(key, fingerprint, |place, slot| {
-            place.read_front(slot, reading)
+            place.read_front(slot.location(), reading)
         })?;
         Ok(match found {
             Lookup::Found((_, front, _)) if self.is_expired(&front.fields, at.now) => {
@@ -114,7 +114,7 @@ impl Store {
         &self,
         key: &StorageKey,
         fingerprint: u64,
-        read: impl Fn(&Place, &Slot) -> kvorum_segment::Result<T>,
+        read: impl Fn(&Place, &Slot) -> std::result::Result<T, PlaceError>,
     ) -> Result<Lookup<(Place, Front, T)>> {
         let candidates = self.keydir.candidates(fingerprint);
         let mut damage = None;
@@ -133,8 +133,8 @@ impl Store {
                     }
                 },
                 Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
-                Err(error) if error.is_damage() => damage = Some(self.count_corrupt(&error)),
-                Err(error) => return Err(from_segment(&error)),
+                Err(error) if error.is_damage() => damage = Some(self.count_corrupt(error)),
+                Err(error) => return Err(error.into_backend()),
             }
         }
         damage.map_or(Ok(Lookup::Absent), Err)
@@ -142,29 +142,41 @@ impl Store {
 
     /// The slot of a key, which is found by reading the front of what has its fingerprint.
     pub(crate) fn slot_of(&self, key: &[u8], fingerprint: u64) -> Result<Option<Slot>> {
+        let found = self.slot_and_sequence_of(key, fingerprint)?;
+        Ok(found.map(|(slot, _)| slot))
+    }
+
+    /// The slot of a key and the sequence of its record; 0 when that cannot be read any more.
+    pub(crate) fn slot_and_sequence_of(
+        &self,
+        key: &[u8],
+        fingerprint: u64,
+    ) -> Result<Option<(Slot, u64)>> {
         let reading = kvorum_disk::Reading::MayBlock;
         let candidates = self.keydir.candidates(fingerprint);
         let mut damaged = None;
         for (slot, place) in candidates.first.into_iter().chain(candidates.others) {
-            match place.read_front(&slot, reading) {
-                Ok(front) if key_of(&front.front) == Some(key) => return Ok(Some(slot)),
+            match place.read_front(slot.location(), reading) {
+                Ok(front) if key_of(&front.front) == Some(key) => {
+                    return Ok(Some((slot, front.sequence)));
+                }
                 Ok(_) => {}
                 // Its key cannot be read any more; that it is another one is next to impossible.
-                Err(error) if error.is_damage() => damaged = Some(slot),
-                Err(error) => return Err(from_segment(&error)),
+                Err(error) if error.is_damage() => damaged = Some((slot, 0)),
+                Err(error) => return Err(error.into_backend()),
             }
         }
         Ok(damaged)
     }
 
-    pub(crate) fn count_corrupt(&self, error: &SegmentError) -> BackendError {
+    pub(crate) fn count_corrupt(&self, error: PlaceError) -> BackendError {
         Counters::add(&self.counters.corrupt_reads, 1);
-        from_segment(error)
+        error.into_backend()
     }
 
     fn count_undecodable(&self, place: &Place, slot: &Slot, error: Truncated) -> BackendError {
         Counters::add(&self.counters.corrupt_reads, 1);
-        let path = place.path().display();
+        let path = place.describe();
         let offset = slot.offset();
         let detail = format!("front in {path} at byte {offset} with a good checksum: {error}");
         BackendError::new(ErrorKind::Corrupt, detail)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{LostRange, Result};
+use kvorum_backend::{LostRange, Result, SharedLog, SharedSegment};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
@@ -13,7 +13,7 @@ use kvorum_segment::{
 };
 
 use crate::BitcaskSettings;
-use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered};
+use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, PlaceNumber};
 use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
@@ -21,7 +21,9 @@ use crate::hint::{HintError, HintFile, hint_path};
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
+use crate::places::{Place, PlaceError};
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
+use crate::shared::{SharedEntry, SharedPlace, Standing, Standings};
 use crate::store::SUSPECT_NAME;
 use crate::tail::Tail;
 
@@ -41,6 +43,10 @@ pub(crate) struct Recovered {
     pub(crate) tail_bytes: u64,
     /// Those records.
     pub(crate) tail_records: u64,
+    /// The last batch of the checkpoint; 0 without one.
+    pub(crate) covered: u64,
+    /// Removals in the store's own files, as in [`crate::store::Store::hidden`].
+    pub(crate) hidden: BTreeMap<(u64, u64), u64>,
 }
 
 /// A segment that belongs to this log, before slots can mean it.
@@ -58,16 +64,28 @@ pub(crate) struct Recovery<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) fingerprints: Fingerprints,
     pub(crate) lost: LostLog,
+    /// The node's log, if the store has one.
+    pub(crate) log: Option<&'a dyn SharedLog>,
+}
+
+/// The places that slots of the checkpoint mean.
+#[derive(Default)]
+struct KnownPlaces {
+    /// By number of the store's own segments; all of them have one.
+    own: BTreeMap<u32, u32>,
+    /// Segments of the log that are there.
+    shared: Vec<Arc<SharedPlace>>,
 }
 
 impl Recovery<'_> {
     pub(crate) fn run(mut self) -> Result<Recovered> {
         self.remove_leftovers()?;
         let opened = self.open_segments()?;
-        let (covered, keydir, places) = self.load_checkpoint(&opened)?;
+        let (covered, keydir, known) = self.load_checkpoint(&opened)?;
+        let places = &known.own;
         self.report_missing(&covered, &opened);
         let mut tail = Tail::new(self.fingerprints);
-        let mut found = self.read_segments(opened, &places, &covered, &mut tail)?;
+        let mut found = self.read_segments(opened, places, &covered, &mut tail)?;
         self.cut_behind_gap(&mut found, &covered)?;
         for it in found.values_mut() {
             std::mem::take(&mut it.entries)
@@ -80,16 +98,24 @@ impl Recovery<'_> {
             .copied()
             .filter(|it| found.contains_key(it))
             .collect();
-        let by_place: BTreeMap<u32, &Segment> = found
-            .values()
-            .map(|it| (it.segment.place, &*it.segment))
-            .collect();
-        let segment_of = |place| by_place.get(&place).copied();
-        tail.replay(&keydir, segment_of).into_backend()?;
+        let own = found.values().map(|it| Place::Own(it.segment.clone()));
+        let shared = known.shared.iter().cloned().map(Place::Shared);
+        let by_place: BTreeMap<u32, Place> = own.chain(shared).map(|it| (it.index(), it)).collect();
+        let hidden = if self.log.is_some() {
+            tail.removals()
+        } else {
+            BTreeMap::new()
+        };
+        let place_of = |place| by_place.get(&place).cloned();
+        tail.replay(&keydir, place_of)
+            .map_err(PlaceError::into_backend)?;
         if numbers.len() < places.len() {
             keydir.retain(|place| by_place.contains_key(&place));
         }
-        self.assemble(found, keydir, &covered, tail_records)
+        let shared = known.shared;
+        let mut recovered = self.assemble(found, shared, keydir, &covered, tail_records)?;
+        recovered.hidden = hidden;
+        Ok(recovered)
     }
 
     fn path(&self, number: u32) -> std::path::PathBuf {
@@ -175,23 +201,44 @@ impl Recovery<'_> {
     fn load_checkpoint(
         &mut self,
         opened: &BTreeMap<u32, Opened>,
-    ) -> Result<(Covered, Keydir, BTreeMap<u32, u32>)> {
+    ) -> Result<(Covered, Keydir, KnownPlaces)> {
         let loaded = Checkpoint::open(self.disk, self.directory, self.meta.identity);
         let loaded = loaded.and_then(|checkpoint| {
             let keydir = Keydir::new(&self.fingerprints);
             let places = &checkpoint.places;
-            let is_there: Vec<bool> = (0..=places.keys().max().copied().unwrap_or(0))
-                .map(|place| places.get(&place).is_some_and(|it| opened.contains_key(it)))
-                .collect();
+            let mut known = KnownPlaces::default();
+            let mut is_there = vec![false; places.keys().max().map_or(0, |it| *it as usize + 1)];
+            for (index, number) in places {
+                is_there[*index as usize] = match number {
+                    PlaceNumber::Own(number) if opened.contains_key(number) => {
+                        known.own.insert(*number, *index);
+                        true
+                    }
+                    PlaceNumber::Own(_) => false,
+                    PlaceNumber::Shared(number) => {
+                        let segment = self.log_segment(&checkpoint.covered, *number);
+                        let index = *index;
+                        let shared = segment.map(|segment| SharedPlace::new(index, segment));
+                        known.shared.extend(shared.map(Arc::new));
+                        known.shared.last().is_some_and(|it| it.index == index)
+                    }
+                };
+            }
+            // A slot into a segment of the log that is gone was left behind: its record was copied to
+            // the store's own files, or superseded.
             let keep = |place: u32| is_there.get(place as usize).copied().unwrap_or(false);
             checkpoint.load(&keydir, keep)?;
-            let kept = places.iter().filter(|(place, _)| keep(**place));
-            let taken = kept.map(|(place, number)| (*number, *place)).collect();
-            Ok((checkpoint.covered, keydir, taken))
+            Ok((checkpoint.covered, keydir, known))
         });
         match loaded {
-            Ok((covered, keydir, taken)) => {
-                return Ok((covered, keydir, with_all(taken, opened)));
+            Ok((mut covered, keydir, known)) => {
+                if self
+                    .log
+                    .is_some_and(|log| log.log_id() != covered.log.log_id)
+                {
+                    covered.log = crate::shared::CoveredLog::default();
+                }
+                return Ok((covered, keydir, known.with_all(opened)));
             }
             Err(CheckpointError::Missing) => {}
             Err(CheckpointError::Disk(error)) => return Err((&error).into()),
@@ -207,8 +254,14 @@ impl Recovery<'_> {
             }
         }
         let keydir = Keydir::new(&self.fingerprints);
-        let places = with_all(BTreeMap::new(), opened);
-        Ok((Covered::default(), keydir, places))
+        let known = KnownPlaces::default().with_all(opened);
+        Ok((Covered::default(), keydir, known))
+    }
+
+    /// A segment of the log that the checkpoint speaks of.
+    fn log_segment(&self, covered: &Covered, number: u32) -> Option<Arc<dyn SharedSegment>> {
+        let log = self.log.filter(|log| log.log_id() == covered.log.log_id)?;
+        log.segment(number)
     }
 
     fn report_missing(&mut self, covered: &Covered, opened: &BTreeMap<u32, Opened>) {
@@ -416,6 +469,7 @@ impl Recovery<'_> {
     fn assemble(
         self,
         found: BTreeMap<u32, Found>,
+        shared: Vec<Arc<SharedPlace>>,
         keydir: Keydir,
         covered: &Covered,
         tail_records: u64,
@@ -433,6 +487,8 @@ impl Recovery<'_> {
             torn_bytes: 0,
             tail_bytes: 0,
             tail_records,
+            covered: covered.sequence,
+            hidden: BTreeMap::new(),
             lost: self.lost,
         };
         let mut sequence = covered.sequence.max(self.meta.sequence);
@@ -474,6 +530,7 @@ impl Recovery<'_> {
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
         }
+        recover_log(&mut recovered, shared, covered);
         recovered.catalog.count_all_live(&recovered.keydir);
         recovered.keydir.show_places(&recovered.catalog.places);
         recovered.catalog.last_sequence = sequence;
@@ -515,16 +572,51 @@ impl Recovery<'_> {
     }
 }
 
-/// Gives a place to every segment that has none yet.
-fn with_all(mut places: BTreeMap<u32, u32>, opened: &BTreeMap<u32, Opened>) -> BTreeMap<u32, u32> {
-    let taken: BTreeSet<u32> = places.values().copied().collect();
-    let mut free = (0..).filter(|place| !taken.contains(place));
-    for number in opened.keys() {
-        if let (false, Some(place)) = (places.contains_key(number), free.next()) {
-            places.insert(*number, place);
+impl KnownPlaces {
+    /// Gives a place to every segment that has none yet.
+    fn with_all(mut self, opened: &BTreeMap<u32, Opened>) -> Self {
+        let own = self.own.values().copied();
+        let taken: BTreeSet<u32> = own.chain(self.shared.iter().map(|it| it.index)).collect();
+        let mut free = (0..).filter(|place| !taken.contains(place));
+        for number in opened.keys() {
+            if self.own.contains_key(number) {
+                continue;
+            }
+            if let Some(place) = free.next() {
+                self.own.insert(*number, place);
+            }
+        }
+        self
+    }
+}
+
+/// What the checkpoint says of the log: counts, removals, and the records that slots point to. Those
+/// that are dead already no later snapshot can see.
+fn recover_log(recovered: &mut Recovered, shared: Vec<Arc<SharedPlace>>, covered: &Covered) {
+    let catalog = &mut recovered.catalog;
+    for place in shared {
+        let stats = covered.log.segments.get(&place.number()).copied();
+        catalog.add_shared(SharedEntry::new(place, stats.unwrap_or_default()));
+    }
+    for (number, standing) in &covered.log.removals {
+        if let Some(entry) = catalog.shared.get(number) {
+            entry.records.lock().push(*standing);
         }
     }
-    places
+    catalog.log_starts.clone_from(&covered.log.starts);
+    let by_index: BTreeMap<u32, Standings> = catalog
+        .shared
+        .values()
+        .map(|entry| (entry.place.index, entry.records.clone()))
+        .collect();
+    if by_index.is_empty() {
+        return;
+    }
+    recovered.keydir.for_each(|slot| {
+        if let Some(records) = by_index.get(&slot.place()) {
+            records.lock().push(Standing::new(slot.location(), false));
+        }
+    });
 }
 
 fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::HintedSegment {

@@ -11,8 +11,9 @@ use parking_lot::RwLock;
 use crate::hint::{HintFile, HintedSegment};
 use crate::key_table::KeyEntry;
 use crate::keydir::{Change, Keydir};
-use crate::places::{Place, Places};
+use crate::places::{Place, Places, WeakPlace};
 use crate::read_cache::CachedSegment;
+use crate::shared::SharedEntry;
 use crate::slot::{PLACES_MAX, Slot};
 
 /// The kind in the header of a segment that puts are appended to.
@@ -191,7 +192,7 @@ pub(crate) struct SegmentEntry {
 
 /// A segment that was taken out, and may still be read.
 pub(crate) struct Removed {
-    segment: Weak<Segment>,
+    held: WeakPlace,
     place: u32,
     bytes: u64,
 }
@@ -199,6 +200,10 @@ pub(crate) struct Removed {
 /// The segments of a store, and what slots call them.
 pub(crate) struct Catalog {
     pub(crate) segments: BTreeMap<u32, SegmentEntry>,
+    /// Segments of the node's log that hold something of the store, by number.
+    pub(crate) shared: BTreeMap<u32, SharedEntry>,
+    /// The store's first batch in each segment of the log that may still be there.
+    pub(crate) log_starts: BTreeMap<u32, u64>,
     /// What every shard of the key directory has, too.
     pub(crate) places: Arc<Places>,
     /// The last batch that readers see.
@@ -207,7 +212,7 @@ pub(crate) struct Catalog {
     removed: Vec<Removed>,
     free_places: Vec<u32>,
     /// No place below this was never given out.
-    next_place: u32,
+    pub(crate) next_place: u32,
     /// Alive while a checkpoint is written, which may hold slots of any place given out so far.
     place_hold: Weak<PlaceHold>,
 }
@@ -219,6 +224,8 @@ impl Catalog {
     pub(crate) fn new() -> Self {
         Self {
             segments: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            log_starts: BTreeMap::new(),
             places: Arc::default(),
             last_sequence: 0,
             removed: Vec::new(),
@@ -237,11 +244,13 @@ impl Catalog {
                 *bytes += slot.stored_bytes();
             }
         });
-        for entry in self.segments.values_mut() {
-            let counted = live.get(entry.segment.place as usize);
-            let (records, bytes) = counted.copied().unwrap_or_default();
-            entry.stats.live_records = records;
-            entry.stats.live_bytes = bytes;
+        let own = self.segments.values_mut();
+        let own = own.map(|it| (it.segment.place, &mut it.stats));
+        let shared = self.shared.values_mut();
+        let shared = shared.map(|it| (it.place.index, &mut it.stats));
+        for (place, stats) in own.chain(shared) {
+            let counted = live.get(place as usize).copied();
+            (stats.live_records, stats.live_bytes) = counted.unwrap_or_default();
         }
     }
 
@@ -263,7 +272,7 @@ impl Catalog {
         if self.place_hold.strong_count() == 0 {
             let free = &mut self.free_places;
             self.removed.retain(|removed| {
-                let is_read = removed.segment.strong_count() > 0;
+                let is_read = removed.held.is_held();
                 if !is_read {
                     free.push(removed.place);
                 }
@@ -321,7 +330,16 @@ impl Catalog {
     /// True when a removal of this sequence in segment `within` may be forgotten: no other segment
     /// can hold an older entry of its key. Such an entry would be dead, and its segment would have
     /// begun before the removal.
-    pub(crate) fn is_removal_droppable(&self, sequence: u64, within: u32) -> bool {
+    /// The log may have one as well; `oldest` is its oldest segment with anything of the store.
+    pub(crate) fn is_removal_droppable(
+        &self,
+        sequence: u64,
+        within: u32,
+        oldest: Option<u32>,
+    ) -> bool {
+        if self.is_older_in_log(sequence, oldest) {
+            return false;
+        }
         self.segments.iter().all(|(number, entry)| {
             *number == within
                 || entry.stats.sequence_min >= sequence
@@ -335,9 +353,22 @@ impl Catalog {
             let place = entry.segment.place;
             self.places = Arc::new(self.places.with(place, None));
             self.removed.push(Removed {
-                segment: Arc::downgrade(&entry.segment),
+                held: WeakPlace::Own(Arc::downgrade(&entry.segment)),
                 place,
                 bytes: entry.stats.data_end,
+            });
+        }
+    }
+
+    /// Lets go of a segment of the log that no slot points to. Readers that hold it go on.
+    pub(crate) fn remove_shared(&mut self, number: u32) {
+        if let Some(entry) = self.shared.remove(&number) {
+            let place = entry.place.index;
+            self.places = Arc::new(self.places.with(place, None));
+            self.removed.push(Removed {
+                held: Place::Shared(entry.place).downgrade(),
+                place,
+                bytes: 0,
             });
         }
     }
@@ -348,6 +379,10 @@ impl Catalog {
         for number in &numbers {
             self.remove_segment(*number);
         }
+        while let Some((number, _)) = self.shared.first_key_value() {
+            self.remove_shared(*number);
+        }
+        self.log_starts.clear();
         self.removed
             .iter_mut()
             .for_each(|removed| removed.bytes = 0);
@@ -357,7 +392,7 @@ impl Catalog {
     /// Bytes of removed segments that somebody still reads.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         let removed = self.removed.iter();
-        let read = removed.filter(|removed| removed.segment.strong_count() > 0);
+        let read = removed.filter(|removed| removed.held.is_held());
         read.map(|removed| removed.bytes).sum()
     }
 
@@ -374,7 +409,9 @@ impl Catalog {
     }
 
     fn stats_of(&mut self, slot: &Slot) -> Option<&mut SegmentStats> {
-        let number = self.places.get(slot.place())?.own_number()?;
-        self.stats_mut(number)
+        match self.places.get(slot.place())? {
+            Place::Own(segment) => Some(&mut self.segments.get_mut(&segment.number)?.stats),
+            Place::Shared(shared) => Some(&mut self.shared.get_mut(&shared.number())?.stats),
+        }
     }
 }

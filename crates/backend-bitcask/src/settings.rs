@@ -32,6 +32,10 @@ pub struct BitcaskSettings {
     /// is more: what a crash leaves to be replayed. Many small records make one due sooner.
     pub checkpoint_after_bytes: u64,
 
+    /// With the node's log: a checkpoint is due as well when the log is this many segments ahead of
+    /// one that holds something not covered. Larger: less is written, more is read after a crash.
+    pub log_segments_behind_max: u32,
+
     /// Replaces the keyed hash, to make different keys collide.
     #[cfg(any(test, feature = "planted-defects"))]
     pub fingerprint: Option<fn(&[u8]) -> u64>,
@@ -99,6 +103,7 @@ impl Default for BitcaskSettings {
             compression: Compression::None,
             preallocate_bytes: 0,
             checkpoint_after_bytes: 64 << 20,
+            log_segments_behind_max: 32,
             #[cfg(any(test, feature = "planted-defects"))]
             fingerprint: None,
             #[cfg(feature = "planted-defects")]

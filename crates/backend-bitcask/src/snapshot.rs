@@ -17,8 +17,8 @@ use kvorum_disk::Reading;
 use kvorum_encoding::StorageKey;
 
 use crate::entry::decode_front;
-use crate::error::from_segment;
-use crate::key_walk::{KeyWalk, SeenKey, SeenSegment};
+use crate::key_walk::{KeyWalk, SeenKey, SeenSegment, SeenShared};
+use crate::places::PlaceError;
 use crate::store::{Counters, Store};
 
 /// A store as it was at one batch.
@@ -26,16 +26,18 @@ pub(crate) struct BitcaskSnapshot {
     store: Arc<Store>,
     sequence: u64,
     segments: Vec<SeenSegment>,
+    shared: Vec<SeenShared>,
     lease: Lease,
 }
 
 impl BitcaskSnapshot {
     pub(crate) fn take(store: &Arc<Store>, lease: Lease) -> Self {
-        let (sequence, segments) = seen_now(store);
+        let (sequence, segments, shared) = seen_now(store);
         Self {
             store: store.clone(),
             sequence,
             segments,
+            shared,
             lease,
         }
     }
@@ -47,10 +49,16 @@ impl BitcaskSnapshot {
             .store
             .has_defect(kvorum_backend::PlantedDefect::SnapshotSeesLaterWrites)
         {
-            let (sequence, segments) = seen_now(&self.store);
-            return KeyWalk::new(&segments, sequence, range, has_damage);
+            let (sequence, segments, shared) = seen_now(&self.store);
+            return KeyWalk::new(&segments, &shared, sequence, range, has_damage);
         }
-        let walk = KeyWalk::new(&self.segments, self.sequence, range, has_damage)?;
+        let walk = KeyWalk::new(
+            &self.segments,
+            &self.shared,
+            self.sequence,
+            range,
+            has_damage,
+        )?;
         Counters::add(&self.store.counters.corrupt_reads, walk.damaged_reads);
         Ok(walk)
     }
@@ -76,11 +84,11 @@ impl BitcaskSnapshot {
             return Ok(false);
         };
         // A place means what it meant for as long as somebody holds its segment.
-        if slot.place() == key.segment.place && slot.offset() == entry.at.offset {
+        if slot.place() == key.place.index() && slot.offset() == entry.at.offset {
             return Ok(true);
         }
         let place = self.store.catalog.read().places.get(slot.place()).cloned();
-        match place.map(|it| it.read_front(&slot, Reading::MayBlock)) {
+        match place.map(|it| it.read_front(slot.location(), Reading::MayBlock)) {
             Some(Ok(front)) => {
                 Ok(front.sequence == entry.sequence || front.sequence > self.sequence)
             }
@@ -112,10 +120,10 @@ impl BitcaskSnapshot {
                 body,
             }))),
             Err(error) if error.is_damage() => {
-                self.store.count_corrupt(&error);
+                self.store.count_corrupt(error);
                 Ok(None)
             }
-            Err(error) => Err(from_segment(&error)),
+            Err(error) => Err(error.into_backend()),
         }
     }
 
@@ -186,14 +194,19 @@ impl Snapshot for BitcaskSnapshot {
     }
 }
 
-fn seen_now(store: &Store) -> (u64, Vec<SeenSegment>) {
+fn seen_now(store: &Store) -> (u64, Vec<SeenSegment>, Vec<SeenShared>) {
     let catalog = store.catalog.read();
     let segments = catalog.segments.values().map(|entry| SeenSegment {
         segment: entry.segment.clone(),
         until: entry.stats.data_end,
         was_sealed: entry.is_sealed,
     });
-    (catalog.last_sequence, segments.collect())
+    let shared = catalog.shared.values().map(|entry| SeenShared {
+        place: entry.place.clone(),
+        records: entry.records.clone(),
+        count: entry.records.lock().len(),
+    });
+    (catalog.last_sequence, segments.collect(), shared.collect())
 }
 
 /// The first key that can follow a key's bucket; `None` when there is none.
@@ -210,16 +223,14 @@ fn storage_key(key: &SeenKey) -> StorageKey {
     StorageKey::from_encoded(key.entry.key.clone())
 }
 
-fn read_head(key: &SeenKey) -> kvorum_segment::Result<Bytes> {
-    let reader = &key.segment.reader;
-    let front = reader.read_front(key.entry.at, Reading::MayBlock)?;
+fn read_head(key: &SeenKey) -> std::result::Result<Bytes, PlaceError> {
+    let front = key.place.read_front(key.entry.at, Reading::MayBlock)?;
     // A front that was decoded before has a head, if only an empty one.
     Ok(decode_front(&front.front).map_or_else(|_| Bytes::new(), |front| front.head))
 }
 
-fn read_entry(key: &SeenKey) -> kvorum_segment::Result<(Bytes, Bytes)> {
-    let reader = &key.segment.reader;
-    let record = reader.read(key.entry.at, Reading::MayBlock)?;
+fn read_entry(key: &SeenKey) -> std::result::Result<(Bytes, Bytes), PlaceError> {
+    let record = key.place.read(key.entry.at, Reading::MayBlock)?;
     let head = decode_front(&record.head.front).map_or_else(|_| Bytes::new(), |front| front.head);
-    Ok((head, reader.restore(&record)?))
+    Ok((head, key.place.restore(&record)?))
 }

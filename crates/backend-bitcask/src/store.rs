@@ -5,11 +5,12 @@
 //! holds the writer's lock over one append. A reader of one key takes the lock of one shard, for as
 //! long as a lookup takes, and no other.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use kvorum_backend::{BackendError, ErrorKind, Fields, GroupSync, Result, Timestamp};
+use kvorum_backend::{BackendError, ErrorKind, Fields, GroupSync, Result, SharedLog, Timestamp};
 use kvorum_disk::{Disk, DiskLock, OpenMode};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use parking_lot::{Mutex, RwLock};
@@ -53,6 +54,15 @@ pub(crate) struct Store {
     pub(crate) cache: OnceLock<Arc<ReadCache>>,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
+    /// The node's log, where entries stay that were put through it.
+    pub(crate) log: Option<Arc<dyn SharedLog>>,
+    /// The identity of the contents, as in `meta`, whose lock is held across writes.
+    pub(crate) identity: AtomicU64,
+    /// The batch up to which the store's own files say what it has.
+    pub(crate) covered: AtomicU64,
+    /// Removals that opening found in the store's own files, by fingerprint and check: without a
+    /// checkpoint the log gives back older entries of their keys as well. Empty once it has.
+    pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
     pub(crate) is_closed: AtomicBool,
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,
@@ -94,7 +104,7 @@ impl Counters {
 
 impl Store {
     pub(crate) fn log_id(&self) -> u64 {
-        self.meta.lock().identity
+        self.identity.load(Ordering::Acquire)
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -127,6 +137,8 @@ impl Store {
         if let Some(failure) = &*self.failure.lock() {
             return Err(failure.clone());
         }
+        // Before the handles: what is counted here is in a file by now.
+        let copies = self.catalog.read().unsynced_copies();
         let (handles, sequence) = {
             let writer = self.writer.lock();
             (writer.unsynced.clone(), writer.last_sequence)
@@ -135,6 +147,13 @@ impl Store {
             handle
                 .sync()
                 .map_err(|error| self.fail(&from_segment(&error)))?;
+        }
+        if let Some(log) = &self.log {
+            log.sync()?;
+            if !copies.is_empty() {
+                self.catalog.write().copies_are_durable(&copies);
+                log.usage_changed();
+            }
         }
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         self.mark_if_idle(sequence);

@@ -3,12 +3,15 @@
 //! Keys are told apart by two hashes of 64 bits, one under the store's secret each: comparing the
 //! keys themselves would mean a read of the disk for every overwritten record.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashTable;
 
 use crate::entry::key_of;
 use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
 use crate::keydir::Keydir;
+use crate::places::{Place, PlaceError};
 use crate::segments::Segment;
 use crate::slot::Slot;
 
@@ -66,12 +69,20 @@ impl Tail {
         }
     }
 
-    /// Replays what was gathered over a key directory. `segment_of` finds the segment of a place.
-    pub(crate) fn replay<'s>(
+    /// The newest removals, by fingerprint and check of their keys.
+    pub(crate) fn removals(&self) -> BTreeMap<(u64, u64), u64> {
+        let removals = self.entries.iter().filter(|it| it.removal);
+        removals
+            .map(|it| ((it.slot.fingerprint(), it.check), it.sequence))
+            .collect()
+    }
+
+    /// Replays what was gathered over a key directory. `place_of` finds the segment of a place.
+    pub(crate) fn replay(
         self,
         keydir: &Keydir,
-        segment_of: impl Fn(u32) -> Option<&'s Segment>,
-    ) -> kvorum_segment::Result<()> {
+        place_of: impl Fn(u32) -> Option<Place>,
+    ) -> Result<(), PlaceError> {
         let is_fresh = keydir.len() == 0;
         if is_fresh {
             keydir.reserve(self.entries.len() as u64);
@@ -81,7 +92,7 @@ impl Tail {
             let old = if is_fresh {
                 None
             } else {
-                find_old(keydir, &newest, &fingerprints, &segment_of)?
+                find_old(keydir, &newest, &fingerprints, &place_of)?
             };
             match old {
                 Some((_, sequence)) if sequence > newest.sequence => {}
@@ -104,20 +115,20 @@ fn rank(it: &Newest) -> (u64, bool, u32) {
 }
 
 /// The slot of the same key and its sequence; a slot whose record cannot be read is taken for it.
-fn find_old<'s>(
+fn find_old(
     keydir: &Keydir,
     newest: &Newest,
     fingerprints: &Fingerprints,
-    segment_of: &impl Fn(u32) -> Option<&'s Segment>,
-) -> kvorum_segment::Result<Option<(Slot, u64)>> {
+    place_of: &impl Fn(u32) -> Option<Place>,
+) -> Result<Option<(Slot, u64)>, PlaceError> {
     let mut unreadable = None;
     for slot in keydir.slots_of(newest.slot.fingerprint()) {
-        let Some(segment) = segment_of(slot.place()) else {
+        let Some(place) = place_of(slot.place()) else {
             unreadable = Some((slot, 0));
             continue;
         };
         let reading = kvorum_disk::Reading::MayBlock;
-        match segment.reader.read_front(slot.location(), reading) {
+        match place.read_front(slot.location(), reading) {
             Ok(front) => {
                 let key = key_of(&front.front).unwrap_or_default();
                 if fingerprints.check_of(key) == newest.check {

@@ -12,13 +12,16 @@ use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::merge::MergeJob;
 use crate::segments::{Catalog, SegmentEntry, SegmentStats};
 use crate::settings::SyncStrategy;
-use crate::store::{Counters, Store};
+use crate::store::{Counters, Store, WriteSide};
 use crate::victim::{Candidate, WholeStore, choose_round};
 use crate::write::segment_number;
 
 /// Without a strategy that says otherwise, what was put is synced after this long, so that a commit
 /// log can be trimmed.
 const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
+
+/// The subject of expiry in the node's log: no segment has this number.
+const EXPIRES_IN_LOG: u32 = 0;
 
 /// Work in progress.
 #[derive(Default)]
@@ -56,7 +59,7 @@ impl Store {
         let catalog = self.catalog.read();
         tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
         tasks.extend(hints_due(&upkeep, &catalog));
-        tasks.extend(self.checkpoint_due(&upkeep));
+        tasks.extend(self.checkpoint_due(&upkeep, &catalog));
         tasks.extend(upkeep.unremoved.iter().map(|number| Task {
             kind: TaskKind::Reclaim,
             subject: u64::from(*number),
@@ -87,6 +90,10 @@ impl Store {
             TaskKind::Hint => self.hint_step(&mut upkeep, subject, budget),
             TaskKind::Checkpoint => self.checkpoint_step(&mut upkeep, budget, false),
             TaskKind::Merge => self.merge_step(&mut upkeep, subject, false, budget, now),
+            TaskKind::Expire if subject == EXPIRES_IN_LOG => {
+                self.expire_in_log(now);
+                Ok(StepOutcome::nothing_left())
+            }
             TaskKind::Expire => self.merge_step(&mut upkeep, subject, true, budget, now),
             TaskKind::Reclaim => {
                 self.unlink(subject).into_backend()?;
@@ -127,13 +134,13 @@ impl Store {
     }
 
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
-        let unsynced_bytes: u64 = {
+        let (unsynced_bytes, is_log_unsynced): (u64, bool) = {
             let writer = self.writer.lock();
             let handles = writer.unsynced.iter();
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
-            behind.sum()
+            (behind.sum(), self.is_log_unsynced(&writer))
         };
-        if unsynced_bytes == 0 {
+        if unsynced_bytes == 0 && !is_log_unsynced {
             upkeep.unsynced_since = None;
             return None;
         }
@@ -153,6 +160,14 @@ impl Store {
         })
     }
 
+    /// True when batches in the node's log may wait for a sync that nobody asked for.
+    fn is_log_unsynced(&self, writer: &WriteSide) -> bool {
+        let durable = self.durable.load(std::sync::atomic::Ordering::Acquire);
+        self.log.is_some()
+            && self.settings.sync != SyncStrategy::Grouped
+            && writer.last_sequence > durable
+    }
+
     /// The merge under way, or what is to be merged or dropped next.
     fn merge_due(&self, upkeep: &mut Upkeep, catalog: &Catalog, now: Timestamp) -> Option<Task> {
         let expired = catalog.segments.values().find(|entry| {
@@ -160,6 +175,14 @@ impl Store {
         });
         if let Some(entry) = expired {
             return Some(merge_task(entry, TaskKind::Expire, 0));
+        }
+        if self.expired_in_log(catalog, now).is_some() {
+            return Some(Task {
+                kind: TaskKind::Expire,
+                subject: u64::from(EXPIRES_IN_LOG),
+                urgency: Urgency::Normal,
+                cost_bytes: 0,
+            });
         }
         if !self.settings.merge.policy.allows(now.0) {
             return None;
@@ -185,10 +208,11 @@ impl Store {
     /// Removals count as dead where a merge could drop them all.
     fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
         let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
+        let oldest = self.oldest_in_log();
         let candidate = |(number, entry): (&u32, &SegmentEntry)| {
             let stats = &entry.stats;
-            let are_removals_dead =
-                stats.removals > 0 && catalog.is_removal_droppable(stats.sequence_max, *number);
+            let are_removals_dead = stats.removals > 0
+                && catalog.is_removal_droppable(stats.sequence_max, *number, oldest);
             let (removals, removal_bytes) = if are_removals_dead {
                 (stats.removals, stats.removal_bytes)
             } else {

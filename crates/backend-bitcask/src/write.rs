@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kvorum_backend::{
-    Batch, Durability, Durable, Fields, Receipt, Result, Sequence, SyncTicket, Write,
+    Appended, Batch, Durability, Durable, Fields, LogBack, LogPromise, LogRecord, Receipt, Result,
+    Sequence, SharedLog, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
@@ -13,10 +14,11 @@ use kvorum_segment::{
 };
 use smallvec::SmallVec;
 
-use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal};
+use crate::entry::{KIND_ENTRY, KIND_NOTHING, encode_front, encode_removal, front_len};
 use crate::error::IntoBackend;
 use crate::keydir::Change;
 use crate::settings::SyncStrategy;
+use crate::shared::Standing;
 use crate::slot::{OFFSET_BYTES_MAX, Slot};
 use crate::store::{Counters, Store, WriteSide};
 
@@ -33,17 +35,27 @@ struct Prepared<'a> {
 impl Store {
     pub(crate) fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
         self.check_writable()?;
-        let (prepared, fronts) = self.prepare(batch);
-        let sequence = self.apply(&prepared, &fronts)?;
-        Counters::add(&self.counters.put_bytes, batch.payload_bytes());
         let is_grouped = match durability {
             Durability::Buffered => false,
             Durability::Grouped => true,
-            Durability::BackendDefault => self.settings.sync == SyncStrategy::Grouped,
+            Durability::BackendDefault => self.is_grouped(),
         };
         #[cfg(feature = "planted-defects")]
         let is_grouped =
             is_grouped && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
+        if let Some(log) = &self.log {
+            let is_synced = is_grouped || durability != Durability::Grouped && self.is_grouped();
+            let promise = if is_synced {
+                LogPromise::Durable
+            } else {
+                LogPromise::Written
+            };
+            let waits = is_grouped || durability == Durability::BackendDefault;
+            return self.put_to_log(&**log, batch, promise, waits);
+        }
+        let (prepared, fronts) = self.prepare(batch);
+        let sequence = self.apply(&prepared, &fronts)?;
+        Counters::add(&self.counters.put_bytes, batch.payload_bytes());
         let durable = if is_grouped {
             Durable::After(SyncTicket::new(self.group.clone(), sequence))
         } else {
@@ -53,6 +65,10 @@ impl Store {
             sequence: Sequence(sequence),
             durable,
         })
+    }
+
+    fn is_grouped(&self) -> bool {
+        self.settings.sync == SyncStrategy::Grouped
     }
 
     /// Encodes and compresses. Of several writes to one key the last one stays: the others were never
@@ -94,6 +110,149 @@ impl Store {
             });
         }
         (prepared, fronts)
+    }
+
+    /// Puts a batch to the node's log, where it stays. What is queued there would be lost with this
+    /// process, so that whoever asked for no more than the store's default waits as well: until the
+    /// batch is with the system, as one is that was appended to a file of the store's own.
+    fn put_to_log(
+        &self,
+        log: &dyn SharedLog,
+        batch: &Batch,
+        promise: LogPromise,
+        waits: bool,
+    ) -> Result<Receipt> {
+        let (prepared, records) = self.prepare_for_log(batch);
+        log.wait_for_room()?;
+        let mut writer = self.writer.lock();
+        // Closing and failing wait for the lock, so this is the last word.
+        self.check_writable()?;
+        if !self.catalog.read().has_places() {
+            return Err(too_many_places());
+        }
+        let olds = self.find_olds(&prepared)?;
+        let sequence = writer.last_sequence + 1;
+        let store = StoreId(self.log_id());
+        let appended = log.append(store, Sequence(sequence), records, promise)?;
+        writer.last_sequence = sequence;
+        self.show_logged(&prepared, &olds, &appended, sequence)?;
+        drop(writer);
+        Counters::add(&self.counters.put_bytes, batch.payload_bytes());
+        Ok(Receipt {
+            sequence: Sequence(sequence),
+            durable: if waits || appended.is_crowded {
+                Durable::After(appended.ticket)
+            } else {
+                Durable::Already
+            },
+        })
+    }
+
+    /// As [`Store::prepare`], for the node's log. Bodies are shared, unless they were compressed.
+    fn prepare_for_log<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
+        let mut records = Vec::with_capacity(batch.writes.len().max(1));
+        let mut prepared = Vec::with_capacity(batch.writes.len());
+        let last_writes = last_writes(batch);
+        for (number, write) in batch.writes.iter().enumerate() {
+            let is_superseded = last_writes
+                .as_ref()
+                .is_some_and(|numbers| !numbers.contains(&number));
+            if is_superseded {
+                continue;
+            }
+            let key = write.key();
+            let (fields, front, back) = match write {
+                Write::Put {
+                    fields, head, body, ..
+                } => {
+                    let len = front_len(key, head);
+                    let mut front = LogRecord::front_for(len);
+                    encode_front(&mut front, key, fields, head);
+                    let back = self.compressor.encode(body);
+                    let (codec, raw_len) = (back.codec().bits(), back.raw_len());
+                    let checksum = back.checksum();
+                    let back = LogBack {
+                        bytes: back.into_bytes(body),
+                        codec,
+                        raw_len,
+                        checksum,
+                    };
+                    (Some(*fields), front, back)
+                }
+                Write::Remove { .. } => {
+                    let mut front = LogRecord::front_for(front_len(key, &[]));
+                    encode_removal(&mut front, key);
+                    (None, front, LogBack::empty())
+                }
+            };
+            records.push(LogRecord {
+                kind: KIND_ENTRY,
+                removal: fields.is_none(),
+                front,
+                back,
+            });
+            prepared.push(Prepared {
+                key,
+                fingerprint: self.fingerprints.of(key.as_bytes()),
+                fields,
+                front: 0..0,
+                back: EncodedBack::empty(),
+            });
+        }
+        if records.is_empty() {
+            records.push(LogRecord {
+                kind: KIND_NOTHING,
+                removal: false,
+                front: LogRecord::front_for(0),
+                back: LogBack::empty(),
+            });
+        }
+        (prepared, records)
+    }
+
+    /// Makes a batch in the log visible, whole.
+    fn show_logged(
+        &self,
+        prepared: &[Prepared<'_>],
+        olds: &[Option<Slot>],
+        appended: &Appended,
+        sequence: u64,
+    ) -> Result<()> {
+        let mut catalog = self.catalog.write();
+        let entry = catalog.shared_entry(&self.keydir, &appended.segment)?;
+        let place = entry.place.index;
+        let stored = |len: u64| len.next_multiple_of(RECORD_ALIGN_BYTES);
+        let stored_bytes: u64 = appended.places.iter().map(|at| stored(at.len)).sum();
+        entry.stats.data_end += stored_bytes;
+        if prepared.is_empty() {
+            entry.stats.count_sequence(sequence);
+        }
+        let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
+        let mut standings = entry.records.lock();
+        for ((write, old), at) in prepared.iter().zip(olds).zip(&appended.places) {
+            let at = Location {
+                offset: at.offset,
+                front_end: at.front_end,
+                len: at.len,
+            };
+            entry
+                .stats
+                .count(sequence, stored(at.len), write.fields.as_ref());
+            standings.push(Standing::new(at, write.fields.is_none()));
+            let new = write
+                .fields
+                .map(|_| Slot::new(write.fingerprint, place, at));
+            if old.is_some() || new.is_some() {
+                changes.push(Change { old: *old, new });
+            }
+        }
+        drop(standings);
+        catalog.change(&self.keydir, &changes);
+        catalog.last_sequence = sequence;
+        catalog.note_start(appended.segment.number(), sequence);
+        Counters::add(&self.counters.unchecked_bytes, stored_bytes);
+        Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
+        Ok(())
     }
 
     fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8]) -> Result<u64> {
@@ -254,6 +413,11 @@ pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
 fn no_active() -> kvorum_backend::BackendError {
     let detail = "no segment to append to";
     kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::Misuse, detail)
+}
+
+fn too_many_places() -> kvorum_backend::BackendError {
+    let detail = "the store has as many segments as it can tell apart";
+    kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::Full, detail)
 }
 
 fn batch_too_large(len: u64) -> kvorum_backend::BackendError {

@@ -64,6 +64,13 @@ pub trait EngineUnderTest: Sync {
         1
     }
 
+    /// True when a ticket of a put that asked for the store's default says that it is durable. False
+    /// when it says that the death of the process cannot lose it: a store that syncs by itself now and
+    /// then, or never, and queues what is put to it.
+    fn default_tickets_are_durable(&self, _variation: u32) -> bool {
+        true
+    }
+
     /// True when a full disk stops puts only: reads go on, puts resume by themselves, and the store
     /// can be opened meanwhile. Spikes may say no, what ships says yes.
     fn works_on_a_full_disk(&self) -> bool {

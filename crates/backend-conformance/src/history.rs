@@ -25,6 +25,9 @@ pub(crate) struct Attempt {
     pub(crate) sequence: Option<Sequence>,
     /// Acknowledged as durable.
     pub(crate) is_durable: bool,
+    /// The store that took it ended without being closed properly: unless it is durable, it may be
+    /// gone, for buffered batches are promised nothing.
+    pub(crate) is_forgettable: bool,
 }
 
 /// All batches in order.
@@ -52,7 +55,7 @@ pub(crate) struct Observation {
 pub(crate) enum Required {
     /// Those acknowledged as durable, and those up to this sequence.
     Durable { up_to: Sequence },
-    /// Those whose put succeeded: the store is still open.
+    /// Those whose put succeeded: the store is still open, or was closed.
     Accepted,
 }
 
@@ -61,6 +64,29 @@ impl History {
     pub(crate) fn synced(&mut self, up_to: Sequence) {
         for attempt in &mut self.attempts {
             attempt.is_durable |= attempt.sequence.is_some_and(|it| it <= up_to);
+        }
+    }
+
+    /// The store was closed, and everything that it had is durable.
+    pub(crate) fn closed(&mut self) {
+        for attempt in &mut self.attempts {
+            attempt.is_durable |= attempt.sequence.is_some() && !attempt.is_forgettable;
+        }
+    }
+
+    /// The store could not be closed, and is gone.
+    pub(crate) fn not_closed(&mut self) {
+        for attempt in &mut self.attempts {
+            attempt.is_forgettable |= !attempt.is_durable;
+        }
+    }
+
+    /// A batch got this sequence: no earlier one that is there has it, or a higher one.
+    pub(crate) fn given(&mut self, sequence: Sequence) {
+        for attempt in &mut self.attempts {
+            if attempt.is_forgettable && attempt.sequence.is_some_and(|it| it >= sequence) {
+                attempt.sequence = None;
+            }
         }
     }
 
@@ -201,7 +227,7 @@ impl Attempt {
 impl Required {
     fn needs(self, attempt: &Attempt) -> bool {
         match self {
-            Self::Accepted => attempt.sequence.is_some(),
+            Self::Accepted => attempt.sequence.is_some() && !attempt.is_forgettable,
             Self::Durable { up_to } => {
                 attempt.is_durable || attempt.sequence.is_some_and(|it| it <= up_to)
             }
@@ -266,6 +292,7 @@ mod tests {
             batch: Batch { writes },
             sequence: Some(Sequence(at as u64 + 1)),
             is_durable: at < durable,
+            is_forgettable: false,
         });
         History {
             attempts: attempts.collect(),

@@ -132,14 +132,23 @@ impl<'a> Recording<'a> {
             batch: batch.clone(),
             sequence: None,
             is_durable: false,
+            is_forgettable: false,
         });
         let receipt = match self.trial.store()?.put(&batch, durability) {
             Ok(receipt) => receipt,
             Err(error) => return Ok(self.failed(error)),
         };
+        self.history.given(receipt.sequence);
         self.history.attempts[number].sequence = Some(receipt.sequence);
         self.trial.state.apply(&batch, Some(receipt.sequence));
         match receipt.durable {
+            Durable::After(ticket)
+                if durability == Durability::BackendDefault && !self.are_defaults_durable() =>
+            {
+                if is_awaited && let Err(error) = ticket.wait() {
+                    return Ok(self.failed(error));
+                }
+            }
             Durable::After(ticket) => self.tickets.push((ticket, number)),
             Durable::Already if durability == Durability::Grouped => self.acknowledge(number),
             Durable::Already => {}
@@ -149,6 +158,11 @@ impl<'a> Recording<'a> {
         } else {
             Outcome::Done
         })
+    }
+
+    fn are_defaults_durable(&self) -> bool {
+        let variation = self.opening().variation;
+        self.trial.engine.default_tickets_are_durable(variation)
     }
 
     fn acknowledge(&mut self, number: usize) {
@@ -226,8 +240,9 @@ impl<'a> Recording<'a> {
 
     fn reopen(&mut self) -> Checked<Outcome> {
         match self.trial.store()?.close() {
-            Ok(()) => self.history.synced(Sequence(u64::MAX)),
+            Ok(()) => self.history.closed(),
             Err(error) => {
+                self.history.not_closed();
                 self.failed(error);
             }
         }

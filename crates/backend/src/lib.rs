@@ -82,8 +82,8 @@ pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 #[cfg(feature = "planted-defects")]
 pub use planted_defect::PlantedDefect;
 pub use shared_log::{
-    Adopting, Appended, LogBack, LogPlace, LogRecord, LoggedFront, LoggedRecord, SegmentUse,
-    SharedLog, SharedSegment,
+    Adopting, Appended, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront, LoggedRecord,
+    SegmentUse, SharedLog, SharedSegment,
 };
 pub use snapshot::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,

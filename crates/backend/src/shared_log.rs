@@ -141,13 +141,22 @@ pub trait SharedSegment: Send + Sync {
     fn read(&self, place: LogPlace, reading: Reading) -> Result<Lookup<LoggedRecord>>;
 }
 
+/// What the ticket of a batch says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LogPromise {
+    /// The batch is with the system: a crash of this process does not lose it.
+    Written,
+    /// It is on the device: a power cut does not lose it either.
+    Durable,
+}
+
 /// What [`SharedLog::append`] gives.
 pub struct Appended {
     /// The segment of all the records.
     pub segment: Arc<dyn SharedSegment>,
     /// Where each of them stands.
     pub places: Vec<LogPlace>,
-    /// Resolves when the batch is durable.
+    /// Resolves when what was promised holds. Until then the batch is in this process's memory alone.
     pub ticket: SyncTicket,
     /// The device is slower than what comes in: callers that asked for no durability should wait as
     /// well.
@@ -162,7 +171,8 @@ pub trait SharedLog: Send + Sync {
     /// Waits until there is room for what is to be appended; to be called without a lock.
     fn wait_for_room(&self) -> Result<()>;
 
-    /// Queues a batch: its records become durable together or not at all. Their place is known when
+    /// Queues a batch: its records become durable together or not at all, and without being asked if
+    /// that was promised. Their place is known when
     /// this returns, and they can be read there. Batches of one store have to come in the order of
     /// their sequences, each higher than the one before.
     ///
@@ -174,6 +184,7 @@ pub trait SharedLog: Send + Sync {
         store: StoreId,
         sequence: Sequence,
         records: Vec<LogRecord>,
+        promise: LogPromise,
     ) -> Result<Appended>;
 
     /// The segment of this number, or `None` when the log has none.

@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, LogBack, LogPlace, LogRecord, Sequence, SharedLog,
-    StepBudget, StoreId, Write,
+    Backend, Batch, Durability, Fields, LogBack, LogPlace, LogPromise, LogRecord, Sequence,
+    SharedLog, StepBudget, StoreId, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
@@ -413,7 +413,10 @@ impl Stores for ValueStores {
             let mut open = self.stores[store].lock();
             open.sequence += 1;
             let (id, sequence) = (StoreId(store as u64), Sequence(open.sequence));
-            let appended = self.log.append(id, sequence, vec![record]).unwrap();
+            let appended = self
+                .log
+                .append(id, sequence, vec![record], LogPromise::Durable)
+                .unwrap();
             open.places.insert(key, appended.places[0]);
             appended
         };

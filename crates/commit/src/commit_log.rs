@@ -22,7 +22,9 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, Batch, Result, Sequence, StepOutcome, StoreId, SyncTicket};
+use kvorum_backend::{
+    Backend, Batch, LogPromise, Result, Sequence, StepOutcome, StoreId, SyncTicket,
+};
 use kvorum_disk::Disk;
 use kvorum_runtime::{PlantedDefect, is_planted};
 use parking_lot::Mutex;
@@ -100,7 +102,12 @@ impl GroupWriter for BatchWriter {
         record.len()
     }
 
-    fn write(&self, group: Vec<LogRecord>) -> std::result::Result<(), GroupFailure> {
+    /// All are promised to be durable.
+    fn write(
+        &self,
+        group: Vec<LogRecord>,
+        _promise: LogPromise,
+    ) -> std::result::Result<(), GroupFailure> {
         match self.segments.write(&group, &self.stores) {
             Err(GroupFailure::ForGood(_)) if is_planted(PlantedDefect::FailedSyncForgotten) => {
                 Ok(())
@@ -165,7 +172,8 @@ impl CommitLog {
 
     /// Queues a record. True with the ticket when callers that need not wait for it should.
     pub(crate) fn push(&self, record: LogRecord) -> (SyncTicket, bool) {
-        self.shared.push(|| Ok(record)).unwrap_or_else(|failure| {
+        let queued = self.shared.push(LogPromise::Durable, || Ok(record));
+        queued.unwrap_or_else(|failure| {
             let log = Arc::downgrade(&self.shared);
             let group = Group::<BatchWriter>::ended(log, Err(failure));
             (SyncTicket::new(Arc::new(group), 0), true)

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use kvorum_backend::{BackendError, ErrorKind, Result, SyncTicket};
+use kvorum_backend::{BackendError, ErrorKind, LogPromise, Result, SyncTicket};
 use parking_lot::{Condvar, Mutex};
 
 use crate::group::Group;
@@ -29,8 +29,12 @@ pub(crate) trait GroupWriter: Send + Sync + 'static {
     /// What a record takes while it is queued, roughly. Bytes.
     fn queued_bytes(record: &Self::Record) -> u64;
 
-    /// Writes a group and makes it durable. One group at a time.
-    fn write(&self, group: Vec<Self::Record>) -> std::result::Result<(), GroupFailure>;
+    /// Writes a group, and makes it durable if somebody waits for that. One group at a time.
+    fn write(
+        &self,
+        group: Vec<Self::Record>,
+        promise: LogPromise,
+    ) -> std::result::Result<(), GroupFailure>;
 }
 
 /// A queue and the files that it goes to.
@@ -66,6 +70,8 @@ struct Gathering<W: GroupWriter> {
     group: Arc<Group<W>>,
     records: Vec<W::Record>,
     bytes: u64,
+    /// The most that any of its records was promised.
+    promise: LogPromise,
 }
 
 /// Signals that go with the queue's lock.
@@ -125,6 +131,7 @@ impl<W: GroupWriter> Queue<W> {
     pub(crate) fn push(
         &mut self,
         record: W::Record,
+        promise: LogPromise,
         new_group: impl FnOnce() -> Group<W>,
     ) -> Queued<W> {
         let bytes = W::queued_bytes(&record);
@@ -134,6 +141,7 @@ impl<W: GroupWriter> Queue<W> {
                 group: Arc::new(new_group()),
                 records: Vec::new(),
                 bytes: 0,
+                promise,
             });
         }
         self.bytes += bytes;
@@ -141,6 +149,7 @@ impl<W: GroupWriter> Queue<W> {
         let last = self.gathering.len() - 1;
         let gathering = &mut self.gathering[last];
         gathering.bytes += bytes;
+        gathering.promise = gathering.promise.max(promise);
         gathering.records.push(record);
         Queued {
             group: gathering.group.clone(),
@@ -226,6 +235,7 @@ impl<W: GroupWriter> Shared<W> {
     /// wait for it should.
     pub(crate) fn push(
         self: &Arc<Self>,
+        promise: LogPromise,
         record: impl FnOnce() -> Result<W::Record>,
     ) -> Result<(SyncTicket, bool)> {
         let mut queue = self.queue.lock();
@@ -236,7 +246,7 @@ impl<W: GroupWriter> Shared<W> {
             group,
             place,
             is_crowded,
-        } = queue.push(record()?, || Group::new(Arc::downgrade(self)));
+        } = queue.push(record()?, promise, || Group::new(Arc::downgrade(self)));
         if queue.is_driven() {
             queue.call_committer(&self.signals);
         }
@@ -372,7 +382,7 @@ impl<W: GroupWriter> Shared<W> {
             batches: gathering.records.len() as u64,
             outcome: None,
         };
-        turn.outcome = Some(self.writer.write(gathering.records));
+        turn.outcome = Some(self.writer.write(gathering.records, gathering.promise));
     }
 
     /// Waits until the queue has room, committing if nobody else does.

@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use kvorum_backend::{
-    Appended, Backend, BackendError, ErrorKind, LogRecord, Result, Sequence, SharedLog,
+    Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Result, Sequence, SharedLog,
     SharedSegment, StepBudget, StepOutcome, StoreId,
 };
 use kvorum_disk::Disk;
@@ -218,6 +218,7 @@ impl SharedLog for ValueLog {
         store: StoreId,
         sequence: Sequence,
         records: Vec<LogRecord>,
+        promise: LogPromise,
     ) -> Result<Appended> {
         let batch = Batch::encode(store, sequence, records)?;
         let len = batch.stored_len();
@@ -232,7 +233,7 @@ impl SharedLog for ValueLog {
             .make_room(len)
             .map_err(|failure| self.told(failure))?;
         let mut placed = None;
-        let (ticket, is_crowded) = self.shared.push(|| {
+        let (ticket, is_crowded) = self.shared.push(promise, || {
             let (item, segment) = self.files().place(batch)?;
             placed = Some((segment, item.places.clone()));
             Ok(item)
@@ -275,7 +276,13 @@ impl SharedLog for ValueLog {
         }
         flushed?;
         // What a full disk refused before, and took since, belongs to no group.
-        files.sync_written().map_err(|failure| self.told(failure))
+        files.sync_written().map_err(|failure| self.told(failure))?;
+        if files.is_synced_to(appended) {
+            return Ok(());
+        }
+        // A failure that was final left what was queued unwritten.
+        let detail = "the value log failed before, and has not written everything";
+        Err(BackendError::new(ErrorKind::Failed, detail))
     }
 
     fn usage_changed(&self) {

@@ -6,7 +6,7 @@ use kvorum_backend::Result;
 use kvorum_segment::{ScanOptions, Scanned};
 
 use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
-use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
+use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, PlaceNumber};
 use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::key_table::KeyEntry;
@@ -115,7 +115,12 @@ impl StoreCheck<'_> {
         shards: std::ops::Range<usize>,
         wrong: &mut Vec<String>,
     ) {
-        let place_of = |slot: &Slot| Some((*checkpoint.places.get(&slot.place())?, slot.offset()));
+        // What is in the node's log is not seen here, and may supersede what is.
+        let place_of = |slot: &Slot| match checkpoint.places.get(&slot.place())? {
+            PlaceNumber::Own(number) => Some((*number, slot.offset())),
+            PlaceNumber::Shared(_) => None,
+        };
+        let is_alone = checkpoint.covered.log.log_id == 0;
         let covered = &checkpoint.covered.segments;
         let is_covered = |(number, offset): &(u32, u64)| {
             covered.get(number).is_some_and(|it| *offset < it.data_end)
@@ -151,7 +156,7 @@ impl StoreCheck<'_> {
                             || segment.is_none_or(|segment| segment.is_damaged_at(place.1))
                     })
                 });
-                if it.places.iter().all(is_covered) && !has_slot {
+                if is_alone && it.places.iter().all(is_covered) && !has_slot {
                     let (number, offset) = it.places.first().copied().unwrap_or_default();
                     wrong.push(format!(
                         "no slot for the key at byte {offset} of segment {number}"

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, LogPromise, Result};
 use kvorum_disk::{Disk, Operation};
 use kvorum_segment::{
     Location, RECORD_ALIGN_BYTES, Record, SEGMENT_BYTES_MAX, SegmentError, SegmentSync,
@@ -315,9 +315,20 @@ impl GroupWriter for Files {
         record.queued_bytes()
     }
 
-    fn write(&self, group: Vec<Arc<Item>>) -> std::result::Result<(), GroupFailure> {
-        self.state.lock().unwritten.extend(group);
-        self.sync_written()
+    fn write(
+        &self,
+        group: Vec<Arc<Item>>,
+        promise: LogPromise,
+    ) -> std::result::Result<(), GroupFailure> {
+        let mut state = self.state.lock();
+        state.unwritten.extend(group);
+        match promise {
+            LogPromise::Written => self.write_queued(&mut state),
+            LogPromise::Durable => {
+                drop(state);
+                self.sync_written()
+            }
+        }
     }
 }
 

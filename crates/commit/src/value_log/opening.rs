@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
-use kvorum_disk::{Disk, create_directory_durably};
+use kvorum_disk::{Disk, OpenMode, create_directory_durably};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentId,
     SegmentReader, SegmentWriter, Tail, WriterOptions, file_name, list_segments,
@@ -217,7 +217,13 @@ impl Opening<'_> {
         if !is_proven && !matches!(read.end.map(|end| end.tail), Some(Tail::Sealed(_))) {
             self.end_torn(file, &read)?;
         }
-        if !file.is_header_whole && (is_proven || read.at.records > 0) {
+        // An empty file is one that a crash found being created.
+        let is_begun = file
+            .reader
+            .file_len()
+            .map_err(|error| from_segment(&error))?
+            > 0;
+        if !file.is_header_whole && is_begun && (is_proven || read.at.records > 0) {
             read.damage.push("the header of the file".to_owned());
         }
         // What has no records counts for nothing, wherever it ends.
@@ -236,6 +242,24 @@ impl Opening<'_> {
         Ok(segment)
     }
 
+    /// Cuts everything behind a segment's header, for good, and the header too if it is torn.
+    fn cut_all(&self, file: &File) -> Result<()> {
+        let kept = if file.is_header_whole {
+            FILE_HEADER_BYTES
+        } else {
+            0
+        };
+        let cut = || {
+            let file = self.disk.open(&file.path, OpenMode::ReadWrite)?;
+            if file.len()? <= kept {
+                return Ok(());
+            }
+            file.truncate(kept)?;
+            file.sync()
+        };
+        cut().map_err(|error| from_disk(&error))
+    }
+
     /// Cuts a segment behind its last whole batch, for good.
     fn end_torn(&mut self, file: &File, read: &Read) -> Result<()> {
         let Some(end) = read.end else {
@@ -245,8 +269,9 @@ impl Opening<'_> {
             self.report.torn_bytes += len;
         }
         if read.at.records == 0 {
-            // Nothing in it was ever synced. The file stays for its number.
-            return Ok(());
+            // Nothing in it was ever synced. The file stays for its number, without what a later
+            // segment would seem to prove: parts of a batch whose sequence is given out again.
+            return self.cut_all(file);
         }
         let torn = TornEnd {
             path: file.path.clone(),

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::{
     Adopting, Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, Fields,
-    Lease, LogBack, LogPlace, LogRecord, LoggedRecord, Lookup, ReadAt, Receipt, Result, SegmentUse,
-    Sequence, SharedLog, SharedSegment, Snapshot, Status, StepBudget, StepOutcome, StoreId,
-    StoredEntry, StoredHead, Task, Timestamp, Write,
+    Lease, LogBack, LogPlace, LogPromise, LogRecord, LoggedRecord, Lookup, ReadAt, Receipt, Result,
+    SegmentUse, Sequence, SharedLog, SharedSegment, Snapshot, Status, StepBudget, StepOutcome,
+    StoreId, StoredEntry, StoredHead, Task, Timestamp, Write,
 };
 use kvorum_disk::{Disk, DiskError, read_file, replace_file};
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, checksum};
@@ -422,7 +422,9 @@ impl Backend for AdoptingEngine {
         let records = batch.writes.iter().map(record_of).collect();
         let mut state = self.state.lock();
         let sequence = Sequence(state.last + 1);
-        let appended = self.log.append(StoreId(state.id), sequence, records)?;
+        let appended =
+            self.log
+                .append(StoreId(state.id), sequence, records, LogPromise::Durable)?;
         let shown: Vec<_> = batch
             .writes
             .iter()

@@ -1,4 +1,4 @@
-//! The suite over bitcask behind the commit log, as the server runs it.
+//! The suite over bitcask behind the commit log.
 
 use std::sync::Arc;
 
@@ -26,28 +26,32 @@ impl EngineUnderTest for LoggedBitcask {
     }
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
-        let settings = BitcaskSettings {
-            sync: SyncStrategy::None,
-            file_bytes_max: 4096,
-            checkpoint_after_bytes: 8192,
-            merge: MergeSettings {
-                fragmentation_trigger_percent: 20,
-                dead_bytes_trigger: 512,
-                store_dead_trigger_percent: 20,
-                fragmentation_threshold_percent: 10,
-                dead_bytes_threshold: 256,
-                small_file_threshold_bytes: 1024,
-                ..MergeSettings::default()
-            },
-            ..BitcaskSettings::default()
-        };
         let (disk, draw) = (opening.disk.clone(), opening.draw.clone());
-        let engine = Bitcask::open(disk, &opening.directory, settings, draw)?;
+        let engine = Bitcask::open(disk, &opening.directory, settings(), draw)?;
         Logged::open(Arc::new(engine), opening)
     }
 
     fn slowness(&self) -> usize {
         2
+    }
+}
+
+/// Small files, and upkeep all the time.
+pub(crate) fn settings() -> BitcaskSettings {
+    BitcaskSettings {
+        sync: SyncStrategy::None,
+        file_bytes_max: 4096,
+        checkpoint_after_bytes: 8192,
+        merge: MergeSettings {
+            fragmentation_trigger_percent: 20,
+            dead_bytes_trigger: 512,
+            store_dead_trigger_percent: 20,
+            fragmentation_threshold_percent: 10,
+            dead_bytes_threshold: 256,
+            small_file_threshold_bytes: 1024,
+            ..MergeSettings::default()
+        },
+        ..BitcaskSettings::default()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The commit log with engines that lose what was not synced, under power cuts, faults and threads.
 
+mod adopted_bitcask;
+mod adopted_stores;
 mod adopting_engine;
 mod bitcask;
 mod engine;

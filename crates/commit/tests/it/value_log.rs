@@ -13,8 +13,8 @@ use std::thread;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Adopting, Backend, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogRecord, Lookup,
-    Reading, Sequence, SharedLog, StepBudget, StoreId, Write,
+    Adopting, Backend, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogPromise,
+    LogRecord, Lookup, Reading, Sequence, SharedLog, StepBudget, StoreId, Write,
 };
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{
@@ -542,7 +542,10 @@ fn refused_appends_leave_nothing() {
             ..LogBack::empty()
         },
     };
-    let append = |records| log.append(StoreId(1), Sequence(1), records).map(drop);
+    let append = |records| {
+        log.append(StoreId(1), Sequence(1), records, LogPromise::Durable)
+            .map(drop)
+    };
     assert_eq!(append(vec![]).unwrap_err().kind(), ErrorKind::Misuse);
     let short = record(vec![1, 2], 0);
     assert_eq!(append(vec![short]).unwrap_err().kind(), ErrorKind::Misuse);
@@ -561,7 +564,9 @@ fn refused_appends_leave_nothing() {
         },
         ..record(LogRecord::front_for(0), 0)
     };
-    let appended = log.append(StoreId(1), Sequence(1), vec![fine]).unwrap();
+    let appended = log
+        .append(StoreId(1), Sequence(1), vec![fine], LogPromise::Durable)
+        .unwrap();
     appended.ticket.wait().unwrap();
     assert_eq!(appended.places[0].offset, 32);
 }

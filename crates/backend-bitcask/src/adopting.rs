@@ -1,0 +1,310 @@
+//! The store's side of the node's log: what it needs of it, what it copies out of it, and what it is
+//! given back after a crash.
+//!
+//! An entry is the same wherever its record stands: copies keep their sequence, and of two records of
+//! a key the one with the higher sequence counts. So a batch may be replayed over anything.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{
+    Adopting, LoggedRecord, LostRange, Result, SegmentUse, Sequence, SharedSegment, StepBudget,
+    StoreId, Timestamp,
+};
+use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
+
+use crate::Bitcask;
+use crate::entry::KIND_ENTRY;
+use crate::key_table::KeyEntry;
+use crate::keydir::Change;
+use crate::merge::{Fate, GATHERED_BYTES, Gathered};
+use crate::places::{stored_front, stored_record};
+use crate::segments::Catalog;
+use crate::shared::{SharedEntry, Standing, lost_name};
+use crate::slot::Slot;
+use crate::store::{Counters, Store};
+use crate::upkeep::Upkeep;
+
+impl Store {
+    /// The log's oldest segment with anything of this store.
+    pub(crate) fn oldest_in_log(&self) -> Option<u32> {
+        let log = self.log.as_ref()?;
+        log.oldest_segment_of(StoreId(self.log_id()))
+    }
+
+    /// Takes a record of a batch that was logged and is not covered.
+    fn replay_record(&self, segment: &Arc<dyn SharedSegment>, record: &LoggedRecord) -> Result<()> {
+        let head = stored_front(record.head.clone());
+        let Some(entry) = KeyEntry::of(&head) else {
+            return self.count_replayed(segment, &head.location, head.sequence, None);
+        };
+        let fingerprint = self.fingerprints.of(&entry.key);
+        let check = self.fingerprints.check_of(&entry.key);
+        // As slots have it.
+        let stored = Slot::new(fingerprint, 0, entry.at).fingerprint();
+        let hidden_by = self.hidden.lock().get(&(stored, check)).copied();
+        let old = self.slot_and_sequence_of(&entry.key, fingerprint)?;
+        self.count_replayed(segment, &head.location, head.sequence, Some(&entry))?;
+        let is_newer = |known: u64| known >= entry.sequence;
+        if hidden_by.is_some_and(is_newer) || old.is_some_and(|(_, known)| is_newer(known)) {
+            return Ok(());
+        }
+        let mut catalog = self.catalog.write();
+        let Some(shared) = catalog.shared.get(&segment.number()) else {
+            return Ok(());
+        };
+        let place = shared.place.index;
+        let new = (!entry.removal).then(|| Slot::new(fingerprint, place, entry.at));
+        let old = old.map(|(slot, _)| slot);
+        if old.is_some() || new.is_some() {
+            catalog.change(&self.keydir, &[Change { old, new }]);
+        }
+        Ok(())
+    }
+
+    /// Counts a record of the log that was not counted by a checkpoint.
+    fn count_replayed(
+        &self,
+        segment: &Arc<dyn SharedSegment>,
+        at: &Location,
+        sequence: u64,
+        entry: Option<&KeyEntry>,
+    ) -> Result<()> {
+        let mut catalog = self.catalog.write();
+        let shared = catalog.shared_entry(&self.keydir, segment)?;
+        let stored_bytes = at.len.next_multiple_of(RECORD_ALIGN_BYTES);
+        shared.stats.data_end += stored_bytes;
+        match entry {
+            Some(entry) => {
+                shared.stats.count_entry(entry);
+                let standing = Standing::new(*at, entry.removal);
+                shared.records.lock().push(standing);
+            }
+            None => shared.stats.count_sequence(sequence),
+        }
+        catalog.note_start(segment.number(), sequence);
+        Counters::add(&self.counters.unchecked_bytes, stored_bytes);
+        Counters::add(&self.counters.unchecked_records, 1);
+        Ok(())
+    }
+
+    fn needs(&self, catalog: &Catalog, entry: &SharedEntry, oldest: Option<u32>) -> bool {
+        entry.stats.live_records > 0
+            || entry.is_copy_unsynced()
+            || entry.stats.sequence_max > self.covered.load(Ordering::Acquire)
+            || catalog.are_removals_needed(entry, oldest)
+    }
+
+    /// What the store needs of the log; what it does not need any more it forgets.
+    fn usage_of_log(&self) -> Vec<SegmentUse> {
+        let Some(log) = &self.log else {
+            return Vec::new();
+        };
+        let _puts_wait = self.writer.lock();
+        let oldest = self.oldest_in_log();
+        let newest = log.newest_segment();
+        let mut catalog = self.catalog.write();
+        let mut usage = Vec::new();
+        let mut unneeded = Vec::new();
+        for (number, entry) in &catalog.shared {
+            if self.needs(&catalog, entry, oldest) {
+                let removal_bytes = if catalog.are_removals_needed(entry, oldest) {
+                    entry.stats.removal_bytes
+                } else {
+                    0
+                };
+                usage.push(SegmentUse {
+                    segment: *number,
+                    live_bytes: entry.stats.live_bytes + removal_bytes,
+                });
+            } else if *number != newest {
+                unneeded.push(*number);
+            }
+        }
+        for number in unneeded {
+            self.let_go(&mut catalog, number);
+        }
+        let first = oldest.unwrap_or(newest);
+        catalog.log_starts.retain(|number, _| *number >= first);
+        usage
+    }
+
+    /// Forgets a segment of the log, and returns how many slots still pointed to it. The caller holds
+    /// the writer.
+    fn let_go(&self, catalog: &mut Catalog, number: u32) -> u64 {
+        let Some(entry) = catalog.shared.get(&number) else {
+            return 0;
+        };
+        let index = entry.place.index;
+        let left = self.keydir.retain(|place| place != index);
+        catalog.remove_shared(number);
+        self.keydir.show_places(&catalog.places);
+        left
+    }
+
+    /// Copies those of the records that are still needed.
+    fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
+        self.check_writable()?;
+        let mut upkeep = self.upkeep.lock();
+        // Until slots were moved, none may mean another segment.
+        let _places = self.catalog.write().hold_places();
+        let mut gathered = Gathered::default();
+        let mut copied_bytes = 0;
+        for record in records {
+            let Some(fate) = self.fate_of_logged(record) else {
+                continue;
+            };
+            let Some(stored) = stored_record(record.clone()) else {
+                continue;
+            };
+            gathered.bytes += stored.head.location.len;
+            gathered.records.push((stored, fate));
+            if gathered.bytes >= GATHERED_BYTES {
+                copied_bytes += gathered.bytes;
+                self.append_copies(&mut upkeep, &gathered)?;
+                gathered = Gathered::default();
+            }
+        }
+        copied_bytes += gathered.bytes;
+        self.append_copies(&mut upkeep, &gathered)?;
+        Ok(copied_bytes)
+    }
+
+    /// `None` when nobody needs the record any more.
+    fn fate_of_logged(&self, record: &LoggedRecord) -> Option<Fate> {
+        if record.head.kind != KIND_ENTRY || record.head.store != StoreId(self.log_id()) {
+            return None;
+        }
+        let number = record.head.place.segment;
+        let entry = KeyEntry::of(&stored_front(record.head.clone()))?;
+        let oldest = self.oldest_in_log();
+        let catalog = self.catalog.read();
+        let shared = catalog.shared.get(&number)?;
+        if entry.removal {
+            let is_in_older = oldest.is_some_and(|oldest| oldest < number);
+            let is_needed = is_in_older || catalog.is_older_own(entry.sequence);
+            return is_needed.then_some(Fate::Copied(None));
+        }
+        let fingerprint = self.fingerprints.of(&entry.key);
+        let slot = Slot::new(fingerprint, shared.place.index, entry.at);
+        let is_current = self.keydir.contains(&slot);
+        is_current.then_some(Fate::Copied(Some(slot)))
+    }
+
+    /// Makes copies durable and lets go of a segment of which everything readable was offered.
+    fn settle(&self, number: u32) -> Result<()> {
+        self.check_writable()?;
+        let mut upkeep = self.upkeep.lock();
+        self.sync_all()?;
+        let uncovered = {
+            let catalog = self.catalog.read();
+            let Some(entry) = catalog.shared.get(&number) else {
+                return Ok(());
+            };
+            entry.stats.sequence_max > self.covered.load(Ordering::Acquire)
+        };
+        if uncovered {
+            // Its batches would have to be replayed otherwise.
+            self.whole_checkpoint(&mut upkeep)?;
+        }
+        let lost = {
+            let _puts_wait = self.writer.lock();
+            let mut catalog = self.catalog.write();
+            let live_bytes = catalog.shared.get(&number).map(|it| it.stats.live_bytes);
+            let left = self.let_go(&mut catalog, number);
+            (left > 0).then(|| (left, live_bytes.unwrap_or(0)))
+        };
+        if let Some((records, len)) = lost {
+            let range = LostRange {
+                file: lost_name(number),
+                offset: 0,
+                len,
+                held: format!("{records} records in damaged parts of the node's log"),
+            };
+            self.lost.lock().add(&*self.disk, range);
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint of now, whatever of one was under way.
+    fn whole_checkpoint(&self, upkeep: &mut Upkeep) -> Result<()> {
+        upkeep.checkpoint = None;
+        let all = StepBudget { bytes: u64::MAX };
+        self.checkpoint_step(upkeep, all, false).map(drop)
+    }
+
+    /// A segment of the log in which everything of this store has expired, with nothing older left
+    /// that would show again.
+    pub(crate) fn expired_in_log(&self, catalog: &Catalog, now: Timestamp) -> Option<u32> {
+        let log = self.log.as_ref()?;
+        let (newest, oldest) = (log.newest_segment(), self.oldest_in_log());
+        let expired = catalog.shared.iter().find(|(number, entry)| {
+            let stats = &entry.stats;
+            **number != newest
+                && stats.live_records > 0
+                && self.is_all_collectable(stats, now)
+                && oldest.is_none_or(|oldest| oldest >= **number)
+                && !catalog.is_older_own(stats.sequence_max)
+        });
+        expired.map(|(number, _)| *number)
+    }
+
+    /// Forgets what has expired in the log.
+    pub(crate) fn expire_in_log(&self, now: Timestamp) {
+        let Some(log) = &self.log else {
+            return;
+        };
+        {
+            // A put relies on its old slots staying where it found them.
+            let _puts_wait = self.writer.lock();
+            let mut catalog = self.catalog.write();
+            while let Some(number) = self.expired_in_log(&catalog, now) {
+                let Some(entry) = catalog.shared.get_mut(&number) else {
+                    break;
+                };
+                let index = entry.place.index;
+                entry.stats.live_records = 0;
+                entry.stats.live_bytes = 0;
+                self.keydir.retain(|place| place != index);
+            }
+        }
+        log.usage_changed();
+    }
+}
+
+impl Adopting for Bitcask {
+    fn covered(&self) -> Sequence {
+        Sequence(self.store.covered.load(Ordering::Acquire))
+    }
+
+    fn replay(
+        &self,
+        segment: &Arc<dyn SharedSegment>,
+        sequence: Sequence,
+        records: &[LoggedRecord],
+    ) -> Result<()> {
+        let store = &self.store;
+        store.check_writable()?;
+        let mut writer = store.writer.lock();
+        for record in records {
+            store.replay_record(segment, record)?;
+        }
+        writer.last_sequence = writer.last_sequence.max(sequence.0);
+        let mut catalog = store.catalog.write();
+        catalog.last_sequence = catalog.last_sequence.max(sequence.0);
+        store.durable.fetch_max(sequence.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn usage(&self) -> Vec<SegmentUse> {
+        self.store.usage_of_log()
+    }
+
+    fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
+        self.store.relocate(records)
+    }
+
+    fn settle(&self, segment: u32) -> Result<()> {
+        self.store.settle(segment)
+    }
+}

@@ -1,0 +1,551 @@
+//! Several bitcasks with their entries in one value log, as a node has them: killed, cut from the
+//! power anywhere, opened again under another durability, collected and merged meanwhile. What was
+//! acknowledged is there, as far as the durability of its time promised.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Result, SharedLog,
+    StepBudget, TaskKind, Timestamp, Write,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_commit::{ValueLog, ValueLogSettings};
+use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Operation};
+use kvorum_encoding::StorageKey;
+use proptest::prelude::*;
+
+use crate::bitcask::settings;
+
+const STORES: usize = 3;
+const KEYS: usize = 5;
+/// Some ten batches to a segment.
+const LOG: ValueLogSettings = ValueLogSettings {
+    segment_bytes: 1_500,
+    dead_percent_max: 20,
+};
+const NOW: Timestamp = Timestamp(1_000_000);
+const INTERVAL: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A put under the store's own durability, waited for.
+    Put(usize),
+    /// A put that is to be durable, waited for.
+    PutDurably(usize),
+    /// A put that nobody waits for.
+    Buffered(usize),
+    /// A batch of two keys.
+    Pair(usize),
+    Remove(usize),
+    LogUpkeep,
+    /// The task of this place among those that are due.
+    Upkeep(usize, usize),
+    Roll,
+    Erase(usize),
+    /// Closed and opened under another durability.
+    Close(Mode),
+    /// The process dies.
+    Kill(Mode),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    None,
+    Interval,
+    Grouped,
+}
+
+impl Mode {
+    fn strategy(self) -> SyncStrategy {
+        match self {
+            Self::None => SyncStrategy::None,
+            Self::Interval => SyncStrategy::Interval(INTERVAL),
+            Self::Grouped => SyncStrategy::Grouped,
+        }
+    }
+}
+
+type Values = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Node {
+    log: ValueLog,
+    stores: Vec<Arc<dyn Backend>>,
+}
+
+impl Node {
+    fn open(disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>, mode: Mode) -> Result<Self> {
+        let log_id = drawn.fetch_add(1, Ordering::Relaxed);
+        let (log, found) = ValueLog::open(disk.clone(), Path::new("node/log"), log_id, LOG)?;
+        assert_eq!(found.damage, Vec::<String>::new());
+        let settings = BitcaskSettings {
+            sync: mode.strategy(),
+            file_bytes_max: 2_000,
+            checkpoint_after_bytes: 3_000,
+            log_segments_behind_max: 2,
+            ..settings()
+        };
+        let open = |number: usize| -> Result<Arc<dyn Backend>> {
+            let drawn = drawn.clone();
+            let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+            let shared = Arc::new(log.clone());
+            let directory = directory_of(number);
+            let store =
+                Bitcask::open_adopting(disk.clone(), &directory, settings.clone(), draw, shared)?;
+            Ok(Arc::new(store))
+        };
+        let stores: Vec<_> = (0..STORES).map(open).collect::<Result<_>>()?;
+        let admitted = log.admit(&stores)?;
+        assert_eq!(admitted.damage, Vec::<String>::new());
+        for store in &stores {
+            // An erasure that a cut interrupted leaves the checkpoint of what was erased.
+            let mut lost = store.status().lost;
+            lost.retain(|range| !range.held.contains("nothing is lost"));
+            assert_eq!(lost, Vec::new());
+        }
+        Ok(Self { log, stores })
+    }
+
+    fn values(&self, store: usize) -> Values {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: NOW,
+        };
+        let mut values = Values::new();
+        for number in 0..KEYS {
+            let key = key(number);
+            match self.stores[store].get(&key, at).expect("reading") {
+                Lookup::Found(entry) => {
+                    values.insert(key.as_bytes().to_vec(), entry.body.to_vec());
+                }
+                found => assert!(matches!(found, Lookup::Absent)),
+            }
+        }
+        values
+    }
+
+    fn close(&self) -> Result<()> {
+        self.stores.iter().try_for_each(|store| store.close())
+    }
+}
+
+fn directory_of(store: usize) -> PathBuf {
+    PathBuf::from(format!("node/stores/{store}"))
+}
+
+fn key(number: usize) -> StorageKey {
+    StorageKey::from_encoded(format!("key {number}").into_bytes())
+}
+
+fn put(number: usize) -> Write {
+    let len = 20 + 90 * (number % 3);
+    let body = Bytes::from(format!("{number:0len$}"));
+    let head = Bytes::from_static(b"head");
+    Write::put(key(number % KEYS), Fields::default(), head, body)
+}
+
+/// What a store was asked.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    put: Vec<Batch>,
+    /// So many of the first may not be lost by a kill.
+    written: usize,
+    /// Nor so many by a power cut.
+    durable: usize,
+    is_erasing: bool,
+}
+
+impl Life {
+    fn values_after(&self, batches: usize) -> Values {
+        let mut values = Values::new();
+        for write in self.put[..batches].iter().flat_map(|it| &it.writes) {
+            let key = write.key().as_bytes().to_vec();
+            match write {
+                Write::Put { body, .. } => values.insert(key, body.to_vec()),
+                Write::Remove { .. } => values.remove(&key),
+            };
+        }
+        values
+    }
+
+    /// What is left after a crash: the first batches, no fewer than promised.
+    fn survive(&mut self, found: &Values, promised: usize, story: &str) {
+        let mut counts = (promised..=self.put.len()).rev();
+        let count = counts.find(|count| self.values_after(*count) == *found);
+        let count = match count {
+            Some(count) => count,
+            None if self.is_erasing && found.is_empty() => 0,
+            None => panic_of(self, found, promised, story),
+        };
+        self.put.truncate(count);
+        self.written = count.min(self.written);
+        self.durable = count.min(self.durable);
+        self.is_erasing = false;
+    }
+}
+
+#[expect(clippy::panic, reason = "a failed check of a test")]
+fn panic_of(life: &Life, found: &Values, promised: usize, story: &str) -> usize {
+    let names = |values: &Values| -> Vec<String> {
+        let name = |(key, body): (&Vec<u8>, &Vec<u8>)| {
+            let body = String::from_utf8_lossy(body);
+            let body = body.trim_start_matches('0');
+            format!("{} = {body}", String::from_utf8_lossy(key))
+        };
+        values.iter().map(name).collect()
+    };
+    panic!(
+        "{story}: {:?}, promised {:?} ({promised} of {}), put {:?}",
+        names(found),
+        names(&life.values_after(promised)),
+        life.put.len(),
+        names(&life.values_after(life.put.len())),
+    )
+}
+
+struct Run {
+    memory: MemoryDisk,
+    drawn: Arc<AtomicU64>,
+    lives: Vec<Life>,
+    mode: Mode,
+    node: Option<Node>,
+}
+
+impl Run {
+    fn begin(mode: Mode) -> Self {
+        Self {
+            memory: MemoryDisk::new(),
+            drawn: Arc::new(AtomicU64::new(1)),
+            lives: vec![Life::default(); STORES],
+            mode,
+            node: None,
+        }
+    }
+
+    fn node(&mut self) -> Result<&Node> {
+        if self.node.is_none() {
+            let disk: Arc<dyn Disk> = Arc::new(self.memory.clone());
+            let node = Node::open(&disk, &self.drawn, self.mode)?;
+            self.node = Some(node);
+        }
+        Ok(self.node.as_ref().unwrap())
+    }
+
+    /// Plays a script until a step fails.
+    fn play(&mut self, script: &[Step], from: usize) -> Result<()> {
+        for (number, step) in (from..).zip(script) {
+            self.step(*step, number)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step, number: usize) -> Result<()> {
+        match step {
+            Step::Put(at) => self.put(at, Batch::of(put(number)), Durability::BackendDefault),
+            Step::PutDurably(at) => self.put(at, Batch::of(put(number)), Durability::Grouped),
+            Step::Buffered(at) => self.put(at, Batch::of(put(number)), Durability::Buffered),
+            Step::Pair(at) => {
+                let writes = vec![put(number), put(number + 1)];
+                self.put(at, Batch { writes }, Durability::BackendDefault)
+            }
+            Step::Remove(at) => {
+                let batch = Batch::of(Write::remove(key(number % KEYS)));
+                self.put(at, batch, Durability::BackendDefault)
+            }
+            Step::LogUpkeep => {
+                let budget = StepBudget { bytes: 600 };
+                self.node()?.log.upkeep_step(budget).map(drop)
+            }
+            Step::Upkeep(at, pick) => {
+                let store = self.node()?.stores[at].clone();
+                let due = store.maintenance_due(NOW);
+                let Some(task) = due.get(pick % due.len().max(1)) else {
+                    return Ok(());
+                };
+                let budget = StepBudget { bytes: 600 };
+                store.maintenance_step(task, budget, NOW).map(drop)
+            }
+            Step::Roll => self.node()?.log.roll(),
+            Step::Erase(at) => {
+                let store = self.node()?.stores[at].clone();
+                self.lives[at].is_erasing = true;
+                store.erase()?;
+                self.lives[at] = Life::default();
+                Ok(())
+            }
+            Step::Close(mode) => {
+                self.node()?.close()?;
+                for life in &mut self.lives {
+                    life.written = life.put.len();
+                    life.durable = life.put.len();
+                }
+                self.reopen(mode, number)
+            }
+            Step::Kill(mode) => {
+                self.node()?;
+                self.reopen(mode, number)
+            }
+        }
+    }
+
+    fn reopen(&mut self, mode: Mode, number: usize) -> Result<()> {
+        self.node = None;
+        self.mode = mode;
+        let found: Vec<Values> = {
+            let node = self.node()?;
+            (0..STORES).map(|store| node.values(store)).collect()
+        };
+        for (at, found) in found.iter().enumerate() {
+            let story = format!("step {number}, store {at} opened as {mode:?}");
+            let life = &mut self.lives[at];
+            life.survive(found, life.written, &story);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, at: usize, batch: Batch, durability: Durability) -> Result<()> {
+        let store = self.node()?.stores[at].clone();
+        let receipt = store.put(&batch, durability)?;
+        self.lives[at].put.push(batch);
+        if durability != Durability::Buffered {
+            if let Durable::After(ticket) = receipt.durable {
+                ticket.wait()?;
+            }
+            let life = &mut self.lives[at];
+            life.written = life.put.len();
+            if durability == Durability::Grouped || self.mode == Mode::Grouped {
+                life.durable = life.put.len();
+            }
+        }
+        let life = &self.lives[at];
+        let expected = life.values_after(life.put.len());
+        assert_eq!(self.node()?.values(at), expected);
+        Ok(())
+    }
+
+    /// Goes on with what a power cut left.
+    fn cut(&mut self, options: CrashOptions, mode: Mode, story: &str) {
+        self.node = None;
+        self.memory = self.memory.crash_image(options);
+        self.mode = mode;
+        let found: Vec<Values> = {
+            let node = self.node().expect(story);
+            (0..STORES).map(|store| node.values(store)).collect()
+        };
+        for (at, found) in found.iter().enumerate() {
+            let life = &mut self.lives[at];
+            life.survive(found, life.durable, &format!("{story}, store {at}"));
+        }
+    }
+
+    /// All that is due, with every answer as before.
+    fn finish_upkeep(&mut self, story: &str) {
+        let node = self.node().expect(story);
+        for _ in 0..200 {
+            let mut is_idle = !node.log.is_upkeep_due();
+            node.log
+                .upkeep_step(StepBudget { bytes: 2_000 })
+                .expect(story);
+            for store in &node.stores {
+                if let Some(task) = store.maintenance_due(NOW).first() {
+                    let budget = StepBudget { bytes: 2_000 };
+                    store.maintenance_step(task, budget, NOW).expect(story);
+                    is_idle = false;
+                }
+            }
+            if is_idle {
+                break;
+            }
+        }
+        for (at, life) in self.lives.iter().enumerate() {
+            let expected = life.values_after(life.put.len());
+            let node = self.node.as_ref().unwrap();
+            assert_eq!(
+                node.values(at),
+                expected,
+                "{story}, store {at} after upkeep"
+            );
+        }
+    }
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        2 => Just(Mode::Grouped),
+        1 => Just(Mode::None),
+        1 => Just(Mode::Interval),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let store = 0..STORES;
+    prop_oneof![
+        8 => store.clone().prop_map(Step::Put),
+        3 => store.clone().prop_map(Step::PutDurably),
+        3 => store.clone().prop_map(Step::Buffered),
+        3 => store.clone().prop_map(Step::Pair),
+        5 => store.clone().prop_map(Step::Remove),
+        8 => Just(Step::LogUpkeep),
+        8 => (store.clone(), 0..4usize).prop_map(|(at, pick)| Step::Upkeep(at, pick)),
+        1 => Just(Step::Roll),
+        1 => store.prop_map(Step::Erase),
+        1 => any_mode().prop_map(Step::Close),
+        1 => any_mode().prop_map(Step::Kill),
+    ]
+}
+
+fn any_script() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(any_step(), 1..120)
+}
+
+/// Plays each script up to a power cut, and goes on from what it left under the next durability.
+fn check(mode: Mode, scripts: &[(Vec<Step>, u64, Mode)], lost: Option<usize>) {
+    let mut run = Run::begin(mode);
+    let mut number = 0;
+    for (script, seed, next_mode) in scripts {
+        // Where it ends is drawn: how long it is without a cut is not known.
+        let operations = run.memory.operations();
+        run.memory
+            .cut_after(operations + 5 + seed % (script.len() as u64 * 6));
+        let _whole_or_cut = run.play(script, number);
+        number += script.len();
+        if let Some(store) = lost.filter(|_| seed % 3 == 0) {
+            run.node = None;
+            run.memory = run.memory.crash_image(CrashOptions::drawn(*seed));
+            let checkpoint = directory_of(store).join("checkpoint");
+            let _gone_or_never_there = run.memory.remove_file(&checkpoint);
+        }
+        let story = format!("cut of seed {seed}");
+        run.cut(CrashOptions::drawn(*seed), *next_mode, &story);
+        if seed % 2 == 0 {
+            run.finish_upkeep(&story);
+        }
+    }
+    run.cut(
+        CrashOptions::nothing_unsynced(),
+        Mode::Grouped,
+        "the last cut",
+    );
+    run.finish_upkeep("the end");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_script_survives_power_cuts_anywhere_and_what_comes_after(
+        mode in any_mode(),
+        scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
+        lost in proptest::option::of(0..STORES),
+    ) {
+        check(mode, &scripts, lost);
+    }
+}
+
+/// Killed before the log's thread came to write, a server that had said "done" had it in its memory
+/// alone: `durability = none` on a directory that grouped puts had left a value log in.
+#[test]
+fn a_put_without_a_sync_counts_as_done_when_a_kill_cannot_lose_it() {
+    for mode in [Mode::None, Mode::Interval] {
+        let memory = MemoryDisk::new();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let node = Node::open(&disk, &drawn, mode).unwrap();
+        let faulty = FaultyDisk::over_memory(&memory);
+        drop(node);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let node = Node::open(&disk, &drawn, mode).unwrap();
+        // The log's files are there.
+        let first = node.stores[0].put(&Batch::of(put(0)), Durability::BackendDefault);
+        first.unwrap().wait().unwrap();
+        faulty.clear_log();
+        let second = node.stores[1].put(&Batch::of(put(1)), Durability::BackendDefault);
+        second.unwrap().wait().unwrap();
+        let synced = faulty.log().into_iter();
+        let synced = synced.filter(|it| it.operation == Operation::Sync).count();
+        assert_eq!(synced, 0, "{mode:?}");
+        // What the process had in its memory is gone with it.
+        drop(node);
+        let node = Node::open(&disk, &drawn, mode).unwrap();
+        assert_eq!(node.values(0).len(), 1, "{mode:?}");
+        assert_eq!(node.values(1).len(), 1, "{mode:?}");
+    }
+}
+
+#[test]
+fn what_was_put_without_a_sync_is_synced_within_the_interval() {
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let drawn = Arc::new(AtomicU64::new(1));
+    let node = Node::open(&disk, &drawn, Mode::Interval).unwrap();
+    let store = &node.stores[0];
+    let receipt = store.put(&Batch::of(put(0)), Durability::BackendDefault);
+    receipt.unwrap().wait().unwrap();
+    let is_sync = |it: &kvorum_backend::Task| it.kind == TaskKind::Sync;
+    assert!(!store.maintenance_due(NOW).iter().any(is_sync));
+    let later = Timestamp(NOW.0 + 1_000_000);
+    let due = store.maintenance_due(later);
+    let task = due.iter().find(|it| is_sync(it)).expect("a sync is due");
+    let budget = StepBudget { bytes: 1 };
+    store.maintenance_step(task, budget, later).unwrap();
+    assert!(!store.maintenance_due(later).iter().any(is_sync));
+    drop(node);
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    let node = Node::open(&(Arc::new(image) as Arc<dyn Disk>), &drawn, Mode::None).unwrap();
+    assert_eq!(node.values(0).len(), 1);
+}
+
+/// The copies were in the page cache, the store had no live record in the segment any more, and it was
+/// removed: a power cut took both.
+#[test]
+fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let drawn = Arc::new(AtomicU64::new(1));
+    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+    let put = |store: usize, number: usize| {
+        let batch = Batch::of(put(number));
+        let receipt = node.stores[store].put(&batch, Durability::Grouped);
+        receipt.unwrap().wait().unwrap();
+    };
+    put(0, 3);
+    // Most of the first segments is dead, and all is covered.
+    (0..40).for_each(|number| put(1, 5 * number));
+    for store in &node.stores {
+        while let Some(task) = store.maintenance_due(NOW).first() {
+            let budget = StepBudget { bytes: 100_000 };
+            store.maintenance_step(task, budget, NOW).unwrap();
+        }
+    }
+    let segments = node.log.status().segments;
+    for step in 0..60 {
+        // A checkpoint or an erasure may ask for the next survey at any time.
+        node.log.usage_changed();
+        node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
+        node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
+        let image = memory.crash_image(CrashOptions::nothing_unsynced());
+        let image: Arc<dyn Disk> = Arc::new(image);
+        let left = Node::open(&image, &drawn, Mode::Grouped).unwrap();
+        for store in 0..STORES {
+            assert_eq!(left.values(store), node.values(store), "step {step}");
+        }
+    }
+    assert!(
+        node.log.status().segments < segments,
+        "nothing was collected"
+    );
+}
