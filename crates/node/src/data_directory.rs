@@ -11,6 +11,7 @@
 //!   hints/         what is kept for other nodes
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    what is durable and not yet synced by the engines
+//!   value_log/     entries of all stores that leave them there, from their acknowledgement on
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
 //! ```
@@ -21,8 +22,10 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use kvorum_disk::{Disk, DiskLock, ErrorKind};
 
-/// The layout that this version writes.
-const FORMAT: u32 = 1;
+/// The newest layout that this version knows: with a value log.
+const FORMAT: u32 = 2;
+/// The layout without one, which older versions know.
+const FORMAT_OF_NEW: u32 = 1;
 const FORMAT_BYTES_MAX: u64 = 64;
 
 /// A locked data directory.
@@ -71,6 +74,25 @@ impl DataDirectory {
         &self.path
     }
 
+    /// Where the value log is.
+    pub(crate) fn value_log(&self) -> PathBuf {
+        self.path.join("value_log")
+    }
+
+    /// True when an earlier run left a value log.
+    pub(crate) fn has_value_log(&self, disk: &dyn Disk) -> anyhow::Result<bool> {
+        let found = disk.info(&self.value_log());
+        Ok(found.context("look for the value log")?.is_some())
+    }
+
+    /// Keeps versions that know of no value log from opening stores without it.
+    pub(crate) fn note_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
+        if read_format(disk, &self.path.join("format"))? < FORMAT {
+            write_format(disk, &self.path, FORMAT)?;
+        }
+        Ok(())
+    }
+
     /// Where the commit log is.
     pub(crate) fn commit_log(&self) -> PathBuf {
         self.path.join("commit_log")
@@ -85,18 +107,9 @@ pub(crate) fn admin_socket(data_directory: &Path) -> PathBuf {
 fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join("format");
     if disk.info(&path)?.is_none() {
-        let text = format!("{FORMAT}\n");
-        kvorum_disk::replace_file(disk, &path, text.as_bytes())?;
-        return Ok(());
+        return write_format(disk, directory, FORMAT_OF_NEW);
     }
-    let bytes = kvorum_disk::read_file(disk, &path, FORMAT_BYTES_MAX)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let found: u32 = text.trim().parse().with_context(|| {
-        format!(
-            "{} holds {text:?} where a format number is expected",
-            path.display()
-        )
-    })?;
+    let found = read_format(disk, &path)?;
     if found > FORMAT {
         bail!(
             "the data directory {} has format {found}, which a newer version wrote; this version \
@@ -105,4 +118,21 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+fn write_format(disk: &dyn Disk, directory: &Path, format: u32) -> anyhow::Result<()> {
+    let text = format!("{format}\n");
+    kvorum_disk::replace_file(disk, &directory.join("format"), text.as_bytes())?;
+    Ok(())
+}
+
+fn read_format(disk: &dyn Disk, path: &Path) -> anyhow::Result<u32> {
+    let bytes = kvorum_disk::read_file(disk, path, FORMAT_BYTES_MAX)?;
+    let text = String::from_utf8_lossy(&bytes);
+    text.trim().parse().with_context(|| {
+        format!(
+            "{} holds {text:?} where a format number is expected",
+            path.display()
+        )
+    })
 }

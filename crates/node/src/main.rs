@@ -17,6 +17,7 @@ mod inspect;
 mod logging;
 mod maintenance;
 mod node;
+mod node_log;
 mod node_stores;
 mod server;
 mod verify;

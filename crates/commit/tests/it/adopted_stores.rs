@@ -20,7 +20,7 @@ use kvorum_backend::{
     StepBudget, TaskKind, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
-use kvorum_commit::{ValueLog, ValueLogSettings};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover};
 use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Operation};
 use kvorum_encoding::StorageKey;
 use proptest::prelude::*;
@@ -61,6 +61,8 @@ enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
+    /// Before there was a value log: entries are in the stores' own files.
+    Own,
     None,
     Interval,
     Grouped,
@@ -69,7 +71,7 @@ enum Mode {
 impl Mode {
     fn strategy(self) -> SyncStrategy {
         match self {
-            Self::None => SyncStrategy::None,
+            Self::Own | Self::None => SyncStrategy::None,
             Self::Interval => SyncStrategy::Interval(INTERVAL),
             Self::Grouped => SyncStrategy::Grouped,
         }
@@ -98,15 +100,21 @@ impl Node {
         let open = |number: usize| -> Result<Arc<dyn Backend>> {
             let drawn = drawn.clone();
             let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-            let shared = Arc::new(log.clone());
             let directory = directory_of(number);
+            if mode == Mode::Own {
+                let store = Bitcask::open(disk.clone(), &directory, settings.clone(), draw)?;
+                return Ok(Arc::new(store));
+            }
+            let shared = Arc::new(log.clone());
             let store =
                 Bitcask::open_adopting(disk.clone(), &directory, settings.clone(), draw, shared)?;
             Ok(Arc::new(store))
         };
         let stores: Vec<_> = (0..STORES).map(open).collect::<Result<_>>()?;
-        let admitted = log.admit(&stores)?;
-        assert_eq!(admitted.damage, Vec::<String>::new());
+        if mode != Mode::Own {
+            let admitted = log.admit(&stores)?;
+            assert_eq!(admitted.damage, Vec::<String>::new());
+        }
         for store in &stores {
             // An erasure that a cut interrupted leaves the checkpoint of what was erased.
             let mut lost = store.status().lost;
@@ -404,6 +412,11 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A store that has used the log cannot do without it any more.
+fn first_mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![1 => Just(Mode::Own), 2 => any_mode()]
+}
+
 fn any_script() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(any_step(), 1..120)
 }
@@ -448,7 +461,7 @@ proptest! {
 
     #[test]
     fn any_script_survives_power_cuts_anywhere_and_what_comes_after(
-        mode in any_mode(),
+        mode in first_mode(),
         scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
         lost in proptest::option::of(0..STORES),
     ) {
@@ -548,4 +561,71 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
         node.log.status().segments < segments,
         "nothing was collected"
     );
+}
+
+/// What a version before left: stores behind a commit log, killed.
+#[test]
+fn what_a_commit_log_holds_is_taken_over_once_and_survives_a_power_cut_at_any_moment() {
+    const COMMIT_LOG: &str = "node/commit_log";
+    let memory = MemoryDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+    let drawn = Arc::new(AtomicU64::new(1));
+    let before = Node::open(&disk, &drawn, Mode::Own).unwrap();
+    let log_settings = CommitLogSettings {
+        segment_bytes: 2_000,
+        bytes_max: 100_000,
+    };
+    let commit_log = Path::new(COMMIT_LOG);
+    let log = CommitLog::create(disk.clone(), commit_log, 77, log_settings).unwrap();
+    let mut lives = vec![Life::default(); STORES];
+    let over =
+        |store: &Arc<dyn Backend>| Committed::new(store.clone(), log.clone(), Durability::Grouped);
+    let stores: Vec<Committed> = before.stores.iter().map(over).collect();
+    for number in 0..40 {
+        let at = number % STORES;
+        let batch = match number % 7 {
+            6 => Batch::of(Write::remove(key(number % KEYS))),
+            _ => Batch::of(put(number)),
+        };
+        let receipt = stores[at].put(&batch, Durability::BackendDefault);
+        receipt.unwrap().wait().unwrap();
+        lives[at].put.push(batch);
+        if number == 20 {
+            before.stores[0].sync().unwrap();
+        }
+    }
+    drop((stores, before, log));
+    let expected: Vec<Values> = lives
+        .iter()
+        .map(|it| it.values_after(it.put.len()))
+        .collect();
+    let take_over = |disk: &Arc<dyn Disk>| -> Result<(Node, u64)> {
+        let node = Node::open(disk, &drawn, Mode::Grouped)?;
+        let found = recover(&**disk, commit_log, &node.stores)?;
+        Ok((node, found.batches_replayed))
+    };
+    let values = |node: &Node| (0..STORES).map(|it| node.values(it)).collect::<Vec<_>>();
+    for options in [CrashOptions::nothing_unsynced(), CrashOptions::everything()] {
+        for cut in (0..).step_by(3) {
+            let image = memory.crash_image(options);
+            image.cut_after(image.operations() + cut);
+            let disk: Arc<dyn Disk> = Arc::new(image.clone());
+            let is_whole = take_over(&disk).is_ok_and(|(node, _)| values(&node) == expected);
+            let is_cut = image.is_cut();
+            assert!(is_whole || is_cut);
+            let image = image.crash_image(CrashOptions::nothing_unsynced());
+            let disk: Arc<dyn Disk> = Arc::new(image.clone());
+            let (node, _) = take_over(&disk).unwrap();
+            assert_eq!(values(&node), expected, "cut after {cut}");
+            drop(node);
+            // Nothing is left of the commit log, and nothing depends on it.
+            let image = image.crash_image(CrashOptions::nothing_unsynced());
+            let disk: Arc<dyn Disk> = Arc::new(image);
+            let (node, replayed) = take_over(&disk).unwrap();
+            assert_eq!((values(&node), replayed), (expected.clone(), 0));
+            if !is_cut {
+                break;
+            }
+        }
+    }
 }
