@@ -7,6 +7,7 @@
 //! - `file each`: every store syncs its own file, in groups, in parallel with the others.
 //! - `log alone`: our commit log without engines.
 //! - `bitcask`: the real engine behind the commit log.
+//! - `adopted`: the real engine with its entries in the value log, as the server runs it.
 //! - `values`: our value log with the least that an adopting store needs, a hash map of places: what
 //!   entries cost that stay where they were logged.
 //!
@@ -71,6 +72,9 @@ fn measure(size: usize, time: Duration, rounds: usize, directory: &Path, only: O
         ("log alone", |directory| Arc::new(LogAlone::open(directory))),
         ("bitcask", |directory| {
             Arc::new(CommittedStores::open(directory))
+        }),
+        ("adopted", |directory| {
+            Arc::new(AdoptedStores::open(directory))
         }),
         ("values", |directory| Arc::new(ValueStores::open(directory))),
     ];
@@ -347,12 +351,17 @@ impl Stores for CommittedStores {
     }
 }
 
-/// The value log, its threads, and a hash map of places for each store.
-struct ValueStores {
+/// The value log and its threads.
+struct RunningValueLog {
     log: ValueLog,
-    stores: Vec<Mutex<ValueStore>>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     is_over: Arc<AtomicBool>,
+}
+
+/// The value log, and a hash map of places for each store.
+struct ValueStores {
+    running: RunningValueLog,
+    stores: Vec<Mutex<ValueStore>>,
 }
 
 #[derive(Default)]
@@ -361,7 +370,7 @@ struct ValueStore {
     places: HashMap<u64, LogPlace>,
 }
 
-impl ValueStores {
+impl RunningValueLog {
     fn open(directory: &Path) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let settings = ValueLogSettings {
@@ -384,9 +393,25 @@ impl ValueStores {
         ];
         Self {
             log,
-            stores: (0..STORES).map(|_| Mutex::default()).collect(),
             threads: Mutex::new(threads),
             is_over,
+        }
+    }
+
+    fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.log.stop();
+        for thread in self.threads.lock().drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl ValueStores {
+    fn open(directory: &Path) -> Self {
+        Self {
+            running: RunningValueLog::open(directory),
+            stores: (0..STORES).map(|_| Mutex::default()).collect(),
         }
     }
 }
@@ -408,13 +433,13 @@ impl Stores for ValueStores {
                 bytes: back.into_bytes(value),
             },
         };
-        self.log.wait_for_room().unwrap();
+        let log = &self.running.log;
+        log.wait_for_room().unwrap();
         let appended = {
             let mut open = self.stores[store].lock();
             open.sequence += 1;
             let (id, sequence) = (StoreId(store as u64), Sequence(open.sequence));
-            let appended = self
-                .log
+            let appended = log
                 .append(id, sequence, vec![record], LogPromise::Durable)
                 .unwrap();
             open.places.insert(key, appended.places[0]);
@@ -424,10 +449,49 @@ impl Stores for ValueStores {
     }
 
     fn stop(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.log.stop();
-        for thread in self.threads.lock().drain(..) {
-            thread.join().unwrap();
+        self.running.stop();
+    }
+}
+
+/// 64 bitcasks whose entries stay in one value log.
+struct AdoptedStores {
+    running: RunningValueLog,
+    stores: Vec<Arc<dyn Backend>>,
+}
+
+impl AdoptedStores {
+    fn open(directory: &Path) -> Self {
+        let running = RunningValueLog::open(&directory.join("value_log"));
+        let open = |store: usize| -> Arc<dyn Backend> {
+            let settings = BitcaskSettings {
+                sync: SyncStrategy::Grouped,
+                ..BitcaskSettings::default()
+            };
+            let drawn = AtomicU64::new(1 + (store as u64) * 1_000);
+            let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+            let path = directory.join(store.to_string());
+            let log = Arc::new(running.log.clone());
+            let disk = Arc::new(RealDisk);
+            Arc::new(Bitcask::open_adopting(disk, &path, settings, draw, log).unwrap())
+        };
+        let stores: Vec<_> = (0..STORES).map(open).collect();
+        running.log.admit(&stores).unwrap();
+        Self { running, stores }
+    }
+}
+
+impl Stores for AdoptedStores {
+    fn write(&self, store: usize, key: u64, value: &Bytes) {
+        let receipt = self.stores[store]
+            .put(&batch(key, value), Durability::Grouped)
+            .unwrap();
+        receipt.wait().unwrap();
+    }
+
+    fn stop(&self) {
+        self.running.stop();
+        for store in &self.stores {
+            store.close().unwrap();
         }
     }
 }
