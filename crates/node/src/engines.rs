@@ -199,6 +199,9 @@ impl Engines {
             DurabilityMode::Grouped | DurabilityMode::None => SyncStrategy::None,
             DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
         };
+        let log = &self.settings.commit_log;
+        let segments = log.bytes_max / log.segment_bytes.max(1);
+        settings.log_segments_behind_max = u32::try_from(segments).unwrap_or(u32::MAX).max(1);
         settings.expiry = bitcask.expiry;
         settings.expiry_grace = bitcask.expiry_grace;
         settings.file_bytes_max = bitcask.file_bytes_max;
