@@ -170,12 +170,15 @@ impl Store {
             }
         }
         Self::abandon(&mut upkeep);
-        let finished = self.sync_all().map(drop).and_then(|()| {
+        let synced = self.sync_all();
+        let finished = synced.clone().and_then(|_| {
             self.seal_what_is_full(&mut upkeep)?;
             self.checkpoint_step(&mut upkeep, StepBudget { bytes: u64::MAX }, true)
                 .map(drop)
         });
         *self.lock.lock() = None;
+        // The log may have found no room for what is queued: that is in memory alone.
+        synced?;
         match finished {
             // On a full disk the next opening reads more; what was put is durable all the same.
             Err(error) if error.kind() == ErrorKind::Full => Ok(()),

@@ -21,7 +21,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover};
-use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Operation};
+use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use proptest::prelude::*;
 
@@ -628,4 +628,21 @@ fn what_a_commit_log_holds_is_taken_over_once_and_survives_a_power_cut_at_any_mo
             }
         }
     }
+}
+
+/// A full disk kept what was queued out of the log, and closing passed over that as over a checkpoint
+/// that finds no room.
+#[test]
+fn closing_fails_when_the_log_has_no_room_for_what_was_put() {
+    let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
+    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+    let node = Node::open(&disk, &Arc::new(AtomicU64::new(1)), Mode::Grouped).unwrap();
+    let store = &node.stores[0];
+    let first = store.put(&Batch::of(put(0)), Durability::Grouped);
+    first.unwrap().wait().unwrap();
+    let queued = store.put(&Batch::of(put(1)), Durability::Buffered);
+    drop(queued.unwrap());
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    faulty.add_rule(Rule::new(no_space).on(Operation::Write));
+    assert!(store.close().is_err());
 }
