@@ -11,6 +11,7 @@ use kvorum_backend_bitcask::{
     Bitcask, BitcaskSettings, MergePolicy, MergeSettings, ReadCache, SyncStrategy,
 };
 use kvorum_backend_leveldb::{Leveldb, Shared};
+use kvorum_commit::ValueLog;
 use kvorum_disk::Disk;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
@@ -79,10 +80,21 @@ impl Engines {
     /// True when acknowledged writes go through the node's commit log.
     pub(crate) fn use_commit_log(&self) -> bool {
         match self.settings.node.storage_backend {
-            StorageBackend::Bitcask | StorageBackend::Leveldb => {
+            StorageBackend::Leveldb => {
                 self.settings.backend_durability().mode == DurabilityMode::Grouped
             }
-            StorageBackend::Memory => false,
+            StorageBackend::Bitcask | StorageBackend::Memory => false,
+        }
+    }
+
+    /// True when entries are put to the node's value log, and stay there. Stores that have some in one
+    /// of an earlier run go on with it, whatever their durability is now.
+    pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
+        match self.settings.node.storage_backend {
+            StorageBackend::Bitcask => {
+                is_there_one || self.settings.backend_durability().mode == DurabilityMode::Grouped
+            }
+            StorageBackend::Leveldb | StorageBackend::Memory => false,
         }
     }
 
@@ -95,20 +107,30 @@ impl Engines {
         }
     }
 
-    /// Opens the store of a partition, creating it if it is new. Blocks.
+    /// Opens the store of a partition, creating it if it is new. Blocks. `log` is the value log, for
+    /// engines that use it.
     pub(crate) fn open(
         &self,
         size: RingSize,
         partition: Partition,
+        log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.partition_directory(size, partition);
-        self.open_in(directory.as_deref(), size)
+        self.open_in(directory.as_deref(), size, log)
+    }
+
+    /// True when there is something of a partition's store on the disk. Blocks.
+    pub(crate) fn has_files(&self, size: RingSize, partition: Partition) -> anyhow::Result<bool> {
+        match self.partition_directory(size, partition) {
+            Some(directory) => Ok(self.disk.info(&directory)?.is_some()),
+            None => Ok(false),
+        }
     }
 
     /// Opens the store of what is kept for other nodes. Blocks.
-    pub(crate) fn open_hints(&self) -> anyhow::Result<Arc<dyn Backend>> {
+    pub(crate) fn open_hints(&self, log: Option<&ValueLog>) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.settings.node.data_dir.join("hints").join(self.name());
-        self.open_in(Some(&directory), RingSize::SMALLEST)
+        self.open_in(Some(&directory), RingSize::SMALLEST, log)
     }
 
     /// Removes the files of a partition's store, which is not open. Blocks.
@@ -137,10 +159,11 @@ impl Engines {
         &self,
         directory: Option<&Path>,
         size: RingSize,
+        log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         match (self.settings.node.storage_backend, directory) {
             (StorageBackend::Memory, _) | (_, None) => Ok(Arc::new(self.open_memory(size))),
-            (StorageBackend::Bitcask, Some(directory)) => self.open_bitcask(directory),
+            (StorageBackend::Bitcask, Some(directory)) => self.open_bitcask(directory, log),
             (StorageBackend::Leveldb, Some(directory)) => self.open_leveldb(directory),
         }
     }
@@ -179,11 +202,22 @@ impl Engines {
         Ok(Arc::new(store))
     }
 
-    fn open_bitcask(&self, directory: &Path) -> anyhow::Result<Arc<dyn Backend>> {
+    fn open_bitcask(
+        &self,
+        directory: &Path,
+        log: Option<&ValueLog>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
-        let store = Bitcask::open(self.disk.clone(), directory, self.bitcask_settings(), draw)
-            .with_context(|| format!("open {}", directory.display()))?;
+        let (disk, settings) = (self.disk.clone(), self.bitcask_settings());
+        let opened = match log {
+            Some(log) => {
+                let log = Arc::new(log.clone());
+                Bitcask::open_adopting(disk, directory, settings, draw, log)
+            }
+            None => Bitcask::open(disk, directory, settings, draw),
+        };
+        let store = opened.with_context(|| format!("open {}", directory.display()))?;
         Ok(Arc::new(match &self.read_cache {
             Some(cache) => store.with_cache(cache.clone()),
             None => store,
@@ -195,8 +229,8 @@ impl Engines {
         let bitcask = &self.settings.bitcask;
         let durability = self.settings.bitcask_durability();
         settings.sync = match durability.mode {
-            // The node's commit log syncs before an acknowledgement; the store itself need not.
-            DurabilityMode::Grouped | DurabilityMode::None => SyncStrategy::None,
+            DurabilityMode::Grouped => SyncStrategy::Grouped,
+            DurabilityMode::None => SyncStrategy::None,
             DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
         };
         let log = &self.settings.commit_log;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_member::{
@@ -23,6 +22,7 @@ use kvorum_vnode::VnodeSettings;
 use crate::data_directory::DataDirectory;
 use crate::figures::{Figures, RequestMeter};
 use crate::maintenance::{self, Maintenance, StepLog};
+use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
 
 /// Hints are looked through this often at least.
@@ -35,7 +35,7 @@ pub(crate) struct Node {
     pub(crate) figures: Arc<Figures>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) maintenance: Arc<Maintenance>,
-    commit_log: Option<CommitLog>,
+    log: Option<NodeLog>,
     committer: Option<ThreadHandle<()>>,
     maintainer: ThreadHandle<()>,
     _data: DataDirectory,
@@ -51,8 +51,7 @@ impl Node {
         let runtime = executor.runtime();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let data = DataDirectory::open(&disk, &settings.node.data_dir)?;
-        let log_directory = data.commit_log();
-        let stores = NodeStores::new(disk.clone(), runtime.clone(), settings, log_directory);
+        let stores = NodeStores::new(disk.clone(), runtime.clone(), settings, &data)?;
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
         let steps = Arc::new(StepLog::default());
@@ -72,13 +71,13 @@ impl Node {
         };
         let member = executor.block_on(Member::open(parts))?;
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
-        let commit_log = stores.commit_log();
+        let log = stores.log();
         let maintenance = Arc::new(Maintenance::new(
             maintenance::Parts {
                 runtime: runtime.clone(),
                 vnodes: vnodes.clone(),
                 hints: member.hints().clone(),
-                commit_log: commit_log.clone(),
+                node_log: log.clone(),
                 coordinator: coordinator.clone(),
                 stats: stats.clone(),
                 log: steps,
@@ -92,19 +91,19 @@ impl Node {
             engine: stores.engine_name(),
             member: member.clone(),
             vnodes: vnodes.clone(),
-            commit_log: commit_log.clone(),
+            node_log: log.clone(),
             read_cache: stores.read_cache(),
             maintenance: maintenance.clone(),
             leveldb: stores.leveldb_shared(),
         });
-        let (committer, maintainer) = start_threads(&runtime, &commit_log, &maintenance)?;
+        let (committer, maintainer) = start_threads(&runtime, &log, &maintenance)?;
         Ok(Self {
             member,
             coordinator,
             figures,
             vnodes,
             maintenance,
-            commit_log,
+            log,
             committer,
             maintainer,
             _data: data,
@@ -116,16 +115,15 @@ impl Node {
         executor.block_on(self.member.stop());
         self.maintenance.stop();
         let _ended = self.maintainer.join();
-        if let Some(log) = &self.commit_log {
+        if let Some(log) = &self.log {
             log.stop();
         }
         if let Some(committer) = self.committer {
             let _ended = committer.join();
         }
         self.member.close_stores().context("close the stores")?;
-        if let Some(log) = self.commit_log {
-            // Every store is synced: there is nothing to replay.
-            log.remove().context("remove the commit log")?;
+        if let Some(log) = self.log {
+            log.finish()?;
         }
         self.member.seal().context("seal the vnodes' dot leases")
     }
@@ -133,11 +131,11 @@ impl Node {
 
 fn start_threads(
     runtime: &Runtime,
-    commit_log: &Option<CommitLog>,
+    log: &Option<NodeLog>,
     maintenance: &Arc<Maintenance>,
 ) -> anyhow::Result<(Option<ThreadHandle<()>>, ThreadHandle<()>)> {
-    let committer = match commit_log.clone() {
-        Some(log) => Some(runtime.thread("commit log", move || log.drive())?),
+    let committer = match log.clone() {
+        Some(log) => Some(runtime.thread(log.name(), move || log.drive())?),
         None => None,
     };
     let worker = maintenance.clone();

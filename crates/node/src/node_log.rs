@@ -108,17 +108,12 @@ impl NodeLog {
 
 /// Starts the commit log of this run.
 pub(crate) fn create_commit_log(
-    disk: &Arc<dyn Disk>,
+    disk: Arc<dyn Disk>,
     directory: &Path,
-    settings: &Settings,
-    runtime: &Runtime,
+    log_id: u64,
+    settings: CommitLogSettings,
 ) -> anyhow::Result<CommitLog> {
-    let log_settings = CommitLogSettings {
-        segment_bytes: settings.commit_log.segment_bytes,
-        bytes_max: settings.commit_log.bytes_max,
-    };
-    CommitLog::create(disk.clone(), directory, runtime.random_u64(), log_settings)
-        .context("start the commit log")
+    CommitLog::create(disk, directory, log_id, settings).context("start the commit log")
 }
 
 /// Opens the value log, before the stores whose entries are in it.

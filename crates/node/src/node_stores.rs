@@ -1,4 +1,4 @@
-//! The stores of a running node: engines behind the node's commit log.
+//! The stores of a running node: engines behind the node's log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use anyhow::Context;
 use kvorum_backend::Backend;
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed};
+use kvorum_commit::{CommitLogSettings, ValueLog};
 use kvorum_disk::Disk;
 use kvorum_member::{FirstStores, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
@@ -15,7 +15,9 @@ use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 use parking_lot::Mutex;
 
+use crate::data_directory::DataDirectory;
 use crate::engines::Engines;
+use crate::node_log::{self, NodeLog};
 
 /// Opens and removes stores for the member that this node is.
 pub(crate) struct NodeStores {
@@ -24,8 +26,10 @@ pub(crate) struct NodeStores {
     engines: Engines,
     log_directory: PathBuf,
     log_settings: CommitLogSettings,
+    /// The value log, for engines that keep their entries in it.
+    value_log: Option<ValueLog>,
     /// From the first opening on, where the engine's writes go through one.
-    log: Mutex<Option<CommitLog>>,
+    log: Mutex<Option<NodeLog>>,
 }
 
 impl NodeStores {
@@ -33,24 +37,32 @@ impl NodeStores {
         disk: Arc<dyn Disk>,
         runtime: Runtime,
         settings: &Settings,
-        log_directory: PathBuf,
-    ) -> Self {
+        data: &DataDirectory,
+    ) -> anyhow::Result<Self> {
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
-        Self {
+        let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
+            data.note_value_log(&*disk)?;
+            let log = node_log::open_value_log(&disk, &data.value_log(), settings, &runtime)?;
+            Some(log)
+        } else {
+            None
+        };
+        Ok(Self {
             disk,
             runtime,
             engines,
-            log_directory,
+            log_directory: data.commit_log(),
             log_settings: CommitLogSettings {
                 segment_bytes: settings.commit_log.segment_bytes,
                 bytes_max: settings.commit_log.bytes_max,
             },
+            value_log,
             log: Mutex::new(None),
-        }
+        })
     }
 
-    /// The commit log, once the stores are open and if there is to be one.
-    pub(crate) fn commit_log(&self) -> Option<CommitLog> {
+    /// The log, once the stores are open and if there is to be one.
+    pub(crate) fn log(&self) -> Option<NodeLog> {
         self.log.lock().clone()
     }
 
@@ -70,7 +82,10 @@ impl NodeStores {
     }
 
     fn open_stores(&self, size: RingSize, partitions: &[Partition]) -> anyhow::Result<FirstStores> {
-        let hints = self.engines.open_hints().context("open the hints' store")?;
+        let hints = self
+            .engines
+            .open_hints(self.value_log.as_ref())
+            .context("open the hints' store")?;
         let stores = self.open_engines(size, partitions)?;
         let all = stores.iter().map(|(_, store)| store).chain([&hints]);
         self.recover(&all.cloned().collect::<Vec<_>>())?;
@@ -95,7 +110,9 @@ impl NodeStores {
                 .map(|chunk| {
                     scope.spawn(move || {
                         let open = |partition: &Partition| {
-                            let store = self.engines.open(size, *partition).with_context(|| {
+                            let log = self.value_log.as_ref();
+                            let opened = self.engines.open(size, *partition, log);
+                            let store = opened.with_context(|| {
                                 format!("open the store of partition {}", partition.number())
                             })?;
                             Ok((*partition, store))
@@ -117,8 +134,13 @@ impl NodeStores {
         })
     }
 
-    /// Replays what an earlier run logged, and starts this run's commit log if there is to be one.
+    /// Gives stores what earlier runs logged, and starts this run's log if there is to be one. What is
+    /// found in a commit log is put to stores anew: those that leave their entries in the value log put
+    /// it there.
     fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<()> {
+        if let Some(log) = &self.value_log {
+            node_log::admit(log, stores)?;
+        }
         let directory = &self.log_directory;
         let found = kvorum_commit::recover(&*self.disk, directory, stores)
             .context("replay the commit log")?;
@@ -137,23 +159,38 @@ impl NodeStores {
         for damage in &found.damage {
             tracing::error!(event = "commit_log_damaged", damage = %damage);
         }
-        if self.engines.use_commit_log() {
-            let id = self.runtime.random_u64();
-            let log = CommitLog::create(self.disk.clone(), directory, id, self.log_settings)
-                .context("start the commit log")?;
-            *self.log.lock() = Some(log);
-        }
+        let log = match &self.value_log {
+            Some(log) => Some(NodeLog::Value(log.clone())),
+            None if self.engines.use_commit_log() => {
+                let id = self.runtime.random_u64();
+                let (disk, settings) = (self.disk.clone(), self.log_settings);
+                let log = node_log::create_commit_log(disk, directory, id, settings)?;
+                Some(NodeLog::Commit(log))
+            }
+            None => None,
+        };
+        *self.log.lock() = log;
         Ok(())
     }
 
     fn behind_log(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        match self.commit_log() {
-            Some(log) => {
-                let default = self.engines.default_durability();
-                Arc::new(Committed::new(engine, log, default))
-            }
+        match self.log() {
+            Some(log) => log.over(engine, self.engines.default_durability()),
             None => engine,
         }
+    }
+
+    /// The value log keeps what a store has in it until it is known to be erased: one that is not open
+    /// is opened for that.
+    fn erase_unopened(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
+        if self.value_log.is_some() && self.engines.has_files(size, partition)? {
+            let store = self
+                .engines
+                .open(size, partition, self.value_log.as_ref())?;
+            store.erase()?;
+            store.close()?;
+        }
+        Ok(())
     }
 }
 
@@ -167,7 +204,12 @@ impl Stores for NodeStores {
     }
 
     fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
-        let store = self.engines.open(size, partition)?;
+        let store = self
+            .engines
+            .open(size, partition, self.value_log.as_ref())?;
+        if let Some(log) = &self.value_log {
+            node_log::admit(log, std::slice::from_ref(&store))?;
+        }
         Ok(self.behind_log(store))
     }
 
@@ -180,9 +222,11 @@ impl Stores for NodeStores {
         if let Some(store) = open {
             store.erase()?;
             store.close()?;
-            if let Some(log) = self.commit_log() {
+            if let Some(NodeLog::Commit(log)) = self.log() {
                 log.forget(store.identity());
             }
+        } else {
+            self.erase_unopened(size, partition)?;
         }
         Ok(self.engines.remove(size, partition)?)
     }

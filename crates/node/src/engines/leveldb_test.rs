@@ -245,7 +245,7 @@ fn stores_are_where_data_root_says() {
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let engines = Engines::new(seam, loaded(&lines), randomness);
     let partition: Partition = ring_size.partitions().next().unwrap();
-    let store = engines.open(ring_size, partition).unwrap();
+    let store = engines.open(ring_size, partition, None).unwrap();
     assert_eq!(store.status().engine, "leveldb");
     assert!(
         disk.info(Path::new("/elsewhere/0/manifest-0"))
