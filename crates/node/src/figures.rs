@@ -9,7 +9,7 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
-use kvorum_commit::CommitLog;
+use kvorum_commit::{CommitLog, ValueLog};
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
@@ -21,6 +21,7 @@ use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
 use serde_json::{Map, Value};
 
 use crate::maintenance::Maintenance;
+use crate::node_log::NodeLog;
 
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
@@ -33,7 +34,7 @@ pub(crate) struct Figures {
     pub(crate) engine: &'static str,
     pub(crate) member: Arc<Member>,
     pub(crate) vnodes: Arc<VnodeTable>,
-    pub(crate) commit_log: Option<CommitLog>,
+    pub(crate) node_log: Option<NodeLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
     /// Of the leveldb engine.
@@ -181,7 +182,11 @@ impl Figures {
         text.stats(&self.stats);
         process_metrics(&mut text);
         self.store_metrics(&mut text);
-        self.commit_log_metrics(&mut text);
+        match &self.node_log {
+            Some(NodeLog::Commit(log)) => commit_log_metrics(log, &mut text),
+            Some(NodeLog::Value(log)) => value_log_metrics(log, &mut text),
+            None => {}
+        }
         self.leveldb_metrics(&mut text);
         self.read_cache_metrics(&mut text);
         self.maintenance.metrics(&mut text);
@@ -312,32 +317,6 @@ impl Figures {
             text.family(kind, name, help, [(&[][..], value)]);
         }
     }
-
-    fn commit_log_metrics(&self, text: &mut MetricsText) {
-        let Some(log) = &self.commit_log else { return };
-        let status = log.status();
-        let help = "Length of the commit log";
-        text.family(
-            MetricKind::Gauge,
-            "commit_log_bytes",
-            help,
-            [(&[][..], status.bytes)],
-        );
-        let help = "Groups committed, each with one sync";
-        text.family(
-            MetricKind::Counter,
-            "commit_log_groups",
-            help,
-            [(&[][..], status.groups)],
-        );
-        let help = "Batches committed";
-        text.family(
-            MetricKind::Counter,
-            "commit_log_batches",
-            help,
-            [(&[][..], status.batches)],
-        );
-    }
 }
 
 /// What the system says of this process; what it does not tell is left out. The bytes are those of
@@ -367,6 +346,76 @@ fn process_metrics(text: &mut MetricsText) {
         if let Some(bytes) = bytes {
             text.family(MetricKind::Counter, name, help, [(&[][..], bytes)]);
         }
+    }
+}
+
+fn commit_log_metrics(log: &CommitLog, text: &mut MetricsText) {
+    let status = log.status();
+    for (kind, name, help, value) in [
+        (
+            MetricKind::Gauge,
+            "commit_log_bytes",
+            "Length of the commit log",
+            status.bytes,
+        ),
+        (
+            MetricKind::Counter,
+            "commit_log_groups",
+            "Groups committed, each with one sync",
+            status.groups,
+        ),
+        (
+            MetricKind::Counter,
+            "commit_log_batches",
+            "Batches committed",
+            status.batches,
+        ),
+    ] {
+        text.family(kind, name, help, [(&[][..], value)]);
+    }
+}
+
+fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
+    let status = log.status();
+    for (kind, name, help, value) in [
+        (
+            MetricKind::Gauge,
+            "value_log_bytes",
+            "Length of the value log",
+            status.bytes,
+        ),
+        (
+            MetricKind::Gauge,
+            "value_log_segments",
+            "Segments of the value log",
+            status.segments,
+        ),
+        (
+            MetricKind::Gauge,
+            "value_log_dead_bytes",
+            "Bytes of its closed segments that no store needs",
+            status.dead_bytes,
+        ),
+        (
+            MetricKind::Gauge,
+            "value_log_waiting_bytes",
+            "Bytes of segments kept for stores that are not open",
+            status.waiting_bytes,
+        ),
+        (
+            MetricKind::Counter,
+            "value_log_groups",
+            "Groups committed, each with one write and, where it was promised, one sync",
+            status.groups,
+        ),
+        (
+            MetricKind::Counter,
+            "value_log_batches",
+            "Batches committed",
+            status.batches,
+        ),
+    ] {
+        text.family(kind, name, help, [(&[][..], value)]);
     }
 }
 

@@ -20,7 +20,6 @@ use kvorum_arbiter::{
 use kvorum_backend::{
     Backend, BackendError, Reading, StepOutcome, Task, TaskKind, Timestamp, Urgency,
 };
-use kvorum_commit::CommitLog;
 use kvorum_coordinator::{Coordinator, VnodeHints};
 use kvorum_member::VnodeTable;
 use kvorum_runtime::{Moment, Runtime};
@@ -33,6 +32,8 @@ pub(crate) use self::step_log::StepLog;
 pub(crate) use self::stop_signal::StopSignal;
 
 use self::step_log::DoneStep;
+
+use crate::node_log::NodeLog;
 
 /// Threads that share a round of syncs. Two share the file system's own commits: measured with 64
 /// files of 256 KiB in rounds of 16, the device was busy for 65 ms instead of 92 ms with one, and the
@@ -55,7 +56,7 @@ pub(crate) struct Maintenance {
     runtime: Runtime,
     vnodes: Arc<VnodeTable>,
     hints: Arc<VnodeHints>,
-    commit_log: Option<CommitLog>,
+    node_log: Option<NodeLog>,
     coordinator: Arc<Coordinator>,
     stats: Arc<Stats>,
     log: Arc<StepLog>,
@@ -87,7 +88,7 @@ pub(crate) struct Parts {
     pub(crate) runtime: Runtime,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) hints: Arc<VnodeHints>,
-    pub(crate) commit_log: Option<CommitLog>,
+    pub(crate) node_log: Option<NodeLog>,
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) log: Arc<StepLog>,
@@ -120,7 +121,7 @@ impl Maintenance {
             runtime: parts.runtime,
             vnodes: parts.vnodes,
             hints: parts.hints,
-            commit_log: parts.commit_log,
+            node_log: parts.node_log,
             coordinator: parts.coordinator,
             stats: parts.stats,
             log: parts.log,
@@ -171,13 +172,13 @@ impl Maintenance {
             tracing::error!(event = "reaping_panicked", "report this bug");
         }
         let vnodes = self.vnodes.all();
-        let log = self.commit_log.as_ref();
+        let log = self.node_log.as_ref();
         let hints = (Owner::Store(HINTS), self.hints.vnode().status().puts);
         let written = vnodes
             .iter()
             .map(|vnode| (owner_of(vnode), vnode.status().puts))
             .chain([hints])
-            .chain(log.map(|log| (Owner::CommitLog, log.status().batches)))
+            .chain(log.map(|log| (Owner::CommitLog, log.batches())))
             .collect();
         let looked = {
             let now = self.runtime.now();
@@ -224,7 +225,7 @@ impl Maintenance {
 
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
-            Owner::CommitLog => self.ask_commit_log(),
+            Owner::CommitLog => self.ask_node_log(),
             Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
                 let tasks = store.maintenance_due(self.wall_time());
                 let status = store.status();
@@ -243,8 +244,8 @@ impl Maintenance {
         self.tell(Event::Told { owner, told });
     }
 
-    fn ask_commit_log(&self) -> Told {
-        let Some(log) = self.commit_log.as_ref().filter(|log| log.is_upkeep_due()) else {
+    fn ask_node_log(&self) -> Told {
+        let Some(log) = self.node_log.as_ref().filter(|log| log.is_upkeep_due()) else {
             return Told::default();
         };
         let task = Task {
@@ -333,8 +334,8 @@ impl Maintenance {
     }
 
     fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
-        let partition = match (order.owner, &self.commit_log) {
-            (Owner::CommitLog, Some(log)) => return log.upkeep_step(),
+        let partition = match (order.owner, &self.node_log) {
+            (Owner::CommitLog, Some(log)) => return log.upkeep_step(order.budget),
             (Owner::CommitLog, None) => return Ok(StepOutcome::nothing_left()),
             (Owner::Store(partition), _) => partition,
         };
@@ -381,7 +382,7 @@ fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency
 
 fn name_of(owner: Owner) -> String {
     match owner {
-        Owner::CommitLog => "the commit log".to_owned(),
+        Owner::CommitLog => "the node's log".to_owned(),
         Owner::Store(HINTS) => "the hints".to_owned(),
         Owner::Store(partition) => format!("partition {partition}"),
     }
@@ -389,7 +390,7 @@ fn name_of(owner: Owner) -> String {
 
 fn step_name(order: &Order) -> String {
     match order.owner {
-        Owner::CommitLog => "commit log upkeep".to_owned(),
+        Owner::CommitLog => "upkeep of the node's log".to_owned(),
         owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),
     }
 }
