@@ -310,6 +310,8 @@ fn a_running_node_merges_and_tells_of_it() {
     let overrides = [
         data.as_str(),
         "ring_size=8",
+        // Into the stores' own files, which merges are about.
+        "durability=none",
         "bitcask.max_file_size=1MB",
         "bitcask.merge.thresholds.small_file=disabled",
         "commit_log.segment_bytes=1MB",
