@@ -171,7 +171,7 @@ fn newer_format_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<St
 fn unknown_key_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[("storage_backende", "bitcask")])?;
     site.refusal()?
-        .require(&["5", "storage_backende", "storage_backend"])?;
+        .require(&["6", "storage_backende", "storage_backend"])?;
     Ok(String::new())
 }
 
