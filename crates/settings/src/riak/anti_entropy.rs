@@ -7,10 +7,10 @@ pub(super) const FAMILY: Family = Family {
     keys: KEYS,
 };
 
-const LEGACY: &str = "hash trees of this kind are not used; anti-entropy waits for many nodes";
+const LEGACY: &str = "hash trees of this kind are not used; anti-entropy is not built in yet";
 
 const TICTAC: &str =
-    "anti-entropy waits for many nodes: there is no second replica to compare with";
+    "anti-entropy is not built in yet";
 
 const KEYS: &[super::RiakKey] = &[
     ignored("anti_entropy", LEGACY),

@@ -12,7 +12,7 @@ const CLAIM: &str =
 
 const PEER: &str = "other nodes connect at `listener.peer.$name`, for transfers and all else";
 
-const HANDOFF: &str = "it waits for many nodes: there is nobody to transfer partitions to";
+const HANDOFF: &str = "transfers have no settings yet: they go a few partitions at a time";
 
 const BACKGROUND: &str =
     "work in the background has one arbiter for the whole node, which is always on";

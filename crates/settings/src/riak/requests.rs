@@ -10,9 +10,9 @@ pub(super) const FAMILY: Family = Family {
 const QUEUE: &str =
     "there is no queue of this kind: it waits for anti-entropy, which is not built in yet";
 
-const COORDINATOR: &str = "it waits for many nodes: a node coordinates its own writes";
+const COORDINATOR: &str = "any node that has a replica coordinates, and a second is asked only if the first has done nothing";
 
-const REPAIR: &str = "read repair waits for many nodes";
+const REPAIR: &str = "every replica that a read finds behind is repaired";
 
 const POOL: &str = "work in the background shares one budget for the whole node, not pools";
 
@@ -23,11 +23,11 @@ const KEYS: &[super::RiakKey] = &[
     ignored("read_repair_log", REPAIR),
     ignored(
         "conditional_put_mode",
-        "conditional writes by token wait for many nodes",
+        "there are no tokens: a quorum is asked before a conditional write, as with Riak's `api_only`",
     ),
     ignored(
         "token_request_mode",
-        "conditional writes by token wait for many nodes",
+        "there are no tokens: a quorum is asked before a conditional write, as with Riak's `api_only`",
     ),
     ignored(
         "backend_pause_ms",
@@ -48,7 +48,7 @@ const KEYS: &[super::RiakKey] = &[
     ignored("be_worker_pool_size", POOL),
     ignored(
         "participate_in_coverage",
-        "listings on one node always see all its partitions",
+        "every node takes part in listings",
     ),
     ignored(
         "datatypes.compression_level",
