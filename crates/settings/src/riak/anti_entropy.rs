@@ -9,8 +9,7 @@ pub(super) const FAMILY: Family = Family {
 
 const LEGACY: &str = "hash trees of this kind are not used; anti-entropy is not built in yet";
 
-const TICTAC: &str =
-    "anti-entropy is not built in yet";
+const TICTAC: &str = "anti-entropy is not built in yet";
 
 const KEYS: &[super::RiakKey] = &[
     ignored("anti_entropy", LEGACY),
