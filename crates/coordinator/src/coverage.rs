@@ -288,6 +288,16 @@ impl From<ReplicaFailure> for PageError {
     }
 }
 
+impl From<PeerFailure> for PageError {
+    fn from(failure: PeerFailure) -> Self {
+        match failure {
+            // Another vnode may have what this node has.
+            PeerFailure::NotReached(_) | PeerFailure::Unknown(_) => Self::OtherRing,
+            failure => Self::Failed(failure.into_request_error()),
+        }
+    }
+}
+
 impl Coordinator {
     /// A page of a vnode of this node, and how long it waited for a thread.
     async fn page_here(
@@ -329,9 +339,7 @@ impl Coordinator {
             Ok(ReplicaReply::Listed(page)) => Ok(page),
             Ok(ReplicaReply::Failed(failure)) => Err(failure.into()),
             Ok(_) => Err(no_reply().into()),
-            // Another vnode may have what this node has.
-            Err(PeerFailure::NotReached(_) | PeerFailure::Unknown(_)) => Err(PageError::OtherRing),
-            Err(failure) => Err(failure.into_request_error().into()),
+            Err(failure) => Err(failure.into()),
         }
     }
 }

@@ -419,9 +419,7 @@ fn page_of(answer: Result<ReplicaReply, PeerFailure>) -> Result<IndexPage, PageE
         Ok(ReplicaReply::IndexListed(page)) => Ok(page),
         Ok(ReplicaReply::Failed(failure)) => Err(ReplicaFailure::into(failure)),
         Ok(_) => Err(no_reply().into()),
-        // Another vnode may have what this node has.
-        Err(PeerFailure::NotReached(_) | PeerFailure::Unknown(_)) => Err(PageError::OtherRing),
-        Err(failure) => Err(failure.into_request_error().into()),
+        Err(failure) => Err(failure.into()),
     }
 }
 
