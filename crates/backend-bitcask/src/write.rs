@@ -76,14 +76,7 @@ impl Store {
     fn prepare<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<u8>) {
         let mut fronts = Vec::new();
         let mut prepared = Vec::with_capacity(batch.writes.len());
-        let last_writes = last_writes(batch);
-        for (number, write) in batch.writes.iter().enumerate() {
-            let is_superseded = last_writes
-                .as_ref()
-                .is_some_and(|numbers| !numbers.contains(&number));
-            if is_superseded {
-                continue;
-            }
+        for write in last_writes(batch) {
             let start = fronts.len();
             let (fields, back) = match write {
                 Write::Put {
@@ -152,14 +145,7 @@ impl Store {
     fn prepare_for_log<'a>(&self, batch: &'a Batch) -> (Vec<Prepared<'a>>, Vec<LogRecord>) {
         let mut records = Vec::with_capacity(batch.writes.len().max(1));
         let mut prepared = Vec::with_capacity(batch.writes.len());
-        let last_writes = last_writes(batch);
-        for (number, write) in batch.writes.iter().enumerate() {
-            let is_superseded = last_writes
-                .as_ref()
-                .is_some_and(|numbers| !numbers.contains(&number));
-            if is_superseded {
-                continue;
-            }
+        for write in last_writes(batch) {
             let key = write.key();
             let (fields, front, back) = match write {
                 Write::Put {
@@ -369,15 +355,17 @@ impl Store {
     }
 }
 
-/// The numbers of the writes that count, or `None` when all do.
-fn last_writes(batch: &Batch) -> Option<BTreeSet<usize>> {
-    if batch.writes.len() < 2 {
-        return None;
-    }
-    let mut keys = BTreeSet::new();
-    let numbered = batch.writes.iter().enumerate().rev();
-    let last = numbered.filter(|(_, write)| keys.insert(write.key().as_bytes()));
-    Some(last.map(|(number, _)| number).collect())
+/// The writes that count: of several to one key the last.
+fn last_writes(batch: &Batch) -> impl Iterator<Item = &Write> {
+    let last = (batch.writes.len() > 1).then(|| {
+        let mut keys = BTreeSet::new();
+        let numbered = batch.writes.iter().enumerate().rev();
+        let last = numbered.filter(|(_, write)| keys.insert(write.key().as_bytes()));
+        last.map(|(number, _)| number).collect::<BTreeSet<usize>>()
+    });
+    let numbered = batch.writes.iter().enumerate();
+    let is_last = move |number| last.as_ref().is_none_or(|last| last.contains(&number));
+    numbered.filter_map(move |(number, write)| is_last(number).then_some(write))
 }
 
 fn records_of<'a>(
