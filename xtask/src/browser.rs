@@ -22,5 +22,5 @@ pub(crate) fn run(run: &Run<'_>) -> anyhow::Result<Tally> {
         .arg("chromium")
         .arg(run.workspace.clean_scratch("browser-pages")?)
         .env("TMPDIR", run.workspace.scratch("tmp")?);
-    run_client(&mut command)
+    run_client(&mut command, "browser")
 }

@@ -40,8 +40,22 @@ pub(crate) fn quiet(command: &mut Command) -> anyhow::Result<String> {
 
 /// Runs a program with its output shown, and hands each line of its standard output to `read`
 /// too; whether it ended well.
-pub(crate) fn read_lines(
+pub(crate) fn read_lines(command: &mut Command, read: impl FnMut(&str)) -> anyhow::Result<bool> {
+    read_shown_lines(command, str::to_owned, read)
+}
+
+/// The same, shown behind a name: others show theirs meanwhile.
+pub(crate) fn read_named_lines(
     command: &mut Command,
+    name: &str,
+    read: impl FnMut(&str),
+) -> anyhow::Result<bool> {
+    read_shown_lines(command, |line| format!("{name}: {line}"), read)
+}
+
+fn read_shown_lines(
+    command: &mut Command,
+    shown: impl Fn(&str) -> String,
     mut read: impl FnMut(&str),
 ) -> anyhow::Result<bool> {
     let text = describe(command);
@@ -54,7 +68,7 @@ pub(crate) fn read_lines(
         for line in BufReader::new(output).split(b'\n') {
             let line = line.with_context(|| format!("reading from {text}"))?;
             let line = String::from_utf8_lossy(&line);
-            console::line(&line);
+            console::line(&shown(&line));
             read(&line);
         }
     }

@@ -7,15 +7,16 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use kvorum_client::{Client, ClientSettings};
 
-use crate::command::{quiet, read_lines};
-use crate::console;
+use crate::command::{quiet, read_named_lines};
+use crate::neighbours::Neighbours;
 use crate::prerequisite::{self, NODE, NPM, PYTHON};
-use crate::server::{Binary, Site};
+use crate::server::{Binary, Server, Site};
 use crate::tally::Tally;
 use crate::test_run::Run;
 
@@ -68,7 +69,8 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(&[PYTHON])?;
     let folder = run.workspace.root().join(PYTHON_FOLDER);
     let python = install_python(run, &folder)?;
-    on_every_engine(run, |site, has_indexes| {
+    let mut total = on_cluster(run, &python, &folder)?;
+    total += on_every_engine(run, |site, has_indexes| {
         fill_listed_bucket(site.protobuf).context("adding keys to list")?;
         let mut command = Command::new(&python);
         command.arg("-B").arg(folder.join("run.py"));
@@ -79,7 +81,36 @@ pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
         }
         command.env("TMPDIR", run.workspace.scratch("tmp")?);
         Ok(command)
-    })
+    })?;
+    Ok(total)
+}
+
+/// The Python client on three servers, of which one dies under it; over either protocol.
+fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tally> {
+    let directory = run.workspace.clean_scratch("conformance/cluster")?;
+    // For index queries.
+    let settings = [("storage_backend", "leveldb"), ("ring_size", "16")];
+    let mut nodes = Neighbours::start(&run.binary, &directory, 3, &settings)?;
+    nodes.join()?;
+    let mut total = Tally::default();
+    for protocol in ["pbc", "http"] {
+        let mut last = nodes.servers.pop().context("no nodes")?;
+        let mut command = Command::new(python);
+        command.arg("-B").arg(folder.join("cluster.py"));
+        command.args(["--protocol", protocol, "--stop", &last.id().to_string()]);
+        command.args(nodes.sites.iter().map(|site| {
+            let (place, http) = (site.protobuf, site.http.port());
+            format!("{}:{}:{http}", place.ip(), place.port())
+        }));
+        total += run_client(&mut command, "cluster")?;
+        last.kill();
+        last = nodes.sites.last().context("no nodes")?.start()?;
+        nodes.servers.push(last);
+        nodes.await_settled()?;
+    }
+    let result = nodes.stop().map(|()| String::new());
+    total.check("the cluster stops gracefully afterwards", &result);
+    Ok(total)
 }
 
 /// Our scenarios with the Node.js client.
@@ -101,36 +132,54 @@ pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
     })
 }
 
+/// On a server of each engine, side by side: clients' tests wait more than they do.
 fn on_every_engine(
     run: &Run<'_>,
-    command: impl Fn(&Site, bool) -> anyhow::Result<Command>,
+    command: impl Fn(&Site, bool) -> anyhow::Result<Command> + Sync,
 ) -> anyhow::Result<Tally> {
     let mut total = Tally::default();
+    let mut started = Vec::new();
+    // One after the other: a port is taken by what starts, not by who finds that it is free.
     for (engine, has_indexes) in ENGINES {
-        let command = |site: &Site| command(site, has_indexes);
-        console::line(&format!("-- on {engine}"));
-        let result = on_engine(run, engine, &command, &mut total);
-        if result.is_err() {
-            total.check(engine, &result.map(|()| String::new()));
+        match start_on(run, engine) {
+            Ok((site, server)) => started.push((engine, has_indexes, site, server)),
+            Err(error) => total.check(engine, &Err(error)),
         }
     }
+    let command = &command;
+    thread::scope(|scope| {
+        let asking: Vec<_> = started
+            .into_iter()
+            .map(|(engine, has_indexes, site, server)| {
+                scope.spawn(move || ask(engine, server, || command(&site, has_indexes)))
+            })
+            .collect();
+        for asked in asking {
+            total += asked.join().unwrap_or(Tally::one(false)); // its panic has been printed
+        }
+    });
     Ok(total)
 }
 
-fn on_engine(
-    run: &Run<'_>,
-    engine: &str,
-    command: &impl Fn(&Site) -> anyhow::Result<Command>,
-    total: &mut Tally,
-) -> anyhow::Result<()> {
-    let directory = run.workspace.clean_scratch("conformance/server")?;
+fn start_on(run: &Run<'_>, engine: &str) -> anyhow::Result<(Site, Server)> {
+    let name = format!("conformance/server-{engine}");
+    let directory = run.workspace.clean_scratch(&name)?;
     let site = prepare_site(&run.binary, &directory, engine)?;
     let server = site.start()?;
     create_bucket_types(&site)?;
-    *total += run_client(&mut command(&site)?)?;
+    Ok((site, server))
+}
+
+fn ask(engine: &str, server: Server, command: impl FnOnce() -> anyhow::Result<Command>) -> Tally {
+    let mut total = Tally::default();
+    match command().and_then(|mut command| run_client(&mut command, engine)) {
+        Ok(tally) => total += tally,
+        Err(error) => total.check(engine, &Err(error)),
+    }
     let result = server.stop().map(|_took| String::new());
-    total.check("the server stops gracefully afterwards", &result);
-    Ok(())
+    let name = format!("{engine}: the server stops gracefully afterwards");
+    total.check(&name, &result);
+    total
 }
 
 fn prepare_site(binary: &Binary, directory: &Path, engine: &str) -> anyhow::Result<Site> {
@@ -172,10 +221,11 @@ async fn fill_share(server: SocketAddr, writer: u32) -> Result<(), kvorum_client
     Ok(())
 }
 
-/// Runs a client's tests, which end with a line of counts.
-pub(crate) fn run_client(command: &mut Command) -> anyhow::Result<Tally> {
+/// Runs a client's tests against `server`, which end with a line of counts.
+pub(crate) fn run_client(command: &mut Command, server: &str) -> anyhow::Result<Tally> {
     let mut closing = None;
-    let has_passed = read_lines(command, |line| closing = Tally::parse(line).or(closing))?;
+    let read = |line: &str| closing = Tally::parse(line).or(closing);
+    let has_passed = read_named_lines(command, server, read)?;
     let tally = closing.context("the client's tests ended without a line of counts")?;
     ensure!(tally.passed > 0, "the client ran no test");
     ensure!(

@@ -1,17 +1,22 @@
-//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `fix` and `profile-get`.
+//! The project's own commands: `cargo xtask test`, `sim`, `tidy`, `fix`, `profile-get` and
+//! `cluster-cost`.
 //!
 //! `test` is what CI runs and what a newcomer types: it brings along what it needs (under the
 //! target directory, nothing else is written) and ends with a line of counts. `tidy` holds the
 //! rules of the house that no other tool checks. `fix` is the only command that changes a file of
-//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get. `sim` replays
-//! seeds of the simulation and runs campaigns of them.
+//! the tree. `profile-get` measures what `docs/performance.md` says of a cached get, and
+//! `cluster-cost` what it says of several nodes. `sim` replays seeds of the simulation and runs
+//! campaigns of them.
 
 mod browser;
 mod cargo_stages;
+mod cluster;
+mod cluster_cost;
 mod command;
 mod conformance;
 mod console;
 mod fix;
+mod neighbours;
 mod prerequisite;
 mod process;
 mod profile_get;
@@ -28,6 +33,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::cluster_cost::CostOptions;
 use crate::profile_get::ProfileOptions;
 use crate::test_run::TestOptions;
 use crate::workspace::Workspace;
@@ -46,12 +52,17 @@ enum Verb {
     Test(TestOptions),
     /// Run clusters on virtual time under faults: one seed, one run.
     Sim(simulation::SimOptions),
+    /// What the stage `cluster` runs in namespaces of its own.
+    #[command(hide = true)]
+    Enclosed(cluster::Enclosed),
     /// Check the rules of the house: floors, seams, file openings, links.
     Tidy,
     /// Format, and apply what clippy can mend. The only command that writes into the tree.
     Fix,
     /// Show where the server's time goes while it answers gets of cached objects.
     ProfileGet(ProfileOptions),
+    /// Show what a cluster costs beside a single node, and what a node that is down does to clients.
+    ClusterCost(CostOptions),
 }
 
 fn main() -> ExitCode {
@@ -71,11 +82,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     match &arguments.verb {
         Verb::Test(options) => test_run::run(&workspace, options),
         Verb::Sim(options) => simulation::run(&workspace, options),
+        Verb::Enclosed(options) => cluster::enclosed(&workspace, options),
         Verb::Tidy => tidy::run(&workspace).map(|tally| {
             console::line(&tally.to_string());
             tally.failed == 0
         }),
         Verb::Fix => fix::run(&workspace),
         Verb::ProfileGet(options) => profile_get::run(&workspace, options),
+        Verb::ClusterCost(options) => cluster_cost::run(&workspace, options),
     }
 }

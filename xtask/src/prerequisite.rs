@@ -64,10 +64,46 @@ pub(crate) const MOUNT: Prerequisite = Prerequisite {
     install: "apt-get install -y mount",
 };
 
+pub(crate) const UNSHARE: Prerequisite = Prerequisite {
+    probe: &["unshare", "--version"],
+    purpose: "clusters run in namespaces of their own",
+    install: "apt-get install -y util-linux",
+};
+
+pub(crate) const NSENTER: Prerequisite = Prerequisite {
+    probe: &["nsenter", "--version"],
+    purpose: "every node of a cluster is started in a network namespace",
+    install: "apt-get install -y util-linux",
+};
+
+pub(crate) const IP: Prerequisite = Prerequisite {
+    probe: &["ip", "-V"],
+    purpose: "it lays the network between the nodes of a cluster",
+    install: "apt-get install -y iproute2",
+};
+
+pub(crate) const NFT: Prerequisite = Prerequisite {
+    probe: &["nft", "--version"],
+    purpose: "it drops packets between the nodes of a cluster",
+    install: "apt-get install -y nftables",
+};
+
+pub(crate) const CC: Prerequisite = Prerequisite {
+    probe: &["cc", "--version"],
+    purpose: "the library that steps a server's clock is compiled",
+    install: "apt-get install -y gcc libc6-dev",
+};
+
 pub(crate) const STRACE: Prerequisite = Prerequisite {
     probe: &["strace", "--version"],
     purpose: "the server's syncs are counted where it makes them",
     install: "apt-get install -y strace",
+};
+
+pub(crate) const RSYNC: Prerequisite = Prerequisite {
+    probe: &["rsync", "--version"],
+    purpose: "a backup is carried elsewhere, and what that moves is counted",
+    install: "apt-get install -y rsync",
 };
 
 pub(crate) const PERF: Prerequisite = Prerequisite {

@@ -1,16 +1,17 @@
 //! Tests of the server as a process: what a user and an operator see of it, and what is left after
 //! it was killed or the power failed.
 
-mod backend;
+pub(crate) mod backend;
+mod backup;
 mod cut;
+mod demo;
 mod history;
 mod idle;
 mod kill_loop;
 mod lifecycle;
 mod load;
-mod mount;
+pub(crate) mod mount;
 mod sync_trace;
-mod value;
 
 pub(crate) use self::cut::power_cut;
 pub(crate) use self::kill_loop::kill;

@@ -1,7 +1,7 @@
 //! `cargo xtask profile-get`: where the server's time goes while it answers gets of cached objects.
 //!
 //! The claim is that most of it is the kernel's network path. A server is started, filled with 10,000
-//! objects of 1,000 bytes and asked for them over 64 connections while `perf` samples it; each sample
+//! objects of 1,000 bytes and asked for them, or for the first of them, over 64 connections while `perf` samples it; each sample
 //! belongs to the part that the innermost frame of its stack says, and kernel time to the system call
 //! that it was spent for.
 
@@ -38,6 +38,10 @@ pub(crate) struct ProfileOptions {
     /// How long samples are taken, in seconds.
     #[arg(long, default_value_t = 8)]
     seconds: u64,
+    /// How many of the 10,000 objects are asked for. What they and their places take decides how much
+    /// of it the processor's caches hold.
+    #[arg(long, default_value_t = 10_000)]
+    objects: u32,
     /// A server that is built already, in place of one built as it is released.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -96,15 +100,7 @@ pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> anyhow::Re
     prerequisite::require(&[PERF])?;
     let binary = match &options.binary {
         Some(path) => Binary::at(path)?,
-        None => {
-            console::headline("the server, as released");
-            let mut build = command::cargo(workspace.root());
-            build.args(["build", "--release", "-p", "kvorum-node"]);
-            if !command::succeeds(&mut build)? {
-                return Ok(false);
-            }
-            Binary::in_target(workspace.target(), true)
-        }
+        None => Binary::as_released(workspace)?,
     };
     let backend = options.backend.name();
     let directory = workspace.clean_scratch(&format!("profile-get/{backend}"))?;
@@ -159,7 +155,12 @@ fn under_load(
     let seconds = Duration::from_secs(options.seconds);
     let (of_load, of_samples) = ((seconds + 2 * MARGIN).as_secs(), seconds.as_secs());
     let mut load = bench(site, binary, configs, "cached-get");
-    load.args(["--duration", &of_load.to_string(), "--server-pid"])
+    let keys = format!(
+        "key_generator={{int_to_str, {{uniform_int, 0, {}}}}}",
+        options.objects
+    );
+    load.args(["--set", &keys, "--duration", &of_load.to_string()])
+        .arg("--server-pid")
         .arg(server.id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped());

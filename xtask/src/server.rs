@@ -1,8 +1,9 @@
 //! A server as a process: configured, started, asked for a sign of life, stopped or killed.
 
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -12,6 +13,8 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command;
+use crate::console;
+use crate::workspace::Workspace;
 
 /// How long a server may take until it answers. Far above what it needs, since the machine may be
 /// busy with other things.
@@ -27,6 +30,9 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const PING: [u8; 5] = [0, 0, 0, 1, 1];
 const PONG: [u8; 5] = [0, 0, 0, 1, 2];
 
+/// Asks whether every vnode is open.
+const HEALTH: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
 /// The server's binary.
 #[derive(Clone, Debug)]
 pub(crate) struct Binary {
@@ -41,6 +47,16 @@ pub(crate) struct Site {
     data: PathBuf,
     pub(crate) protobuf: SocketAddr,
     pub(crate) http: SocketAddr,
+    surroundings: Surroundings,
+}
+
+/// What a server is started in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    /// A program, with its arguments, that becomes the server: it enters a namespace, say.
+    pub(crate) launcher: Vec<OsString>,
+    /// Variables.
+    pub(crate) environment: Vec<(String, OsString)>,
 }
 
 /// A running server; killed when it is dropped.
@@ -48,7 +64,7 @@ pub(crate) struct Site {
 pub(crate) struct Server {
     child: Child,
     site: Site,
-    /// From the start of the process to its first answer.
+    /// From the start of the process until every vnode was open.
     pub(crate) ready_after: Duration,
 }
 
@@ -66,6 +82,15 @@ impl Binary {
         Binary {
             path: target.join(profile).join("kvorum"),
         }
+    }
+
+    /// Builds it as it is released.
+    pub(crate) fn as_released(workspace: &Workspace) -> anyhow::Result<Binary> {
+        console::headline("the server, as released");
+        let mut build = command::cargo(workspace.root());
+        build.args(["build", "--release", "-p", "kvorum-node"]);
+        ensure!(command::succeeds(&mut build)?, "the server does not build");
+        Ok(Binary::in_target(workspace.target(), true))
     }
 
     /// A binary somewhere else.
@@ -105,9 +130,28 @@ impl Site {
             data: data.to_owned(),
             protobuf: free_address()?,
             http: free_address()?,
+            surroundings: Surroundings::default(),
         };
         site.configure(settings)?;
         Ok(site)
+    }
+
+    /// The same at an address and in surroundings of its own.
+    pub(crate) fn elsewhere(
+        binary: &Binary,
+        directory: &Path,
+        data: &Path,
+        host: IpAddr,
+        surroundings: Surroundings,
+    ) -> Site {
+        Site {
+            binary: binary.clone(),
+            directory: directory.to_owned(),
+            data: data.to_owned(),
+            protobuf: SocketAddr::new(host, 8087),
+            http: SocketAddr::new(host, 8098),
+            surroundings,
+        }
     }
 
     /// Writes the configuration file anew; `settings` win over what every site has.
@@ -130,6 +174,11 @@ impl Site {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
+    /// Where it runs.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The configuration file.
     pub(crate) fn configuration(&self) -> PathBuf {
         self.directory.join("kvorum.conf")
@@ -145,10 +194,17 @@ impl Site {
         self.directory.join("server.log")
     }
 
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until all of it answers.
     pub(crate) fn start(&self) -> anyhow::Result<Server> {
         let mut server = self.launch()?;
         server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Starts a server and waits until something answers; vnodes may still be being opened.
+    pub(crate) fn start_until_it_answers(&self) -> anyhow::Result<Server> {
+        let mut server = self.launch()?;
+        server.wait_until(Server::answers)?;
         Ok(server)
     }
 
@@ -161,13 +217,21 @@ impl Site {
         tracer.arg(format!("trace={calls}")).arg("-o").arg(trace);
         tracer.arg(&self.binary.path);
         let mut server = self.spawn(tracer)?;
-        server.wait_until_ready()?;
+        server.wait_until(Server::answers)?;
+        // Of what is answered over TCP, the trace is to have one ping and nothing else.
+        self.run(&["admin", "wait-for-service", "riak_kv"])?;
         Ok(server)
     }
 
     /// Starts a server and does not wait.
     pub(crate) fn launch(&self) -> anyhow::Result<Server> {
-        self.spawn(Command::new(&self.binary.path))
+        let mut launcher = self.surroundings.launcher.iter();
+        let mut program = match launcher.next() {
+            Some(first) => Command::new(first),
+            None => return self.spawn(Command::new(&self.binary.path)),
+        };
+        program.args(launcher).arg(&self.binary.path);
+        self.spawn(program)
     }
 
     fn spawn(&self, program: Command) -> anyhow::Result<Server> {
@@ -213,6 +277,7 @@ impl Site {
             .arg("--config")
             .arg(self.configuration())
             .current_dir(&self.directory)
+            .envs(self.surroundings.environment.iter().cloned())
             .stdin(Stdio::null());
         command
     }
@@ -230,13 +295,16 @@ impl Site {
 }
 
 impl Server {
-    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+    /// Waits until all of it answers.
+    pub(crate) fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        self.wait_until(|server| server.answers() && server.serves())
+    }
+
+    fn wait_until(&mut self, is_ready: impl Fn(&Server) -> bool) -> anyhow::Result<()> {
         let start = Instant::now();
         while start.elapsed() < READY_WITHIN {
-            if let Some(status) = self.child.try_wait().context("looking after the server")? {
-                bail!("the server ended with {status}: {}", self.last_words());
-            }
-            if self.answers() {
+            self.require_alive()?;
+            if is_ready(self) {
                 self.ready_after = start.elapsed();
                 return Ok(());
             }
@@ -250,21 +318,54 @@ impl Server {
 
     /// Whether a ping is answered.
     pub(crate) fn answers(&self) -> bool {
-        let ping = || -> std::io::Result<[u8; 5]> {
-            let patience = Duration::from_secs(5);
-            let mut stream = TcpStream::connect_timeout(&self.site.protobuf, patience)?;
-            stream.set_read_timeout(Some(patience))?;
-            stream.write_all(&PING)?;
-            let mut answer = [0; 5];
-            stream.read_exact(&mut answer)?;
-            Ok(answer)
-        };
-        ping().is_ok_and(|answer| answer == PONG)
+        let mut answer = [0; 5];
+        let ping = ask(self.site.protobuf, &PING, |it| it.read_exact(&mut answer));
+        ping.is_ok() && answer == PONG
+    }
+
+    /// Whether every vnode is open.
+    pub(crate) fn serves(&self) -> bool {
+        let mut answer = String::new();
+        let health = ask(self.site.http, HEALTH, |it| it.read_to_string(&mut answer));
+        health.is_ok() && answer.starts_with("HTTP/1.1 200 ")
     }
 
     /// The process's number.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it has used in user and kernel mode since its start, in steps of 10 ms.
+    pub(crate) fn processor_time(&self) -> anyhow::Result<Duration> {
+        processor_time(self.id())
+    }
+
+    /// Stops the process where it stands, or lets it go on.
+    pub(crate) fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
+        let signal = if is_paused {
+            Signal::STOP
+        } else {
+            Signal::CONT
+        };
+        kill_process(self.process()?, signal).context("pausing the server")
+    }
+
+    fn process(&self) -> anyhow::Result<Pid> {
+        i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("the server's process number")
+    }
+
+    /// Whether the process is there.
+    ///
+    /// # Errors
+    /// If it has ended by itself: its last words.
+    pub(crate) fn require_alive(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait().context("looking after the server")? {
+            None => Ok(()),
+            Some(status) => bail!("the server ended with {status}: {}", self.last_words()),
+        }
     }
 
     /// Ends it as the kernel would if it had to: no last word, no flush.
@@ -278,11 +379,20 @@ impl Server {
     /// If it takes too long or does not end well.
     pub(crate) fn stop(mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
-        let id = i32::try_from(self.child.id())
-            .ok()
-            .and_then(Pid::from_raw)
-            .context("the server's process number")?;
-        kill_process(id, Signal::TERM).context("sending SIGTERM")?;
+        kill_process(self.process()?, Signal::TERM).context("sending SIGTERM")?;
+        self.require_end()?;
+        Ok(start.elapsed())
+    }
+
+    /// Waits for its end, which it was told to come to otherwise.
+    ///
+    /// # Errors
+    /// As for [`Server::stop`].
+    pub(crate) fn await_end(mut self) -> anyhow::Result<()> {
+        self.require_end()
+    }
+
+    fn require_end(&mut self) -> anyhow::Result<()> {
         let status = wait_for(&mut self.child, END_WITHIN)?
             .with_context(|| format!("it did not stop within {END_WITHIN:?}"))?;
         ensure!(
@@ -290,7 +400,7 @@ impl Server {
             "it ended with {status}: {}",
             self.last_words()
         );
-        Ok(start.elapsed())
+        Ok(())
     }
 
     /// The end of what it printed.
@@ -307,6 +417,36 @@ impl Drop for Server {
     fn drop(&mut self) {
         end(&mut self.child);
     }
+}
+
+/// Sends a request over a connection of its own and reads the answer.
+fn ask<T>(
+    address: SocketAddr,
+    request: &[u8],
+    read: impl FnOnce(&mut TcpStream) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let patience = Duration::from_secs(5);
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(request)?;
+    read(&mut stream)
+}
+
+/// The fields are counted from behind the name, which may hold spaces and parentheses.
+fn processor_time(process: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))
+        .context("reading the process's times")?;
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = |index: usize| {
+        fields
+            .get(index)
+            .and_then(|field| field.parse::<u64>().ok())
+    };
+    let user = ticks(11).context("finding utime")?;
+    let kernel = ticks(12).context("finding stime")?;
+    // The system counts it in hundredths of a second.
+    Ok(Duration::from_millis(10 * (user + kernel)))
 }
 
 /// Kills a child and waits for it. It may have ended before, which is as good.
@@ -335,4 +475,14 @@ pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
         }
     }
     bail!("no free port between {} and {}", PORTS.start, PORTS.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_this_process_can_be_read() {
+        assert!(processor_time(std::process::id()).is_ok());
+    }
 }

@@ -1,15 +1,19 @@
 //! `cargo xtask sim`: whole clusters on virtual time, seed by seed.
 //!
-//! The simulator is a program of its own, built under its own profile: optimised, with assertions.
+//! The simulator is a program of its own, with assertions and a little optimised: a higher level makes
+//! runs an eighth shorter, and takes a minute longer to build.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Args;
 
-use crate::command::{cargo, succeeds};
+use crate::command::{cargo, quiet, read_lines, succeeds};
+use crate::tally::Tally;
+use crate::test_run::Run;
 use crate::workspace::Workspace;
 
 /// What to run.
@@ -30,9 +34,21 @@ pub(crate) struct SimOptions {
     /// Print every event.
     #[arg(long)]
     trace: bool,
-    /// Plant every defect in turn and see that some seed finds it.
+    /// Print a line for every run, not only for those that fail.
+    #[arg(long)]
+    verbose: bool,
+    /// Run a scenario by its number, or every one with `all`.
+    #[arg(long)]
+    scenario: Option<String>,
+    /// Add what the campaign came to to docs/simulation-runs.md.
+    #[arg(long)]
+    log: bool,
+    /// Plant every defect in turn, or the one that --defect names, and see that some seed finds it.
     #[arg(long)]
     planted: bool,
+    /// Run with this defect.
+    #[arg(long)]
+    defect: Option<String>,
 }
 
 /// Runs what the options say; whether all went well.
@@ -48,6 +64,7 @@ pub(crate) fn run(workspace: &Workspace, options: &SimOptions) -> anyhow::Result
     let flags = [
         ("--plan", options.plan),
         ("--trace", options.trace),
+        ("--verbose", options.verbose),
         ("--planted", options.planted),
     ];
     command.args(
@@ -56,11 +73,92 @@ pub(crate) fn run(workspace: &Workspace, options: &SimOptions) -> anyhow::Result
             .filter(|(_, is_set)| *is_set)
             .map(|(name, _)| name),
     );
+    if let Some(defect) = &options.defect {
+        command.args(["--defect", defect]);
+    }
+    if let Some(scenario) = &options.scenario {
+        command.args(["--scenario", scenario]);
+    }
     // Events of one run at a time can be read.
     if !options.trace {
         command.args(["--threads", &cores()]);
     }
+    if options.log {
+        return run_logged(workspace, &mut command);
+    }
     succeeds(&mut command)
+}
+
+/// Where campaigns are kept.
+const PAGE: &str = "docs/simulation-runs.md";
+
+/// Runs a campaign and adds its section to the page.
+fn run_logged(workspace: &Workspace, command: &mut Command) -> anyhow::Result<bool> {
+    let mut describe = Command::new("git");
+    describe.args(["describe", "--always", "--dirty=, with changes"]);
+    describe.current_dir(workspace.root());
+    let commit = quiet(&mut describe)?;
+    let version = format!("{}, commit {}", env!("CARGO_PKG_VERSION"), commit.trim());
+    command.args(["--section", &version]);
+    let mut section = String::new();
+    let has_passed = read_lines(command, |line| {
+        if line.starts_with("## ") || !section.is_empty() {
+            section.push_str(line);
+            section.push('\n');
+        }
+    })?;
+    let path = workspace.root().join(PAGE);
+    let mut page = fs::read_to_string(&path).with_context(|| format!("reading {PAGE}"))?;
+    page.push('\n');
+    page.push_str(section.trim_end());
+    page.push('\n');
+    fs::write(&path, page).with_context(|| format!("writing {PAGE}"))?;
+    Ok(has_passed)
+}
+
+/// Seconds in which a run of the tests begins seeds that were never run before.
+const FRESH_SECONDS: u64 = 40;
+const FRESH_SECONDS_LONG: u64 = 900;
+
+/// The stage of the tests: seeds of its own, and every planted defect found.
+pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
+    let mut fresh = simulator(run.workspace)?;
+    let seconds = match run.long {
+        true => FRESH_SECONDS_LONG,
+        false => FRESH_SECONDS,
+    };
+    // Seeds that follow one another belong to one run; two runs of the tests are far apart.
+    let first = run.seed >> 16;
+    fresh.args([
+        "--seed",
+        &first.to_string(),
+        "--runs",
+        &u64::MAX.to_string(),
+    ]);
+    fresh.args(["--seconds", &seconds.to_string(), "--threads", &cores()]);
+    let mut scenarios = simulator(run.workspace)?;
+    let runs = if run.long { "50" } else { "2" };
+    scenarios.args(["--scenario", "all", "--runs", runs]);
+    scenarios.args(["--seed", &first.to_string(), "--threads", &cores()]);
+    let mut planted = simulator(run.workspace)?;
+    planted.args(["--planted", "--threads", &cores()]);
+    let mut tally = Tally::default();
+    for mut command in [fresh, scenarios, planted] {
+        tally += counted(&mut command)?;
+    }
+    Ok(tally)
+}
+
+/// The counts that the simulator ends with.
+fn counted(command: &mut Command) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    let has_passed = read_lines(command, |line| {
+        tally = Tally::parse(line).unwrap_or(tally);
+    })?;
+    if !has_passed && tally.failed == 0 {
+        tally.failed += 1; // it died
+    }
+    Ok(tally)
 }
 
 fn cores() -> String {
@@ -69,20 +167,17 @@ fn cores() -> String {
         .to_string()
 }
 
-/// The simulator, built.
+/// The simulator, built: with what the other stages have built of the libraries, hence for the whole
+/// workspace and not under a profile of its own.
 fn simulator(workspace: &Workspace) -> anyhow::Result<Command> {
     let mut build = cargo(workspace.root());
-    build.args([
-        "build",
-        "--quiet",
-        "--profile",
-        "simulation",
-        "--package",
-        "kvorum-sim",
-    ]);
+    build.args(["build", "--quiet", "--workspace", "--bin", "kvorum-sim"]);
     build.args(["--features", "kvorum-sim/planted-defects"]);
+    for setting in ["opt-level=1", "debug=false"] {
+        build.args(["--config", &format!("profile.dev.{setting}")]);
+    }
     ensure!(succeeds(&mut build)?, "the simulator does not build");
-    let program: PathBuf = workspace.target().join("simulation").join("kvorum-sim");
+    let program: PathBuf = workspace.target().join("debug").join("kvorum-sim");
     let mut command = Command::new(program);
     command.current_dir(workspace.root());
     Ok(command)

@@ -15,12 +15,16 @@ pub(crate) enum Stage {
     Crates,
     /// The documentation of every crate, without a warning.
     Doc,
+    /// Clusters on virtual time under faults, with fresh seeds; every planted defect is found.
+    Simulation,
     /// The server as a process: refusals, graceful stop, what it needs when idle.
     Process,
     /// The server killed under load, again and again: nothing acknowledged is lost.
     Kill,
     /// The power cut under load: nothing acknowledged is lost.
     PowerCut,
+    /// Clusters of processes under faults of machines and of the network between them.
+    Cluster,
     /// The Python client's own test suite, over protocol buffers and HTTP.
     Python,
     /// Scenarios with the Node.js client.
@@ -49,6 +53,7 @@ impl Stage {
             Stage::Process
                 | Stage::Kill
                 | Stage::PowerCut
+                | Stage::Cluster
                 | Stage::Python
                 | Stage::Node
                 | Stage::Browser

@@ -10,7 +10,9 @@ use crate::server::Binary;
 use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use crate::{browser, cargo_stages, conformance, console, process, seed, tidy};
+use crate::{
+    browser, cargo_stages, cluster, conformance, console, process, seed, simulation, tidy,
+};
 
 /// What to run.
 #[derive(Clone, Debug, Args)]
@@ -24,6 +26,9 @@ pub(crate) struct TestOptions {
     /// Leave the power cut out, where mounting a file system is not permitted.
     #[arg(long)]
     pub(crate) without_power_cut: bool,
+    /// Leave the clusters under faults out, where namespaces are not permitted.
+    #[arg(long)]
+    pub(crate) without_cluster: bool,
     /// Run the server as it is released also without `--long`.
     #[arg(long)]
     pub(crate) release: bool,
@@ -91,6 +96,9 @@ fn chosen(options: &TestOptions) -> Vec<Stage> {
     if options.without_power_cut {
         stages.retain(|stage| *stage != Stage::PowerCut);
     }
+    if options.without_cluster {
+        stages.retain(|stage| *stage != Stage::Cluster);
+    }
     stages
 }
 
@@ -101,9 +109,11 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Clippy => cargo_stages::clippy(run),
         Stage::Crates => cargo_stages::crates(run),
         Stage::Doc => cargo_stages::doc(run),
+        Stage::Simulation => simulation::stage(run),
         Stage::Process => process::lifecycle(run),
         Stage::Kill => process::kill(run),
         Stage::PowerCut => process::power_cut(run),
+        Stage::Cluster => cluster::stage(run),
         Stage::Python => conformance::python(run),
         Stage::Node => conformance::node(run),
         Stage::Browser => browser::run(run),
@@ -112,10 +122,12 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
 
 fn build(run: &Run<'_>, is_release: bool) -> anyhow::Result<()> {
     let mut command = cargo(run.workspace.root());
-    command.args(["build", "--quiet", "--package", "kvorum-node"]);
-    if is_release {
-        command.arg("--release");
-    }
+    command.args(["build", "--quiet"]);
+    match is_release {
+        true => command.args(["--release", "--package", "kvorum-node"]),
+        // As the other stages build it, so that libraries are not built again with fewer features.
+        false => command.args(["--workspace", "--bin", "kvorum"]),
+    };
     succeeds(&mut command)?
         .then_some(())
         .context("the server does not build")
@@ -147,6 +159,7 @@ mod tests {
             long: false,
             only: Vec::new(),
             without_power_cut: false,
+            without_cluster: false,
             release: false,
         }
     }
@@ -166,6 +179,8 @@ mod tests {
         let chosen = chosen(&without);
         assert!(!chosen.contains(&Stage::PowerCut));
         assert_eq!(chosen.len() + 1, Stage::all().len());
+        without.without_cluster = true;
+        assert_eq!(super::chosen(&without).len() + 2, Stage::all().len());
     }
 
     #[test]

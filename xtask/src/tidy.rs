@@ -11,7 +11,7 @@ mod links;
 mod manifests;
 mod seams;
 mod sources;
-mod tree;
+pub(crate) mod tree;
 mod use_paths;
 
 use crate::console;

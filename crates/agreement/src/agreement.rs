@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use kvorum_disk::{Disk, create_directory_durably};
 use kvorum_peer::{Message, Peers};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime};
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
 use openraft::{ChangeMembers, Config, SnapshotPolicy};
+use parking_lot::Mutex;
 
 use crate::asking::{self, Asking, Call, Proposed, SERVICE};
 use crate::error::{AgreementError, OpenError};
@@ -18,12 +21,16 @@ use crate::log_file::{LogContents, LogFile};
 use crate::log_store::LogStore;
 use crate::machine::{Driven, Machine};
 use crate::membership::{MembershipStep, next_membership_step};
+use crate::persistence::Persistence;
+use crate::progress::{Progress, WaitEnd};
 use crate::raft_runtime::within;
-use crate::raft_types::{MemberId, Proposal, Raft};
+use crate::raft_types::{MemberId, Metrics, Proposal, Raft};
 use crate::snapshot_file::SnapshotFiles;
 
+/// How long a new log may take to be begun on its disk.
+const FOUNDING_WAIT: Duration = Duration::from_secs(10);
 /// Before a proposal is tried again when nobody leads.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// How the log is kept.
 #[derive(Clone, Copy, Debug)]
@@ -91,17 +98,23 @@ pub struct AgreementStatus {
     pub listeners: BTreeSet<NodeId>,
     /// A generation of the snapshot that could not be read when the log was opened.
     pub unreadable_snapshot: Option<PathBuf>,
+    /// Why its files cannot be written at present; it waits until they can.
+    pub hindrance: Option<String>,
 }
 
 /// The agreed log of this node. Cheap to clone.
 #[derive(Clone)]
 pub struct Agreement {
-    raft: Raft,
-    runtime: Runtime,
-    peers: Peers,
-    node: NodeId,
+    pub(crate) raft: Raft,
+    progress: Progress<Metrics>,
+    pub(crate) runtime: Runtime,
+    pub(crate) peers: Peers,
+    pub(crate) node: NodeId,
     settings: AgreementSettings,
     unreadable_snapshot: Option<PathBuf>,
+    pub(crate) persistence: Persistence,
+    /// When a leader was last followed here.
+    pub(crate) heard: Arc<Mutex<Option<Moment>>>,
 }
 
 impl Agreement {
@@ -133,8 +146,9 @@ impl Agreement {
         let (file, contents) = open_log(disk.clone(), &directory, founding)?;
         let files = SnapshotFiles::new(disk, &directory);
         let (snapshot, unreadable_snapshot) = files.load()?;
-        let driven = Driven::new(runtime.clone(), machine, files, snapshot).map_err(start)?;
-        let log = LogStore::new(runtime.clone(), file, contents);
+        let persistence = Persistence::new(runtime.clone());
+        let driven = Driven::new(persistence.clone(), machine, files, snapshot).map_err(start)?;
+        let log = LogStore::new(persistence.clone(), file, contents);
         let network = Asking {
             runtime: runtime.clone(),
             peers: peers.clone(),
@@ -144,18 +158,27 @@ impl Agreement {
         let raft = raft.map_err(|error| start(error.to_string()))?;
         if founding == Founding::Alone {
             let alone = BTreeSet::from([MemberId::from(node)]);
-            match raft.initialize(alone).await {
-                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-                Err(error) => return Err(start(error.to_string())),
+            let initialized = runtime.timeout(FOUNDING_WAIT, raft.initialize(alone)).await;
+            match initialized {
+                Ok(Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_)))) => {}
+                Ok(Err(error)) => return Err(start(error.to_string())),
+                Err(_) => {
+                    persistence.stop();
+                    let why = persistence.hindrance();
+                    return Err(start(why.unwrap_or_else(|| "it does not begin".to_owned())));
+                }
             }
         }
         let agreement = Self {
+            progress: Progress::follow(&runtime, raft.metrics()),
             raft,
             runtime,
             peers,
             node,
             settings,
             unreadable_snapshot,
+            persistence,
+            heard: Arc::default(),
         };
         agreement.lead_if_alone().await;
         Ok(agreement)
@@ -182,12 +205,29 @@ impl Agreement {
         deadline: Moment,
     ) -> Result<String, AgreementError> {
         let proposal = within(self.runtime.clone(), self.propose_within(command, deadline));
+        self.until(deadline, proposal).await
+    }
+
+    /// Waits for work that needs a majority, at most until `deadline`.
+    pub(crate) async fn until<T>(
+        &self,
+        deadline: Moment,
+        work: impl Future<Output = Result<T, AgreementError>>,
+    ) -> Result<T, AgreementError> {
         let wait = deadline.since(self.runtime.now());
-        let no_majority = |_| AgreementError::NoMajority {
-            detail: format!("no agreement within {} ms", wait.as_millis()),
+        let no_majority = |_| {
+            let why = self.persistence.hindrance();
+            let why = why.map(|why| format!("; this node's log cannot be written: {why}"));
+            AgreementError::NoMajority {
+                detail: format!(
+                    "no agreement within {} ms{}",
+                    wait.as_millis(),
+                    why.unwrap_or_default()
+                ),
+            }
         };
         self.runtime
-            .timeout(wait, proposal)
+            .timeout(wait, work)
             .await
             .map_err(no_majority)?
     }
@@ -232,24 +272,41 @@ impl Agreement {
         }
     }
 
+    /// Asks the leader, until this node hears of another one: who led may have gone silent.
     async fn propose_to(&self, leader: MemberId, command: String, deadline: Moment) -> Proposed {
         let wait = deadline.since(self.runtime.now());
         let call = Call::Propose(command);
-        let proposed = asking::ask(&self.runtime, &self.peers, leader.into(), &call, wait).await;
+        let asked = asking::ask(&self.runtime, &self.peers, leader.into(), &call, wait);
+        let before = self.raft.metrics().borrow().current_leader;
+        let is_other = move |now| now != leader && Some(now) != before;
+        let is_replaced = |it: &Metrics| it.current_leader.is_some_and(is_other);
+        let replaced = self.progress.until(&self.runtime, wait, is_replaced);
+        let proposed = match select(pin!(asked), pin!(replaced)).await {
+            Either::Left((proposed, _)) => proposed,
+            Either::Right(_) => return Proposed::NotLeading { leader: None },
+        };
         proposed.unwrap_or_else(|error| {
             tracing::debug!(event = "proposal_unanswered", leader = %leader, error = %error);
             Proposed::NotLeading { leader: None }
         })
     }
 
-    async fn until_applied(&self, index: u64, deadline: Moment) -> Result<(), AgreementError> {
+    pub(crate) async fn until_applied(
+        &self,
+        index: u64,
+        deadline: Moment,
+    ) -> Result<(), AgreementError> {
         let wait = deadline.since(self.runtime.now());
-        let waiting = self.raft.wait(Some(wait));
-        let applied = waiting.applied_index_at_least(Some(index), "a proposal");
-        let stopped = |error: openraft::metrics::WaitError| AgreementError::NoMajority {
-            detail: error.to_string(),
+        let is_applied = |it: &Metrics| {
+            it.last_applied
+                .is_some_and(|applied| applied.index >= index)
         };
-        applied.await.map(|_| ()).map_err(stopped)
+        let applied = self.progress.until(&self.runtime, wait, is_applied);
+        applied
+            .await
+            .map_err(|end: WaitEnd| AgreementError::NoMajority {
+                detail: format!("{end}, and what was agreed is not applied here yet"),
+            })
     }
 
     /// Answers another node. Nothing is answered to what is no question of this service.
@@ -262,10 +319,15 @@ impl Agreement {
 
     async fn answer_within(&self, call: Call) -> Message {
         match call {
-            Call::Append(request) => asking::answer(&self.raft.append_entries(request).await),
+            Call::Append(request) => {
+                let answered = self.raft.append_entries(request).await;
+                self.note_heard(&answered);
+                asking::answer(&answered)
+            }
             Call::Vote(request) => asking::answer(&self.raft.vote(request).await),
             Call::Snapshot(request) => asking::answer(&self.raft.install_snapshot(request).await),
             Call::Propose(command) => asking::answer(&self.propose_here(command).await),
+            Call::Read => asking::answer(&self.read_point_here().await),
         }
     }
 
@@ -335,11 +397,13 @@ impl Agreement {
             voters: ids(membership.voter_ids().collect()),
             listeners: ids(membership.learner_ids().collect()),
             unreadable_snapshot: self.unreadable_snapshot.clone(),
+            hindrance: self.persistence.hindrance(),
         }
     }
 
     /// Ends the log's tasks.
     pub async fn stop(&self) {
+        self.persistence.stop();
         let stopped = within(self.runtime.clone(), self.raft.shutdown()).await;
         if let Err(error) = stopped {
             tracing::warn!(event = "agreement_stop_failed", error = %error);

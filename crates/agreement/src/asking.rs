@@ -35,6 +35,8 @@ pub(crate) enum Call {
     Snapshot(InstallSnapshotRequest<Types>),
     /// To the leader: put this command into the log.
     Propose(String),
+    /// To the leader: up to where has one to have applied to know all that is agreed now?
+    Read,
 }
 
 /// The leader's answer to a proposal.
@@ -43,6 +45,17 @@ pub(crate) enum Proposed {
     /// It is agreed, at this index.
     Agreed { index: u64, outcome: String },
     /// This node leads no longer; another one may.
+    NotLeading { leader: Option<MemberId> },
+    /// It failed.
+    Failed(String),
+}
+
+/// The leader's answer to who wants to know all that is agreed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ReadPoint {
+    /// A majority has just confirmed that it leads; all up to here is agreed.
+    At { index: Option<u64> },
+    /// This node leads no longer, or no majority says that it does.
     NotLeading { leader: Option<MemberId> },
     /// It failed.
     Failed(String),
@@ -141,7 +154,10 @@ fn is_out_of_reach(error: &Unanswered) -> bool {
     matches!(
         error,
         Unanswered::Peer(
-            PeerError::NoAddress { .. } | PeerError::Unreachable { .. } | PeerError::Refused { .. }
+            PeerError::NoAddress { .. }
+                | PeerError::Unreachable { .. }
+                | PeerError::Refused { .. }
+                | PeerError::Encryption { .. }
         )
     )
 }

@@ -2,8 +2,8 @@
 //!
 //! Cluster name, members, ring and bucket types change rarely and have to be the same everywhere: each
 //! change is a command in a log that a majority of a few voters has to store, and every node applies
-//! the same commands to a [`Machine`] of its own. Reads look at the machine and ask nobody. Without a
-//! majority nothing changes, and everything that was agreed goes on being served.
+//! the same commands to a [`Machine`] of its own. Reads look at the machine and ask nobody, but for those
+//! that must not be behind ([`Agreement::catch_up`]). Without a majority nothing changes, and everything that was agreed goes on being served.
 //!
 //! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk (`log_file`),
 //! the machine's snapshots, the way to other nodes (the control lane of `kvorum-peer`), and the runtime
@@ -16,11 +16,14 @@
 mod agreement;
 pub mod anatomy;
 mod asking;
+mod catching_up;
 mod error;
 mod log_file;
 mod log_store;
 mod machine;
 mod membership;
+mod persistence;
+mod progress;
 mod raft_runtime;
 mod raft_types;
 mod snapshot_file;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::log_file::{LogContents, LogFile};
 use crate::log_store::LogStore;
 use crate::machine::{Driven, Machine};
+use crate::persistence::Persistence;
 use crate::raft_types::{StorageError, Types};
 use crate::snapshot_file::SnapshotFiles;
 
@@ -42,9 +43,10 @@ impl StoreBuilder<Types, LogStore, Driven> for Builder {
         let runtime = self.0.runtime();
         let disk = Arc::new(MemoryDisk::new());
         let file = LogFile::create(disk.clone(), Path::new("log")).unwrap();
-        let log = LogStore::new(runtime.clone(), file, LogContents::default());
+        let persistence = Persistence::new(runtime);
+        let log = LogStore::new(persistence.clone(), file, LogContents::default());
         let files = SnapshotFiles::new(disk, Path::new("."));
-        let driven = Driven::new(runtime, Arc::new(Memory::default()), files, None).unwrap();
+        let driven = Driven::new(persistence, Arc::new(Memory::default()), files, None).unwrap();
         Ok(((), log, driven))
     }
 }

@@ -1,6 +1,9 @@
 //! The log on disk: one file of records, each synced before the next is written.
 //!
-//! So a crash can tear the last record only, and whatever else does not check out is damage. The log
+//! So a crash can tear the last record only, and whatever else does not check out is damage. What a torn
+//! record leaves may be anything, zeros and its own end among them; it is the last one if nothing that
+//! checks out comes behind it. A file that has failed to take a record is not written to again: all is
+//! written to a new one, since nobody knows what the old one holds. The log
 //! is small (a cluster changes rarely, and snapshots end what it has to keep), so all of it is in
 //! memory as well, and the file is written anew when most of it is history.
 //!
@@ -26,6 +29,7 @@ use std::sync::Arc;
 
 use kvorum_disk::{Disk, DiskFile, OpenMode, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
+use kvorum_runtime::{PlantedDefect, is_planted};
 use serde::{Deserialize, Serialize};
 
 use crate::error::OpenError;
@@ -112,6 +116,8 @@ pub(crate) struct LogFile {
     end: u64,
     /// What the file was when it was last written anew.
     kept: u64,
+    /// A write has failed: nobody knows what is behind the end.
+    is_suspect: bool,
 }
 
 impl LogFile {
@@ -141,31 +147,54 @@ impl LogFile {
             file,
             end,
             kept: end,
+            is_suspect: false,
         };
         Ok((log, contents))
     }
 
-    /// Writes a record, makes it durable, and applies it to `contents`.
+    /// Writes a record, makes it durable, and applies it to `contents`. After an error both are as
+    /// before, and it may be tried again.
     pub(crate) fn put(
         &mut self,
         record: LogRecord,
         contents: &mut LogContents,
     ) -> std::io::Result<()> {
+        if self.is_suspect {
+            let mut changed = contents.clone();
+            changed.apply(record);
+            self.rewrite(&changed)?;
+            *contents = changed;
+            return Ok(());
+        }
         let mut bytes = Vec::new();
         encode(&record, &mut bytes)?;
-        self.file
-            .write_at(&bytes, self.end)
-            .map_err(std::io::Error::other)?;
-        self.file.sync().map_err(std::io::Error::other)?;
+        let is_unsynced =
+            is_planted(PlantedDefect::AgreedBeforeSync) && !matches!(record, LogRecord::Vote(_));
+        let written = self.file.write_at(&bytes, self.end);
+        let sync = || {
+            if is_unsynced {
+                Ok(())
+            } else {
+                self.file.sync()
+            }
+        };
+        if let Err(error) = written.and_then(|()| sync()) {
+            self.is_suspect = true;
+            return Err(std::io::Error::other(error));
+        }
         self.end += bytes.len() as u64;
         contents.apply(record);
         if self.end > REWRITE_BYTES_MIN && self.end > self.kept * REWRITE_FACTOR {
-            self.rewrite(contents)?;
+            // The record is durable, in the old file or in the new one. What failed is tried again
+            // with the next.
+            let _rewritten_or_suspect = self.rewrite(contents);
         }
         Ok(())
     }
 
+    /// All of it in a new file.
     fn rewrite(&mut self, contents: &LogContents) -> std::io::Result<()> {
+        self.is_suspect = true;
         let mut bytes = header();
         for record in contents.records() {
             encode(&record, &mut bytes)?;
@@ -175,6 +204,7 @@ impl LogFile {
         self.file = reopened.map_err(std::io::Error::other)?;
         self.end = bytes.len() as u64;
         self.kept = self.end.max(REWRITE_BYTES_MIN / REWRITE_FACTOR);
+        self.is_suspect = false;
         Ok(())
     }
 }
@@ -208,32 +238,33 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<(LogContents, usize), OpenError> 
     check_header(path, bytes)?;
     let mut contents = LogContents::default();
     let mut at = HEADER_BYTES;
-    loop {
-        let rest = &bytes[at..];
-        let Some(prefix) = rest.first_chunk::<PREFIX_BYTES>() else {
-            return Ok((contents, at));
-        };
-        let [a, b, c, d, e, f, g, h] = *prefix;
-        let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-        let Some(content) = rest[PREFIX_BYTES..].get(..length) else {
-            // The last record of a crash.
-            return Ok((contents, at));
-        };
-        let sum = mask_checksum(checksum_append(checksum(&rest[..4]), content));
-        if sum != u32::from_le_bytes([e, f, g, h]) {
-            if rest.len() == PREFIX_BYTES + length {
-                return Ok((contents, at));
-            }
-            return Err(damaged(
-                at,
-                "a record with a wrong checksum, with others behind it",
-            ));
-        }
+    while let Some(content) = whole_record(&bytes[at..]) {
         let record = serde_json::from_slice(content);
         let record = record.map_err(|error| damaged(at, &error.to_string()))?;
         contents.apply(record);
-        at += PREFIX_BYTES + length;
+        at += PREFIX_BYTES + content.len();
     }
+    // What the last record of a crash has left has nothing behind it.
+    let behind = (at + 1..bytes.len()).find(|behind| whole_record(&bytes[*behind..]).is_some());
+    match behind {
+        None => Ok((contents, at)),
+        Some(_) => Err(damaged(
+            at,
+            "a record with a wrong checksum, with others behind it",
+        )),
+    }
+}
+
+/// The content of a record that begins here and checks out.
+fn whole_record(rest: &[u8]) -> Option<&[u8]> {
+    let [a, b, c, d, e, f, g, h] = *rest.first_chunk::<PREFIX_BYTES>()?;
+    let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?;
+    let content = rest[PREFIX_BYTES..].get(..length)?;
+    // Nothing but zeros is no record.
+    let is_whole = length > 0
+        && mask_checksum(checksum_append(checksum(&rest[..4]), content))
+            == u32::from_le_bytes([e, f, g, h]);
+    is_whole.then_some(content)
 }
 
 fn check_header(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
@@ -266,7 +297,7 @@ fn check_header(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
 
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::{CrashOptions, MemoryDisk};
+    use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
     use openraft::{CommittedLeaderId, EntryPayload};
 
     use super::*;
@@ -327,6 +358,51 @@ mod tests {
             let (contents, at) = decode(Path::new("log"), &whole[..end]).unwrap();
             assert_eq!(at, start);
             assert!(same(&contents, &before));
+        }
+    }
+
+    #[test]
+    fn a_record_of_which_a_crash_left_anything_at_all_is_cut_off() {
+        let long = || LogRecord::Append((4..90).map(entry).collect());
+        let drawn = (0..300).map(CrashOptions::drawn);
+        for options in CrashOptions::extremes().into_iter().chain(drawn) {
+            let (disk, before) = written(records().len());
+            let mut after = before.clone();
+            after.apply(long());
+            let opened = LogFile::open(Arc::new(disk.clone()), Path::new("log"));
+            let (mut log, mut contents) = opened.unwrap();
+            // The write is done and its sync is not: it is longer than some sectors, of which each
+            // may be kept or lost.
+            disk.cut_after(disk.operations() + 1);
+            log.put(long(), &mut contents).unwrap_err();
+            let image = disk.crash_image(options);
+            let (_, opened) = LogFile::open(Arc::new(image), Path::new("log")).unwrap();
+            assert!(
+                same(&opened, &before) || same(&opened, &after),
+                "{options:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_put_after_a_write_that_failed_is_all_there() {
+        for torn_bytes in [0, 1, 9, 60, 5_000] {
+            let (disk, mut contents) = written(records().len());
+            let faulty = FaultyDisk::over_memory(&disk);
+            let opened = LogFile::open(Arc::new(faulty.clone()), Path::new("log"));
+            let mut log = opened.unwrap().0;
+            let torn = Fault::TornWrite { bytes: torn_bytes };
+            faulty.add_rule(Rule::new(torn).on(Operation::Write).nth(1));
+            let long = LogRecord::Append((4..9).map(entry).collect());
+            log.put(long.clone(), &mut contents).unwrap_err();
+            assert_eq!(contents.last_log_id(), Some(entry(3).log_id));
+            let vote = Vote::new(4, MemberId::from(2));
+            log.put(LogRecord::Vote(vote), &mut contents).unwrap();
+            log.put(long, &mut contents).unwrap();
+            let image = disk.crash_image(CrashOptions::nothing_unsynced());
+            let (_, opened) = LogFile::open(Arc::new(image), Path::new("log")).unwrap();
+            assert!(same(&opened, &contents), "torn after {torn_bytes} bytes");
+            assert_eq!(opened.vote, Some(vote));
         }
     }
 

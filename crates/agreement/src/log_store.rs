@@ -4,42 +4,43 @@ use std::fmt::Debug;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use kvorum_runtime::Runtime;
+use kvorum_runtime::{PlantedDefect, is_planted};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader, StorageIOError};
 use parking_lot::{Mutex, RwLock};
 
 use crate::log_file::{LogContents, LogFile, LogRecord};
+use crate::persistence::Persistence;
 use crate::raft_types::{Entry, LogId, StorageError, Types, Vote};
 
 /// The log of this node. Cheap to clone; the library's tasks each have one.
 #[derive(Clone)]
 pub(crate) struct LogStore {
-    runtime: Runtime,
+    persistence: Persistence,
     file: Arc<Mutex<LogFile>>,
     contents: Arc<RwLock<LogContents>>,
 }
 
 impl LogStore {
-    pub(crate) fn new(runtime: Runtime, file: LogFile, contents: LogContents) -> Self {
+    pub(crate) fn new(persistence: Persistence, file: LogFile, contents: LogContents) -> Self {
         Self {
-            runtime,
+            persistence,
             file: Arc::new(Mutex::new(file)),
             contents: Arc::new(RwLock::new(contents)),
         }
     }
 
-    /// Makes a record durable; readers see it then.
+    /// Makes a record durable, however long that takes; readers see it then.
     async fn put(&self, record: LogRecord) -> std::io::Result<()> {
         let (file, contents) = (self.file.clone(), self.contents.clone());
         let put = move || {
             let mut file = file.lock();
             let mut changed = contents.read().clone();
-            file.put(record, &mut changed)?;
+            file.put(record.clone(), &mut changed)?;
             *contents.write() = changed;
             Ok(())
         };
-        self.runtime.blocking(put).await
+        self.persistence.keep_writing(put).await
     }
 }
 
@@ -78,6 +79,9 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
+        if is_planted(PlantedDefect::VoteForgotten) {
+            return Ok(None);
+        }
         Ok(self.contents.read().vote)
     }
 

@@ -3,11 +3,11 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use kvorum_runtime::Runtime;
 use openraft::storage::RaftStateMachine;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot, StorageIOError};
 use parking_lot::Mutex;
 
+use crate::persistence::Persistence;
 use crate::raft_types::{
     Entry, LogId, Outcome, SnapshotMeta, StorageError, StoredMembership, Types,
 };
@@ -32,7 +32,7 @@ pub trait Machine: Send + Sync {
 /// The machine and how far it has come.
 #[derive(Clone)]
 pub(crate) struct Driven {
-    runtime: Runtime,
+    persistence: Persistence,
     machine: Arc<dyn Machine>,
     files: SnapshotFiles,
     progress: Arc<Mutex<Progress>>,
@@ -49,7 +49,7 @@ struct Progress {
 impl Driven {
     /// The machine in the state of its last snapshot, if there is one.
     pub(crate) fn new(
-        runtime: Runtime,
+        persistence: Persistence,
         machine: Arc<dyn Machine>,
         files: SnapshotFiles,
         snapshot: Option<Stored>,
@@ -62,7 +62,7 @@ impl Driven {
             progress.snapshot = Some(snapshot);
         }
         Ok(Self {
-            runtime,
+            persistence,
             machine,
             files,
             progress: Arc::new(Mutex::new(progress)),
@@ -72,8 +72,13 @@ impl Driven {
     async fn keep(&self, stored: Stored) -> std::io::Result<()> {
         let files = self.files.clone();
         let kept = stored.clone();
-        self.runtime.blocking(move || files.store(&kept)).await?;
-        self.progress.lock().snapshot = Some(stored);
+        let store = move || files.store(&kept);
+        self.persistence.keep_writing(store).await?;
+        let mut progress = self.progress.lock();
+        let known = progress.snapshot.as_ref();
+        if known.is_none_or(|known| known.meta.last_log_id <= stored.meta.last_log_id) {
+            progress.snapshot = Some(stored);
+        }
         Ok(())
     }
 }

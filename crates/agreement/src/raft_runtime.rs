@@ -4,7 +4,9 @@
 //! that every one of its tasks inherits. Its timers are tokio's, which stand still in a simulation.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use kvorum_runtime::{Randomness, Runtime, TaskError, TaskHandle};
@@ -46,6 +48,52 @@ impl RngCore for SeamRandomness {
     }
 }
 
+type LibrarySleep = <TokioRuntime as AsyncRuntime>::Sleep;
+
+/// Turns of all other tasks: more than anything goes through at one moment, from one node's socket to
+/// another's log.
+const TURNS: u32 = 64;
+
+/// A timer that, where time stands still while tasks run, goes off after all else that happens at the same
+/// moment.
+///
+/// The library waits for a timer or a message, whichever comes first, and where both are there tokio draws
+/// one of them, by randomness that no seed reaches. So that a simulation goes the same way twice, the
+/// message has to be first.
+pub(crate) struct SeamSleep {
+    sleep: Pin<Box<LibrarySleep>>,
+    is_over: bool,
+    turns: u32,
+}
+
+impl SeamSleep {
+    fn new(sleep: LibrarySleep) -> Self {
+        let is_simulated = CURRENT.try_with(Runtime::is_simulated).unwrap_or(false);
+        Self {
+            sleep: Box::pin(sleep),
+            is_over: false,
+            turns: if is_simulated { TURNS } else { 0 },
+        }
+    }
+}
+
+impl Future for SeamSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if !self.is_over {
+            ready!(self.sleep.as_mut().poll(context));
+            self.is_over = true;
+        }
+        let Some(turns) = self.turns.checked_sub(1) else {
+            return Poll::Ready(());
+        };
+        self.turns = turns;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
 fn current() -> Runtime {
     CURRENT.with(Clone::clone)
 }
@@ -53,7 +101,7 @@ fn current() -> Runtime {
 impl AsyncRuntime for SeamRuntime {
     type JoinError = TaskError;
     type JoinHandle<T: OptionalSend + 'static> = TaskHandle<T>;
-    type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
+    type Sleep = SeamSleep;
     type Instant = TokioInstant;
     type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
     type Timeout<R, T: Future<Output = R> + OptionalSend> =
@@ -73,11 +121,11 @@ impl AsyncRuntime for SeamRuntime {
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {
-        TokioRuntime::sleep(duration)
+        SeamSleep::new(TokioRuntime::sleep(duration))
     }
 
     fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
-        TokioRuntime::sleep_until(deadline)
+        SeamSleep::new(TokioRuntime::sleep_until(deadline))
     }
 
     fn timeout<R, F: Future<Output = R> + OptionalSend>(

@@ -85,3 +85,4 @@ pub(crate) type StorageError = openraft::StorageError<MemberId>;
 pub(crate) type StoredMembership = openraft::StoredMembership<MemberId, openraft::EmptyNode>;
 pub(crate) type SnapshotMeta = openraft::SnapshotMeta<MemberId, openraft::EmptyNode>;
 pub(crate) type Raft = openraft::Raft<Types>;
+pub(crate) type Metrics = openraft::RaftMetrics<MemberId, openraft::EmptyNode>;

@@ -9,6 +9,9 @@
 //! after:   the machine's state as it gave it
 //! ```
 //!
+//! One that covers less never replaces one that covers more: a snapshot whose writing failed and is tried
+//! again may come after one that another node sent meanwhile, and the log no longer reaches back to it.
+//!
 //! Two generations, because a full disk has left other systems with an empty file where their cluster
 //! had been. An older one is completed by the log, if that still reaches back to it.
 
@@ -17,9 +20,10 @@ use std::sync::Arc;
 
 use kvorum_disk::{Disk, ErrorKind, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
+use parking_lot::Mutex;
 
 use crate::error::OpenError;
-use crate::raft_types::SnapshotMeta;
+use crate::raft_types::{LogId, SnapshotMeta};
 
 const FORMAT: u32 = 1;
 pub(crate) const TITLE: &str = "kvorum agreed snapshot, format ";
@@ -38,6 +42,8 @@ pub(crate) struct SnapshotFiles {
     disk: Arc<dyn Disk>,
     newest: PathBuf,
     previous: PathBuf,
+    /// What the newest one covers. Held while one is written.
+    covered: Arc<Mutex<Option<LogId>>>,
 }
 
 impl SnapshotFiles {
@@ -46,11 +52,17 @@ impl SnapshotFiles {
             disk,
             newest: directory.join("snapshot"),
             previous: directory.join("snapshot.previous"),
+            covered: Arc::default(),
         }
     }
 
-    /// Keeps a snapshot; the one before becomes the older generation.
+    /// Keeps a snapshot, unless one is there that covers more; the one before becomes the older
+    /// generation.
     pub(crate) fn store(&self, stored: &Stored) -> std::io::Result<()> {
+        let mut covered = self.covered.lock();
+        if *covered > stored.meta.last_log_id {
+            return Ok(());
+        }
         let bytes = encode(stored)?;
         let disk = &*self.disk;
         match read_file(disk, &self.newest, FILE_BYTES_MAX) {
@@ -60,7 +72,9 @@ impl SnapshotFiles {
             }
             _ => {}
         }
-        replace_file(disk, &self.newest, &bytes).map_err(std::io::Error::other)
+        replace_file(disk, &self.newest, &bytes).map_err(std::io::Error::other)?;
+        *covered = stored.meta.last_log_id;
+        Ok(())
     }
 
     /// The newest snapshot that can be read; `None` when there never was one. The path that comes
@@ -68,6 +82,8 @@ impl SnapshotFiles {
     pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
         let newest = self.load_one(&self.newest)?;
         let previous = self.load_one(&self.previous)?;
+        let found = [&newest, &previous].into_iter().flatten().flatten();
+        *self.covered.lock() = found.filter_map(|it| it.meta.last_log_id).max();
         match (newest, previous) {
             (Ok(Some(stored)), Ok(_)) => Ok((Some(stored), None)),
             (Ok(Some(stored)), Err(_)) => Ok((Some(stored), Some(self.previous.clone()))),
@@ -193,6 +209,28 @@ mod tests {
             assert!(bad.is_some());
             file.write_at(&byte, at).unwrap();
         }
+    }
+
+    #[test]
+    fn a_snapshot_that_covers_less_never_replaces_one_that_covers_more() {
+        let covering = |index| {
+            let mut stored = stored(&format!("up to {index}"));
+            let leader = openraft::CommittedLeaderId::new(1, crate::raft_types::MemberId::from(1));
+            stored.meta.last_log_id = Some(LogId::new(leader, index));
+            stored
+        };
+        let disk = MemoryDisk::new();
+        let before = files(&disk);
+        before.store(&covering(7)).unwrap();
+        before.store(&covering(9)).unwrap();
+        before.store(&covering(8)).unwrap();
+        let again = files(&disk);
+        let loaded = || again.load().unwrap().0.unwrap().state;
+        assert_eq!(loaded(), b"up to 9");
+        again.store(&covering(8)).unwrap();
+        assert_eq!(loaded(), b"up to 9");
+        again.store(&covering(10)).unwrap();
+        assert_eq!(loaded(), b"up to 10");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::backoff::TaskId;
 use crate::budgets::Budgets;
 use crate::event::{Ended, Event, Looked, StepResult, Told};
 use crate::foreground::Foreground;
+use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
 use crate::rank::Scarcity;
@@ -44,6 +45,9 @@ const PRESSING_BYTES_MIN: f64 = 64e6;
 const SPRING_SECONDS: f64 = 2.0;
 /// With so much of a budget used, in percent, the thing is scarce.
 const SCARCE_PERCENT: u64 = 90;
+/// With so many of the files open that may be, in percent, puts are refused: what merges need to make
+/// files fewer must be left.
+const FILES_USED_UP_PERCENT: u64 = 98;
 
 /// The arbiter of one node. Give it events, ask it for decisions, and carry them out.
 #[derive(Clone, Debug)]
@@ -65,6 +69,9 @@ pub struct Arbiter {
     is_log_trimming: bool,
     scarcity: Scarcity,
     open_files: Option<u64>,
+    memory: SharedMemory,
+    memory_orders: MemoryOrders,
+    are_files_used_up: bool,
     fullness: f64,
     steps: BTreeMap<TaskKind, Steps>,
     longest_step: Duration,
@@ -89,6 +96,9 @@ impl Arbiter {
             is_log_trimming: false,
             scarcity: Scarcity::default(),
             open_files: None,
+            memory: SharedMemory::default(),
+            memory_orders: memory::orders(0, SharedMemory::default(), None, false),
+            are_files_used_up: false,
             fullness: 0.0,
             steps: BTreeMap::new(),
             longest_step: Duration::ZERO,
@@ -140,12 +150,33 @@ impl Arbiter {
     /// What a put should be delayed by, at this moment. Callers wait where waiting holds up nobody
     /// else.
     pub fn put_delay(&self) -> Duration {
-        put_delay(self.fullness, self.budgets.put_delay_max)
+        let fullness = self.fullness.max(self.memory_orders.fullness);
+        put_delay(fullness, self.budgets.put_delay_max)
+    }
+
+    /// What caches and write buffers may take, as of the last look.
+    pub fn memory_orders(&self) -> MemoryOrders {
+        self.memory_orders
+    }
+
+    /// Whether puts are to be refused, as of the last look: memory or open files are used up.
+    pub fn refuses_puts(&self) -> bool {
+        self.memory_orders.refuses_puts || self.are_files_used_up
     }
 
     /// Whether memory and open files are scarce, as of the last look.
     pub fn is_scarce(&self) -> (bool, bool) {
         (self.scarcity.memory, self.scarcity.open_files)
+    }
+
+    /// How long a transfer between nodes has to wait before it reads or writes `bytes`; with zero they
+    /// count as spent.
+    pub fn transfer(&mut self, bytes: u64, now: Moment) -> Duration {
+        self.pace.refill(now);
+        let wait = self.pace.transfer(bytes, now);
+        // Requests that suffer from it are not taken to be undisturbed.
+        self.has_worked |= wait.is_zero();
+        wait
     }
 
     fn looked(&mut self, looked: &Looked, now: Moment) {
@@ -164,9 +195,18 @@ impl Arbiter {
                 .looked(written, period);
         }
         self.scarcity = Scarcity {
-            memory: is_scarce(Some(self.memory_bytes()), self.budgets.memory_bytes_max),
+            memory: is_scarce(
+                Some(self.memory_bytes() + looked.memory.requests),
+                self.budgets.memory_bytes_max,
+            ),
             open_files: is_scarce(looked.open_files, self.budgets.open_files_max),
         };
+        let refused = self.memory_orders.refuses_puts;
+        let (stores, most) = (self.memory_bytes(), self.budgets.memory_bytes_max);
+        self.memory = looked.memory;
+        self.memory_orders = memory::orders(stores, looked.memory, most, refused);
+        let files = (looked.open_files, self.budgets.open_files_max);
+        self.are_files_used_up = is_used_to(files.0, files.1, FILES_USED_UP_PERCENT);
         self.foreground
             .look(looked.reads, looked.writes, !self.has_worked);
         self.has_worked = false;
@@ -189,8 +229,11 @@ impl Arbiter {
         account.is_busy = false;
         let change = account.told(told, self.scarcity, self.selection.floors(), now);
         match owner {
-            Owner::CommitLog if told.tasks.is_empty() => self.is_log_trimming = false,
-            Owner::CommitLog => {}
+            Owner::CommitLog => {
+                self.is_log_trimming &= !told.tasks.is_empty();
+                // What is put to the log is put to stores, and counted there.
+                self.pace.ingested(0, change.arisen_bytes, now);
+            }
             Owner::Store(_) => {
                 self.pace
                     .ingested(change.put_bytes, change.arisen_bytes, now);
@@ -358,8 +401,12 @@ impl Arbiter {
 }
 
 fn is_scarce(used: Option<u64>, most: Option<u64>) -> bool {
+    is_used_to(used, most, SCARCE_PERCENT)
+}
+
+fn is_used_to(used: Option<u64>, most: Option<u64>, percent: u64) -> bool {
     match (used, most) {
-        (Some(used), Some(most)) => used.saturating_mul(100) >= most.saturating_mul(SCARCE_PERCENT),
+        (Some(used), Some(most)) => used.saturating_mul(100) >= most.saturating_mul(percent),
         _ => false,
     }
 }

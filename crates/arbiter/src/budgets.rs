@@ -15,10 +15,11 @@ pub struct Budgets {
     pub cpu_share_max_percent: u8,
     /// The cores that the process may use.
     pub cores: u32,
-    /// Memory of the stores: memtables, caches, key directories. Near it, upkeep that frees memory
-    /// comes first.
+    /// Memory of the stores and of requests: memtables, caches, key directories, what is queued. Near it,
+    /// upkeep that frees memory comes first, caches shrink and puts slow down; at it, puts are refused.
     pub memory_bytes_max: Option<u64>,
-    /// Open files of the process. Near it, upkeep that makes files fewer comes first.
+    /// Open files of the process. Near it, upkeep that makes files fewer comes first; at it, puts are
+    /// refused.
     pub open_files_max: Option<u64>,
     /// The debt at which puts are delayed the most; `None` delays them for pressing work alone.
     pub debt_bytes_max: Option<u64>,

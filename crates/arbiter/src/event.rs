@@ -5,6 +5,7 @@ use std::time::Duration;
 use kvorum_backend::{StepOutcome, Task};
 
 use crate::foreground::Latency;
+use crate::memory::SharedMemory;
 use crate::order::{Order, Owner};
 
 /// Something that the driver has seen or done.
@@ -40,6 +41,8 @@ pub struct Looked {
     pub writes: Latency,
     /// Open files of the process, where that is known.
     pub open_files: Option<u64>,
+    /// Memory that can give way.
+    pub memory: SharedMemory,
 }
 
 /// What a store says of itself.

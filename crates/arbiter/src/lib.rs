@@ -27,6 +27,12 @@
 //! it, or while there are none, upkeep goes up to its ceilings, and it falls back to the need
 //! within a second or two when they suffer. What presses is held back by the I/O ceiling alone.
 //!
+//! # Transfers between nodes
+//!
+//! They are no store's debt: whoever carries them out asks [`Arbiter::transfer`] before each page. They
+//! share the I/O ceiling with steps, take the same part of what is free, and go on at a small pace of
+//! their own while requests suffer.
+//!
 //! # Syncs
 //!
 //! Stores that are to be synced are synced together in rounds, which the driver may spread over two
@@ -35,7 +41,9 @@
 //! # When it is not enough
 //!
 //! [`put_delay`] turns the distance to the bound of the debt into a small delay of each put: nothing
-//! up to half of the bound, then more and more. Writers are slowed like by a spring, never stopped.
+//! up to half of the bound, then more and more. Writers are slowed like by a spring, never stopped:
+//! only a budget of memory or of open files that is used up has puts refused ([`Arbiter::refuses_puts`]),
+//! after caches and write buffers gave way ([`MemoryOrders`]).
 
 mod account;
 mod arbiter;
@@ -44,6 +52,7 @@ mod backoff;
 mod budgets;
 mod event;
 mod foreground;
+mod memory;
 mod order;
 mod pace;
 mod rank;
@@ -56,6 +65,7 @@ pub use arbiter::Arbiter;
 pub use budgets::Budgets;
 pub use event::{Ended, Event, Looked, StepResult, Told};
 pub use foreground::{COUNT_MIN as LATENCY_COUNT_MIN, Latency, latency_between};
+pub use memory::{MemoryOrders, SharedMemory};
 pub use order::{Decision, Order, Owner};
 pub use report::{OwedTask, Report, Steps};
 pub use slowdown::put_delay;

@@ -3,6 +3,9 @@
 //! Steps draw on three accounts of credit that fill with time: the pace in bytes, the I/O ceiling in
 //! bytes and the processor share in seconds. A step may begin while there is credit and is charged
 //! what it did cost, so that an expensive one is followed by a longer rest.
+//!
+//! Transfers between nodes have a pace of their own: nobody owes them to a store, so they do not grow
+//! with the debt, and they have to go on while requests suffer. They share the I/O ceiling.
 
 use std::time::Duration;
 
@@ -26,6 +29,9 @@ const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
 /// The least that is needed while anything is owed: for tasks that cost nothing but a step. Bytes per
 /// second.
 const NEEDED_MIN: f64 = 1024.0 * 1024.0;
+/// What transfers may do however requests fare: a node that is added to a busy cluster is to be filled
+/// some day. Bytes per second.
+pub(crate) const TRANSFERS_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 /// Credit that may be saved up: it makes up for rests that last longer than asked for.
 const SAVED: Duration = Duration::from_millis(50);
 /// The most that a single large step is made up for, except in bytes under a ceiling.
@@ -62,6 +68,8 @@ pub(crate) struct Pace {
     steps_credit: Credit,
     io_credit: Credit,
     cpu_credit: Credit,
+    transfers: Rate,
+    transfers_credit: Credit,
     refilled_at: Moment,
 }
 
@@ -76,6 +84,14 @@ impl Credit {
         Self {
             level: 0.0,
             per_second,
+        }
+    }
+
+    /// What was saved up without bounds is nothing under one.
+    fn set_per_second(&mut self, per_second: f64) {
+        self.per_second = per_second;
+        if per_second.is_finite() && self.level.is_infinite() {
+            self.level = 0.0;
         }
     }
 
@@ -129,6 +145,8 @@ impl Pace {
             steps_credit: Credit::new(f64::INFINITY),
             io_credit: Credit::new(io_max),
             cpu_credit: Credit::new(budgets.cpu_per_second()),
+            transfers: Rate::over(PRESENT),
+            transfers_credit: Credit::new(f64::INFINITY),
             refilled_at: Moment::default(),
         }
     }
@@ -153,10 +171,12 @@ impl Pace {
         } else {
             self.needed + share * (free - self.needed).max(0.0)
         };
-        self.steps_credit.per_second = self.allowed;
-        if self.allowed.is_finite() && self.steps_credit.level.is_infinite() {
-            self.steps_credit.level = 0.0;
-        }
+        self.steps_credit.set_per_second(self.allowed);
+        self.transfers_credit.set_per_second(if share >= 1.0 {
+            f64::INFINITY
+        } else {
+            TRANSFERS_MIN + share * (free - TRANSFERS_MIN).max(0.0)
+        });
     }
 
     /// Fills the credits up to now.
@@ -166,6 +186,30 @@ impl Pace {
         self.steps_credit.refill(elapsed);
         self.io_credit.refill(elapsed);
         self.cpu_credit.refill(elapsed);
+        self.transfers_credit.refill(elapsed);
+    }
+
+    /// How long a transfer has to wait before its next `bytes`, as of the last refill; with zero they
+    /// count as spent.
+    pub(crate) fn transfer(&mut self, bytes: u64, now: Moment) -> Duration {
+        let wait = self.io_credit.wait_seconds();
+        let wait = wait.max(self.transfers_credit.wait_seconds());
+        if wait <= 0.0 {
+            self.transfers_credit.draw(bytes as f64);
+            self.io_credit.draw(bytes as f64);
+            self.transfers.add(bytes as f64, now);
+        }
+        seconds(wait, Duration::MAX)
+    }
+
+    /// Bytes per second that transfers have read and written.
+    pub(crate) fn transferred(&self, now: Moment) -> f64 {
+        self.transfers.per_second(now)
+    }
+
+    /// Bytes per second that transfers may do; infinite when only the ceiling bounds them.
+    pub(crate) fn transfers_allowed(&self) -> f64 {
+        self.transfers_credit.per_second
     }
 
     /// How long the next step has to wait, as of the last refill.
@@ -318,6 +362,48 @@ mod tests {
         assert!((9_900..10_600).contains(&done), "{done}");
         let pressed = done_in_ten_seconds(&mut Pace::new(&budgets), true) >> 16;
         assert!(pressed > 95_000, "{pressed}");
+    }
+
+    /// Bytes that a transfer of pages of 64 KiB does in ten seconds.
+    fn transferred_in_ten_seconds(pace: &mut Pace) -> u64 {
+        let (mut now, mut done) = (at(1000), 0);
+        while now < at(11_000) {
+            pace.refill(now);
+            let wait = pace.transfer(64 << 10, now);
+            if wait.is_zero() {
+                done += 64 << 10;
+                now = now.plus(Duration::from_micros(100));
+            } else {
+                now = now.plus(wait);
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn transfers_go_on_slowly_while_requests_suffer_and_freely_otherwise() {
+        let mut pace = Pace::new(&Budgets::default());
+        assert!(transferred_in_ten_seconds(&mut pace) > 1 << 30);
+        let mut pace = Pace::new(&Budgets::default());
+        pace.set(debts(0), 100e6, 0.0, at(1000));
+        let done = transferred_in_ten_seconds(&mut pace);
+        assert!((39 << 20..42 << 20).contains(&done), "{done}");
+        // The debt does not hurry them, half of what is free does.
+        pace.set(debts(9_000_000_000), 100e6, 0.5, at(11_000));
+        assert!((51e6..53e6).contains(&pace.transfers_allowed()));
+    }
+
+    #[test]
+    fn transfers_and_steps_share_the_ceiling() {
+        let budgets = Budgets {
+            io_bytes_per_second_max: Some(5_000_000),
+            ..Budgets::default()
+        };
+        let mut pace = Pace::new(&budgets);
+        let done = transferred_in_ten_seconds(&mut pace);
+        assert!((4_900_000 * 10..5_200_000 * 10).contains(&done), "{done}");
+        pace.begins(50_000_000);
+        assert!(pace.transfer(1, at(11_000)) > Duration::from_secs(5));
     }
 
     #[test]

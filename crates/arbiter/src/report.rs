@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kvorum_backend::{Task, TaskKind};
 
+use crate::memory::{MemoryOrders, SharedMemory};
 use crate::order::{Order, Owner};
 
 /// A task that is owed.
@@ -54,6 +55,10 @@ pub struct Report {
     pub needed_rate: u64,
     /// What may be done; `None` when only the ceilings bound it.
     pub allowed_rate: Option<u64>,
+    /// What transfers between nodes have read and written.
+    pub transfer_rate: u64,
+    /// What they may; `None` when only the ceiling bounds it.
+    pub transfer_allowed_rate: Option<u64>,
     /// What one worker can do.
     pub speed: u64,
     /// What clients put.
@@ -76,8 +81,14 @@ pub struct Report {
     pub longest_step: Duration,
     /// Cores that background work keeps busy.
     pub cpu_cores: f64,
-    /// Memory that the stores hold, in bytes.
+    /// Memory that the stores hold, with the caches that they share and what requests hold, in bytes.
     pub memory_bytes: u64,
+    /// Of it what can give way.
+    pub memory: SharedMemory,
+    /// What that may take now.
+    pub memory_orders: MemoryOrders,
+    /// Puts are refused: memory or open files are used up.
+    pub refuses_puts: bool,
     /// Open files at the last look, where that is known.
     pub open_files: Option<u64>,
 }

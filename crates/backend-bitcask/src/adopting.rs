@@ -4,16 +4,18 @@
 //! An entry is the same wherever its record stands: copies keep their sequence, and of two records of
 //! a key the one with the higher sequence counts. So a batch may be replayed over anything.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     Adopting, LoggedRecord, LostRange, Result, SegmentUse, Sequence, SharedSegment, StepBudget,
-    StoreId, Timestamp,
+    StepOutcome, StoreId, Timestamp,
 };
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 
 use crate::Bitcask;
+use crate::checkpoint_steps::CheckpointJob;
 use crate::entry::KIND_ENTRY;
 use crate::key_table::KeyEntry;
 use crate::keydir::Change;
@@ -88,7 +90,12 @@ impl Store {
         Ok(())
     }
 
-    fn needs(&self, catalog: &Catalog, entry: &SharedEntry, oldest: Option<u32>) -> bool {
+    pub(crate) fn needs(
+        &self,
+        catalog: &Catalog,
+        entry: &SharedEntry,
+        oldest: Option<u32>,
+    ) -> bool {
         entry.stats.live_records > 0
             || entry.is_copy_unsynced()
             || entry.stats.sequence_max > self.covered.load(Ordering::Acquire)
@@ -103,11 +110,13 @@ impl Store {
         let _puts_wait = self.writer.lock();
         let oldest = self.oldest_in_log();
         let newest = log.newest_segment();
+        let held = self.held();
+        let is_held = |number: u32| held.iter().any(|it| it.holds(number));
         let mut catalog = self.catalog.write();
         let mut usage = Vec::new();
         let mut unneeded = Vec::new();
         for (number, entry) in &catalog.shared {
-            if self.needs(&catalog, entry, oldest) {
+            if is_held(*number) || self.needs(&catalog, entry, oldest) {
                 let removal_bytes = if catalog.are_removals_needed(entry, oldest) {
                     entry.stats.removal_bytes
                 } else {
@@ -119,6 +128,18 @@ impl Store {
                 });
             } else if *number != newest {
                 unneeded.push(*number);
+            }
+        }
+        // Those that were let go since a copy was made of the store.
+        let older = held.iter().flat_map(|it| it.older.iter().copied());
+        let later = held.iter().flat_map(|it| it.from..newest);
+        for segment in older.chain(later).collect::<BTreeSet<u32>>() {
+            if !catalog.shared.contains_key(&segment) {
+                let live_bytes = 0;
+                usage.push(SegmentUse {
+                    segment,
+                    live_bytes,
+                });
             }
         }
         for number in unneeded {
@@ -192,21 +213,26 @@ impl Store {
     }
 
     /// Makes copies durable and lets go of a segment of which everything readable was offered.
-    fn settle(&self, number: u32) -> Result<()> {
+    fn settle(&self, number: u32, budget: StepBudget) -> Result<StepOutcome> {
         self.check_writable()?;
         let mut upkeep = self.upkeep.lock();
-        self.sync_all()?;
-        let uncovered = {
+        let last = {
             let catalog = self.catalog.read();
             let Some(entry) = catalog.shared.get(&number) else {
-                return Ok(());
+                return Ok(StepOutcome::nothing_left());
             };
-            entry.stats.sequence_max > self.covered.load(Ordering::Acquire)
+            entry.stats.sequence_max
         };
-        if uncovered {
+        let mut cost_bytes = 0;
+        if last > self.covered.load(Ordering::Acquire) {
             // Its batches would have to be replayed otherwise.
-            self.whole_checkpoint(&mut upkeep)?;
+            let step = self.cover(&mut upkeep, last, budget)?;
+            if !step.is_done {
+                return Ok(step);
+            }
+            cost_bytes = step.cost_bytes;
         }
+        self.sync_all()?;
         let lost = {
             let _puts_wait = self.writer.lock();
             let mut catalog = self.catalog.write();
@@ -223,14 +249,17 @@ impl Store {
             };
             self.lost.lock().add(&*self.disk, range);
         }
-        Ok(())
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: true,
+        })
     }
 
-    /// Writes a checkpoint of now, whatever of one was under way.
-    fn whole_checkpoint(&self, upkeep: &mut Upkeep) -> Result<()> {
-        upkeep.checkpoint = None;
-        let all = StepBudget { bytes: u64::MAX };
-        self.checkpoint_step(upkeep, all, false).map(drop)
+    /// Goes on with a checkpoint that covers a batch, or begins one, whatever is under way.
+    fn cover(&self, upkeep: &mut Upkeep, last: u64, budget: StepBudget) -> Result<StepOutcome> {
+        let covers = |job: &CheckpointJob| job.sequence() >= last;
+        upkeep.checkpoint = upkeep.checkpoint.take().filter(covers);
+        self.checkpoint_step(upkeep, budget, false)
     }
 
     /// A segment of the log in which everything of this store has expired, with nothing older left
@@ -304,7 +333,7 @@ impl Adopting for Bitcask {
         self.store.relocate(records)
     }
 
-    fn settle(&self, segment: u32) -> Result<()> {
-        self.store.settle(segment)
+    fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome> {
+        self.store.settle(segment, budget)
     }
 }

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
+use kvorum_backend::{LOST_INDEX_BYTES_MAX, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, OpenMode, Reading, read_file};
 use kvorum_encoding::{ByteReader, StorageKey, checksum, checksum_append, mask_checksum};
@@ -63,7 +64,9 @@ impl StoreFile {
     pub fn pieces(self, disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Pieces> {
         match self {
             Self::Meta => whole(&read_file(disk, path, meta::BYTES_MAX)?, meta_piece),
-            Self::LostIndex => whole(&read_file(disk, path, lost::INDEX_BYTES_MAX)?, lost_piece),
+            Self::LostIndex => whole(&read_file(disk, path, LOST_INDEX_BYTES_MAX)?, |bytes| {
+                lost_index_piece(bytes, lost::MAGIC)
+            }),
             Self::Hint => HintPieces::open(disk, path),
             Self::Checkpoint => CheckpointPieces::open(disk, path),
         }
@@ -135,39 +138,6 @@ fn meta_piece(bytes: &[u8]) -> Piece {
     }
     fields.nothing_more();
     fields.finish("identity of a store")
-}
-
-fn lost_piece(bytes: &[u8]) -> Piece {
-    let covered = bytes.len().saturating_sub(4);
-    let mut fields = Dissection::new(bytes, 0);
-    fields.magic(&lost::MAGIC);
-    fields.number("format version", 1);
-    let count = varint(&mut fields, "number of ranges").unwrap_or(0);
-    for _ in 0..count {
-        if fields.position() >= covered || lost_range(&mut fields).is_none() {
-            break;
-        }
-    }
-    if fields.position() < covered {
-        let rest = covered - fields.position();
-        fields.bytes("rest", rest);
-    }
-    fields.checksum(
-        "checksum of the file",
-        mask_checksum(checksum(&bytes[..covered])),
-    );
-    fields.nothing_more();
-    fields.finish("what was lost")
-}
-
-fn lost_range(fields: &mut Dissection<'_>) -> Option<()> {
-    let len = varint(fields, "length of the name")?;
-    fields.bytes("file", usize::try_from(len).ok()?)?;
-    varint(fields, "offset")?;
-    varint(fields, "length")?;
-    let len = varint(fields, "length of the words")?;
-    fields.bytes("what it held", usize::try_from(len).ok()?)?;
-    Some(())
 }
 
 fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {

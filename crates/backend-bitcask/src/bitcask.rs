@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
-    Adopting, Backend, BackendError, Batch, Capabilities, Durability, ErrorKind, Flow, FoldDetail,
-    FoldFilter, FoldRange, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence, SharedLog,
-    Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task, Timestamp,
+    Adopting, Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow,
+    FoldDetail, FoldFilter, FoldRange, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence,
+    SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reading};
 use kvorum_encoding::StorageKey;
@@ -26,6 +27,7 @@ use crate::read_cache::ReadCache;
 use crate::recovery::Recovery;
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
+use crate::unread::UnreadRecords;
 use crate::upkeep::{Upkeep, owed_bytes, whole_store};
 use crate::write::segment_number;
 
@@ -132,15 +134,18 @@ impl Bitcask {
             identity: AtomicU64::new(meta.identity),
             covered: AtomicU64::new(recovered.covered),
             hidden: Mutex::new(recovered.hidden),
+            holds: Mutex::default(),
             log,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),
+            unread: UnreadRecords::default(),
             fingerprints,
             compressor: Compressor::new(settings.compression),
             group: group_sync(this),
             counters,
             cache: OnceLock::new(),
             durable: AtomicU64::new(sequence),
+            file_bytes_aim: AtomicU64::new(u64::MAX),
             is_closed: AtomicBool::new(false),
             failure: Mutex::new(None),
             lock: Mutex::new(Some(lock)),
@@ -186,7 +191,7 @@ impl Store {
         }
     }
 
-    fn seal_what_is_full(&self, upkeep: &mut Upkeep) -> Result<()> {
+    pub(crate) fn seal_what_is_full(&self, upkeep: &mut Upkeep) -> Result<()> {
         self.seal_retiring(u32::MAX)?;
         match upkeep.output.take() {
             Some(output) => self.seal(output),
@@ -211,6 +216,8 @@ impl Store {
             meta.sequence = sequence;
             meta.next_segment = next_segment;
             meta.retired.clear();
+            // As of a new store: no checkpoint speaks of the log yet, and none is missing.
+            meta.shared_log = 0;
         })?;
         let now = self.meta.lock().identity;
         self.identity.store(now, Ordering::Release);
@@ -218,6 +225,7 @@ impl Store {
         self.hidden.lock().clear();
         Self::abandon(&mut upkeep);
         upkeep.output = None;
+        upkeep.scrub.forget(&*self.disk, &self.directory);
         upkeep.unremoved.clear();
         writer.active = None;
         let prepared = writer.prepared.take();
@@ -320,7 +328,7 @@ impl Backend for Bitcask {
             cheap_heads: true,
             ordered: false,
             indexes: false,
-            backups: false,
+            backups: true,
         }
     }
 
@@ -401,8 +409,18 @@ impl Backend for Bitcask {
         self.store.close()
     }
 
+    fn backups(&self) -> Option<&dyn Backups> {
+        Some(self)
+    }
+
     fn adopting(&self) -> Option<&dyn Adopting> {
         self.store.log.is_some().then_some(self)
+    }
+}
+
+impl Backups for Bitcask {
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        self.store.backup(directory)
     }
 }
 

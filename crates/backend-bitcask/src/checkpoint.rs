@@ -298,6 +298,15 @@ impl Checkpoint {
         })
     }
 
+    /// Begins to read the slots again, to see whether they are as they were written.
+    pub(crate) fn reread(self) -> Reread {
+        Reread {
+            at: HEADER_BYTES as u64,
+            found: 0,
+            checkpoint: self,
+        }
+    }
+
     /// Loads the slots whose place `keep` admits into an empty directory. When that fails, what is in
     /// the directory is of no use.
     pub(crate) fn load(
@@ -315,19 +324,8 @@ impl Checkpoint {
         let mut slots = Vec::new();
         let (mut shard, mut found) = (0, 0);
         while !window.is_at_end() {
-            let chunk_at = window.at;
-            let frame: [u8; CHUNK_HEADER_BYTES] = window
-                .take(CHUNK_HEADER_BYTES)?
-                .try_into()
-                .map_err(|_| CheckpointError::Unusable("cut short"))?;
-            let mut reader = ByteReader::new(&frame);
-            let (next_shard, count) = (reader.u32()? as usize, reader.u32()? as usize);
-            let (_zero, stored) = (reader.u32()?, reader.u32()?);
-            if count > CHUNK_SLOTS_MAX || next_shard >= SHARDS || next_shard < shard {
-                return Err(CheckpointError::Unusable("damaged chunk"));
-            }
-            let payload = window.take(count * SLOT_BYTES)?;
-            if chunk_checksum(chunk_at, &frame[..12], payload) != stored {
+            let (next_shard, payload) = next_chunk(&mut window)?;
+            if next_shard < shard {
                 return Err(CheckpointError::Unusable("damaged chunk"));
             }
             if next_shard != shard {
@@ -335,7 +333,7 @@ impl Checkpoint {
                 slots.clear();
                 shard = next_shard;
             }
-            found += count as u64;
+            found += (payload.len() / SLOT_BYTES) as u64;
             slots.extend(packed_of(payload).filter(|slot| keep(slot.place())));
         }
         keydir.load_shard(shard, &slots);
@@ -344,6 +342,60 @@ impl Checkpoint {
         }
         Ok(())
     }
+}
+
+/// A checkpoint that is being read again.
+pub(crate) struct Reread {
+    checkpoint: Checkpoint,
+    at: u64,
+    /// Slots that were read.
+    found: u64,
+}
+
+impl Reread {
+    /// Reads about so many bytes; returns how many they were, and whether that was the end.
+    pub(crate) fn step(&mut self, bytes_max: u64) -> Result<(u64, bool), CheckpointError> {
+        let begun_at = self.at;
+        let mut window = Window {
+            file: &*self.checkpoint.file,
+            at: self.at,
+            end: self.checkpoint.tables_at,
+            bytes: Vec::new(),
+            used: 0,
+        };
+        while !window.is_at_end() {
+            if window.at > begun_at && window.at - begun_at >= bytes_max {
+                self.at = window.at;
+                return Ok((self.at - begun_at, false));
+            }
+            self.found += next_chunk(&mut window)?.1.len() as u64 / SLOT_BYTES as u64;
+        }
+        self.at = window.at;
+        if self.found != self.checkpoint.slots {
+            return Err(CheckpointError::Unusable("slots are missing"));
+        }
+        Ok((self.at - begun_at, true))
+    }
+}
+
+/// The shard of the next chunk, and its slots.
+fn next_chunk<'w>(window: &'w mut Window<'_>) -> Result<(usize, &'w [u8]), CheckpointError> {
+    let chunk_at = window.at;
+    let frame: [u8; CHUNK_HEADER_BYTES] = window
+        .take(CHUNK_HEADER_BYTES)?
+        .try_into()
+        .map_err(|_| CheckpointError::Unusable("cut short"))?;
+    let mut reader = ByteReader::new(&frame);
+    let (shard, count) = (reader.u32()? as usize, reader.u32()? as usize);
+    let (_zero, stored) = (reader.u32()?, reader.u32()?);
+    if count > CHUNK_SLOTS_MAX || shard >= SHARDS {
+        return Err(CheckpointError::Unusable("damaged chunk"));
+    }
+    let payload = window.take(count * SLOT_BYTES)?;
+    if chunk_checksum(chunk_at, &frame[..12], payload) != stored {
+        return Err(CheckpointError::Unusable("damaged chunk"));
+    }
+    Ok((shard, payload))
 }
 
 pub(crate) fn packed_of(payload: &[u8]) -> impl Iterator<Item = Packed> + '_ {

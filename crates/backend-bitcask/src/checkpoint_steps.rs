@@ -29,6 +29,13 @@ pub(crate) struct CheckpointJob {
     _places: Arc<PlaceHold>,
 }
 
+impl CheckpointJob {
+    /// The last batch that it will cover.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
 impl Store {
     /// A checkpoint is due when replaying what came since the last one would take long, and when it
     /// is small against that.
@@ -40,6 +47,7 @@ impl Store {
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
         let is_due = upkeep.checkpoint.is_some()
+            || upkeep.is_checkpoint_wrong
             || self.counters.unchecked_bytes.load(order) >= bytes_max
             || self.counters.unchecked_records.load(order) >= records_max
             || self.is_far_behind_log(catalog);
@@ -98,6 +106,7 @@ impl Store {
         self.note_log(is_in_log)?;
         let finished = job.writer.finish(&*self.disk, &places);
         cost_bytes += finished.into_backend()?;
+        upkeep.is_checkpoint_wrong = false;
         Counters::add(&self.counters.written_bytes, cost_bytes);
         let order = std::sync::atomic::Ordering::AcqRel;
         self.covered.fetch_max(job.sequence, order);

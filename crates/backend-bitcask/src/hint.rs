@@ -213,40 +213,20 @@ impl HintFile {
         is_believed: bool,
     ) -> Result<Self, HintError> {
         let file = disk.open(path, OpenMode::Read)?;
-        let mut header = [0; HEADER_BYTES];
-        let read = file.read_at(&mut header, 0, Reading::MayBlock)?;
-        let mut reader = ByteReader::new(&header[..read]);
-        if reader.array::<8>()? != MAGIC {
-            return Err(HintError::Unusable("no hint file"));
-        }
-        let version = reader.u8()?;
-        let _zero = reader.take(3)?;
-        let stored = reader.u32()?;
-        if read < HEADER_BYTES || header_checksum(&header) != stored {
-            return Err(HintError::Unusable("damaged header"));
-        }
-        if version > VERSION {
-            return Err(HintError::Newer);
-        }
-        let bound = HintedSegment {
-            log_id: reader.u64()?,
-            number: reader.u64()?,
-            data_end: reader.u64()?,
-            records: reader.u64()?,
-            sequence_min: reader.u64()?,
-            sequence_max: reader.u64()?,
-        };
+        let (bound, index) = read_frame(&*file)?;
         if bound != *segment && !is_believed {
             return Err(HintError::Unusable("not of this segment as it is"));
         }
-        let _entries = reader.u64()?;
-        let (index_at, index_len) = (reader.u64()?, reader.u64()?);
-        let index = read_block(&*file, index_at, index_len)?;
         Ok(Self {
             len: file.len()?,
             blocks: decode_index(&index)?,
             file,
         })
+    }
+
+    /// Reads the header and the index again.
+    pub(crate) fn check_frame(&self) -> Result<(), HintError> {
+        read_frame(&*self.file).map(drop)
     }
 
     /// The length of the file, in bytes.
@@ -279,6 +259,37 @@ impl HintFile {
             .partition_point(|block| &block.first_key[..] <= key)
             .saturating_sub(1)
     }
+}
+
+/// What binds a hint to its segment, and its index.
+fn read_frame(file: &dyn DiskFile) -> Result<(HintedSegment, Bytes), HintError> {
+    let mut header = [0; HEADER_BYTES];
+    let read = file.read_at(&mut header, 0, Reading::MayBlock)?;
+    let mut reader = ByteReader::new(&header[..read]);
+    if reader.array::<8>()? != MAGIC {
+        return Err(HintError::Unusable("no hint file"));
+    }
+    let version = reader.u8()?;
+    let _zero = reader.take(3)?;
+    let stored = reader.u32()?;
+    if read < HEADER_BYTES || header_checksum(&header) != stored {
+        return Err(HintError::Unusable("damaged header"));
+    }
+    if version > VERSION {
+        return Err(HintError::Newer);
+    }
+    let bound = HintedSegment {
+        log_id: reader.u64()?,
+        number: reader.u64()?,
+        data_end: reader.u64()?,
+        records: reader.u64()?,
+        sequence_min: reader.u64()?,
+        sequence_max: reader.u64()?,
+    };
+    let _entries = reader.u64()?;
+    let (index_at, index_len) = (reader.u64()?, reader.u64()?);
+    let index = read_block(file, index_at, index_len)?;
+    Ok((bound, index))
 }
 
 fn decode_index(index: &Bytes) -> Result<Vec<BlockAt>, HintError> {

@@ -23,6 +23,7 @@
 
 mod adopting;
 pub mod anatomy;
+mod backup;
 mod bitcask;
 pub mod check;
 mod checkpoint;
@@ -42,6 +43,7 @@ mod places;
 mod read;
 mod read_cache;
 mod recovery;
+mod scrub;
 mod segments;
 mod settings;
 mod shared;
@@ -50,6 +52,7 @@ mod slot_table;
 mod snapshot;
 mod store;
 mod tail;
+mod unread;
 mod upkeep;
 mod victim;
 mod write;

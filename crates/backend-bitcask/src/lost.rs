@@ -1,55 +1,34 @@
-//! What was set aside as damaged: bytes in `lost/`, and an index of what they held.
-//!
-//! Keeping this record is worth trying and never worth failing for: on a full or failing disk the
-//! ranges are known for as long as the store is open, and are found again by the next opening.
+//! What was set aside as damaged: bytes in `lost/`, and an index of what they held, written as soon as
+//! something is found.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use kvorum_backend::LostRange;
-use kvorum_disk::{Disk, OpenMode, Reading, create_directory_durably, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint};
+use kvorum_backend::{LOST_NAME, LostDirectory, LostRange, is_news};
+use kvorum_disk::Disk;
 
 use crate::shared::is_lost_name;
 
-const DIRECTORY: &str = "lost";
-const INDEX: &str = "index";
+pub(crate) const DIRECTORY: &str = LOST_NAME;
 pub(crate) const MAGIC: [u8; 8] = *b"KVbclost";
-const VERSION: u8 = 1;
-pub(crate) const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// What is listed at most; a store with more is past repair by range.
-const RANGES_MAX: usize = 10_000;
-/// What is copied of one range at most.
-const COPIED_BYTES_MAX: u64 = 16 << 20;
+const INDEX: &str = "index";
 
 /// The ranges that were lost since ever.
 pub(crate) struct LostLog {
-    directory: PathBuf,
+    directory: LostDirectory,
     ranges: Vec<LostRange>,
 }
 
 impl LostLog {
     /// Reads the index, if there is one. A damaged index is itself listed as lost.
     pub(crate) fn open(disk: &dyn Disk, store: &Path) -> Self {
-        let directory = store.join(DIRECTORY);
-        let path = directory.join(INDEX);
-        let mut log = Self {
-            directory,
-            ranges: Vec::new(),
+        let directory = LostDirectory::of(store, INDEX, MAGIC);
+        let (ranges, damaged) = match directory.read(disk) {
+            Ok(ranges) => (ranges, None),
+            Err(damaged) => (Vec::new(), Some(damaged)),
         };
-        let Ok(Some(info)) = disk.info(&path) else {
-            return log;
-        };
-        match read_file(disk, &path, INDEX_BYTES_MAX).map(|bytes| decode(&bytes)) {
-            Ok(Ok(ranges)) => log.ranges = ranges,
-            _ => log.add(
-                disk,
-                LostRange {
-                    file: format!("{DIRECTORY}/{INDEX}"),
-                    offset: 0,
-                    len: info.len,
-                    held: "the list of what was lost before".to_owned(),
-                },
-            ),
+        let mut log = Self { directory, ranges };
+        if let Some(damaged) = damaged {
+            log.add(disk, damaged);
         }
         log
     }
@@ -67,102 +46,24 @@ impl LostLog {
 
     /// Adds a range, copies its bytes and writes the index. A range that is known is left as it is.
     pub(crate) fn add(&mut self, disk: &dyn Disk, range: LostRange) {
-        let is_known = self.ranges.iter().any(|known| {
-            (&known.file, known.offset, known.len) == (&range.file, range.offset, range.len)
-        });
-        if is_known || self.ranges.len() >= RANGES_MAX {
+        if !is_news(&self.ranges, &range) {
             return;
         }
-        let _copied_or_failing_disk = self.set_aside(disk, &range);
+        let _copied_or_failing_disk = self.directory.set_aside(disk, &range);
         self.ranges.push(range);
-        let _written_or_failing_disk = self.write(disk);
+        let _written_or_failing_disk = self.directory.write(disk, &self.ranges);
     }
 
     /// Forgets everything, as after an erasure.
     pub(crate) fn clear(&mut self, disk: &dyn Disk) {
         self.ranges.clear();
-        if let Ok(Some(_)) = disk.info(&self.directory) {
-            let _removed_or_failing_disk = disk.remove_directory(&self.directory);
-        }
+        self.directory.remove(disk);
     }
-
-    fn set_aside(&self, disk: &dyn Disk, range: &LostRange) -> kvorum_disk::Result<()> {
-        let store = self.directory.parent().unwrap_or(Path::new("."));
-        create_directory_durably(disk, &self.directory)?;
-        let source = disk.open(&store.join(&range.file), OpenMode::Read)?;
-        let rest = source.len()?.saturating_sub(range.offset);
-        let len = range.len.min(COPIED_BYTES_MAX).min(rest);
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-        let read = source.read_at(&mut bytes, range.offset, Reading::MayBlock)?;
-        let name = format!("{}-{}", range.file.replace('/', "-"), range.offset);
-        replace_file(disk, &self.directory.join(name), &bytes[..read])
-    }
-
-    fn write(&self, disk: &dyn Disk) -> kvorum_disk::Result<()> {
-        create_directory_durably(disk, &self.directory)?;
-        replace_file(disk, &self.directory.join(INDEX), &encode(&self.ranges))
-    }
-}
-
-/// Encodes the index:
-///
-/// ```text
-/// size    field
-/// 8       magic "KVbclost"
-/// 1       format version, 1
-/// varint  number of ranges, and for each:
-///   varint  length of the file's name, then the name
-///   varint  offset
-///   varint  length
-///   varint  length of what it held, then the words
-/// 4       masked CRC-32C of all before
-/// ```
-fn encode(ranges: &[LostRange]) -> Vec<u8> {
-    let mut out = MAGIC.to_vec();
-    out.push(VERSION);
-    put_varint(&mut out, ranges.len() as u64);
-    for range in ranges {
-        put_varint(&mut out, range.file.len() as u64);
-        out.extend_from_slice(range.file.as_bytes());
-        put_varint(&mut out, range.offset);
-        put_varint(&mut out, range.len);
-        put_varint(&mut out, range.held.len() as u64);
-        out.extend_from_slice(range.held.as_bytes());
-    }
-    let check = mask_checksum(checksum(&out));
-    out.extend_from_slice(&check.to_le_bytes());
-    out
-}
-
-fn decode(bytes: &[u8]) -> Result<Vec<LostRange>, Truncated> {
-    let refused = Err(Truncated { offset: 0 });
-    let Some((covered, stored)) = bytes.split_last_chunk::<4>() else {
-        return refused;
-    };
-    if mask_checksum(checksum(covered)).to_le_bytes() != *stored {
-        return refused;
-    }
-    let mut reader = ByteReader::new(covered);
-    if reader.array::<8>()? != MAGIC || reader.u8()? != VERSION {
-        return refused;
-    }
-    let count = reader.varint_len()?;
-    let mut ranges = Vec::new();
-    for _ in 0..count {
-        let file = String::from_utf8_lossy(reader.take_prefixed()?).into_owned();
-        ranges.push(LostRange {
-            file,
-            offset: reader.varint()?,
-            len: reader.varint()?,
-            held: String::from_utf8_lossy(reader.take_prefixed()?).into_owned(),
-        });
-    }
-    Ok(ranges)
 }
 
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::MemoryDisk;
+    use kvorum_disk::{MemoryDisk, OpenMode, read_file};
 
     use super::*;
 

@@ -160,6 +160,10 @@ impl Store {
         now: Timestamp,
         cost_bytes: &mut u64,
     ) -> Result<bool> {
+        if let Source::Records(scan) = &mut job.source {
+            // What is read may have to be written as well.
+            scan.set_read_ahead(budget.bytes / 2);
+        }
         let mut gathered = Gathered::default();
         let is_read = loop {
             let Some(record) = self.next_record(job)? else {
@@ -406,7 +410,7 @@ impl Store {
         let is_large = upkeep
             .output
             .as_ref()
-            .is_some_and(|output| output.end() > self.settings.file_bytes_max / 2);
+            .is_some_and(|output| output.end() > self.file_bytes_max() / 2);
         if is_large && let Some(large) = upkeep.output.take() {
             self.seal(large)?;
         }

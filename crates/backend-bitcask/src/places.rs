@@ -10,15 +10,15 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use kvorum_backend::{BackendError, ErrorKind, LogPlace, LoggedFront, LoggedRecord, Lookup};
-use kvorum_disk::Reading;
+use kvorum_disk::{ErrorKind as DiskErrorKind, Reading};
 use kvorum_segment::{
-    BatchPlace, Codec, Location, SegmentError, StoredBack, StoredFront, StoredRecord,
+    BatchPlace, Codec, Location, SegmentError, StoredBack, StoredFront, StoredRecord, file_name,
 };
 
 use crate::error::from_segment;
 use crate::read_cache::CachedSegment;
 use crate::segments::Segment;
-use crate::shared::SharedPlace;
+use crate::shared::{SharedPlace, lost_name};
 
 /// Where the record of a slot stands. Whoever holds one can read it.
 #[derive(Clone)]
@@ -59,6 +59,15 @@ impl PlaceError {
         }
     }
 
+    /// The device failed, or the system: the record may be whole.
+    pub(crate) fn is_unread(&self) -> bool {
+        match self {
+            Self::Own(SegmentError::Disk(error)) => error.kind() == DiskErrorKind::Device,
+            Self::Own(_) | Self::WouldBlock => false,
+            Self::Shared(error) => error.kind() == ErrorKind::Failed,
+        }
+    }
+
     pub(crate) fn into_backend(self) -> BackendError {
         match self {
             Self::Own(error) => from_segment(&error),
@@ -92,6 +101,14 @@ impl Place {
         match self {
             Self::Own(segment) => segment.cached,
             Self::Shared(shared) => shared.cached,
+        }
+    }
+
+    /// What the list of what was lost calls its segment.
+    pub(crate) fn listed_name(&self) -> String {
+        match self {
+            Self::Own(segment) => file_name(u64::from(segment.number)),
+            Self::Shared(shared) => lost_name(shared.number()),
         }
     }
 

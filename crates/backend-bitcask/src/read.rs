@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use kvorum_backend::{
-    BackendError, ErrorKind, Lookup, ReadAt, Reading, Result, Sequence, StoredEntry, StoredHead,
+    BackendError, ErrorKind, Lookup, LostRange, ReadAt, Reading, Result, Sequence, StoredEntry,
+    StoredHead, Timestamp,
 };
 use kvorum_encoding::{StorageKey, Truncated};
 use kvorum_segment::{StoredFront, StoredRecord};
@@ -11,6 +12,7 @@ use crate::entry::{Front, decode_front, key_of};
 use crate::places::{Place, PlaceError};
 use crate::slot::Slot;
 use crate::store::{Counters, Store};
+use crate::unread::Verdict;
 
 /// What was read of a record, the front at least.
 trait HasFront {
@@ -39,7 +41,7 @@ impl Store {
             });
         }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, fingerprint, |place, slot| {
+        let found = self.find(key, fingerprint, at.now, |place, slot| {
             place.read(slot.location(), reading)
         })?;
         let (place, front, record) = match found {
@@ -74,7 +76,7 @@ impl Store {
             cache.get(place.cached(), slot.offset())
         })?;
         let is_same = entry.key() == Some(key.as_bytes());
-        is_same.then(|| entry.to_stored()).flatten()
+        is_same.then(|| entry.into_stored()).flatten()
     }
 
     pub(crate) fn head(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredHead>> {
@@ -91,7 +93,7 @@ impl Store {
             });
         }
         let reading = disk_reading(at.reading);
-        let found = self.find(key, fingerprint, |place, slot| {
+        let found = self.find(key, fingerprint, at.now, |place, slot| {
             place.read_front(slot.location(), reading)
         })?;
         Ok(match found {
@@ -114,6 +116,7 @@ impl Store {
         &self,
         key: &StorageKey,
         fingerprint: u64,
+        now: Timestamp,
         read: impl Fn(&Place, &Slot) -> std::result::Result<T, PlaceError>,
     ) -> Result<Lookup<(Place, Front, T)>> {
         let candidates = self.keydir.candidates(fingerprint);
@@ -122,6 +125,7 @@ impl Store {
             match read(&place, &slot) {
                 Ok(read) => match key_of(read.front()) {
                     Some(found) if found == key.as_bytes() => {
+                        self.unread.given((place.cached(), slot.offset()));
                         let front = decode_front(read.front())
                             .map_err(|error| self.count_undecodable(&place, &slot, error))?;
                         return Ok(Lookup::Found((place, front, read)));
@@ -134,10 +138,30 @@ impl Store {
                 },
                 Err(error) if error.would_block() => return Ok(Lookup::WouldBlock),
                 Err(error) if error.is_damage() => damage = Some(self.count_corrupt(error)),
+                Err(error) if error.is_unread() && self.is_given_up(key, &place, &slot, now) => {
+                    damage = Some(self.count_corrupt(error).of_kind(ErrorKind::Corrupt));
+                }
                 Err(error) => return Err(error.into_backend()),
             }
         }
         damage.map_or(Ok(Lookup::Absent), Err)
+    }
+
+    /// Notes that the device failed to read a record; true when it counts as damaged by now, which is told
+    /// when it comes to that. The key is that of the record: of its fingerprint, at least.
+    #[cold]
+    fn is_given_up(&self, key: &StorageKey, place: &Place, slot: &Slot, now: Timestamp) -> bool {
+        let verdict = self.unread.failed((place.cached(), slot.offset()), now);
+        if verdict == Verdict::GivenUpNow {
+            let range = LostRange {
+                file: place.listed_name(),
+                offset: slot.offset(),
+                len: slot.location().len,
+                held: format!("the entry of {key:?}, which the device did not give for minutes"),
+            };
+            self.lost.lock().add(&*self.disk, range);
+        }
+        verdict != Verdict::MayPass
     }
 
     /// The slot of a key, which is found by reading the front of what has its fingerprint.
@@ -163,6 +187,15 @@ impl Store {
                 Ok(_) => {}
                 // Its key cannot be read any more; that it is another one is next to impossible.
                 Err(error) if error.is_damage() => damaged = Some((slot, 0)),
+                Err(error) if error.is_unread() => {
+                    let record = (place.cached(), slot.offset());
+                    let cached = self.cache.get().and_then(|it| it.get(record.0, record.1));
+                    match cached.filter(|it| it.key() == Some(key)) {
+                        Some(entry) => return Ok(Some((slot, entry.sequence().0))),
+                        None if self.unread.is_given_up(record) => damaged = Some((slot, 0)),
+                        None => return Err(error.into_backend()),
+                    }
+                }
                 Err(error) => return Err(error.into_backend()),
             }
         }

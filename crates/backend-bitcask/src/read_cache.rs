@@ -29,7 +29,7 @@ const ENTRY_OVERHEAD_BYTES: usize = 256;
 static NEXT_SEGMENT: AtomicU64 = AtomicU64::new(0);
 
 /// Tells an open segment from all others, of this store and of others, before and after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CachedSegment(u64);
 
 impl CachedSegment {
@@ -56,14 +56,18 @@ pub(crate) struct CachedEntry {
 }
 
 impl CachedEntry {
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
     pub(crate) fn key(&self) -> Option<&[u8]> {
         key_of(&self.bytes)
     }
 
     /// The entry, if its front can be read; it could when it was kept.
-    pub(crate) fn to_stored(&self) -> Option<StoredEntry> {
+    pub(crate) fn into_stored(self) -> Option<StoredEntry> {
         let (fields, key_end) = decode_fields(&self.bytes).ok()?;
-        let mut head = self.bytes.clone();
+        let mut head = self.bytes;
         let body = head.split_off(self.body_start);
         head.advance(key_end);
         Some(StoredEntry {
@@ -119,6 +123,11 @@ impl ReadCache {
     /// The bound.
     pub fn bytes_max(&self) -> u64 {
         self.entries.capacity()
+    }
+
+    /// Changes the bound; what is too much goes at once. The cache rounds it up by a few bytes.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.entries.set_capacity(bytes_max);
     }
 
     /// Entries that were read from their segments. What was found here is not counted: that would

@@ -27,6 +27,11 @@ use crate::shared::{SharedEntry, SharedPlace, Standing, Standings};
 use crate::store::SUSPECT_NAME;
 use crate::tail::Tail;
 
+/// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that
+/// says how far sequences went: the log lets go of what nobody needs. They go on so far above what was
+/// found that none is given twice; a checkpoint that could not be read once may be believed later.
+const UNKNOWN_SEQUENCES: u64 = 1 << 40;
+
 /// What opening found.
 pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
@@ -529,6 +534,9 @@ impl Recovery<'_> {
         }
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;
+        }
+        if covered.sequence == 0 && self.meta.shared_log != 0 {
+            sequence += UNKNOWN_SEQUENCES;
         }
         recover_log(&mut recovered, shared, covered);
         recovered.catalog.count_all_live(&recovered.keydir);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kvorum_backend::Timestamp;
 use kvorum_segment::Compression;
 
 /// How a store behaves and how it performs. Defaults are Riak's where Riak has the setting, except
@@ -22,7 +23,8 @@ pub struct BitcaskSettings {
 
     // Performance.
     /// A segment is finished when the next record would make it longer than this, in bytes. An entry
-    /// larger than that gets a segment of its own.
+    /// larger than that gets a segment of its own. A store with little gets smaller segments, for the
+    /// dead bytes of the one being written cannot be freed.
     pub file_bytes_max: u64,
     /// How new bodies are stored.
     pub compression: Compression,
@@ -35,6 +37,8 @@ pub struct BitcaskSettings {
     /// With the node's log: a checkpoint is due as well when the log is this many segments ahead of
     /// one that holds something not covered. Larger: less is written, more is read after a crash.
     pub log_segments_behind_max: u32,
+    /// Sealed segments are read again within this time, to find rot; `None` for never.
+    pub scrub_period: Option<Duration>,
 
     /// Replaces the keyed hash, to make different keys collide.
     #[cfg(any(test, feature = "planted-defects"))]
@@ -65,8 +69,9 @@ pub struct MergeSettings {
     pub fragmentation_trigger_percent: u8,
     /// Trigger: a segment holds this many dead bytes.
     pub dead_bytes_trigger: u64,
-    /// Trigger: this share of all bytes of the store is dead, in percent. Bounds the space that a
-    /// store takes, which the triggers of single segments do not.
+    /// Trigger: this share of all bytes of the store is dead, in percent; beyond 100 for never.
+    /// Bounds the space that a store takes, which the triggers of single segments do not. One segment
+    /// is merged at a time, whatever the thresholds say, until the share is lower.
     pub store_dead_trigger_percent: u8,
     /// Threshold: as the trigger of the same name.
     pub fragmentation_threshold_percent: u8,
@@ -104,6 +109,7 @@ impl Default for BitcaskSettings {
             preallocate_bytes: 0,
             checkpoint_after_bytes: 64 << 20,
             log_segments_behind_max: 32,
+            scrub_period: Some(Duration::from_secs(30 * 86_400)),
             #[cfg(any(test, feature = "planted-defects"))]
             fingerprint: None,
             #[cfg(feature = "planted-defects")]
@@ -118,7 +124,7 @@ impl Default for MergeSettings {
             policy: MergePolicy::Always,
             fragmentation_trigger_percent: 60,
             dead_bytes_trigger: 512 << 20,
-            store_dead_trigger_percent: 33,
+            store_dead_trigger_percent: 30,
             fragmentation_threshold_percent: 40,
             dead_bytes_threshold: 128 << 20,
             small_file_threshold_bytes: 10 << 20,
@@ -127,10 +133,10 @@ impl Default for MergeSettings {
 }
 
 impl MergePolicy {
-    /// True when merging is allowed at `now_micros` since the Unix epoch.
-    pub(crate) fn allows(self, now_micros: u64) -> bool {
+    /// True when merging is allowed at this time of the day.
+    pub fn allows(self, now: Timestamp) -> bool {
         const HOUR_MICROS: u64 = 3_600_000_000;
-        let hour = now_micros / HOUR_MICROS % 24;
+        let hour = now.0 / HOUR_MICROS % 24;
         match self {
             Self::Always => true,
             Self::Never => false,
@@ -159,7 +165,7 @@ mod tests {
             first_hour: 22,
             last_hour: 3,
         };
-        let at = |hour: u64| night.allows(hour * 3_600_000_000 + 5);
+        let at = |hour: u64| night.allows(Timestamp(hour * 3_600_000_000 + 5));
         assert!(at(22) && at(23) && at(24) && at(3));
         assert!(!at(4) && !at(21) && !at(12));
     }

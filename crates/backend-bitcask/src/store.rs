@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use kvorum_backend::{BackendError, ErrorKind, Fields, GroupSync, Result, SharedLog, Timestamp};
+use kvorum_backend::{
+    BackendError, ErrorKind, Fields, GroupSync, HeldSegments, Result, SharedLog, Timestamp,
+};
 use kvorum_disk::{Disk, DiskLock, OpenMode};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use parking_lot::{Mutex, RwLock};
@@ -23,6 +25,7 @@ use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
 use crate::segments::{Catalog, Segment, SegmentEntry, SegmentStats, segment_id};
+use crate::unread::UnreadRecords;
 use crate::upkeep::Upkeep;
 use crate::write::segment_number;
 
@@ -46,6 +49,7 @@ pub(crate) struct Store {
     pub(crate) keydir: Keydir,
     pub(crate) meta: Mutex<Meta>,
     pub(crate) lost: Mutex<LostLog>,
+    pub(crate) unread: UnreadRecords,
     pub(crate) fingerprints: Fingerprints,
     pub(crate) compressor: Compressor,
     pub(crate) group: Arc<GroupSync>,
@@ -63,6 +67,10 @@ pub(crate) struct Store {
     /// Removals that opening found in the store's own files, by fingerprint and check: without a
     /// checkpoint the log gives back older entries of their keys as well. Empty once it has.
     pub(crate) hidden: Mutex<BTreeMap<(u64, u64), u64>>,
+    /// How long segments are to be at present, within what the settings allow. Bytes.
+    pub(crate) file_bytes_aim: AtomicU64,
+    /// What copies of the store that are being made need of the log.
+    pub(crate) holds: Mutex<Vec<Weak<HeldSegments>>>,
     pub(crate) is_closed: AtomicBool,
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
+use kvorum_backend::{
+    BackendError, Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp,
+    Unreadable, Urgency,
+};
 use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, SegmentWriter};
 
 use crate::checkpoint_steps::CheckpointJob;
@@ -10,15 +13,21 @@ use crate::error::IntoBackend;
 use crate::hint::{HintError, HintFile, HintWriter, HintedSegment, hint_path};
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
 use crate::merge::MergeJob;
+use crate::scrub::ScrubJob;
 use crate::segments::{Catalog, SegmentEntry, SegmentStats};
 use crate::settings::SyncStrategy;
 use crate::store::{Counters, Store, WriteSide};
-use crate::victim::{Candidate, WholeStore, choose_round};
+use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 use crate::write::segment_number;
 
 /// Without a strategy that says otherwise, what was put is synced after this long, so that a commit
 /// log can be trimmed.
 const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
+
+/// A store has its live bytes in so many segments at least,
+const FILES_MIN: u64 = 4;
+/// of at least this size, or what counts as small if that is more. Bytes.
+const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
 
 /// The subject of expiry in the node's log: no segment has this number.
 const EXPIRES_IN_LOG: u32 = 0;
@@ -31,12 +40,31 @@ pub(crate) struct Upkeep {
     pub(crate) output: Option<SegmentWriter>,
     /// Segments still to be merged in this round, best first.
     pub(crate) round: VecDeque<u32>,
+    /// Segments whose merges failed.
+    unreadable: Unreadable,
     /// Segments that are retired and whose files could not be removed.
     pub(crate) unremoved: Vec<u32>,
     hint: Option<HintJob>,
+    pub(crate) scrub: Scrubbing<ScrubJob>,
+    /// The checkpoint was found damaged, and is to be written again.
+    pub(crate) is_checkpoint_wrong: bool,
     pub(crate) checkpoint: Option<CheckpointJob>,
     /// When something not yet synced was first seen.
     unsynced_since: Option<Timestamp>,
+}
+
+impl Upkeep {
+    /// A segment that cannot be read is left as it is: what can be read of it is served, and the others
+    /// have their turn.
+    fn merge_failed(&mut self, number: u32, error: &BackendError) {
+        if self.unreadable.failed(number.into(), error) {
+            self.round.retain(|waiting| *waiting != number);
+        }
+    }
+
+    fn is_mergeable(&self, number: u32) -> bool {
+        !self.unreadable.contains(number.into())
+    }
 }
 
 struct HintJob {
@@ -57,9 +85,11 @@ impl Store {
         tasks.extend(self.sync_due(&mut upkeep, now));
         tasks.extend(self.next_segment_due());
         let catalog = self.catalog.read();
+        self.aim_at_file_bytes(&catalog);
         tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
         tasks.extend(hints_due(&upkeep, &catalog));
         tasks.extend(self.checkpoint_due(&upkeep, &catalog));
+        tasks.extend(self.scrub_due(&mut upkeep, &catalog, now));
         tasks.extend(upkeep.unremoved.iter().map(|number| Task {
             kind: TaskKind::Reclaim,
             subject: u64::from(*number),
@@ -89,20 +119,37 @@ impl Store {
             }
             TaskKind::Hint => self.hint_step(&mut upkeep, subject, budget),
             TaskKind::Checkpoint => self.checkpoint_step(&mut upkeep, budget, false),
-            TaskKind::Merge => self.merge_step(&mut upkeep, subject, false, budget, now),
             TaskKind::Expire if subject == EXPIRES_IN_LOG => {
                 self.expire_in_log(now);
                 Ok(StepOutcome::nothing_left())
             }
-            TaskKind::Expire => self.merge_step(&mut upkeep, subject, true, budget, now),
+            TaskKind::Merge | TaskKind::Expire => {
+                let is_expiry = task.kind == TaskKind::Expire;
+                self.merge_step(&mut upkeep, subject, is_expiry, budget, now)
+                    .inspect_err(|error| upkeep.merge_failed(subject, error))
+            }
             TaskKind::Reclaim => {
                 self.unlink(subject).into_backend()?;
                 upkeep.unremoved.retain(|number| *number != subject);
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Compact | TaskKind::Scrub => Ok(StepOutcome::nothing_left()),
+            TaskKind::Scrub => self.scrub_step(&mut upkeep, subject, budget, now),
+            TaskKind::Compact => Ok(StepOutcome::nothing_left()),
         }
+    }
+
+    /// A segment that is written cannot be merged, so it takes a part of what the store has.
+    fn aim_at_file_bytes(&self, catalog: &Catalog) {
+        let live = catalog.segments.values().map(|it| it.stats.live_bytes);
+        let part = live.sum::<u64>() / FILES_MIN;
+        let least = self
+            .settings
+            .merge
+            .small_file_threshold_bytes
+            .max(FILE_BYTES_AIM_MIN);
+        self.file_bytes_aim
+            .store(part.max(least), std::sync::atomic::Ordering::Relaxed);
     }
 
     /// The next segment is created before puts need it, for that waits for the device.
@@ -117,20 +164,29 @@ impl Store {
     }
 
     fn prepare_next_segment(&self) -> Result<StepOutcome> {
+        if !self.is_next_wanted(&self.writer.lock()) {
+            return Ok(StepOutcome::nothing_left());
+        }
+        self.prepare_segment()?;
+        Ok(StepOutcome {
+            cost_bytes: FILE_HEADER_BYTES,
+            is_done: true,
+        })
+    }
+
+    /// Creates the segment that follows the active one, if it is not there. The caller holds upkeep.
+    pub(crate) fn prepare_segment(&self) -> Result<()> {
         let number = {
             let mut writer = self.writer.lock();
-            if !self.is_next_wanted(&writer) {
-                return Ok(StepOutcome::nothing_left());
+            if writer.prepared.is_some() {
+                return Ok(());
             }
             writer.next_segment += 1;
             writer.next_segment - 1
         };
         let created = self.create_file(number, false)?;
         self.writer.lock().prepared = Some(created);
-        Ok(StepOutcome {
-            cost_bytes: FILE_HEADER_BYTES,
-            is_done: true,
-        })
+        Ok(())
     }
 
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
@@ -170,11 +226,14 @@ impl Store {
 
     /// The merge under way, or what is to be merged or dropped next.
     fn merge_due(&self, upkeep: &mut Upkeep, catalog: &Catalog, now: Timestamp) -> Option<Task> {
-        let expired = catalog.segments.values().find(|entry| {
-            entry.is_sealed && entry.stats.records > 0 && self.is_all_collectable(&entry.stats, now)
+        let expired = catalog.segments.iter().find(|(number, entry)| {
+            upkeep.is_mergeable(**number)
+                && entry.is_sealed
+                && entry.stats.records > 0
+                && self.is_all_collectable(&entry.stats, now)
         });
-        if let Some(entry) = expired {
-            return Some(merge_task(entry, TaskKind::Expire, 0));
+        if let Some((_, entry)) = expired {
+            return Some(merge_task(entry, TaskKind::Expire, 0, Urgency::Normal));
         }
         if self.expired_in_log(catalog, now).is_some() {
             return Some(Task {
@@ -184,25 +243,41 @@ impl Store {
                 cost_bytes: 0,
             });
         }
-        if !self.settings.merge.policy.allows(now.0) {
+        if !self.settings.merge.policy.allows(now) {
             return None;
         }
         if let Some(job) = &upkeep.merge
             && let Some(entry) = catalog.segments.get(&job.victim.number)
         {
-            return Some(merge_task(entry, TaskKind::Merge, job.position()));
+            let urgency = self.merge_urgency(entry, catalog);
+            return Some(merge_task(entry, TaskKind::Merge, job.position(), urgency));
         }
         upkeep
             .round
             .retain(|number| catalog.segments.contains_key(number));
         if upkeep.round.is_empty() {
-            let candidates = self.candidates(catalog);
+            let mut candidates = self.candidates(catalog);
+            candidates.retain(|it| upkeep.is_mergeable(it.number));
             let whole = whole_store(catalog);
             upkeep.round = choose_round(&candidates, whole, &self.settings.merge).into();
         }
         let number = upkeep.round.front()?;
         let entry = catalog.segments.get(number)?;
-        Some(merge_task(entry, TaskKind::Merge, 0))
+        let urgency = self.merge_urgency(entry, catalog);
+        Some(merge_task(entry, TaskKind::Merge, 0, urgency))
+    }
+
+    /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
+    fn merge_urgency(&self, entry: &SegmentEntry, catalog: &Catalog) -> Urgency {
+        let stats = &entry.stats;
+        let is_mostly_dead = stats.dead_bytes() * 2 > stats.data_bytes();
+        let by_itself = if is_mostly_dead {
+            Urgency::Normal
+        } else {
+            Urgency::Idle
+        };
+        let bound = urgency(whole_store(catalog), &self.settings.merge);
+        bound.map_or(by_itself, |urgency| urgency.max(by_itself))
     }
 
     /// Removals count as dead where a merge could drop them all.
@@ -370,6 +445,7 @@ impl Store {
     pub(crate) fn abandon(upkeep: &mut Upkeep) {
         upkeep.merge = None;
         upkeep.hint = None;
+        upkeep.scrub.abandon();
         upkeep.checkpoint = None;
         upkeep.round.clear();
     }
@@ -390,6 +466,7 @@ fn read_keys(
     budget: StepBudget,
     cost_bytes: &mut u64,
 ) -> Result<KeysRead> {
+    scan.set_read_ahead(budget.bytes / 2);
     loop {
         if *cost_bytes > 0 && *cost_bytes >= budget.bytes {
             return Ok(KeysRead::Some);
@@ -435,17 +512,12 @@ fn wants_hint(entry: &SegmentEntry) -> bool {
     entry.is_sealed && entry.segment.hint.read().is_none() && !entry.segment.is_damaged.load(order)
 }
 
-fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64) -> Task {
+fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64, urgency: Urgency) -> Task {
     let stats = &entry.stats;
-    let is_mostly_dead = stats.dead_bytes() * 2 > stats.data_bytes();
     Task {
         kind,
         subject: u64::from(entry.segment.number),
-        urgency: if is_mostly_dead || kind == TaskKind::Expire {
-            Urgency::Normal
-        } else {
-            Urgency::Idle
-        },
+        urgency,
         cost_bytes: stats.data_end.saturating_sub(done_bytes) + stats.live_bytes,
     }
 }

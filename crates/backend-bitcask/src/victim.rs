@@ -3,8 +3,18 @@
 //! Triggers start a round, thresholds say what belongs to it, as in Riak; within a round the segment
 //! that frees the most for what it costs goes first. One segment at a time: merging all of them at
 //! once is what made merges felt.
+//!
+//! The bound on the whole store's dead bytes takes the one segment that frees the most, and looks
+//! again: where every segment has something dead in it, a round of all would copy nearly everything.
+
+use kvorum_backend::Urgency;
 
 use crate::MergeSettings;
+
+/// A store of fewer bytes may be dead to any share: a merge costs some syncs, whatever it frees.
+const SMALL_STORE_BYTES: u64 = 1 << 20;
+/// Merges press when this much more than allowed is dead. Percent.
+const PRESSING_PERCENT: u64 = 3;
 
 /// What is known of a finished segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +42,14 @@ pub(crate) fn choose_round(
     whole: WholeStore,
     settings: &MergeSettings,
 ) -> Vec<u32> {
-    let is_store_dead = percent(whole.dead_bytes, whole.bytes)
-        >= u64::from(settings.store_dead_trigger_percent)
-        && whole.bytes >= settings.small_file_threshold_bytes;
     let is_triggered = candidates.iter().any(|it| is_trigger(it, settings));
-    if !is_triggered && !is_store_dead {
-        return Vec::new();
+    if !is_triggered {
+        return deadest(candidates, whole, settings).into_iter().collect();
     }
     let mut chosen: Vec<&Candidate> = candidates
         .iter()
         .filter(|it| it.dead_bytes > 0 || is_small(it, settings))
-        .filter(|it| is_store_dead || meets_threshold(it, settings))
+        .filter(|it| meets_threshold(it, settings))
         .collect();
     // The most freed for each byte copied first; older ones first where that is equal, for removals
     // in younger ones may be waiting for them.
@@ -57,6 +64,39 @@ pub(crate) fn choose_round(
         return Vec::new();
     }
     chosen.into_iter().map(|it| it.number).collect()
+}
+
+/// How urgent merges are for the bound on the whole store's dead bytes; `None` within it.
+pub(crate) fn urgency(whole: WholeStore, settings: &MergeSettings) -> Option<Urgency> {
+    if !is_too_much_dead(whole, settings) {
+        return None;
+    }
+    let pressing = u64::from(settings.store_dead_trigger_percent) + PRESSING_PERCENT;
+    let is_pressing = percent(whole.dead_bytes, whole.bytes) >= pressing;
+    Some(if is_pressing {
+        Urgency::Pressing
+    } else {
+        Urgency::Normal
+    })
+}
+
+fn is_too_much_dead(whole: WholeStore, settings: &MergeSettings) -> bool {
+    percent(whole.dead_bytes, whole.bytes) >= u64::from(settings.store_dead_trigger_percent)
+        && whole.bytes >= settings.small_file_threshold_bytes.min(SMALL_STORE_BYTES)
+}
+
+/// The segment with the largest dead share, when too much of the whole store is dead.
+fn deadest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettings) -> Option<u32> {
+    let is_due = is_too_much_dead(whole, settings);
+    // Where all are much better than the bound, what is dead is in the segment being written, and the
+    // next merge can free it.
+    let worth_it = u64::from(settings.store_dead_trigger_percent) / 2;
+    let share = |it: &Candidate| percent(it.dead_bytes, it.bytes);
+    let dead = candidates
+        .iter()
+        .filter(|it| is_due && it.dead_bytes > 0 && share(it) >= worth_it);
+    let deadest = dead.max_by_key(|it| (share(it), std::cmp::Reverse(it.number)));
+    deadest.map(|it| it.number)
 }
 
 fn is_trigger(it: &Candidate, settings: &MergeSettings) -> bool {
@@ -126,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn too_many_dead_bytes_in_all_start_a_round_of_their_own() {
+    fn too_many_dead_bytes_in_all_are_freed_one_segment_at_a_time() {
         let whole = WholeStore {
             bytes: 3 << 30,
             dead_bytes: 1 << 30,
         };
         let all = [candidate(1, 30), candidate(2, 40), candidate(3, 0)];
         let chosen = choose_round(&all, whole, &MergeSettings::default());
-        assert_eq!(chosen, [2, 1]);
+        assert_eq!(chosen, [2]);
     }
 
     #[test]

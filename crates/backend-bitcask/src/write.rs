@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kvorum_backend::{
-    Appended, Batch, Durability, Durable, Fields, LogBack, LogPromise, LogRecord, Receipt, Result,
-    Sequence, SharedLog, StoreId, SyncTicket, Write,
+    Appended, BackendError, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogPromise,
+    LogRecord, Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
@@ -260,11 +260,17 @@ impl Store {
 
     /// The slots that the batch supersedes. They stay where they are while the writer is locked:
     /// merges take that lock to move a slot.
+    ///
+    /// That one cannot be read now is no failure of the store, which takes other writes.
     fn find_olds(&self, prepared: &[Prepared<'_>]) -> Result<Vec<Option<Slot>>> {
-        prepared
+        let unread = |error: BackendError| match error.kind() {
+            ErrorKind::Failed => error.of_kind(ErrorKind::Unread),
+            _ => error,
+        };
+        let olds = prepared
             .iter()
-            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint))
-            .collect()
+            .map(|write| self.slot_of(write.key.as_bytes(), write.fingerprint));
+        olds.map(|old| old.map_err(unread)).collect()
     }
 
     /// The segment to append to: the present one, or a new one when it is full.
@@ -305,14 +311,21 @@ impl Store {
 
     /// True when the active segment is so full that the next one should be there.
     pub(crate) fn is_next_wanted(&self, writer: &WriteSide) -> bool {
-        let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
+        let bytes_max = self.file_bytes_max();
         let active = writer.active.as_ref();
         writer.prepared.is_none() && active.is_some_and(|it| it.end() > bytes_max / 2)
     }
 
+    /// The length at which a segment is full, at present.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        let order = std::sync::atomic::Ordering::Relaxed;
+        let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
+        bytes_max.min(self.file_bytes_aim.load(order))
+    }
+
     /// True when records of this length belong to another segment.
     pub(crate) fn is_full_for(&self, segment: &SegmentWriter, len: u64) -> bool {
-        let bytes_max = self.settings.file_bytes_max.min(OFFSET_BYTES_MAX);
+        let bytes_max = self.file_bytes_max();
         segment.position().records > 0 && segment.end() + len > bytes_max
     }
 
@@ -398,17 +411,17 @@ pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {
     u32::try_from(writer.id().number).unwrap_or(u32::MAX)
 }
 
-fn no_active() -> kvorum_backend::BackendError {
+fn no_active() -> BackendError {
     let detail = "no segment to append to";
-    kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::Misuse, detail)
+    BackendError::new(ErrorKind::Misuse, detail)
 }
 
-fn too_many_places() -> kvorum_backend::BackendError {
+fn too_many_places() -> BackendError {
     let detail = "the store has as many segments as it can tell apart";
-    kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::Full, detail)
+    BackendError::new(ErrorKind::Full, detail)
 }
 
-fn batch_too_large(len: u64) -> kvorum_backend::BackendError {
+fn batch_too_large(len: u64) -> BackendError {
     let detail = format!("a batch of {len} bytes, expected at most {OFFSET_BYTES_MAX}");
-    kvorum_backend::BackendError::new(kvorum_backend::ErrorKind::TooLarge, detail)
+    BackendError::new(ErrorKind::TooLarge, detail)
 }

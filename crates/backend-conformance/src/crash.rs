@@ -40,7 +40,7 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
             variation: rng.random_range(0..engine.variations().max(1)),
             rng: plan.rng(STREAM + 1 + number as u64),
             cuts_max: plan.amount(60, usize::MAX),
-            images: plan.amount(2, 12),
+            images: plan.amount(2, 6),
         };
         let fails = |script: &Script| sweep.check(script).err();
         if let Some(violation) = fails(&script) {
@@ -68,7 +68,7 @@ fn scripts(plan: &Plan, rng: &mut ChaCha8Rng) -> Vec<Script> {
     let drawn = plan.amount(40, 0);
     scripts.extend((0..drawn).map(|_| of_three(rng.random_range(0..three))));
     scripts.extend((0..plan.amount(0, three)).map(of_three));
-    for _ in 0..plan.amount(25, 1_500) {
+    for _ in 0..plan.amount(25, 300) {
         let len = rng.random_range(4..30);
         scripts.push(generate::changing_script(rng, len));
     }

@@ -58,6 +58,11 @@ pub trait EngineUnderTest: Sync {
         true
     }
 
+    /// True for what never ships: a long run is no longer for it than a quick one.
+    fn is_spike(&self) -> bool {
+        false
+    }
+
     /// How many times as long a store takes to open, copy and crash as one of a few small files. A
     /// quick run tries that many times less.
     fn slowness(&self) -> usize {

@@ -71,7 +71,7 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
             .map_err(|violation| violation.after(format!("variation {variation}")))?;
     }
     let mut rng = plan.rng(STREAM + 1);
-    for number in 0..plan.share(engine, 6, 400) as u64 {
+    for number in 0..plan.share(engine, 6, 150) as u64 {
         let len = rng.random_range(3..20);
         let script = generate::changing_script(&mut rng, len);
         let sweep = Sweep {

@@ -53,9 +53,10 @@ fn step(rng: &mut ChaCha8Rng) -> Step {
         93..95 => Step::DropSnapshot {
             slot: rng.random_range(0..3),
         },
-        95..99 => Step::Advance {
+        95..97 => Step::Advance {
             micros: rng.random_range(1..6) * TICK_MICROS,
         },
+        97..99 => Step::Backup,
         _ => Step::Erase,
     }
 }

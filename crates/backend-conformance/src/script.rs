@@ -59,6 +59,8 @@ pub(crate) enum Step {
     /// All that is due, to the end.
     MaintainAll,
     Sync,
+    /// Makes a backup, where the engine can.
+    Backup,
     /// Closes the store and opens it again.
     Reopen,
     /// Syncs, drops the store without closing it and opens it again, the disk being as it was.

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Durability, FoldDetail, Lookup, ReadAt, Reading, StepBudget, Task, TaskKind, Timestamp, Urgency,
+    Durability, FoldDetail, IndexCounts, Lookup, ReadAt, Reading, StepBudget, Task, TaskKind,
+    Timestamp, Urgency,
 };
 use kvorum_disk::{Disk, EntryKind, MemoryDisk};
 
@@ -23,7 +24,7 @@ use crate::{Checked, EngineUnderTest, Plan, Violation};
 
 type Sentence = (&'static str, fn(&Stage<'_>) -> Checked);
 
-const SENTENCES: [Sentence; 18] = [
+const SENTENCES: [Sentence; 21] = [
     ("sequences ascend and the last write wins", order),
     ("a value of any size comes back", sizes),
     ("folds visit each key once, in order, in bounds", folds),
@@ -55,11 +56,17 @@ const SENTENCES: [Sentence; 18] = [
         "an expired entry's index entries do not return",
         expired_index_entries,
     ),
+    ("what is done to indexes is counted", index_counts),
     ("a snapshot sees what was, and nothing later", snapshots),
     ("an expired lease ends folds", leases),
     ("steps change no answers", steps),
     ("a task that is not needed costs nothing", needless_tasks),
     ("erasing empties the store and frees its space", erasing),
+    ("a backup is the store as it was, for ever", backups),
+    (
+        "a backup made meanwhile has whole batches, the first ones",
+        concurrent::backups_have_whole_batches,
+    ),
 ];
 
 pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
@@ -309,6 +316,33 @@ fn expired_index_entries(stage: &Stage<'_>) -> Checked {
     stage.play(steps).map(drop)
 }
 
+/// Batches with index entries and without, overwritten, removed, removed again.
+fn index_counts(stage: &Stage<'_>) -> Checked {
+    let steps = vec![
+        put(1),
+        put_expiring(2, 100, &[0, 1, 2]),
+        put_expiring(2, 200, &[1, 2, 3]),
+        put_expiring(3, 100, &[5]),
+        remove(3),
+        remove(3),
+        put(2),
+    ];
+    let trial = stage.play(steps)?;
+    let Some(indexes) = trial.store()?.indexes() else {
+        return Ok(());
+    };
+    let expected = IndexCounts {
+        writes: 5,
+        postings_written: 5,
+        deletes: 2,
+        postings_deleted: 5,
+    };
+    let got = indexes.counts();
+    ensure(got == expected, 20, || {
+        format!("index work is counted as {got:?}, expected {expected:?}")
+    })
+}
+
 fn snapshots(stage: &Stage<'_>) -> Checked {
     let take = |slot| Step::TakeSnapshot {
         slot,
@@ -435,6 +469,25 @@ fn erasing(stage: &Stage<'_>) -> Checked {
     })?;
     let receipt = trial.store()?.put(&trial_batch(), Durability::Buffered);
     receipt.must("a put after erasing").map(drop)
+}
+
+fn backups(stage: &Stage<'_>) -> Checked {
+    let mut steps = vec![
+        Step::Backup,
+        put_expiring(3, 50, &[1]),
+        put(1),
+        put_durably(2),
+    ];
+    steps.extend([Step::Backup, Step::Backup, remove(1), Step::Backup]);
+    for _ in 0..2 {
+        steps.extend((0..KEYS).map(put_large));
+        steps.extend([Step::Backup, Step::MaintainAll, Step::Backup]);
+        steps.extend((0..KEYS).step_by(2).map(remove));
+        steps.extend([Step::MaintainAll, Step::Backup, Step::Reopen, Step::Backup]);
+    }
+    steps.extend([put(1), Step::Backup, Step::Erase, put(2), Step::Backup]);
+    steps.extend([Step::DropAndReopen, put(3), Step::MaintainAll]);
+    stage.play(steps).map(drop)
 }
 
 fn trial_batch() -> kvorum_backend::Batch {

@@ -1,5 +1,6 @@
 //! A trial: one store under test beside its model, and the steps that are played on both.
 
+pub(crate) mod backup;
 mod reading;
 mod upkeep;
 
@@ -18,6 +19,7 @@ use parking_lot::Mutex;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use self::backup::HeldBackup;
 use crate::model::State;
 use crate::names;
 use crate::script::{PlannedValue, PlannedWrite, Script, Step};
@@ -42,6 +44,8 @@ pub(crate) struct Trial<'a> {
     tickets: Vec<SyncTicket>,
     values_made: u32,
     entry_bytes_max: u64,
+    backups_made: u32,
+    backup: Option<HeldBackup>,
 }
 
 /// A snapshot and what it has to show.
@@ -98,6 +102,8 @@ impl<'a> Trial<'a> {
             tickets: Vec::new(),
             values_made: 0,
             entry_bytes_max: 0,
+            backups_made: 0,
+            backup: None,
             store: Some(store),
         }
     }
@@ -108,6 +114,7 @@ impl<'a> Trial<'a> {
             self.step(step)
                 .map_err(|violation| violation.after(format!("step {number}: {step:?}")))?;
         }
+        self.check_last_backup()?;
         self.check_all()
     }
 
@@ -141,6 +148,7 @@ impl<'a> Trial<'a> {
             Step::Maintain { pick, budget_bytes } => self.maintain(*pick, *budget_bytes),
             Step::MaintainAll => self.maintain_all(),
             Step::Sync => self.sync(),
+            Step::Backup => self.backup(),
             Step::Reopen => self.reopen(true),
             Step::DropAndReopen => self.reopen(false),
             Step::Erase => self.erase(),

@@ -2,19 +2,21 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Backups, Batch, Capabilities, Durability, Flow, FoldEnd, FoldFilter, IndexFolds,
-    IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence, Snapshot, Status,
-    StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task, Timestamp, Write,
+    Backend, Backups, Batch, Capabilities, Durability, Flow, FoldEnd, FoldFilter, IndexCounts,
+    IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence,
+    Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task,
+    Timestamp, Write,
 };
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 use kvorum_lsm::{Body, DrawNumber, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared, Value};
 
 use crate::LeveldbSettings;
-use crate::index::ops_of;
+use crate::index::{ops_of, plain_counts};
 use crate::keyspace::{all_objects, index_range, object_key, term_and_key};
 use crate::snapshot::LeveldbSnapshot;
 
@@ -23,6 +25,31 @@ pub struct Leveldb {
     lsm: Lsm,
     /// Entries expire by age, and index entries with them.
     expires_by_age: bool,
+    counts: Counts,
+}
+
+/// What was done to indexes.
+#[derive(Default)]
+struct Counts {
+    writes: AtomicU64,
+    postings_written: AtomicU64,
+    deletes: AtomicU64,
+    postings_deleted: AtomicU64,
+}
+
+impl Counts {
+    fn add(&self, counts: &IndexCounts) {
+        for (counter, events) in [
+            (&self.writes, counts.writes),
+            (&self.postings_written, counts.postings_written),
+            (&self.deletes, counts.deletes),
+            (&self.postings_deleted, counts.postings_deleted),
+        ] {
+            if events > 0 {
+                counter.fetch_add(events, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 impl Leveldb {
@@ -32,7 +59,8 @@ impl Leveldb {
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
     /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
-    /// [`kvorum_backend::ErrorKind::Corrupt`] when both copies of its manifest are damaged. Damage to
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when both copies of its manifest are damaged,
+    /// [`kvorum_backend::ErrorKind::Denied`] when its slow directory is not where it was. Damage to
     /// anything else is listed in [`Status::lost`] and no reason not to open.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -44,6 +72,7 @@ impl Leveldb {
         Ok(Self {
             lsm: Lsm::open(disk, directory, settings.to_lsm(), shared, draw)?,
             expires_by_age: settings.expiry.is_some(),
+            counts: Counts::default(),
         })
     }
 
@@ -60,11 +89,12 @@ impl Leveldb {
     fn put_indexed(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
         loop {
             let guard = self.lsm.guard();
-            let ops = ops_of(&self.lsm, batch, self.expires_by_age)?;
+            let (ops, counts) = ops_of(&self.lsm, batch, self.expires_by_age)?;
             let put = self
                 .lsm
                 .write_if_unchanged(&ops, durability, guard, Timestamp(0))?;
             if let Some(receipt) = put {
+                self.counts.add(&counts);
                 return Ok(receipt);
             }
         }
@@ -129,7 +159,9 @@ impl Backend for Leveldb {
             .iter()
             .map(|it| put_op(it, Bytes::new()))
             .collect();
-        self.lsm.write(&ops, durability, Timestamp(0))
+        let receipt = self.lsm.write(&ops, durability, Timestamp(0))?;
+        self.counts.add(&plain_counts(batch));
+        Ok(receipt)
     }
 
     fn get(&self, key: &StorageKey, at: ReadAt) -> Result<Lookup<StoredEntry>> {
@@ -241,10 +273,21 @@ impl IndexFolds for Leveldb {
             }
         })
     }
+
+    fn counts(&self) -> IndexCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        IndexCounts {
+            writes: read(&self.counts.writes),
+            postings_written: read(&self.counts.postings_written),
+            deletes: read(&self.counts.deletes),
+            postings_deleted: read(&self.counts.postings_deleted),
+        }
+    }
 }
 
 impl Backups for Leveldb {
-    fn backup(&self, directory: &Path) -> Result<()> {
-        self.lsm.backup(directory)
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        let files = self.lsm.backup(directory)?;
+        Ok(StoreBackup { files, held: None })
     }
 }

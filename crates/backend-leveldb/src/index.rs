@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Batch, ErrorKind, Fields, IndexEntry, Lookup, ReadAt, Reading, Result, Timestamp, Write,
+    Batch, ErrorKind, Fields, IndexCounts, IndexEntry, Lookup, ReadAt, Reading, Result, Timestamp,
+    Write,
 };
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
 use kvorum_lsm::{Body, Lsm, Op, Value};
@@ -47,9 +48,14 @@ struct Before {
 ///
 /// `rewrites_all` says that index entries are gone by their own age, so that those which stay have to
 /// be written again.
-pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Vec<Op>> {
+pub(crate) fn ops_of(
+    lsm: &Lsm,
+    batch: &Batch,
+    rewrites_all: bool,
+) -> Result<(Vec<Op>, IndexCounts)> {
     let mut known: BTreeMap<&StorageKey, Before> = BTreeMap::new();
     let mut ops = Vec::with_capacity(batch.writes.len());
+    let mut counts = plain_counts(batch);
     for write in &batch.writes {
         let key = write.key();
         let before = match known.get(key) {
@@ -64,7 +70,9 @@ pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Vec
         for gone in before.entries.difference(&after) {
             let key = index_key(key, gone);
             ops.push(Op::Remove { key });
+            counts.postings_deleted += 1;
         }
+        counts.postings_written += after.difference(&before.entries).count() as u64;
         if let Some(fields) = fields {
             let is_as_before = before.fields.map(|it| it.expiry) == Some(fields.expiry);
             for entry in &after {
@@ -81,7 +89,18 @@ pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Vec
         };
         known.insert(key, before);
     }
-    Ok(ops)
+    Ok((ops, counts))
+}
+
+/// What a batch counts besides its index entries.
+pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
+    let is_put = |write: &&Write| matches!(write, Write::Put { .. });
+    let puts = batch.writes.iter().filter(is_put).count();
+    IndexCounts {
+        writes: puts as u64,
+        deletes: (batch.writes.len() - puts) as u64,
+        ..IndexCounts::default()
+    }
 }
 
 /// The entry of a key, expired or not. One that is damaged is as good as none: writing over it is how

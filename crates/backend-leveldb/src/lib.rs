@@ -13,10 +13,12 @@
 mod engine;
 mod index;
 pub mod keyspace;
+pub mod repair;
 mod settings;
 mod snapshot;
 
 pub use engine::Leveldb;
 pub use kvorum_lsm::policy::PolicySettings;
+pub use kvorum_lsm::tiers::{Tiers, remove_store};
 pub use kvorum_lsm::{Compression, DrawNumber, Shared, SyncStrategy};
 pub use settings::LeveldbSettings;

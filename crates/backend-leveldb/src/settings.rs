@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kvorum_lsm::policy::PolicySettings;
+use kvorum_lsm::tiers::Tiers;
 use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
 
 /// How a store behaves and performs.
@@ -16,6 +17,8 @@ pub struct LeveldbSettings {
     pub sync: SyncStrategy,
     /// Entries are gone this long after their last modification; `None` for never.
     pub expiry: Option<Duration>,
+    /// Tables and blob files are read again within this time, to find rot; `None` for never.
+    pub scrub_period: Option<Duration>,
 
     // Performance.
     /// A memtable of this many bytes is flushed. Give each store another figure, or all flush at
@@ -34,6 +37,8 @@ pub struct LeveldbSettings {
     pub blob_threshold_bytes: usize,
     /// When tables are merged.
     pub policy: PolicySettings,
+    /// Where old tables go; `None` for one directory.
+    pub tiers: Option<Tiers>,
 
     /// One way of being wrong, for testing tests.
     #[cfg(feature = "planted-defects")]
@@ -46,6 +51,7 @@ impl Default for LeveldbSettings {
             has_log: true,
             sync: SyncStrategy::Grouped,
             expiry: None,
+            scrub_period: LsmSettings::default().scrub_period,
             write_buffer_bytes: 45 << 20,
             has_filter: true,
             block_bytes: 4096,
@@ -53,6 +59,7 @@ impl Default for LeveldbSettings {
             compression: Compression::Lz4,
             blob_threshold_bytes: 512,
             policy: PolicySettings::default(),
+            tiers: None,
             #[cfg(feature = "planted-defects")]
             defect: None,
         }
@@ -67,6 +74,7 @@ impl LeveldbSettings {
             has_log: self.has_log,
             sync: self.sync,
             expiry: self.expiry,
+            scrub_period: self.scrub_period,
             memtable_bytes: self.write_buffer_bytes,
             blob_threshold_bytes: self.blob_threshold_bytes,
             block_bytes: self.block_bytes,
@@ -75,6 +83,7 @@ impl LeveldbSettings {
             blob_compression: self.compression,
             filter_bits_per_key: if self.has_filter { 10 } else { 0 },
             policy: self.policy.clone(),
+            tiers: self.tiers.clone(),
             #[cfg(feature = "planted-defects")]
             defect: self.defect,
             ..LsmSettings::default()

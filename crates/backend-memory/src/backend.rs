@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kvorum_backend::{
     Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, FoldEnd,
-    IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence,
-    Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task, TaskKind,
-    Timestamp, Urgency,
+    IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result,
+    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
+    TaskKind, Timestamp, Urgency,
 };
 use kvorum_encoding::StorageKey;
 use parking_lot::{Mutex, RwLock};
@@ -225,5 +225,9 @@ impl IndexFolds for MemoryBackend {
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
         Ok(MemorySnapshot::open(&self.store, lease).fold_index(range, now, visitor))
+    }
+
+    fn counts(&self) -> IndexCounts {
+        self.store.contents.read().index_counts
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_backend::{Batch, Fields, IndexEntry, Sequence, Timestamp, Write};
+use kvorum_backend::{Batch, Fields, IndexCounts, IndexEntry, Sequence, Timestamp, Write};
 use kvorum_encoding::StorageKey;
 
 use crate::Settings;
@@ -38,6 +38,8 @@ pub(crate) struct Contents {
     /// What old versions count that only snapshots see.
     pub(crate) pinned_bytes: u64,
     pub(crate) put_bytes: u64,
+    /// What was done to indexes by puts and removals.
+    pub(crate) index_counts: IndexCounts,
     pub(crate) evicted: u64,
     pub(crate) expired: u64,
 }
@@ -96,6 +98,7 @@ impl Contents {
             memory_bytes: 0,
             pinned_bytes: 0,
             put_bytes: 0,
+            index_counts: IndexCounts::default(),
             evicted: 0,
             expired: 0,
         }
@@ -114,7 +117,11 @@ impl Contents {
         for write in writes {
             match write.put {
                 Some(put) => self.put(write.key, put, settings, newest_snapshot),
-                None => self.remove(write.key, newest_snapshot),
+                None => {
+                    let gone = self.remove(write.key, newest_snapshot);
+                    self.index_counts.deletes += 1;
+                    self.index_counts.postings_deleted += gone;
+                }
             }
         }
         if let Some(memory_bytes_max) = settings.memory_bytes_max {
@@ -131,6 +138,7 @@ impl Contents {
         settings: &Settings,
         newest_snapshot: Option<Sequence>,
     ) {
+        self.index_counts.writes += 1;
         self.change_index(&key, &put.index_entries, newest_snapshot);
         let OwnedBytes {
             bytes,
@@ -160,9 +168,10 @@ impl Contents {
         self.set(key, Some(entry), newest_snapshot);
     }
 
-    fn remove(&mut self, key: StorageKey, newest_snapshot: Option<Sequence>) {
+    /// Removes a key and returns how many index entries went with it.
+    fn remove(&mut self, key: StorageKey, newest_snapshot: Option<Sequence>) -> u64 {
         let Some(entry) = self.by_key.get(key.as_bytes()).cloned() else {
-            return;
+            return 0;
         };
         for index_entry in &entry.index_entries {
             let position = IndexPosition::new(&key, index_entry);
@@ -170,6 +179,7 @@ impl Contents {
                 .set(position, self.last_sequence, None, newest_snapshot);
         }
         self.set(key, None, newest_snapshot);
+        entry.index_entries.len() as u64
     }
 
     /// Sets a key and takes what it held out of the orders and the count.
@@ -220,11 +230,13 @@ impl Contents {
         for gone in before.difference(&after) {
             let position = IndexPosition::new(key, gone);
             self.index.set(position, sequence, None, newest_snapshot);
+            self.index_counts.postings_deleted += 1;
         }
         for added in after.difference(&before) {
             let position = IndexPosition::new(key, added);
             self.index
                 .set(position, sequence, Some(()), newest_snapshot);
+            self.index_counts.postings_written += 1;
         }
     }
 
@@ -234,7 +246,7 @@ impl Contents {
                 return;
             };
             self.evicted += 1;
-            self.remove(key, newest_snapshot);
+            let _not_asked_for = self.remove(key, newest_snapshot);
         }
     }
 

@@ -12,6 +12,9 @@ pub enum ErrorKind {
     /// The device or the system failed, or a sync did: the store takes no more writes until it is
     /// opened again.
     Failed,
+    /// The device did not give what a write has to look at: nothing was done, and the store goes on. Try
+    /// again.
+    Unread,
     /// Stored bytes do not match their checksum or their format: restore them from a replica.
     Corrupt,
     /// The entry is larger than the engine can hold: fix the request.
@@ -29,7 +32,7 @@ pub enum ErrorKind {
 }
 
 /// A failed backend call: what kind, and one line that names where, what was got and what expected.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError {
     kind: ErrorKind,
     detail: String,
@@ -44,6 +47,12 @@ impl BackendError {
         }
     }
 
+    /// The same error to a reader who can do something else about it.
+    #[must_use]
+    pub fn of_kind(self, kind: ErrorKind) -> Self {
+        Self { kind, ..self }
+    }
+
     /// What the reader can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -55,6 +64,7 @@ impl fmt::Display for BackendError {
         let advice = match self.kind {
             ErrorKind::Full => "disk full",
             ErrorKind::Failed => "store failed",
+            ErrorKind::Unread => "stored data not read",
             ErrorKind::Corrupt => "stored data damaged",
             ErrorKind::TooLarge => "entry too large",
             ErrorKind::Closed => "store closed",
@@ -75,7 +85,7 @@ impl From<&DiskError> for BackendError {
         use kvorum_disk::ErrorKind as Disk;
         let kind = match error.kind() {
             Disk::NoSpace => ErrorKind::Full,
-            Disk::Denied => ErrorKind::Denied,
+            Disk::Denied | Disk::OtherFilesystem => ErrorKind::Denied,
             Disk::Locked => ErrorKind::Locked,
             Disk::TooLarge => ErrorKind::Corrupt,
             Disk::NotFound

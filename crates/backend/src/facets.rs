@@ -1,12 +1,14 @@
 //! Facets: powers that some engines have. Asked for, not tried.
 
-use std::ops::Bound;
+use std::ops::{AddAssign, Bound};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
 
-use crate::{Flow, FoldEnd, Lease, Result, Timestamp};
+use crate::{Flow, FoldEnd, HeldSegments, Lease, Result, Timestamp};
 
 /// What an engine can do, as a value. The facets of [`crate::Backend`] say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,6 +43,45 @@ pub struct IndexRange {
 /// What an index fold calls for each entry: its term and the object's key.
 pub type IndexVisitor<'a> = dyn FnMut(&Bytes, &StorageKey) -> Flow + 'a;
 
+/// What was done to indexes since the store was opened, replays of logs included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexCounts {
+    /// Puts, with index entries or without.
+    pub writes: u64,
+    /// Index entries that puts added.
+    pub postings_written: u64,
+    /// Removals.
+    pub deletes: u64,
+    /// Index entries that puts and removals took away.
+    pub postings_deleted: u64,
+}
+
+impl IndexCounts {
+    /// What was added to these counts since they were `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            writes: self.writes.saturating_sub(before.writes),
+            postings_written: self
+                .postings_written
+                .saturating_sub(before.postings_written),
+            deletes: self.deletes.saturating_sub(before.deletes),
+            postings_deleted: self
+                .postings_deleted
+                .saturating_sub(before.postings_deleted),
+        }
+    }
+}
+
+impl AddAssign for IndexCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.writes += other.writes;
+        self.postings_written += other.postings_written;
+        self.deletes += other.deletes;
+        self.postings_deleted += other.postings_deleted;
+    }
+}
+
 /// Secondary indexes: entries change atomically with their object and are visited in order of
 /// (term, key).
 pub trait IndexFolds: Send + Sync {
@@ -54,11 +95,71 @@ pub trait IndexFolds: Send + Sync {
         now: Timestamp,
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd>;
+
+    /// What was written and deleted. Expiry and eviction count as nothing: nobody asked for them.
+    fn counts(&self) -> IndexCounts;
+}
+
+/// Files that a backup consists of. A linked one is the store's own file under a second name: it takes
+/// no space until the store drops it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackedUp {
+    /// Files with a second name.
+    pub linked_files: u64,
+    /// Their bytes.
+    pub linked_bytes: u64,
+    /// Files that were copied or written anew.
+    pub copied_files: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+}
+
+impl BackedUp {
+    /// Gives a file a second name, and counts it. False when there is no such file.
+    pub fn link(&mut self, disk: &dyn Disk, from: &Path, to: &Path) -> kvorum_disk::Result<bool> {
+        let Some(info) = disk.info(from)? else {
+            return Ok(false);
+        };
+        disk.link(from, to)?;
+        self.linked_files += 1;
+        self.linked_bytes += info.len;
+        Ok(true)
+    }
+
+    /// Counts a file that was copied or written anew.
+    pub fn count_copy(&mut self, bytes: u64) {
+        self.copied_files += 1;
+        self.copied_bytes += bytes;
+    }
+}
+
+impl AddAssign for BackedUp {
+    fn add_assign(&mut self, other: Self) {
+        self.linked_files += other.linked_files;
+        self.linked_bytes += other.linked_bytes;
+        self.copied_files += other.copied_files;
+        self.copied_bytes += other.copied_bytes;
+    }
+}
+
+/// What became of the backup of one store.
+#[derive(Clone, Debug, Default)]
+pub struct StoreBackup {
+    /// Its files.
+    pub files: BackedUp,
+    /// What the copy needs of the node's log, for a store whose entries stay there. It is for the
+    /// caller to link that, and to keep this until it has.
+    pub held: Option<Arc<HeldSegments>>,
 }
 
 /// Backups while serving.
 pub trait Backups: Send + Sync {
-    /// Makes a consistent copy in `directory`, which must not exist, sharing files by hard links
-    /// where the filesystem can.
-    fn backup(&self, directory: &Path) -> Result<()>;
+    /// Makes a consistent copy in `directory`, which must not exist, on the same filesystem: files that
+    /// never change get a second name there. The copy opens as a store after a crash does, and has
+    /// every batch that was put before the call; of those that are put meanwhile it has the first ones,
+    /// or none. Puts do not wait for it, upkeep does.
+    ///
+    /// # Errors
+    /// Those of the disk; what was made is left for the caller to remove.
+    fn backup(&self, directory: &Path) -> Result<StoreBackup>;
 }

@@ -55,6 +55,14 @@
 //!     steps of at most the budget given (one entry may overshoot it), and any interleaving of steps
 //!     with puts, gets and folds leaves answers unchanged.
 //! 18. [`Backend::erase`] leaves the store empty and usable, and frees its space at once.
+//!
+//! Backups
+//! 19. What [`Backups::backup`] made opens as a store with every batch that was put before the call; of
+//!     those that are put meanwhile it has the first ones. Nothing that the store does later changes it.
+//!
+//! Indexes
+//! 20. [`IndexFolds::counts`] says what puts and removals have done to index entries: each that was
+//!     added or taken away, once.
 
 mod batch;
 mod entry;
@@ -63,33 +71,43 @@ mod facets;
 #[cfg(feature = "planted-defects")]
 mod forgetful_disk;
 mod group_sync;
+mod lost_directory;
 mod maintenance;
 #[cfg(feature = "planted-defects")]
 mod planted_defect;
+mod scrub;
 mod shared_log;
 mod snapshot;
 mod status;
 mod sync_ticket;
+mod unreadable;
 
 pub use batch::{Batch, IndexEntry, Write};
 pub use entry::{
     Fields, Lookup, ReadAt, Reading, Sequence, StoreId, StoredEntry, StoredHead, Tag, Timestamp,
 };
 pub use error::{BackendError, ErrorKind};
-pub use facets::{Backups, Capabilities, IndexFolds, IndexRange, IndexVisitor};
+pub use facets::{
+    BackedUp, Backups, Capabilities, IndexCounts, IndexFolds, IndexRange, IndexVisitor, StoreBackup,
+};
 pub use group_sync::GroupSync;
+pub use lost_directory::{
+    LOST_INDEX_BYTES_MAX, LOST_NAME, LostDirectory, is_news, lost_index_piece,
+};
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 #[cfg(feature = "planted-defects")]
 pub use planted_defect::PlantedDefect;
+pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use shared_log::{
-    Adopting, Appended, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront, LoggedRecord,
-    SegmentUse, SharedLog, SharedSegment,
+    Adopting, Appended, HeldSegments, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront,
+    LoggedRecord, SegmentUse, SharedLog, SharedSegment,
 };
 pub use snapshot::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,
 };
 pub use status::{LostRange, Status};
 pub use sync_ticket::{Durability, Durable, Receipt, SyncPoint, SyncTicket};
+pub use unreadable::Unreadable;
 
 use kvorum_encoding::StorageKey;
 

@@ -24,11 +24,12 @@
 //! Erasing: [`SharedLog::announce_erasure`] before the store's own files go, [`SharedLog::forget`]
 //! after it. A crash in between finds either a store that is whole, or one that nobody waits for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Lookup, Reading, Result, Sequence, StoreId, SyncTicket};
+use crate::{Lookup, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId, SyncTicket};
 
 /// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short a
 /// second read.
@@ -229,6 +230,23 @@ pub struct SegmentUse {
     pub live_bytes: u64,
 }
 
+/// Segments of the log that the copy of a store needs. The store names them in its usage for as long as
+/// this is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSegments {
+    /// Closed ones that the store needed when it was copied.
+    pub older: BTreeSet<u32>,
+    /// The segment that was appended to then: this one and all behind it.
+    pub from: u32,
+}
+
+impl HeldSegments {
+    /// True for a segment that is held.
+    pub fn holds(&self, number: u32) -> bool {
+        number >= self.from || self.older.contains(&number)
+    }
+}
+
 /// The facet of an engine whose entries stay in the log. All calls may block.
 pub trait Adopting: Send + Sync {
     /// The batch up to which the store's own files say what it has and where, after a crash too. It
@@ -257,7 +275,7 @@ pub trait Adopting: Send + Sync {
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64>;
 
     /// All readable records of the segment were offered. Makes the copies durable, and sets aside as
-    /// lost what the store still has there. From here on it does not need the segment, except for
-    /// snapshots and backups.
-    fn settle(&self, segment: u32) -> Result<()>;
+    /// lost what the store still has there. Once that is done it does not need the segment, except
+    /// for snapshots and backups; until then it is to be asked again.
+    fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome>;
 }

@@ -1,17 +1,12 @@
 //! The command line of `kvorum bench`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
-
-use crate::driver::embedded::Engine;
-use crate::{execution, merge};
 
 /// Load a server and measure it.
 #[derive(Debug, clap::Args)]
 pub struct BenchArguments {
     #[command(subcommand)]
-    command: BenchCommand,
+    pub(crate) command: BenchCommand,
 }
 
 /// What `kvorum bench` can do by itself.
@@ -131,60 +126,5 @@ impl std::str::FromStr for Part {
         parsed
             .filter(|part| (1..=part.count).contains(&part.index) && part.count <= 10_000)
             .ok_or_else(|| "expected I/N, such as 1/4, with I from 1 to N".to_owned())
-    }
-}
-
-/// Runs the command and says whether it succeeded.
-///
-/// Blocks; it starts its own threads and runtimes and may be called from anywhere.
-/// The exit code is 1 if `shutdown_on_error` ended the run, if a value failed verification, or if
-/// nothing but errors came back.
-///
-/// # Errors
-/// A configuration that cannot be used, a server that cannot be reached, results that cannot be
-/// written; each tells what to change.
-pub fn main(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
-    execute(arguments, &mut io::stdout())
-}
-
-/// Like [`main`], with the summary written to `out`.
-///
-/// # Errors
-/// As [`main`].
-pub fn execute(arguments: &BenchArguments, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    execute_command(&arguments.command, out)
-}
-
-/// Like [`execute`], for a program that offers commands of its own beside these.
-///
-/// # Errors
-/// As [`main`].
-pub fn execute_command(command: &BenchCommand, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    execute_command_with(command, &[], out)
-}
-
-/// Like [`execute_command`], with engines that drivers may open in this process.
-///
-/// # Errors
-/// As [`main`].
-pub fn execute_command_with(
-    command: &BenchCommand,
-    engines: &[Engine],
-    out: &mut dyn Write,
-) -> anyhow::Result<ExitCode> {
-    match command {
-        BenchCommand::Run(arguments) => execution::run(arguments, engines, out),
-        BenchCommand::Merge(arguments) => {
-            let run = merge::merge(&arguments.directories, &arguments.out)?;
-            writeln!(
-                out,
-                "{} operations of {} workers, {:.0} a second",
-                run.operations_total, run.workers, run.operations_per_second
-            )?;
-            writeln!(out, "results  {}", arguments.out.display())?;
-            let report = kvorum_report::write_report(&arguments.out)?;
-            writeln!(out, "report  {}", report.display())?;
-            Ok(ExitCode::SUCCESS)
-        }
     }
 }

@@ -19,7 +19,7 @@ use crate::driver::null::NullPlan;
 use crate::driver::riakc_pb::RiakcPbPlan;
 use crate::driver::two_i::TwoIPlan;
 use crate::driver::{Draws, Plan};
-use crate::hits::Hits;
+use crate::hits::hits_of;
 use crate::key_generator::KeySources;
 use crate::machine::Machine;
 use crate::output::{ResultFiles, Totals, file_labels, write_summary};
@@ -115,7 +115,7 @@ impl Run<'_> {
         record.fill(&labels, &totals.records, totals.elapsed);
         // The keys that other processes write are known when their results are merged.
         if part.count == 1 && !arguments.filled {
-            record.hits = Hits::of(&record, &written_before(&labels, &totals));
+            record.hits = hits_of(&record, &written_before(&labels, &totals));
         }
         record.write(files.directory())?;
         write_summary(out, &settings.operations, &totals)?;

@@ -7,27 +7,11 @@
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
 
 use crate::configuration::scaled_keys;
 use crate::eterm::{Term, parse_term};
 use crate::key_generator::KeyLaw;
-use crate::run_record::{OperationTotals, RunRecord};
-
-/// Gets of a run and what they could find.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Hits {
-    /// Different keys that can be drawn; none where they have no bound or are not drawn at all.
-    pub distinct_keys: Option<f64>,
-    /// Successful writes of keys that gets ask for.
-    pub writes: u64,
-    /// Successful gets, found or not.
-    pub gets: u64,
-    /// Gets that found something.
-    pub found: u64,
-    /// The share of gets that can find something on a store that was empty and keeps everything.
-    pub possible_share: f64,
-}
+use crate::run_record::{Hits, OperationTotals, RunRecord};
 
 /// What an operation has to do with keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,40 +68,38 @@ fn part_of_nhs(label: &str) -> Option<Part> {
     }
 }
 
-impl Hits {
-    /// Works out what a whole load could find; none where its operations or keys do not tell.
-    /// `written_before` is what was written while warming up.
-    pub fn of(record: &RunRecord, written_before: &IndexMap<String, u64>) -> Option<Self> {
-        let mut sums = Sums::default();
-        for (label, totals) in &record.totals {
-            let part = part_of(&record.driver, label)?;
-            sums.add(
-                part,
-                totals,
-                written_before.get(label).copied().unwrap_or(0),
-            );
-        }
-        let gets = sums.drawn_gets + sums.own_gets;
-        if gets == 0 {
-            return None;
-        }
-        let law = if sums.drawn_gets > 0 {
-            Some(KeyLaw::of(&keys(&record.configuration, record.scale)?)?)
-        } else {
-            None
-        };
-        let all_writes = sums.writes + sums.before + sums.own_writes;
-        let (from, to) = (float(sums.before), float(sums.before + sums.writes));
-        let drawn = law.as_ref().map_or(0.0, |law| law.hit_share(from, to));
-        let possible = float(sums.drawn_gets) * drawn + float(sums.own_gets);
-        Some(Self {
-            distinct_keys: law.and_then(|law| law.distinct_keys()),
-            writes: all_writes,
-            gets,
-            found: gets.saturating_sub(sums.misses),
-            possible_share: possible / float(gets),
-        })
+/// Works out what a whole load could find; none where its operations or keys do not tell.
+/// `written_before` is what was written while warming up.
+pub fn hits_of(record: &RunRecord, written_before: &IndexMap<String, u64>) -> Option<Hits> {
+    let mut sums = Sums::default();
+    for (label, totals) in &record.totals {
+        let part = part_of(&record.driver, label)?;
+        sums.add(
+            part,
+            totals,
+            written_before.get(label).copied().unwrap_or(0),
+        );
     }
+    let gets = sums.drawn_gets + sums.own_gets;
+    if gets == 0 {
+        return None;
+    }
+    let law = if sums.drawn_gets > 0 {
+        Some(KeyLaw::of(&keys(&record.configuration, record.scale)?)?)
+    } else {
+        None
+    };
+    let all_writes = sums.writes + sums.before + sums.own_writes;
+    let (from, to) = (float(sums.before), float(sums.before + sums.writes));
+    let drawn = law.as_ref().map_or(0.0, |law| law.hit_share(from, to));
+    let possible = float(sums.drawn_gets) * drawn + float(sums.own_gets);
+    Some(Hits {
+        distinct_keys: law.and_then(|law| law.distinct_keys()),
+        writes: all_writes,
+        gets,
+        found: gets.saturating_sub(sums.misses),
+        possible_share: possible / float(gets),
+    })
 }
 
 /// Operations by part.
@@ -186,7 +168,7 @@ mod tests {
     }
 
     fn hits(record: &RunRecord) -> Option<Hits> {
-        Hits::of(record, &IndexMap::new())
+        hits_of(record, &IndexMap::new())
     }
 
     #[test]
@@ -198,7 +180,7 @@ mod tests {
         assert_eq!((found.gets, found.found, found.writes), (5000, 1000, 1000));
         // The mean of 1 - e^-x for x from 0 to 1.
         assert!((found.possible_share - 0.3679).abs() < 1e-3);
-        let warm = Hits::of(&run, &IndexMap::from([("update".to_owned(), 1000)])).unwrap();
+        let warm = hits_of(&run, &IndexMap::from([("update".to_owned(), 1000)])).unwrap();
         assert!((warm.possible_share - 0.7675).abs() < 1e-3);
     }
 

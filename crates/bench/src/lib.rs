@@ -12,6 +12,7 @@
 mod activity;
 pub mod arguments;
 mod calendar;
+mod command;
 pub mod configuration;
 pub mod driver;
 pub mod erlang_hash;
@@ -36,7 +37,6 @@ pub mod value_generator;
 pub mod verification;
 pub mod worker;
 
-pub use arguments::{
-    BenchArguments, BenchCommand, execute, execute_command, execute_command_with, main,
-};
+pub use arguments::{BenchArguments, BenchCommand};
+pub use command::{execute, execute_command, execute_command_with, main};
 pub use driver::embedded::Engine;

@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use indexmap::IndexMap;
 
 use crate::activity::Records;
-use crate::hits::Hits;
+use crate::hits::hits_of;
 use crate::output::{LATENESS, ResultFiles, seconds};
 use crate::recorder::Record;
 use crate::run_record::{RunRecord, StallRecord};
@@ -193,7 +193,7 @@ fn merged_record(
     merged.hits = if merged.was_filled || is_warm {
         None
     } else {
-        Hits::of(&merged, &IndexMap::new())
+        hits_of(&merged, &IndexMap::new())
     };
     merged
 }

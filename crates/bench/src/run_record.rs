@@ -9,7 +9,6 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::activity::{Records, Stall};
-use crate::hits::Hits;
 use crate::machine::Machine;
 use crate::output::per_second;
 use crate::recorder::Record;
@@ -89,6 +88,21 @@ pub enum LoopMode {
     Closed,
     /// Operations are due at fixed times; latencies count from then.
     Open,
+}
+
+/// Gets of a run and what they could find.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Hits {
+    /// Different keys that can be drawn; none where they have no bound or are not drawn at all.
+    pub distinct_keys: Option<f64>,
+    /// Successful writes of keys that gets ask for.
+    pub writes: u64,
+    /// Successful gets, found or not.
+    pub gets: u64,
+    /// Gets that found something.
+    pub found: u64,
+    /// The share of gets that can find something on a store that was empty and keeps everything.
+    pub possible_share: f64,
 }
 
 /// Figures of one operation; times in microseconds.

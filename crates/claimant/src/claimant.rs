@@ -1,14 +1,14 @@
 //! Whoever leads the log carries out what was committed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_cluster::{
-    AgreedState, ClusterState, Command, GrowthStep, MemberStatus, MoveStep, ProposeError,
-};
+use kvorum_cluster::{AgreedState, ClusterState, Command, MemberStatus, ProposeError};
 use kvorum_ring::NodeId;
 use kvorum_runtime::Runtime;
 
+use crate::pacing::Pacing;
 use crate::replicated_state::ReplicatedState;
 
 /// How a plan is carried out.
@@ -16,8 +16,11 @@ use crate::replicated_state::ReplicatedState;
 pub struct ClaimantSettings {
     /// The leader looks this often at what is to be done.
     pub period: Duration,
-    /// Partitions that move at once.
+    /// Partitions that move at once; those that get no further are not counted.
     pub moves_max: usize,
+    /// A move that gets no further, because its source or its receiver is away, and holds others up is
+    /// given up after this long, to be begun anew later.
+    pub patience: Duration,
 }
 
 impl Default for ClaimantSettings {
@@ -25,6 +28,7 @@ impl Default for ClaimantSettings {
         Self {
             period: Duration::from_millis(500),
             moves_max: 8,
+            patience: Duration::from_secs(60),
         }
     }
 }
@@ -34,11 +38,15 @@ pub struct Claimant {
     runtime: Runtime,
     state: ReplicatedState,
     this_node: NodeId,
+    is_up: IsUp,
     settings: ClaimantSettings,
 }
 
+/// Whether a node is believed to be up.
+type IsUp = Arc<dyn Fn(NodeId) -> bool + Send + Sync>;
+
 impl Claimant {
-    /// The claimant's part of `this_node`.
+    /// The claimant's part of `this_node`, which takes all nodes to be up.
     pub fn new(
         runtime: Runtime,
         state: ReplicatedState,
@@ -49,21 +57,32 @@ impl Claimant {
             runtime,
             state,
             this_node,
+            is_up: Arc::new(|_| true),
             settings,
         }
     }
 
+    /// The same, and begins nothing with nodes that are not up.
+    #[must_use]
+    pub fn heeding(mut self, is_up: impl Fn(NodeId) -> bool + Send + Sync + 'static) -> Self {
+        self.is_up = Arc::new(is_up);
+        self
+    }
+
     /// Works for as long as it is polled.
     pub async fn run(&self) {
+        let mut pacing = Pacing::new(self.settings.patience);
         loop {
             self.runtime.sleep(self.settings.period).await;
             if self.state.agreement().status().leader == Some(self.this_node) {
-                self.lead().await;
+                self.lead(&mut pacing).await;
+            } else {
+                pacing = Pacing::new(self.settings.patience);
             }
         }
     }
 
-    async fn lead(&self) {
+    async fn lead(&self, pacing: &mut Pacing) {
         let state = self.state.current();
         let members: BTreeSet<NodeId> = state.members().keys().copied().collect();
         let unfit = unfit(&state);
@@ -75,7 +94,9 @@ impl Claimant {
         {
             tracing::warn!(event = "log_membership_failed", error = %error);
         }
-        for command in next_commands(&state, self.settings.moves_max) {
+        let (now, moves_max) = (self.runtime.now(), self.settings.moves_max);
+        let is_up = |node| node == self.this_node || (self.is_up)(node);
+        for command in pacing.next_commands(&state, moves_max, now, is_up) {
             self.propose(command).await;
         }
         // Whoever still votes is asked to stop first.
@@ -106,21 +127,4 @@ fn unfit(state: &ClusterState) -> BTreeSet<NodeId> {
         .filter(|(_, member)| is_unfit(member.status))
         .map(|(node, _)| *node)
         .collect()
-}
-
-/// What a leader proposes in this state: moves that may begin, or a change of the number of replicas.
-/// Pure.
-fn next_commands(state: &ClusterState, moves_max: usize) -> Vec<Command> {
-    let begin = |(partition, at)| Command::Move {
-        partition,
-        at,
-        step: MoveStep::Begin,
-    };
-    let mut commands: Vec<Command> = state.next_moves(moves_max).into_iter().map(begin).collect();
-    let from = state.ring().replicas_max();
-    commands.extend(state.next_growth().map(|to| Command::Grow {
-        from,
-        step: GrowthStep::Begin(to),
-    }));
-    commands
 }

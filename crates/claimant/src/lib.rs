@@ -11,10 +11,12 @@
 
 mod claimant;
 mod cluster_machine;
+mod pacing;
 mod replicated_state;
 mod shown_state;
 
 pub use claimant::{Claimant, ClaimantSettings};
 pub use cluster_machine::ClusterMachine;
-pub use replicated_state::ReplicatedState;
+pub use pacing::Pacing;
+pub use replicated_state::{MayBeBehind, ReplicatedState};
 pub use shown_state::ShownState;

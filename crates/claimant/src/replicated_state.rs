@@ -30,6 +30,18 @@ struct Log {
     machine: Arc<ClusterMachine>,
 }
 
+/// The state that is shown here may lack what was agreed elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct MayBeBehind {
+    /// The version of the state that is shown.
+    pub version: u64,
+    /// How long ago this node last knew what a majority knew; `None` if it did not since its start.
+    pub heard_ago: Option<Duration>,
+    /// Why nothing newer is known.
+    pub detail: String,
+}
+
 impl ReplicatedState {
     /// The state that `machine` shows, driven by `agreement`.
     pub fn new(runtime: Runtime, agreement: Agreement, machine: Arc<ClusterMachine>) -> Self {
@@ -79,6 +91,23 @@ impl ReplicatedState {
         apply(&self.current(), command.clone())?;
         self.put(ClusterMachine::change(&command)).await?;
         Ok(self.current())
+    }
+
+    /// The state with all that was agreed when this was called, on whichever node.
+    ///
+    /// # Errors
+    /// If no leader answers within `wait`: what is shown here may be behind.
+    pub async fn newest(&self, wait: Duration) -> Result<Arc<ClusterState>, MayBeBehind> {
+        let agreement = self.agreement();
+        let deadline = self.runtime.now().plus(wait);
+        match agreement.catch_up(deadline).await {
+            Ok(()) => Ok(self.current()),
+            Err(error) => Err(MayBeBehind {
+                version: self.current().version(),
+                heard_ago: agreement.behind_at_most(),
+                detail: error.to_string(),
+            }),
+        }
     }
 
     async fn put(&self, text: String) -> Result<(), ProposeError> {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Epoch, Growth, Move, NodeId, Partition, Phase, Ring, RingSize, Transition};
+use kvorum_ring::{
+    Detours, Epoch, Growth, Move, NodeId, Partition, Phase, Ring, RingSize, Transition,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,6 +19,7 @@ use crate::command::check_ring;
 use crate::file_format::{self, DecodeError};
 use crate::motion::GrowthConfirmed;
 use crate::name_text;
+use crate::recovery::Recovery;
 use crate::staged::StagedChange;
 use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus, TypeStatus};
 
@@ -44,6 +47,12 @@ struct Document {
     /// Nodes that have confirmed that they know that it closes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     growth_known: Vec<String>,
+    /// The identity that the cluster had before it lost its log's majority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovered_from: Option<String>,
+    /// The version of the state that it went on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovered_version: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +111,19 @@ pub(crate) struct RingDocument {
     moves: Vec<MoveDocument>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     growth: Option<GrowthDocument>,
+    /// What lists pass over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    detours: Vec<DetourDocument>,
+    /// What they will pass over, while that changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    next_detours: Vec<DetourDocument>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DetourDocument {
+    owner: u16,
+    passed: Vec<u16>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -276,6 +298,8 @@ fn document(this_node: Option<NodeId>, content: &Content) -> Document {
             .iter()
             .map(ToString::to_string)
             .collect(),
+        recovered_from: content.recovery.map(|it| it.from.to_string()),
+        recovered_version: content.recovery.map(|it| it.version),
     }
 }
 
@@ -298,7 +322,17 @@ pub(crate) fn ring_document(ring: &Ring) -> RingDocument {
             .collect(),
         moves: moves.collect(),
         growth,
+        detours: detour_documents(ring.detours()),
+        next_detours: ring.next_detours().map_or_else(Vec::new, detour_documents),
     }
+}
+
+fn detour_documents(detours: &Detours) -> Vec<DetourDocument> {
+    let document = |(owner, passed): (Partition, &[Partition])| DetourDocument {
+        owner: owner.number(),
+        passed: passed.iter().copied().map(Partition::number).collect(),
+    };
+    detours.passed().map(document).collect()
 }
 
 pub(crate) fn member_document((node, member): (&NodeId, &Member)) -> MemberDocument {
@@ -347,8 +381,14 @@ fn content(document: Document) -> Result<Content, DecodeError> {
         filled: filled.collect::<Result<_, _>>()?,
         known: known.collect::<Result<_, _>>()?,
     };
+    let recovered_from = document.recovered_from.as_deref();
+    let recovered_from = recovered_from.map(|id| parsed(id, "recovered_from"));
+    let recovered_from = recovered_from.transpose()?;
     Ok(Content {
         growth_confirmed,
+        recovery: recovered_from
+            .zip(document.recovered_version)
+            .map(|(from, version)| Recovery { from, version }),
         staged: staged.collect::<Result<_, DecodeError>>()?,
         transition: transition.transpose()?,
         id: parsed(&document.cluster_id, "cluster_id")?,
@@ -401,7 +441,29 @@ pub(crate) fn ring(document: &RingDocument) -> Result<Ring, DecodeError> {
         phase: growth.phase.into(),
     });
     let ring = ring.with_replicas_max(document.replicas_max);
+    let (now, next) = (
+        detours(size, &document.detours)?,
+        detours(size, &document.next_detours)?,
+    );
+    let ring = ring.with_detours(now, next);
     Ok(ring.with_motion(moves.collect::<Result<_, _>>()?, growth))
+}
+
+fn detours(size: RingSize, documents: &[DetourDocument]) -> Result<Detours, DecodeError> {
+    let partition = |number: u16| {
+        let no_partition = || DecodeError::damaged(format!("no partition {number}"));
+        size.partition(number).ok_or_else(no_partition)
+    };
+    let detour = |document: &DetourDocument| {
+        let passed = document.passed.iter().map(|number| partition(*number));
+        Ok((
+            partition(document.owner)?,
+            passed.collect::<Result<Vec<Partition>, DecodeError>>()?,
+        ))
+    };
+    let all: Result<Vec<(Partition, Vec<Partition>)>, DecodeError> =
+        documents.iter().map(detour).collect();
+    Ok(Detours::new(all?))
 }
 
 fn transition(ring: &Ring, document: &TransitionDocument) -> Result<Transition, DecodeError> {

@@ -14,6 +14,7 @@
 
 mod agreed;
 pub mod anatomy;
+pub mod checked_text;
 mod command;
 mod command_document;
 mod document;
@@ -22,6 +23,7 @@ mod local;
 mod motion;
 mod name_text;
 mod plan;
+mod recovery;
 mod resolved;
 mod staged;
 mod state;
@@ -32,6 +34,7 @@ pub use file_format::DecodeError;
 pub use local::{Founding, LocalState, OpenError, OpenNote, Opened, Unreadable};
 pub use motion::{GrowthStep, MoveStep};
 pub use plan::{Plan, PlanError, TARGET_N_VAL, Transfer};
+pub use recovery::Recovery;
 pub use resolved::UnknownBucketType;
 pub use staged::{StagedChange, StagingRefusal};
 pub use state::{BucketTypeEntry, ClusterId, ClusterState, Member, MemberStatus, TypeStatus};

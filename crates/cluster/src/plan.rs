@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvorum_ring::{Claimant, NodeId, Partition, Ring, claim};
+use kvorum_ring::{Claimant, Detours, NodeId, Partition, Ring, claim};
 
 use crate::staged::StagedChange;
 use crate::state::{ClusterState, Content, Member, MemberStatus};
@@ -97,10 +97,18 @@ impl ClusterState {
             id: name(content, &members, &target),
             transfers: transfers.collect(),
             lost: lost.into_iter().map(|(partition, ..)| partition).collect(),
-            crowded: target.crowded(n),
+            crowded: self.crowded_in(&target),
             members,
             target,
         })
+    }
+
+    /// Where two replicas are on one node however the lists go.
+    fn crowded_in(&self, target: &Ring) -> Vec<Partition> {
+        let n = u16::try_from(self.n_val_max()).unwrap_or(u16::MAX);
+        let detours = target.detours_for(n);
+        let spread = target.clone().with_detours(detours, Detours::default());
+        spread.crowded(n)
     }
 
     /// How far apart replicas on one node have to be, and moves at a time: the largest n_val of any

@@ -10,6 +10,7 @@ use kvorum_properties::{BucketProperties, PropertyOverlay};
 use kvorum_ring::{NodeId, NodeIdError, Ring, Transition};
 
 use crate::motion::GrowthConfirmed;
+use crate::recovery::Recovery;
 use crate::resolved::{Resolved, UnknownBucketType};
 use crate::staged::StagedChange;
 
@@ -129,6 +130,8 @@ pub(crate) struct Content {
     pub(crate) transition: Option<Transition>,
     /// Who has confirmed the present phase of a change of the number of replicas.
     pub(crate) growth_confirmed: GrowthConfirmed,
+    /// What the cluster went on with after it had lost its log's majority.
+    pub(crate) recovery: Option<Recovery>,
 }
 
 /// The cluster state of one version.
@@ -164,6 +167,7 @@ impl ClusterState {
             staged: BTreeMap::new(),
             transition: None,
             growth_confirmed: GrowthConfirmed::default(),
+            recovery: None,
         })
     }
 

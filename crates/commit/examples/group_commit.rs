@@ -39,12 +39,16 @@ use kvorum_backend::{
     Backend, Batch, Durability, Fields, LogBack, LogPlace, LogPromise, LogRecord, Sequence,
     SharedLog, StepBudget, StoreId, Write,
 };
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, SyncStrategy};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::EncodedBack;
 use parking_lot::{Condvar, Mutex};
+
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CLIENTS: usize = 64;
 const STORES: usize = 64;
@@ -123,12 +127,10 @@ fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> (f64, f64) {
         for client in 0..CLIENTS {
             let (writes, is_over) = (&writes, &is_over);
             scope.spawn(move || {
-                let value = Bytes::from(vec![client.to_le_bytes()[0]; size]);
                 let mut random = client as u64 + 1;
+                let value = incompressible(&mut random, size);
                 while !is_over.load(Ordering::Relaxed) {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
+                    advance(&mut random);
                     let store = usize::try_from(random >> 33).unwrap() % STORES;
                     stores.write(store, random, &value);
                     writes.fetch_add(1, Ordering::Relaxed);
@@ -141,6 +143,21 @@ fn load(stores: &Arc<dyn Stores>, size: usize, time: Duration) -> (f64, f64) {
     let writes = writes.load(Ordering::Relaxed) as f64;
     let rate = writes / started.elapsed().as_secs_f64();
     (rate, (cpu_micros() - cpu_before) / writes)
+}
+
+fn advance(random: &mut u64) {
+    *random = random
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1);
+}
+
+/// Bytes that the engine's compression does not shorten: every contender writes as much.
+fn incompressible(random: &mut u64, size: usize) -> Bytes {
+    let mut draw = |_| {
+        advance(random);
+        random.to_be_bytes()[0]
+    };
+    (0..size).map(&mut draw).collect()
 }
 
 /// The CPU time of this process so far; the system counts in hundredths of a second.
@@ -168,6 +185,8 @@ struct GroupFile {
 #[derive(Default)]
 struct GroupState {
     waiting: Vec<u8>,
+    /// The buffer of the last group, to be filled again.
+    spare: Vec<u8>,
     offset: u64,
     appended: u64,
     durable: u64,
@@ -195,13 +214,16 @@ impl GroupFile {
                 continue;
             }
             state.has_leader = true;
-            let group = std::mem::take(&mut state.waiting);
+            let spare = std::mem::take(&mut state.spare);
+            let mut group = std::mem::replace(&mut state.waiting, spare);
             let (offset, last) = (state.offset, state.appended);
             state.offset += group.len() as u64;
             drop(state);
             self.file.write_all_at(&group, offset).unwrap();
             self.file.sync_data().unwrap();
             state = self.state.lock();
+            group.clear();
+            state.spare = group;
             state.has_leader = false;
             state.durable = last;
             self.synced.notify_all();
@@ -465,6 +487,7 @@ impl AdoptedStores {
         let open = |store: usize| -> Arc<dyn Backend> {
             let settings = BitcaskSettings {
                 sync: SyncStrategy::Grouped,
+                compression: Compression::Lz4,
                 ..BitcaskSettings::default()
             };
             let drawn = AtomicU64::new(1 + (store as u64) * 1_000);

@@ -5,8 +5,13 @@
 //! wakes the waiters. While it syncs, the next group gathers: the group grows with the load, and no
 //! timer is needed to form it.
 //!
-//! A failed append (a full disk) fails its group and nothing else. A failed sync fails the log for
-//! good: the system may have dropped what it covered and would report a second try as good.
+//! A failed append (a full disk) fails its group and what is queued behind it. Stores show what that
+//! group had all the same, and the log will never have it: whoever finds it there and asks for no more
+//! than that it is durable must not be told so by a batch of his own. So from then on a store is synced
+//! once before it acknowledges anything ([`Committed`](crate::Committed)).
+//!
+//! A failed sync fails the log for good: the system may have dropped what it covered and would report a
+//! second try as good.
 //!
 //! # Bounds
 //!
@@ -23,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Backend, Batch, LogPromise, Result, Sequence, StepOutcome, StoreId, SyncTicket,
+    Backend, BackendError, Batch, LogPromise, Result, Sequence, StepOutcome, StoreId, SyncTicket,
 };
 use kvorum_disk::Disk;
 use kvorum_runtime::{PlantedDefect, is_planted};
@@ -31,7 +36,7 @@ use parking_lot::Mutex;
 
 use crate::group::Group;
 use crate::log_record::LogRecord;
-use crate::queue::{GroupFailure, GroupWriter, Shared};
+use crate::queue::{GroupFailure, GroupWriter, Pushed, Shared};
 use crate::segments::{Segments, Stores};
 
 /// How the log is laid out.
@@ -112,6 +117,7 @@ impl GroupWriter for BatchWriter {
             Err(GroupFailure::ForGood(_)) if is_planted(PlantedDefect::FailedSyncForgotten) => {
                 Ok(())
             }
+            Err(GroupFailure::ThisGroup(error)) => Err(GroupFailure::Gap(error)),
             written => written,
         }
     }
@@ -159,7 +165,18 @@ impl CommitLog {
     /// [`kvorum_backend::ErrorKind::TooLarge`] when no segment can hold the batch.
     pub fn append(&self, store: StoreId, sequence: Sequence, batch: &Batch) -> Result<SyncTicket> {
         let record = LogRecord::encode(batch)?;
-        Ok(self.push(record.placed(store, sequence)).0)
+        Ok(self.push(record.placed(store, sequence)).ticket)
+    }
+
+    /// Why the log takes nothing any more, once a sync or a write has failed for good.
+    pub fn failure(&self) -> Option<BackendError> {
+        self.shared.queue.lock().failure().cloned()
+    }
+
+    /// What is queued to be written, in bytes of memory. It is bounded: puts wait before it grows much
+    /// beyond 64 MiB.
+    pub fn queued_bytes(&self) -> u64 {
+        self.shared.queue.lock().bytes()
     }
 
     /// Waits until the queue has room for more; see the bounds above.
@@ -170,13 +187,17 @@ impl CommitLog {
         self.shared.wait_for_room()
     }
 
-    /// Queues a record. True with the ticket when callers that need not wait for it should.
-    pub(crate) fn push(&self, record: LogRecord) -> (SyncTicket, bool) {
+    /// Queues a record.
+    pub(crate) fn push(&self, record: LogRecord) -> Pushed {
         let queued = self.shared.push(LogPromise::Durable, || Ok(record));
         queued.unwrap_or_else(|failure| {
             let log = Arc::downgrade(&self.shared);
             let group = Group::<BatchWriter>::ended(log, Err(failure));
-            (SyncTicket::new(Arc::new(group), 0), true)
+            Pushed {
+                ticket: SyncTicket::new(Arc::new(group), 0),
+                is_crowded: true,
+                gaps: 0,
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! A backend whose grouped puts go through the node's commit log.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvorum_backend::{
     Backend, Backups, Batch, Capabilities, Durability, Durable, IndexFolds, Lease, Lookup, ReadAt,
@@ -26,6 +27,8 @@ pub struct Committed {
     engine: Arc<dyn Backend>,
     log: CommitLog,
     default: Durability,
+    /// Gaps of the log since which the engine was synced.
+    gaps_filled: AtomicU64,
     /// Held over apply and append, so that the log has the store's order; guards the identity.
     order: Mutex<StoreId>,
 }
@@ -40,8 +43,19 @@ impl Committed {
             engine,
             log,
             default,
+            gaps_filled: AtomicU64::new(0),
             order: Mutex::new(store),
         }
+    }
+
+    /// Makes durable without the log what it failed to take before: a batch that changes nothing,
+    /// because all of it is there already, would be acknowledged for what a crash takes away.
+    fn fill_gaps(&self, gaps: u64) -> Result<()> {
+        if self.gaps_filled.load(Ordering::Acquire) < gaps {
+            self.engine.sync()?;
+            self.gaps_filled.fetch_max(gaps, Ordering::AcqRel);
+        }
+        Ok(())
     }
 }
 
@@ -57,7 +71,7 @@ impl Backend for Committed {
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
         let record = LogRecord::encode(batch)?;
         self.log.wait_for_room()?;
-        let (sequence, (ticket, is_crowded)) = {
+        let (sequence, pushed) = {
             let store = self.order.lock();
             let sequence = self.engine.put(batch, Durability::Buffered)?.sequence;
             (sequence, self.log.push(record.placed(*store, sequence)))
@@ -66,12 +80,15 @@ impl Backend for Committed {
             Durability::BackendDefault => self.default,
             asked => asked,
         };
+        if asked == Durability::Grouped {
+            self.fill_gaps(pushed.gaps)?;
+        }
         let durable = match asked {
             Durability::Grouped if is_planted(PlantedDefect::AcknowledgedBeforeSync) => {
                 Durable::Already
             }
-            Durability::Grouped => Durable::After(ticket),
-            _ if is_crowded => Durable::After(ticket),
+            Durability::Grouped => Durable::After(pushed.ticket),
+            _ if pushed.is_crowded => Durable::After(pushed.ticket),
             Durability::Buffered | Durability::BackendDefault => Durable::Already,
         };
         Ok(Receipt { sequence, durable })
@@ -121,7 +138,7 @@ impl Backend for Committed {
     /// The log is told first, so that no recovery keeps what was logged of the old contents.
     fn erase(&self) -> Result<()> {
         let mut store = self.order.lock();
-        let (told, _) = self.log.push(LogRecord::erasure(*store));
+        let told = self.log.push(LogRecord::erasure(*store)).ticket;
         // A failed or full log must not keep the store from making room: recovery then keeps a little
         // more than anyone needs.
         let _told_or_not = told.wait();

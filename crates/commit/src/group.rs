@@ -1,11 +1,11 @@
 //! A group: the records that one write and one sync make durable, and those who wait for it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Condvar, OnceLock, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use kvorum_backend::{BackendError, ErrorKind, Result, SyncPoint};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::queue::{GroupWriter, Queue, Shared};
 
@@ -15,10 +15,52 @@ pub(crate) struct Group<W: GroupWriter> {
     log: Weak<Shared<W>>,
     outcome: OnceLock<Result<()>>,
     tasks: Mutex<Tasks>,
-    /// Signalled when the group is done or a leader is wanted; goes with the queue's lock.
-    signal: Condvar,
-    /// Threads that wait for the signal; changed under the queue's lock.
+    bell: Bell,
+    /// Threads that listen for the bell, or are about to; counted up under the queue's lock.
     sleepers: AtomicUsize,
+}
+
+/// What threads sleep by: rung when the group is done or a leader is wanted.
+///
+/// The standard library's condition variable wakes all of them in one call. That of `parking_lot`
+/// moves them to the lock and wakes each when the one before it lets go, which makes one long row of
+/// what two processors could do side by side, and of the next group's records with it.
+#[derive(Default)]
+struct Bell {
+    rung: std::sync::Mutex<Rung>,
+    signal: Condvar,
+}
+
+#[derive(Default)]
+struct Rung {
+    for_all: bool,
+    for_leader: bool,
+}
+
+impl Bell {
+    fn ring(&self, how: impl FnOnce(&mut Rung)) {
+        how(&mut self.rung.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn ring_for_all(&self) {
+        self.ring(|rung| rung.for_all = true);
+        self.signal.notify_all();
+    }
+
+    fn ring_for_leader(&self) {
+        self.ring(|rung| rung.for_leader = true);
+        self.signal.notify_one();
+    }
+
+    /// Sleeps until it has rung. One listener takes the call for a leader.
+    fn listen(&self) {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .signal
+            .wait_while(rung, |rung| !rung.for_all && !rung.for_leader);
+        let mut rung = waited.unwrap_or_else(PoisonError::into_inner);
+        rung.for_leader = false;
+    }
 }
 
 /// The tasks that await tickets of a group.
@@ -36,7 +78,7 @@ impl<W: GroupWriter> Group<W> {
             log,
             outcome: OnceLock::new(),
             tasks: Mutex::default(),
-            signal: Condvar::new(),
+            bell: Bell::default(),
             sleepers: AtomicUsize::new(0),
         }
     }
@@ -48,17 +90,18 @@ impl<W: GroupWriter> Group<W> {
         group
     }
 
-    /// Says how the group ended, once, and wakes its threads. The queue's lock is held, so no thread
-    /// is between looking and falling asleep.
+    /// Says how the group ended, once. The queue's lock is held, so whoever counts as a sleeper later
+    /// sees it.
     pub(crate) fn end(&self, outcome: Result<()>, _queue: &MutexGuard<'_, Queue<W>>) {
         let _first = self.outcome.set(outcome);
-        if self.has_sleepers() {
-            self.signal.notify_all();
-        }
     }
 
-    /// Wakes the tasks of an ended group. No lock is held: wakers are others' code.
-    pub(crate) fn wake_tasks(&self) {
+    /// Wakes the threads and tasks of an ended group. No lock is held: wakers are others' code, and
+    /// threads want the queue's lock next.
+    pub(crate) fn wake_all(&self) {
+        if self.has_sleepers() {
+            self.bell.ring_for_all();
+        }
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for waker in tasks.by_place.into_iter().flatten().chain(tasks.others) {
             waker.wake();
@@ -72,13 +115,15 @@ impl<W: GroupWriter> Group<W> {
 
     /// Wakes one thread, for it to lead. The queue's lock is held.
     pub(crate) fn call_leader(&self) {
-        self.signal.notify_one();
+        self.bell.ring_for_leader();
     }
 
-    /// Waits for the signal.
-    fn sleep(&self, queue: &mut MutexGuard<'_, Queue<W>>) {
+    /// Sleeps until the group is done or a leader is wanted.
+    fn sleep(&self, queue: MutexGuard<'_, Queue<W>>) {
+        // Under the lock: whoever ends the group or looks for a leader sees this thread.
         self.sleepers.fetch_add(1, Ordering::Relaxed);
-        self.signal.wait(queue);
+        drop(queue);
+        self.bell.listen();
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -140,17 +185,23 @@ impl<W: GroupWriter> Group<W> {
         let Some(log) = self.log.upgrade() else {
             return self.outcome().unwrap_or_else(|| Err(dropped()));
         };
-        let mut queue = log.queue.lock();
+        if log.queue.lock().has_committer() {
+            log.write_ahead();
+        }
         loop {
+            // Whoever was woken because the group ended has no need of the lock.
             if let Some(outcome) = self.outcome() {
                 return outcome;
+            }
+            let mut queue = log.queue.lock();
+            if self.outcome().is_some() {
+                continue;
             }
             if queue.takes_turn() {
                 drop(queue);
                 log.commit_next();
-                queue = log.queue.lock();
             } else {
-                self.sleep(&mut queue);
+                self.sleep(queue);
             }
         }
     }

@@ -38,5 +38,7 @@ mod value_log;
 
 pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus, TaskDriver};
 pub use committed::Committed;
-pub use recovery::{Recovery, recover};
-pub use value_log::{Admission, ValueLog, ValueLogOpening, ValueLogSettings, ValueLogStatus};
+pub use recovery::{Recovered, Recovery, recover, recover_some};
+pub use value_log::{
+    Admission, CollectionDue, ValueLog, ValueLogOpening, ValueLogSettings, ValueLogStatus,
+};

@@ -1,9 +1,8 @@
 //! The queue: which records wait, who commits them, and who is called when a group is done.
 //!
-//! One committer works at a time. Where a driver runs it is the driver, except for a group that a
-//! waiter had begun before; elsewhere it is whoever waits. Nobody waits for a wake-up that may not
-//! come: whoever ends a group calls the next committer (the driver, or a thread that waits for a
-//! queued group), and whoever finds no committer becomes one.
+//! One committer works at a time: the driver, where one runs, or a thread that waits and finds none at
+//! work. Nobody waits for a wake-up that may not come: whoever ends a group calls the next committer
+//! (the driver, or a thread that waits for a queued group), and whoever finds no committer becomes one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,6 +34,12 @@ pub(crate) trait GroupWriter: Send + Sync + 'static {
         group: Vec<Self::Record>,
         promise: LogPromise,
     ) -> std::result::Result<(), GroupFailure>;
+
+    /// Writes what is queued while another thread's group is being synced, where that can be done
+    /// without waiting. Its outcome is that of the groups, unless it is final.
+    fn write_ahead(&self) -> std::result::Result<(), GroupFailure> {
+        Ok(())
+    }
 }
 
 /// A queue and the files that it goes to.
@@ -54,13 +59,12 @@ pub(crate) struct Queue<W: GroupWriter> {
     bytes: u64,
     has_committer: bool,
     is_driven: bool,
-    /// The driver is a task, which does not run while a thread waits.
-    is_task_driven: bool,
     /// The task that drives, where it waits for something to do.
     driving_task: Option<Waker>,
     driver_sleeps: bool,
     is_stopping: bool,
     failure: Option<BackendError>,
+    gaps: u64,
     groups: u64,
     batches: u64,
 }
@@ -91,10 +95,22 @@ pub(crate) struct Queued<W: GroupWriter> {
     pub(crate) is_crowded: bool,
 }
 
+/// What came of queueing a record.
+pub(crate) struct Pushed {
+    pub(crate) ticket: SyncTicket,
+    /// Callers that need not wait for the ticket should.
+    pub(crate) is_crowded: bool,
+    /// How often records were lost before this one was queued ([`GroupFailure::Gap`]).
+    pub(crate) gaps: u64,
+}
+
 /// Why a group is not durable.
 pub(crate) enum GroupFailure {
     /// It was not written, and the next one may be.
     ThisGroup(BackendError),
+    /// It was not written and never will be. Who came after it may build upon what it had, so what is
+    /// queued behind it fails as well, and who comes now is told that there is a gap.
+    Gap(BackendError),
     /// Nothing can be promised any more.
     ForGood(BackendError),
 }
@@ -102,7 +118,7 @@ pub(crate) enum GroupFailure {
 impl GroupFailure {
     pub(crate) fn into_error(self) -> BackendError {
         match self {
-            Self::ThisGroup(error) | Self::ForGood(error) => error,
+            Self::ThisGroup(error) | Self::Gap(error) | Self::ForGood(error) => error,
         }
     }
 }
@@ -115,11 +131,11 @@ impl<W: GroupWriter> Default for Queue<W> {
             bytes: 0,
             has_committer: false,
             is_driven: false,
-            is_task_driven: false,
             driving_task: None,
             driver_sleeps: false,
             is_stopping: false,
             failure: None,
+            gaps: 0,
             groups: 0,
             batches: 0,
         }
@@ -158,12 +174,16 @@ impl<W: GroupWriter> Queue<W> {
         }
     }
 
-    /// Makes the caller the committer if there is something to commit and nobody else does it.
+    /// Makes the caller the committer if there is something to commit and nobody else does it. Where
+    /// a driver runs, it may still be asleep: whoever waits is awake, and begins at once.
     pub(crate) fn takes_turn(&mut self) -> bool {
-        let has_thread = self.is_driven && !self.is_task_driven;
-        let is_free = !self.has_committer && !has_thread && !self.gathering.is_empty();
+        let is_free = !self.has_committer && !self.gathering.is_empty();
         self.has_committer |= is_free;
         is_free
+    }
+
+    pub(crate) fn has_committer(&self) -> bool {
+        self.has_committer
     }
 
     pub(crate) fn is_driven(&self) -> bool {
@@ -187,6 +207,11 @@ impl<W: GroupWriter> Queue<W> {
     /// Why the log takes nothing any more.
     pub(crate) fn failure(&self) -> Option<&BackendError> {
         self.failure.as_ref()
+    }
+
+    /// Bytes queued, those of the group being written included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Groups and batches committed.
@@ -231,13 +256,12 @@ impl<W: GroupWriter> Shared<W> {
         }
     }
 
-    /// Queues what is made under the queue's lock. True with the ticket when callers that need not
-    /// wait for it should.
+    /// Queues what is made under the queue's lock.
     pub(crate) fn push(
         self: &Arc<Self>,
         promise: LogPromise,
         record: impl FnOnce() -> Result<W::Record>,
-    ) -> Result<(SyncTicket, bool)> {
+    ) -> Result<Pushed> {
         let mut queue = self.queue.lock();
         if let Some(failure) = queue.failure() {
             return Err(failure.clone());
@@ -250,7 +274,11 @@ impl<W: GroupWriter> Shared<W> {
         if queue.is_driven() {
             queue.call_committer(&self.signals);
         }
-        Ok((SyncTicket::new(group, place), is_crowded))
+        Ok(Pushed {
+            ticket: SyncTicket::new(group, place),
+            is_crowded,
+            gaps: queue.gaps,
+        })
     }
 
     /// Ends the log: nothing can be promised any more.
@@ -264,7 +292,14 @@ impl<W: GroupWriter> Shared<W> {
         self.signals.room.notify_all();
         drop(queue);
         for group in ended {
-            group.wake_tasks();
+            group.wake_all();
+        }
+    }
+
+    /// For a thread that is about to wait for a group that another thread's sync keeps waiting.
+    pub(crate) fn write_ahead(&self) {
+        if let Err(GroupFailure::ForGood(error)) = self.writer.write_ahead() {
+            self.fail_for_good(&error);
         }
     }
 
@@ -327,16 +362,13 @@ impl<W: GroupWriter> Shared<W> {
 
     /// Makes a task the driver.
     pub(crate) fn take_task_role(&self) {
-        let mut queue = self.queue.lock();
-        queue.is_driven = true;
-        queue.is_task_driven = true;
+        self.queue.lock().is_driven = true;
     }
 
     /// Ends that.
     pub(crate) fn give_task_role_back(&self) {
         let mut queue = self.queue.lock();
         queue.is_driven = false;
-        queue.is_task_driven = false;
         queue.driving_task = None;
         queue.call_committer(&self.signals);
         self.signals.room.notify_all();
@@ -428,6 +460,12 @@ impl<W: GroupWriter> Shared<W> {
                 Ok(())
             }
             Err(GroupFailure::ThisGroup(error)) => Err(error),
+            Err(GroupFailure::Gap(error)) => {
+                queue.gaps += 1;
+                queue.bytes = 0;
+                ended.extend(queue.take_all());
+                Err(error)
+            }
             Err(GroupFailure::ForGood(error)) => {
                 queue.failure.get_or_insert(error.clone());
                 queue.bytes = 0;
@@ -442,7 +480,7 @@ impl<W: GroupWriter> Shared<W> {
         self.signals.room.notify_all();
         drop(queue);
         for group in ended {
-            group.wake_tasks();
+            group.wake_all();
         }
     }
 }
@@ -492,7 +530,7 @@ impl<W: GroupWriter> Drop for Shared<W> {
         }
         drop(queue);
         for group in groups {
-            group.wake_tasks();
+            group.wake_all();
         }
     }
 }

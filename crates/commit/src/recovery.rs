@@ -52,6 +52,9 @@ pub struct Recovery {
     pub torn_bytes: u64,
     /// Places in the log that were durable and are damaged, in words. What they held may be lost.
     pub damage: Vec<String>,
+    /// Stores that could not take what they lack, and why; all of it is still in the log. They have to
+    /// be opened anew before this is tried again.
+    pub failed: Vec<(StoreId, BackendError)>,
 }
 
 /// Reads every log that earlier runs left in `directory`, gives each store what lies above its
@@ -65,8 +68,39 @@ pub struct Recovery {
 /// everything that was acknowledged is still in it. [`ErrorKind::NewerFormat`] for a log of a newer
 /// version.
 pub fn recover(disk: &dyn Disk, directory: &Path, stores: &[Arc<dyn Backend>]) -> Result<Recovery> {
-    let generations = generations(disk, directory)?;
+    let mut report = recover_some(disk, directory, stores, &mut Recovered::default())?;
+    match report.failed.pop() {
+        Some((_, error)) => Err(error),
+        None => Ok(report),
+    }
+}
+
+/// What this run has recovered, and is not to touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The log that this run writes, if it does already.
+    pub running: Option<u64>,
+    /// The stores that were recovered: nothing in earlier logs is for them any more.
+    pub stores: BTreeSet<StoreId>,
+}
+
+/// As [`recover`] for some of the stores that are there, while others are being opened: what the others
+/// lack stays. A store that fails is among those then, and does not keep others from being recovered.
+/// `recovered` is what came of the calls before this one.
+///
+/// # Errors
+/// Those of reading the log; it may be called again.
+pub fn recover_some(
+    disk: &dyn Disk,
+    directory: &Path,
+    stores: &[Arc<dyn Backend>],
+    recovered: &mut Recovered,
+) -> Result<Recovery> {
+    let mut generations = generations(disk, directory)?;
+    generations.retain(|(_, log_id)| Some(*log_id) != recovered.running);
     if generations.is_empty() {
+        let identities = stores.iter().map(|engine| engine.identity());
+        recovered.stores.extend(identities);
         return Ok(Recovery::default());
     }
     let open = stores.iter().map(|engine| {
@@ -82,6 +116,7 @@ pub fn recover(disk: &dyn Disk, directory: &Path, stores: &[Arc<dyn Backend>]) -
         disk,
         directory,
         stores: open.filter(|_| !is_skipped).collect(),
+        recovered: &recovered.stores,
         report: Recovery::default(),
     };
     for (name, log_id) in generations {
@@ -89,7 +124,9 @@ pub fn recover(disk: &dyn Disk, directory: &Path, stores: &[Arc<dyn Backend>]) -
     }
     disk.sync_directory(directory)
         .map_err(|error| from_disk(&error))?;
-    Ok(replay.report)
+    let Replay { stores, report, .. } = replay;
+    recovered.stores.extend(stores.into_keys());
+    Ok(report)
 }
 
 /// The logs of earlier runs: directory name and log id. Of one store only the newest can hold what the
@@ -116,6 +153,8 @@ struct Replay<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     stores: BTreeMap<StoreId, OpenStore>,
+    /// By earlier calls.
+    recovered: &'a BTreeSet<StoreId>,
     report: Recovery,
 }
 
@@ -160,9 +199,13 @@ impl Replay<'_> {
         for (at, segment) in segments.iter().enumerate() {
             let is_proven = newest_used.is_some_and(|newest| at < newest);
             let (mut contents, erased) = self.read_segment(segment, is_proven)?;
-            for store in &contents.open {
-                if let Some(open) = self.stores.get(store) {
-                    open.engine.sync()?;
+            for store in std::mem::take(&mut contents.open) {
+                let synced = self.stores.get(&store).map(|open| open.engine.sync());
+                if let Some(Err(error)) = synced {
+                    self.give_up(store, error);
+                }
+                if !self.stores.contains_key(&store) {
+                    contents.unknown.entry(store).or_default();
                 }
             }
             if !erased.is_empty() {
@@ -252,7 +295,7 @@ impl Replay<'_> {
             let reader = SegmentReader::open(self.disk, &path, id);
             let reader = reader.map_err(|error| from_segment(&error))?;
             // A device may err once: what looks damaged is read again.
-            let header = reader.check_header().or_else(|_| reader.check_header());
+            let header = reader.check_header();
             let kind = match header {
                 Ok(kind) => Some(kind),
                 Err(SegmentError::Damaged { .. }) => None,
@@ -299,9 +342,7 @@ impl Replay<'_> {
             let record = match scanned.map_err(|error| from_segment(&error))? {
                 Scanned::Record(record) => record,
                 Scanned::Damage(damage) => {
-                    let (len, at) = (damage.len, damage.offset);
-                    let what = format!("{len} bytes at {at}: {}", damage.found);
-                    self.note_damage(segment, &mut contents, &what);
+                    self.note_damage(segment, &mut contents, &damage.to_string());
                     continue;
                 }
             };
@@ -316,14 +357,24 @@ impl Replay<'_> {
                 }
                 Ok((store, Logged::Batch(batch))) => {
                     self.report.batches_read += 1;
+                    if self.recovered.contains(&store) {
+                        continue;
+                    }
                     if !self.stores.contains_key(&store) {
                         *contents.unknown.entry(store).or_default() += 1;
                         continue;
                     }
                     contents.open.insert(store);
-                    if let Err(refusal) = self.replay_batch(store, sequence, &batch)? {
-                        let what = format!("the batch at {at}: {refusal}");
-                        self.note_damage(segment, &mut contents, &what);
+                    match self.replay_batch(store, sequence, &batch) {
+                        Ok(Ok(())) => {}
+                        Ok(Err(refusal)) => {
+                            let what = format!("the batch at {at}: {refusal}");
+                            self.note_damage(segment, &mut contents, &what);
+                        }
+                        Err(error) => {
+                            *contents.unknown.entry(store).or_default() += 1;
+                            self.give_up(store, error);
+                        }
                     }
                 }
                 Err(error) => {
@@ -344,6 +395,12 @@ impl Replay<'_> {
         contents.is_damaged = true;
         let path = segment.path.display();
         self.report.damage.push(format!("{path}: {what}"));
+    }
+
+    /// Treats a store that fails as one that is not open.
+    fn give_up(&mut self, store: StoreId, error: BackendError) {
+        self.stores.remove(&store);
+        self.report.failed.push((store, error));
     }
 
     /// Gives a store a batch if it lacks it. The inner error is a batch that the store will never

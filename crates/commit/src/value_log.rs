@@ -12,11 +12,12 @@
 //!
 //! Where to look: `files` hands out places and writes, `log_segment` reads, `opening` finds the end
 //! after a crash, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which
-//! segment is collected.
+//! segment is collected; `backup` links what copies of stores need.
 //!
 //! What this module must not know: which engine a store is, and what fronts and backs mean.
 
 mod admission;
+mod backup;
 pub(crate) mod contents;
 pub(crate) mod files;
 pub(crate) mod identity;
@@ -24,18 +25,20 @@ mod item;
 mod log_segment;
 mod opening;
 mod policy;
+mod scrub;
 mod upkeep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use kvorum_backend::{
-    Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Result, Sequence, SharedLog,
-    SharedSegment, StepBudget, StepOutcome, StoreId,
+    Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Result, Scrubbing, Sequence,
+    SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId,
 };
 use kvorum_disk::Disk;
-use kvorum_segment::{FILE_HEADER_BYTES, SEGMENT_BYTES_MAX};
+use kvorum_segment::{FILE_HEADER_BYTES, SEGMENT_BYTES_MAX, Scan};
 use parking_lot::Mutex;
 
 use crate::error::from_disk;
@@ -47,6 +50,7 @@ use crate::value_log::upkeep::Upkeep;
 
 pub use admission::Admission;
 pub use opening::ValueLogOpening;
+pub use upkeep::CollectionDue;
 
 /// How the value log is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +58,8 @@ pub struct ValueLogSettings {
     /// A segment is closed before it grows beyond this; a batch larger than that gets one of its own.
     /// Smaller: less is copied at once, and more files. Bytes.
     pub segment_bytes: u64,
-    /// How much of the closed segments may be dead before one is collected. Lower: less space, more
-    /// copying. Percent.
+    /// How much of all segments may be dead before one is collected. Lower: less space, more copying.
+    /// 100 for never. Percent.
     pub dead_percent_max: u8,
 }
 
@@ -64,7 +68,7 @@ pub struct ValueLogSettings {
 pub struct ValueLogStatus {
     /// Bytes in all segments.
     pub bytes: u64,
-    /// Bytes of closed segments that no store needs, when they were counted last.
+    /// Bytes of segments that no store needs, when they were counted last.
     pub dead_bytes: u64,
     /// Segments.
     pub segments: u64,
@@ -89,10 +93,15 @@ struct Keeper {
     /// Weak: the log keeps no store open.
     stores: Mutex<BTreeMap<StoreId, Weak<dyn Backend>>>,
     upkeep: Mutex<Upkeep>,
+    appended_bytes: AtomicU64,
+    scrub: Mutex<Scrubbing<Box<Scan>>>,
 }
 
 struct KnownIdentity {
     known: Identity,
+    /// Those of the erased stores that an earlier run was about to erase, and that may be there all the
+    /// same: as long as not all stores were admitted, nothing of them goes.
+    undecided: BTreeSet<StoreId>,
     /// The file says the same.
     is_written: bool,
 }
@@ -119,21 +128,49 @@ impl ValueLog {
         let log = Self {
             shared: Arc::new(Shared::new(files)),
             keeper: Arc::new(Keeper {
-                identity: Mutex::new(KnownIdentity { known, is_written }),
+                identity: Mutex::new(KnownIdentity {
+                    undecided: known.erased.clone(),
+                    known,
+                    is_written,
+                }),
                 stores: Mutex::default(),
                 upkeep: Mutex::default(),
+                appended_bytes: AtomicU64::new(0),
+                scrub: Mutex::default(),
             }),
         };
         Ok((log, report))
     }
 
-    /// Makes stores known that were just opened with this log, and gives each what it lacks. To be
-    /// called before they are used, and for all stores that are there before the first upkeep.
+    /// Makes known all stores that are there, which were just opened with this log, and gives each what
+    /// it lacks. To be called before they are used.
     ///
     /// # Errors
     /// Those of the disk and of the stores; it may be called again.
     pub fn admit(&self, stores: &[Arc<dyn Backend>]) -> Result<Admission> {
+        let mut admission = self.admit_stores(stores)?;
+        if let Some((_, error)) = admission.failed.pop() {
+            return Err(error);
+        }
+        self.settle_erasures();
+        Ok(admission)
+    }
+
+    /// As [`ValueLog::admit`] for some of the stores that are there, while others are being opened:
+    /// until [`ValueLog::settle_erasures`] the log keeps whatever these may need. A store that fails
+    /// is not admitted, and does not keep others from being.
+    ///
+    /// # Errors
+    /// Those of reading the log; it may be called again.
+    pub fn admit_some(&self, stores: &[Arc<dyn Backend>]) -> Result<Admission> {
         self.admit_stores(stores)
+    }
+
+    /// All stores that are there were admitted: of those that an earlier run was about to erase, and
+    /// that have not turned up, nothing is kept any more.
+    pub fn settle_erasures(&self) {
+        self.keeper.identity.lock().undecided.clear();
+        self.usage_changed();
     }
 
     /// Commits groups until [`ValueLog::stop`]; for one thread of its own. While it runs, awaiting a
@@ -148,20 +185,72 @@ impl ValueLog {
         self.shared.stop();
     }
 
+    /// Puts collections off, or lets them go on; at first they may. Meanwhile segments that nobody
+    /// needs go all the same, and of the others nothing is read or copied.
+    pub fn hold_collections(&self, is_held: bool) {
+        self.keeper.upkeep.lock().set_held(is_held);
+    }
+
     /// True when [`ValueLog::upkeep_step`] has something to do.
     pub fn is_upkeep_due(&self) -> bool {
-        self.is_any_upkeep_due()
+        self.is_chore_due() || self.collection_due().is_some()
     }
 
-    /// True when much more than allowed is dead, and upkeep comes before everything else.
-    pub fn is_upkeep_pressing(&self) -> bool {
-        self.is_too_much_dead()
-    }
-
-    /// One step of upkeep: makes the next segment's file, seals a closed one, drops what nobody needs,
-    /// or goes on collecting a segment.
+    /// One step of upkeep: a chore if there is one, or a part of a collection.
+    ///
+    /// # Errors
+    /// As of the two.
     pub fn upkeep_step(&self, budget: StepBudget) -> Result<StepOutcome> {
-        self.do_upkeep(budget)
+        if self.chore_step()? {
+            return Ok(StepOutcome {
+                cost_bytes: 0,
+                is_done: false,
+            });
+        }
+        self.collection_step(budget)
+    }
+
+    /// True when [`ValueLog::chore_step`] has something to do.
+    pub fn is_chore_due(&self) -> bool {
+        self.is_any_chore_due()
+    }
+
+    /// Makes the next segment's file, seals a closed one, or asks what is needed and drops the rest:
+    /// what moves hardly any bytes, and waits for the device a few times. False when there was
+    /// nothing of it to do.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn chore_step(&self) -> Result<bool> {
+        self.do_chore()
+    }
+
+    /// The collection that is under way or due, unless collections are held.
+    pub fn collection_due(&self) -> Option<CollectionDue> {
+        self.next_collection()
+    }
+
+    /// Reads on in the segment that is collected, and has stores copy what they need of it.
+    ///
+    /// # Errors
+    /// Those of the disk and of the stores; the segment is collected anew.
+    pub fn collection_step(&self, budget: StepBudget) -> Result<StepOutcome> {
+        self.collect(budget)
+    }
+
+    /// Bytes of batches appended since the start.
+    pub fn appended_bytes(&self) -> u64 {
+        self.keeper.appended_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Why the log takes nothing any more, once a sync or a write has failed for good.
+    pub fn failure(&self) -> Option<BackendError> {
+        self.shared.queue.lock().failure().cloned()
+    }
+
+    /// What is queued to be written, in bytes of memory.
+    pub fn queued_bytes(&self) -> u64 {
+        self.files().placed_bytes()
     }
 
     /// Sizes and counts.
@@ -195,7 +284,7 @@ impl ValueLog {
     /// What cannot be promised any more ends the log.
     fn told(&self, failure: GroupFailure) -> BackendError {
         match failure {
-            GroupFailure::ThisGroup(error) => error,
+            GroupFailure::ThisGroup(error) | GroupFailure::Gap(error) => error,
             GroupFailure::ForGood(error) => {
                 self.shared.fail_for_good(&error);
                 error
@@ -233,19 +322,20 @@ impl SharedLog for ValueLog {
             .make_room(len)
             .map_err(|failure| self.told(failure))?;
         let mut placed = None;
-        let (ticket, is_crowded) = self.shared.push(promise, || {
+        let pushed = self.shared.push(promise, || {
             let (item, segment) = self.files().place(batch)?;
             placed = Some((segment, item.places.clone()));
             Ok(item)
         })?;
+        self.keeper.appended_bytes.fetch_add(len, Ordering::Relaxed);
         let (segment, places) = placed.ok_or_else(|| {
             BackendError::new(ErrorKind::Failed, "a batch was queued and has no place")
         })?;
         Ok(Appended {
             segment,
             places,
-            ticket,
-            is_crowded,
+            ticket: pushed.ticket,
+            is_crowded: pushed.is_crowded,
         })
     }
 
@@ -290,14 +380,7 @@ impl SharedLog for ValueLog {
     }
 
     fn roll(&self) -> Result<()> {
-        let next = self.files().roll()?;
-        // With this, nothing is queued for an older segment.
-        self.sync()?;
-        self.files()
-            .begin(next.number)
-            .map_err(|failure| self.told(failure))?;
-        while self.files().seal_one()? {}
-        Ok(())
+        self.close_written().map(drop)
     }
 
     fn link(&self, number: u32, path: &Path) -> Result<()> {
@@ -316,6 +399,8 @@ impl SharedLog for ValueLog {
             return Ok(());
         }
         let mut identity = self.keeper.identity.lock();
+        // Whoever erases it has it open.
+        identity.undecided.remove(&store);
         if !identity.known.erased.insert(store) {
             return Ok(());
         }

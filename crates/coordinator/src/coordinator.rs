@@ -1,5 +1,6 @@
 //! The coordinator: what protocols call, and the frame around every request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use kvorum_object::{Clock, Object};
 use kvorum_ring::{NodeId, Replica, Role};
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::Vnode;
+use parking_lot::Mutex;
 
 use crate::error::RequestError;
 use crate::gate::Gate;
@@ -32,6 +34,28 @@ const INDEX_QUERIES_MAX: usize = 1_000;
 pub trait LocalVnodes: Send + Sync {
     /// The vnode of a partition, once its store is open.
     fn vnode(&self, partition: kvorum_ring::Partition) -> Option<Arc<Vnode>>;
+
+    /// Why there is no vnode of a partition. Who has all stores open from the start has no other
+    /// reason than this one.
+    fn absence(&self, _partition: kvorum_ring::Partition) -> Absence {
+        Absence::NotHere
+    }
+
+    /// False when [`LocalVnodes::absence`] has that reason only. Asked for every request.
+    fn is_any_unopened(&self) -> bool {
+        false
+    }
+}
+
+/// Why a node has no vnode of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// It does not have the partition, or has not learned yet that it does.
+    NotHere,
+    /// The store is being opened, or will be.
+    Opening,
+    /// The store could not be opened.
+    Failed,
 }
 
 /// How requests are treated, whatever their bucket.
@@ -74,6 +98,8 @@ pub struct Coordinator {
     pub(crate) listings: Gate,
     pub(crate) index_queries: Gate,
     pub(crate) reaper: Reaper,
+    /// Nodes that coverage does without, and until when.
+    pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
 }
 
 /// What is known of a request while it runs.
@@ -102,6 +128,7 @@ impl Coordinator {
             listings: Gate::new(LISTINGS_MAX),
             index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),
+            left_out: Mutex::default(),
         }
     }
 
@@ -174,7 +201,7 @@ impl Coordinator {
         arrived: Moment,
     ) -> Result<Arc<Object>, RequestError> {
         let mut progress = self.begin(arrived, options.timeout);
-        let outcome = match self.admit(&progress) {
+        let outcome = match self.admit_put(&progress) {
             Ok(_admitted) => {
                 self.slow_down(&mut progress).await;
                 let run = self.drive_put(address, request, options, &mut progress);
@@ -265,16 +292,30 @@ impl Coordinator {
         purpose: Purpose,
     ) -> Result<Plan, RequestError> {
         let colocated = self.settings.colocated_replicas;
+        let planned = |is_up: &dyn Fn(NodeId) -> bool| {
+            let (quorum, place) = (sloppy_quorum, address);
+            Plan::new(state, place, n_val, colocated, quorum, purpose, is_up)
+        };
         let is_up = |node| self.is_up(node);
-        Plan::new(
-            state,
-            address,
-            n_val,
-            colocated,
-            sloppy_quorum,
-            purpose,
-            is_up,
-        )
+        let plan = planned(&is_up)?;
+        if !self.parts.is_any_unopened() || colocated {
+            return Ok(plan);
+        }
+        // Who has not opened a vnode of the key yet is for this key as good as down, as long as somebody
+        // else can stand in.
+        let unopened = self.parts.unopened_of(&plan);
+        if unopened.is_empty() {
+            return Ok(plan);
+        }
+        let is_open = |node| self.is_up(node) && !unopened.contains(&node);
+        let without = planned(&is_open)?;
+        let is_as_long = without.replicas.len() >= plan.replicas.len();
+        Ok(if is_as_long { without } else { plan })
+    }
+
+    /// Who knows what maintenance does at this node.
+    pub fn maintenance(&self) -> &Arc<dyn MaintenanceWitness> {
+        &self.parts.maintenance
     }
 
     /// Holds a write back while background work is behind: every writer a little, and nobody stands
@@ -300,6 +341,14 @@ impl Coordinator {
     fn admit(&self, progress: &Progress) -> Result<crate::gate::Pass<'_>, RequestError> {
         self.check_admission(progress)?;
         self.requests.enter().ok_or(RequestError::Overload)
+    }
+
+    /// Refuses a put also where this node has no room for it.
+    fn admit_put(&self, progress: &Progress) -> Result<crate::gate::Pass<'_>, RequestError> {
+        if self.parts.maintenance.refuses_puts() {
+            return Err(RequestError::Overload);
+        }
+        self.admit(progress)
     }
 
     /// Refuses as [`Coordinator::admit`] does, and counts nothing in.

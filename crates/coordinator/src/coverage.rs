@@ -13,13 +13,14 @@ use std::time::Duration;
 use kvorum_backend::{FoldRange, Lease};
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix, type_prefix};
-use kvorum_ring::{CoverageVnode, KeyHash, NodeId, RingSize};
+use kvorum_ring::{CoverageVnode, KeyHash, NodeId, Partition, RingSize};
 use kvorum_runtime::{Moment, PlantedDefect, is_planted};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply};
 
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
+use crate::hands::Hands;
 use crate::peers::PeerFailure;
 use crate::plan::key_hash;
 use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned};
@@ -31,6 +32,10 @@ use crate::trace::RequestKind;
 const NAMES_PER_CHUNK: usize = 1_000;
 /// Names that a vnode reads for one part: what a listing holds in memory.
 const NAMES_PER_PART: u32 = 10_000;
+
+/// How long a node is asked for nothing after one of its vnodes was found to lack something. Whether it
+/// still does is found out by asking it again.
+const LEFT_OUT: Duration = Duration::from_secs(10);
 
 /// A listing of one bucket's keys, in chunks.
 pub struct KeyListing {
@@ -225,6 +230,11 @@ impl Listing {
                 return Ok(());
             }
             Err(PageError::OtherRing) => return self.cover_anew(part).await,
+            Err(PageError::Incomplete) => {
+                coordinator.leave_out(part.vnode.node);
+                return self.cover_anew(part).await;
+            }
+            Err(PageError::NotOpen(error)) => return self.cover_without(part, error).await,
             Err(PageError::Failed(error)) => return Err(error),
         };
         if let Some(next) = page.next {
@@ -250,6 +260,25 @@ impl Listing {
             return Err(RequestError::VnodeNotReady);
         }
         let cover = coordinator.cover(&self.place)?;
+        self.take_over(&part, cover);
+        Ok(())
+    }
+
+    /// What is left of a part whose vnode is not open, by other replicas.
+    async fn cover_without(&mut self, part: Part, error: RequestError) -> Result<(), RequestError> {
+        let coordinator = self.counted.0.clone();
+        if !coordinator
+            .parts
+            .pass_over(part.vnode.node, part.vnode.partition)
+        {
+            return self.cover_anew(part).await;
+        }
+        let cover = coordinator.cover(&self.place);
+        self.take_over(&part, cover.map_err(|other| instead_of(other, error))?);
+        Ok(())
+    }
+
+    fn take_over(&mut self, part: &Part, cover: Cover) {
         for mut anew in cover.parts.into_iter().rev() {
             let before = anew.vnode.owners.len();
             anew.vnode
@@ -261,7 +290,6 @@ impl Listing {
                 self.parts.push_front(anew);
             }
         }
-        Ok(())
     }
 }
 
@@ -269,6 +297,10 @@ impl Listing {
 pub(crate) enum PageError {
     /// It knows another ring.
     OtherRing,
+    /// It lacks what it has promised to hold; other vnodes have that.
+    Incomplete,
+    /// Its store is not open; other vnodes have the same.
+    NotOpen(RequestError),
     Failed(RequestError),
 }
 
@@ -282,6 +314,10 @@ impl From<ReplicaFailure> for PageError {
     fn from(failure: ReplicaFailure) -> Self {
         if is_misplanned(&failure) {
             Self::OtherRing
+        } else if failure == ReplicaFailure::Incomplete {
+            Self::Incomplete
+        } else if matches!(failure, ReplicaFailure::NotOpen { .. }) {
+            Self::NotOpen(request_error(failure))
         } else {
             Self::Failed(request_error(failure))
         }
@@ -298,6 +334,18 @@ impl From<PeerFailure> for PageError {
     }
 }
 
+impl Hands {
+    /// What it means that a vnode of this node is not open: that its store is being opened, or that the
+    /// ring has just changed, where it can.
+    pub(crate) fn not_open(&self, partition: Partition) -> PageError {
+        match (self.absent(partition), &self.remote) {
+            (RequestError::VnodeNotReady, Some(_)) => PageError::OtherRing,
+            (absent, Some(_)) => PageError::NotOpen(absent),
+            (absent, None) => PageError::Failed(absent),
+        }
+    }
+}
+
 impl Coordinator {
     /// A page of a vnode of this node, and how long it waited for a thread.
     async fn page_here(
@@ -307,7 +355,7 @@ impl Coordinator {
     ) -> (Result<Page, PageError>, Duration) {
         let runtime = self.runtime();
         let Some(vnode) = self.parts.vnodes.vnode(request.partition) else {
-            return (Err(RequestError::VnodeNotReady.into()), Duration::ZERO);
+            return (Err(self.parts.not_open(request.partition)), Duration::ZERO);
         };
         let (asked, now) = (runtime.now(), self.wall_time());
         let lease = Lease::Until(later(now, remaining));
@@ -383,6 +431,14 @@ pub(crate) struct CoveringVnodes {
     pub(crate) size: RingSize,
 }
 
+/// Who could stand in for a vnode that is not open is not open either: its own error says why.
+pub(crate) fn instead_of(other: RequestError, error: RequestError) -> RequestError {
+    match other {
+        RequestError::VnodeOpening | RequestError::VnodeFailed => error,
+        other => other,
+    }
+}
+
 /// Where a listing's names are, by the ring of this moment.
 struct Cover {
     parts: VecDeque<Part>,
@@ -433,6 +489,18 @@ impl Coordinator {
         self.cover_vnodes(&state, properties.n_val, key_hash(&properties.chash_keyfun))
     }
 
+    /// A vnode of this node lacks what it has promised to hold: others are asked for a while.
+    pub(crate) fn leave_out(&self, node: NodeId) {
+        let until = self.runtime().now().plus(LEFT_OUT);
+        self.left_out.lock().insert(node, until);
+    }
+
+    fn is_left_out(&self, node: NodeId) -> bool {
+        let left_out = self.left_out.lock();
+        let until = left_out.get(&node);
+        until.is_some_and(|until| self.runtime().now() < *until)
+    }
+
     fn cover_vnodes(
         &self,
         state: &ClusterState,
@@ -442,13 +510,21 @@ impl Coordinator {
         let random = self.runtime().random_u64().to_le_bytes();
         let offset = u16::from_le_bytes([random[0], random[1]]);
         let colocated = self.settings.colocated_replicas;
-        let plan = state
-            .ring()
-            .coverage_plan(n_val, colocated, offset, |node| self.is_up(node))
-            .map_err(|error| RequestError::InsufficientVnodes {
-                wanted: error.missing.len(),
-                got: 0,
-            })?;
+        let is_asked = |node| self.is_up(node) && !self.is_left_out(node);
+        let ring = state.ring();
+        let plan = ring.coverage_plan_of(n_val, colocated, offset, |node, partition| {
+            is_asked(node) && !self.parts.is_unopened(node, partition)
+        });
+        let plan = plan.map_err(|_| {
+            match ring.coverage_plan(n_val, colocated, offset, is_asked) {
+                // All would be well if what is there were open.
+                Ok(_) => self.parts.unopened_error(ring),
+                Err(error) => RequestError::InsufficientVnodes {
+                    wanted: error.missing.len(),
+                    got: 0,
+                },
+            }
+        })?;
         Ok(CoveringVnodes {
             vnodes: plan.vnodes,
             hash,

@@ -84,6 +84,10 @@ pub enum RequestError {
     ConditionNotFound,
     /// The request's deadline passed. A write may have been applied.
     Timeout,
+    /// The connection to a replica broke over a write, which that replica may have applied or not: made
+    /// again by another one, it could be there twice. Read before writing again. Clients of Riak know
+    /// this as a timeout.
+    OutcomeUnknown,
     /// A queue is full; nothing was done. Retry after a pause.
     Overload,
     /// The object would be larger than `object.size.maximum`.
@@ -105,8 +109,12 @@ pub enum RequestError {
         /// Its length, in bytes.
         bytes: usize,
     },
-    /// The vnode is still opening its store, or its partition has just changed hands. Retry shortly.
+    /// The vnode's partition has just changed hands. Retry shortly.
     VnodeNotReady,
+    /// The vnode's store is still being opened: its node has just started. Retry shortly.
+    VnodeOpening,
+    /// The vnode's store could not be opened. Its node's log says why, and it goes on trying.
+    VnodeFailed,
     /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
     IndexesNotSupported(String),
     /// The disk is full: writes are refused until there is room. Reads go on.
@@ -132,18 +140,25 @@ impl RequestError {
                 | Self::PrimaryWritesUnsatisfied { .. }
                 | Self::NodeConfirmsUnsatisfied { .. }
                 | Self::Timeout
+                | Self::OutcomeUnknown
                 | Self::Overload
                 | Self::VnodeNotReady
+                | Self::VnodeOpening
+                | Self::VnodeFailed
                 | Self::DiskFull(_)
         )
     }
 
     /// True for failures that an operator wants to see: not those that a client asked for by setting
-    /// a condition.
+    /// a condition, nor those that were said of the vnode and would be said again for each request.
     pub fn is_logged(&self) -> bool {
         !matches!(
             self,
-            Self::MatchFound | Self::Modified | Self::ConditionNotFound
+            Self::MatchFound
+                | Self::Modified
+                | Self::ConditionNotFound
+                | Self::VnodeOpening
+                | Self::VnodeFailed
         )
     }
 
@@ -166,6 +181,11 @@ impl RequestError {
                 "the object would have {siblings} siblings, object.siblings.maximum is \
                  {siblings_max}; read it and write back a resolution with its vclock"
             ),
+            Self::OutcomeUnknown => {
+                "the connection to a replica broke over the write, which may be \
+                 there or not; read before writing again"
+                    .to_owned()
+            }
             Self::IndexesNotSupported(engine) => {
                 format!("the storage backend {engine} has no secondary indexes")
             }
@@ -209,12 +229,18 @@ impl fmt::Display for RequestError {
             Self::MatchFound => f.write_str("match_found"),
             Self::Modified => f.write_str("modified"),
             Self::ConditionNotFound => f.write_str("notfound"),
-            Self::Timeout => f.write_str("timeout"),
+            Self::Timeout | Self::OutcomeUnknown => f.write_str("timeout"),
             Self::Overload => f.write_str("overload"),
             Self::ObjectTooLarge { bytes, .. } => write!(f, "{{too_large,{bytes}}}"),
             Self::TooManySiblings { siblings, .. } => write!(f, "{{too_many_siblings,{siblings}}}"),
             Self::KeyTooLarge { bytes } => write!(f, "{{key_too_large,{bytes}}}"),
             Self::VnodeNotReady => f.write_str("vnode_not_ready"),
+            Self::VnodeOpening => {
+                f.write_str("vnode_not_ready: its store is still being opened, retry shortly")
+            }
+            Self::VnodeFailed => {
+                f.write_str("vnode_failed: its store could not be opened, see the node's log")
+            }
             Self::IndexesNotSupported(engine) => {
                 write!(f, "{{error,{{indexes_not_supported,{engine}}}}}")
             }

@@ -232,6 +232,10 @@ impl GetMachine {
         if let Some(error) = self.first_failure(|error| *error == RequestError::Overload) {
             return Err(error);
         }
+        // More than any count it says that the same request will succeed soon.
+        if let Some(error) = self.first_failure(|error| *error == RequestError::VnodeOpening) {
+            return Err(error);
+        }
         if tally.absent == tally.answers {
             return Ok(self.merged());
         }

@@ -7,15 +7,19 @@ use std::sync::Arc;
 
 use kvorum_backend::{Reading, Timestamp};
 use kvorum_cluster::AgreedState;
-use kvorum_ring::{NodeId, Role};
+use kvorum_ring::{NodeId, Partition, Replica, Ring, Role};
 use kvorum_runtime::Runtime;
 use kvorum_vnode::{Handled, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use smallvec::SmallVec;
 
-use crate::coordinator::{LocalVnodes, Parts};
+use crate::coordinator::{Absence, LocalVnodes, Parts};
+use crate::error::RequestError;
 use crate::gate::Gate;
 use crate::hints::HintStore;
 use crate::peers::ReplicaPeers;
+use crate::plan::Plan;
 use crate::trace::{MaintenanceWitness, Meter};
+use crate::unopened::Unopened;
 
 /// Read repairs in progress beyond which further ones are left to later reads.
 const REPAIRS_MAX: usize = 1_000;
@@ -43,6 +47,7 @@ pub(crate) struct Hands {
     pub(crate) maintenance: Arc<dyn MaintenanceWitness>,
     pub(crate) remote: Option<Remote>,
     pub(crate) repairs: Gate,
+    unopened: Unopened,
 }
 
 /// Who carries out what is asked of this node.
@@ -94,6 +99,71 @@ impl Hands {
             maintenance,
             remote,
             repairs: Gate::new(REPAIRS_MAX),
+            unopened: Unopened::default(),
+        }
+    }
+
+    /// Why this node has no vnode of a partition.
+    pub(crate) fn absent(&self, partition: Partition) -> RequestError {
+        match self.vnodes.absence(partition) {
+            Absence::NotHere => RequestError::VnodeNotReady,
+            Absence::Opening => RequestError::VnodeOpening,
+            Absence::Failed => RequestError::VnodeFailed,
+        }
+    }
+
+    /// A replica of another node said that its store is not open. True when that is news, by which
+    /// another plan may be better.
+    pub(crate) fn note_unopened(&self, plan: &Plan, slot: usize) -> bool {
+        let replica = plan.replicas.get(slot);
+        replica.is_some_and(|it| self.pass_over(it.node, it.partition))
+    }
+
+    /// A vnode is not open: others are asked for a moment. False when that was known.
+    pub(crate) fn pass_over(&self, node: NodeId, partition: Partition) -> bool {
+        let now = self.runtime.now();
+        self.unopened.note(node, partition, now)
+    }
+
+    pub(crate) fn is_any_unopened(&self) -> bool {
+        self.remote.is_some() && (self.vnodes.is_any_unopened() || self.unopened.is_any())
+    }
+
+    /// The nodes whose vnodes of a plan are not open, as far as is known.
+    pub(crate) fn unopened_of(&self, plan: &Plan) -> SmallVec<[NodeId; 3]> {
+        let now = self.runtime.now();
+        let is_unopened = |replica: &&Replica| {
+            let (node, partition) = (replica.node, replica.partition);
+            let is_here = node == self.node;
+            let is_absent = || self.vnodes.absence(partition) != Absence::NotHere;
+            replica.role == Role::Primary
+                && (is_here && is_absent() || self.unopened.has(node, partition, now))
+        };
+        let unopened = plan.replicas.iter().filter(is_unopened);
+        unopened.map(|replica| replica.node).collect()
+    }
+
+    /// True when a vnode is known not to be open, and others may be asked instead.
+    pub(crate) fn is_unopened(&self, node: NodeId, partition: Partition) -> bool {
+        let is_absent = || node == self.node && self.vnodes.absence(partition) != Absence::NotHere;
+        let is_noted = || self.unopened.has(node, partition, self.runtime.now());
+        self.is_any_unopened() && (is_absent() || is_noted())
+    }
+
+    /// Why what vnodes that are not open would have is to be had nowhere: they are being opened, as far as
+    /// this node knows, unless its own cannot be.
+    pub(crate) fn unopened_error(&self, ring: &Ring) -> RequestError {
+        let partitions = ring.size().partitions();
+        let own = partitions.filter(|partition| ring.reader(*partition) == self.node);
+        let absences = own.map(|partition| self.vnodes.absence(partition));
+        let (mut has_failed, mut is_opening) = (false, false);
+        for absence in absences {
+            has_failed |= absence == Absence::Failed;
+            is_opening |= absence == Absence::Opening;
+        }
+        match has_failed && !is_opening {
+            true => RequestError::VnodeFailed,
+            false => RequestError::VnodeOpening,
         }
     }
 
@@ -107,11 +177,7 @@ impl Hands {
     }
 
     /// Who answers for a partition on this node.
-    pub(crate) fn local(
-        &self,
-        role: Role,
-        partition: kvorum_ring::Partition,
-    ) -> Option<LocalReplica> {
+    pub(crate) fn local(&self, role: Role, partition: Partition) -> Option<LocalReplica> {
         match role {
             Role::Primary => self.vnodes.vnode(partition).map(LocalReplica::Vnode),
             Role::Fallback => {

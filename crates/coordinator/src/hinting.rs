@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{Durability, Durable};
 use kvorum_object::Resolution;
-use kvorum_ring::{Epoch, NodeId, Partition, Ring, Role};
+use kvorum_ring::{Epoch, KeyHash, NodeId, Partition, Position, Ring, Role, position};
 use kvorum_runtime::{Moment, PlantedDefect, is_planted};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Operation, ReplicaReply, ReplicaRequest};
@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::coordinator::Coordinator;
 use crate::hands::Hands;
 use crate::hints::{Hint, HintStore};
+use crate::plan::key_hash;
 use crate::waiting::Waiting;
 
 /// Hints read, sent and confirmed together.
@@ -85,10 +86,14 @@ impl Hands {
         };
         let properties = state.properties(&address.bucket_type, &address.bucket);
         // Of a type that is gone nobody knows what it wanted: nothing is dropped.
+        let properties = properties.ok();
         let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
             Resolution::from_properties(it.allow_mult, it.last_write_wins)
         });
-        for (node, epoch) in targets(state.ring(), hint.partition) {
+        let n_val = properties.map_or(u32::MAX, |it| it.n_val);
+        let hash = properties.map_or(KeyHash::Standard, |it| key_hash(&it.chash_keyfun));
+        let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
+        for (partition, node, epoch) in targets(state.ring(), hint.partition, place, n_val) {
             let operation = Operation::Store {
                 key: hint.key.clone(),
                 object: hint.object.clone(),
@@ -96,7 +101,7 @@ impl Hands {
                 durability: Durability::Grouped,
             };
             let request = ReplicaRequest {
-                partition: hint.partition,
+                partition,
                 epoch,
                 operation,
             };
@@ -140,12 +145,30 @@ impl Hands {
 }
 
 /// Who is to have what was kept for a partition: its owner, and while it moves its receiver too.
-fn targets(ring: &Ring, partition: Partition) -> SmallVec<[(NodeId, Epoch); 2]> {
-    let epoch = ring.epoch(partition);
+///
+/// Where that has no replica of the key any more, since lists have changed, all that have one are to have
+/// it as well.
+fn targets(
+    ring: &Ring,
+    partition: Partition,
+    place: Position,
+    n_val: u32,
+) -> SmallVec<[(Partition, NodeId, Epoch); 3]> {
+    let owner = place.owner(ring.size());
+    let n = u16::try_from(n_val).unwrap_or(u16::MAX);
+    let mut partitions = SmallVec::<[Partition; 4]>::new();
+    partitions.push(partition);
+    if !ring.is_replica(owner, n, partition) {
+        let list = ring.primaries(place, n_val, false);
+        partitions.extend(list.iter().map(|replica| replica.partition));
+    }
     let mut targets = SmallVec::new();
-    targets.push((ring.owner(partition), epoch));
-    if let Some(moving) = ring.moves().get(&partition) {
-        targets.push((moving.to, epoch));
+    for partition in partitions {
+        let epoch = ring.epoch(partition);
+        targets.push((partition, ring.owner(partition), epoch));
+        if let Some(moving) = ring.moves().get(&partition) {
+            targets.push((partition, moving.to, epoch));
+        }
     }
     targets
 }

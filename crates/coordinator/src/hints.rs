@@ -15,6 +15,9 @@ use kvorum_object::{Clock, Object};
 use kvorum_ring::{Partition, RING_SIZE_MAX, RingSize};
 use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaRequest, Vnode};
 
+/// What precedes a key: the partition that it is kept for.
+const PARTITION_BYTES: usize = 2;
+
 /// A hint: an object that another node is to have.
 #[derive(Clone, Debug)]
 pub struct Hint {
@@ -71,7 +74,9 @@ impl VnodeHints {
     /// Keeps hints under a vnode that nobody else uses. Its partition only names it in the table of
     /// leases: it must differ from all that the node has vnodes of.
     pub fn new(vnode: Vnode) -> Self {
-        Self { vnode }
+        Self {
+            vnode: vnode.keeping_for_others(PARTITION_BYTES),
+        }
     }
 
     /// The vnode, for maintenance.
@@ -162,18 +167,18 @@ fn under(partition: Partition, mut operation: Operation) -> Operation {
 
 fn prefixed(partition: Partition, key: &StorageKey) -> StorageKey {
     let key = key.as_bytes();
-    let mut bytes = Vec::with_capacity(2 + key.len());
+    let mut bytes = Vec::with_capacity(PARTITION_BYTES + key.len());
     bytes.extend_from_slice(&partition.number().to_be_bytes());
     bytes.extend_from_slice(key);
     StorageKey::from_encoded(Bytes::from(bytes))
 }
 
 fn split(key: &StorageKey) -> Option<(Partition, StorageKey)> {
-    let (number, _) = key.as_bytes().split_first_chunk::<2>()?;
+    let (number, _) = key.as_bytes().split_first_chunk::<PARTITION_BYTES>()?;
     let size = RingSize::new(u64::from(RING_SIZE_MAX)).ok()?;
     let partition = size.partition(u16::from_be_bytes(*number))?;
     Some((
         partition,
-        StorageKey::from_encoded(key.to_bytes().slice(2..)),
+        StorageKey::from_encoded(key.to_bytes().slice(PARTITION_BYTES..)),
     ))
 }

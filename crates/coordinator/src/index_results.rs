@@ -25,7 +25,7 @@ use kvorum_vnode::{
 };
 
 use crate::coordinator::{Coordinator, Progress};
-use crate::coverage::PageError;
+use crate::coverage::{PageError, instead_of};
 use crate::error::RequestError;
 use crate::index_query::{Continuation, IndexOptions, IndexQuery};
 use crate::peers::PeerFailure;
@@ -301,7 +301,7 @@ impl IndexResults {
         let here = coordinator.index_pages_here(here, remaining);
         let ((here, queued), there) = join(here, there).await;
         self.progress.trace.queue += queued;
-        let mut elsewhere = Vec::new();
+        let (mut elsewhere, mut unopened) = (Vec::new(), None);
         for (index, page) in here?.into_iter().chain(there) {
             let source = &mut self.sources[index];
             match page {
@@ -311,10 +311,26 @@ impl IndexResults {
                     source.ready = entries.into();
                 }
                 Err(PageError::OtherRing) => elsewhere.push(index),
+                Err(PageError::Incomplete) => {
+                    coordinator.leave_out(source.vnode.node);
+                    elsewhere.push(index);
+                }
+                Err(PageError::NotOpen(error)) => {
+                    let CoverageVnode {
+                        node, partition, ..
+                    } = source.vnode;
+                    coordinator.parts.pass_over(node, partition);
+                    unopened = Some(error);
+                    elsewhere.push(index);
+                }
                 Err(PageError::Failed(error)) => return Err(error),
             }
         }
-        self.cover_anew(elsewhere).await
+        let covered = self.cover_anew(elsewhere).await;
+        covered.map_err(|other| match unopened {
+            Some(error) => instead_of(other, error),
+            None => other,
+        })
     }
 
     fn part_of(&self, source: &Source) -> IndexPageRequest {
@@ -388,18 +404,18 @@ impl Coordinator {
             return (Ok(Vec::new()), none);
         }
         let mut work = Vec::with_capacity(requests.len());
+        let mut pages: Pages = Vec::with_capacity(requests.len());
         for (index, request) in requests {
-            let Some(vnode) = self.parts.vnodes.vnode(request.partition) else {
-                return (Err(RequestError::VnodeNotReady), none);
-            };
-            work.push((index, vnode, request));
+            match self.parts.vnodes.vnode(request.partition) {
+                Some(vnode) => work.push((index, vnode, request)),
+                None => pages.push((index, Err(self.parts.not_open(request.partition)))),
+            }
         }
         let (asked, now) = (runtime.now(), self.wall_time());
         let lease = Lease::Until(later(now, remaining));
         let clock = runtime.clock();
         let work = runtime.blocking(move || {
             let queued = clock.now().since(asked);
-            let mut pages: Pages = Vec::with_capacity(work.len());
             for (index, vnode, request) in work {
                 match vnode.index_page(&request, now, lease) {
                     Ok(page) => pages.push((index, Ok(page))),

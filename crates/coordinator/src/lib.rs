@@ -31,10 +31,11 @@ mod request;
 mod script_test;
 mod service;
 mod trace;
+mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{Coordinator, CoordinatorSettings, LocalVnodes, Parts};
+pub use coordinator::{Absence, Coordinator, CoordinatorSettings, LocalVnodes, Parts};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};

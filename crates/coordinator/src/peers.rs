@@ -47,7 +47,8 @@ impl PeerFailure {
 
     pub(crate) fn into_request_error(self) -> RequestError {
         match self {
-            Self::NotReached(_) | Self::Unknown(_) => RequestError::AllNodesDown,
+            Self::NotReached(_) => RequestError::AllNodesDown,
+            Self::Unknown(_) => RequestError::OutcomeUnknown,
             Self::Overload => RequestError::Overload,
             Self::Timeout => RequestError::Timeout,
         }
@@ -115,6 +116,7 @@ fn failure_of(error: PeerError) -> PeerFailure {
         PeerError::NoAddress { .. }
         | PeerError::Unreachable { .. }
         | PeerError::TooLarge { .. }
-        | PeerError::Refused { .. } => PeerFailure::NotReached(error.to_string()),
+        | PeerError::Refused { .. }
+        | PeerError::Encryption { .. } => PeerFailure::NotReached(error.to_string()),
     }
 }

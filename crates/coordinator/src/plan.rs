@@ -223,6 +223,17 @@ impl Plan {
             pw: self.number(options.pw, properties.pw, n)?,
             node_confirms: self.unbounded(options.node_confirms, properties.node_confirms)?,
         };
+        if offered.replicas == 0 && !self.replicas.is_empty() {
+            // Some are there, and none of this one of the two lists.
+            let (wanted, got) = (quorum.pw, 0);
+            return Err(match wanted {
+                0 => RequestError::InsufficientVnodes {
+                    wanted: quorum.w.max(quorum.dw),
+                    got,
+                },
+                _ => RequestError::PrimaryWritesUnsatisfied { wanted, got },
+            });
+        }
         quorum.check(offered)?;
         Ok(quorum)
     }

@@ -311,21 +311,29 @@ impl PutMachine {
         self.coordinator_failure().is_some() || self.slots.iter().all(settled)
     }
 
-    fn coordinator_failure(&self) -> Option<&RequestError> {
+    fn coordinator_failure(&self) -> Option<RequestError> {
         // Once its object has gone out, a failure of the coordinator counts like any replica's.
         if self.object.is_some() {
             return None;
         }
-        match &self.slots.get(self.coordinator?)?.stage {
-            Stage::Failed(error) => Some(error),
+        let failure = |slot: &'_ Slot| match &slot.stage {
+            Stage::Failed(error) => Some(error.clone()),
             _ => None,
-        }
+        };
+        let last = failure(self.slots.get(self.coordinator?)?)?;
+        // Where some that were to coordinate could not be reached, what the others said is the reason.
+        let mut reasons = self.slots.iter().filter_map(failure);
+        let of_the_others = reasons.find(|it| *it != RequestError::AllNodesDown);
+        Some(match last {
+            RequestError::AllNodesDown => of_the_others.unwrap_or(last),
+            said => said,
+        })
     }
 
     /// The reply, once the confirmations so far decide it.
     fn verdict(&self) -> Option<Result<Arc<Object>, RequestError>> {
         if let Some(error) = self.coordinator_failure() {
-            return Some(Err(error.clone()));
+            return Some(Err(error));
         }
         let in_old = self.verdict_in(&self.quorums.old, |slot| slot.in_old);
         let in_new = match &self.quorums.new {
@@ -384,6 +392,12 @@ impl PutMachine {
         } else {
             return None;
         };
+        let is_opening =
+            |slot: &Slot| matches!(slot.stage, Stage::Failed(RequestError::VnodeOpening));
+        if self.slots.iter().any(is_opening) {
+            // More than any count it says that the same request will succeed soon.
+            return Some(RequestError::VnodeOpening);
+        }
         // A lone replica's own reason says more than a count of one.
         match &self.slots[..] {
             [

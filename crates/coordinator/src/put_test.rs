@@ -382,6 +382,36 @@ fn distinct_nodes_are_waited_for() {
 }
 
 #[test]
+fn nobody_is_asked_to_coordinate_what_the_first_may_have_applied() {
+    check(
+        "1 2 3 | coordinator=0 or=1 w=2
+        -> coordinate 0
+        0: unknown
+        -> reply timeout, done",
+    );
+}
+
+#[test]
+fn all_nodes_are_down_only_where_no_other_reason_was_given() {
+    check(
+        "1 2 3 | coordinator=0 or=2 w=2
+        -> coordinate 0
+        0: declined overload
+        -> coordinate 2
+        2: declined unreachable
+        -> reply overload, done",
+    );
+    check(
+        "1 2 3 | coordinator=0 or=2 w=2
+        -> coordinate 0
+        0: declined unreachable
+        -> coordinate 2
+        2: declined unreachable
+        -> reply all_nodes_down, done",
+    );
+}
+
+#[test]
 fn an_object_stored_as_it_is_has_no_coordinator() {
     check(
         "1 2 3 | w=2

@@ -252,11 +252,19 @@ impl Hands {
             }
             Ok(ReplicaReply::Failed(failure)) => {
                 run.is_misplanned |= is_misplanned(&failure);
+                if matches!(failure, ReplicaFailure::NotOpen { .. }) {
+                    run.is_misplanned |= self.note_unopened(&run.plan, slot);
+                }
                 GetAnswer::Failed(request_error(failure))
             }
             Ok(_) => GetAnswer::Failed(no_reply()),
             Err(RequestError::Timeout) => return run.step(GetEvent::Deadline),
-            Err(error) => GetAnswer::Failed(error),
+            // Of a read nothing is left in doubt.
+            Err(RequestError::OutcomeUnknown) => GetAnswer::Failed(RequestError::AllNodesDown),
+            Err(error) => {
+                run.is_misplanned |= self.remote.is_some() && is_not_open(&error);
+                GetAnswer::Failed(error)
+            }
         };
         if let GetAnswer::Failed(error) | GetAnswer::Damaged(error) = &answer {
             self.note_failure(&run.plan, slot, error);
@@ -271,6 +279,12 @@ pub(crate) fn is_misplanned(failure: &ReplicaFailure) -> bool {
         failure,
         ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing
     )
+}
+
+/// True when a replica of this node has no store yet, or has it no more: the ring has just changed, and
+/// this node is on its way to where others that say so themselves are.
+pub(crate) fn is_not_open(error: &RequestError) -> bool {
+    *error == RequestError::VnodeNotReady
 }
 
 impl Coordinator {

@@ -87,7 +87,7 @@ impl Hands {
         let replica = plan.replicas.get(slot).ok_or_else(no_reply)?;
         let place = if replica.node == self.node {
             let local = self.local(replica.role, replica.partition);
-            Place::Here(local.ok_or(RequestError::VnodeNotReady)?)
+            Place::Here(local.ok_or_else(|| self.absent(replica.partition))?)
         } else {
             Place::There {
                 node: replica.node,
@@ -279,15 +279,17 @@ pub(crate) fn request_error(failure: ReplicaFailure) -> RequestError {
             siblings_max,
         },
         ReplicaFailure::Full(detail) => RequestError::DiskFull(detail),
-        ReplicaFailure::Damaged(detail) | ReplicaFailure::Storage(detail) => {
-            RequestError::Storage(detail)
-        }
+        ReplicaFailure::Damaged(detail)
+        | ReplicaFailure::Storage(detail)
+        | ReplicaFailure::Unwritable(detail) => RequestError::Storage(detail),
         ReplicaFailure::Internal(detail) => RequestError::Internal(detail),
         ReplicaFailure::IndexesNotSupported(engine) => RequestError::IndexesNotSupported(engine),
+        ReplicaFailure::NotOpen { is_failed: false } => RequestError::VnodeOpening,
+        ReplicaFailure::NotOpen { is_failed: true } => RequestError::VnodeFailed,
         // The ring has moved on between planning and asking: the next plan will know.
-        ReplicaFailure::StaleEpoch { .. } | ReplicaFailure::NotServing => {
-            RequestError::VnodeNotReady
-        }
+        ReplicaFailure::StaleEpoch { .. }
+        | ReplicaFailure::NotServing
+        | ReplicaFailure::Incomplete => RequestError::VnodeNotReady,
     }
 }
 

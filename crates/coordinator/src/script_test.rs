@@ -144,6 +144,8 @@ pub(crate) fn failure(name: &str) -> RequestError {
         "overload" => RequestError::Overload,
         "full" => RequestError::DiskFull("no room".into()),
         "modified" => RequestError::Modified,
+        "unknown" => RequestError::OutcomeUnknown,
+        "unreachable" => RequestError::AllNodesDown,
         "broken" => RequestError::Storage("broken".into()),
         other => panic!("no failure is called {other}"),
     }

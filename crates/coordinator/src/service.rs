@@ -15,13 +15,16 @@ use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_ring::{Epoch, Partition, Role};
 use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
-use kvorum_vnode::{Handled, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use kvorum_vnode::{
+    Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
+};
 
-use crate::coordinator::LocalVnodes;
+use crate::coordinator::{Absence, LocalVnodes};
 use crate::gate::Gate;
 use crate::hands::LocalReplica;
 use crate::hints::HintStore;
 use crate::peers::value_sent;
+use crate::trace::MaintenanceWitness;
 
 /// What a [`ReplicaService`] works with.
 pub struct ServiceParts {
@@ -40,6 +43,8 @@ pub struct ServiceParts {
 /// Answers other nodes.
 pub struct ReplicaService {
     shared: Arc<Shared>,
+    /// Who says whether there is room for what is put.
+    maintenance: Option<Arc<dyn MaintenanceWitness>>,
 }
 
 struct Shared {
@@ -70,7 +75,27 @@ impl ReplicaService {
                 hints: parts.hints,
                 waiting: Gate::new(parts.waiting_max),
             }),
+            maintenance: None,
         }
+    }
+
+    /// Refuses what is put, with `overload`, while this says so.
+    #[must_use]
+    pub fn with_maintenance(self, maintenance: Arc<dyn MaintenanceWitness>) -> Self {
+        Self {
+            maintenance: Some(maintenance),
+            ..self
+        }
+    }
+
+    fn has_room_for(&self, operation: &Operation) -> bool {
+        let makes_room = match operation {
+            Operation::Coordinate { update, .. } => update.content.metadata.deleted,
+            Operation::Store { object, .. } => object.is_tombstone(),
+            Operation::Get { .. } | Operation::Mend { .. } | Operation::Reap { .. } => true,
+        };
+        let maintenance = self.maintenance.as_ref();
+        makes_room || !maintenance.is_some_and(|it| it.refuses_puts())
     }
 
     fn wait_counted(&self) -> Option<Counted> {
@@ -79,6 +104,9 @@ impl ReplicaService {
     }
 
     fn serve_replica(&self, role: Role, request: ReplicaRequest, sent: Bytes) -> Served {
+        if !self.has_room_for(&request.operation) {
+            return Served::Overload;
+        }
         let replica = match self.shared.replica(role, request.partition, request.epoch) {
             Ok(replica) => replica,
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
@@ -132,7 +160,8 @@ impl ReplicaService {
     ) -> Served {
         let known = self.shared.epoch_known(partition, epoch);
         let vnode = self.shared.vnodes.vnode(partition);
-        let vnode = match known.and(vnode.ok_or(ReplicaFailure::NotServing)) {
+        let absent = || self.shared.absent(partition);
+        let vnode = match known.and(vnode.ok_or_else(absent)) {
             Ok(vnode) => vnode,
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
         };
@@ -203,6 +232,15 @@ impl Shared {
         Timestamp(self.runtime.wall_time().micros())
     }
 
+    /// Why there is no vnode.
+    fn absent(&self, partition: Partition) -> ReplicaFailure {
+        match self.vnodes.absence(partition) {
+            Absence::NotHere => ReplicaFailure::NotServing,
+            Absence::Opening => ReplicaFailure::NotOpen { is_failed: false },
+            Absence::Failed => ReplicaFailure::NotOpen { is_failed: true },
+        }
+    }
+
     fn replica(
         &self,
         role: Role,
@@ -214,7 +252,7 @@ impl Shared {
                 let vnode = self.vnodes.vnode(partition);
                 vnode
                     .map(LocalReplica::Vnode)
-                    .ok_or(ReplicaFailure::NotServing)
+                    .ok_or_else(|| self.absent(partition))
             }
             Role::Fallback => {
                 // A stand-in has no epoch of its own: it goes by the ring.

@@ -69,6 +69,12 @@ pub trait MaintenanceWitness: Send + Sync {
         Duration::ZERO
     }
 
+    /// Whether puts are refused at this moment, with `overload`: memory or open files are used up. Asked
+    /// by every put: a load of one word. Deletions are not refused, for they make room.
+    fn refuses_puts(&self) -> bool {
+        false
+    }
+
     /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
 }

@@ -22,7 +22,7 @@ use crate::error::RequestError;
 use crate::hands::Hands;
 use crate::plan::Plan;
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
-use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned};
+use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned, is_not_open};
 use crate::replicas::{Asked, ReplicaWork, Replied, WorkDone, no_reply, request_error};
 use crate::request::{PutKind, PutOptions, PutRequest};
 use crate::waiting::Waiting;
@@ -291,12 +291,23 @@ impl Hands {
                 let error = match failed {
                     Ok(ReplicaReply::Failed(failure)) => {
                         run.is_misplanned |= is_misplanned(&failure);
-                        is_without_effect |= failure == ReplicaFailure::NotServing;
+                        run.is_in_doubt |= failure.may_have_written();
+                        is_without_effect |= matches!(
+                            failure,
+                            ReplicaFailure::NotServing
+                                | ReplicaFailure::Incomplete
+                                | ReplicaFailure::Unwritable(_)
+                        );
+                        if matches!(failure, ReplicaFailure::NotOpen { .. }) {
+                            is_without_effect = true;
+                            run.is_misplanned |= self.note_unopened(&run.plan, slot);
+                        }
                         request_error(failure)
                     }
                     Ok(_) => no_reply(),
                     Err(error) => {
                         run.is_in_doubt |= !is_without_effect;
+                        run.is_misplanned |= self.remote.is_some() && is_not_open(&error);
                         if error == RequestError::Timeout {
                             return run.step(PutEvent::Deadline);
                         }

@@ -66,6 +66,8 @@ pub enum ErrorKind {
     Suspect,
     /// The file is larger than its reader allows.
     TooLarge,
+    /// A second name was asked for on another filesystem than the first: name a place on the same one.
+    OtherFilesystem,
     /// The device or the system failed in another way; the source says how.
     Device,
 }
@@ -107,6 +109,7 @@ impl DiskError {
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             io::ErrorKind::WouldBlock => ErrorKind::WouldBlock,
+            io::ErrorKind::CrossesDevices => ErrorKind::OtherFilesystem,
             _ => ErrorKind::Device,
         };
         Self::new(operation, path, kind, error.to_string())
@@ -161,6 +164,7 @@ impl fmt::Display for DiskError {
             ErrorKind::Locked => "held by another process",
             ErrorKind::Suspect => "an earlier sync of this file failed",
             ErrorKind::TooLarge => "too large",
+            ErrorKind::OtherFilesystem => "on another filesystem",
             ErrorKind::Device => "device error",
         };
         write!(f, ": {kind}")?;

@@ -219,6 +219,28 @@ pub fn read_file(disk: &dyn Disk, path: &Path, len_max: u64) -> Result<Vec<u8>> 
     Ok(bytes)
 }
 
+/// Copies the bytes that a file has now to a new file, makes them durable, and returns how many they
+/// are. What is appended meanwhile is not copied.
+pub fn copy_file(disk: &dyn Disk, from: &Path, to: &Path) -> Result<u64> {
+    const COPIED_AT_ONCE: usize = 1 << 18;
+    let source = disk.open(from, OpenMode::Read)?;
+    let len = source.len()?;
+    let copy = disk.open(to, OpenMode::CreateNew)?;
+    let mut copied = 0;
+    while copied < len {
+        let rest = usize::try_from(len - copied).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; rest.min(COPIED_AT_ONCE)];
+        let read = source.read_at(&mut bytes, copied, Reading::MayBlock)?;
+        if read == 0 {
+            break;
+        }
+        copy.write_at(&bytes[..read], copied)?;
+        copied += read as u64;
+    }
+    copy.sync()?;
+    Ok(copied)
+}
+
 /// The name under which a file's next content is written before it is renamed into place.
 pub fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

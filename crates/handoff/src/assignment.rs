@@ -70,15 +70,20 @@ impl Assignment {
         match growth.phase {
             Phase::Filling => {
                 let filled = state.growth_filled();
+                // Where replicas share nodes, lists do not go by that number.
+                let mut legs = if colocated {
+                    BTreeMap::new()
+                } else {
+                    growth_legs(ring, growth.to)
+                };
                 for partition in ring.owned_by(node).filter(|it| !filled.contains(it)) {
                     let id = TransferId {
                         kind: TransferKind::Growth,
                         partition,
                         epoch: ring.epoch(partition),
                     };
-                    // Where replicas share nodes, lists do not go by that number.
-                    let leg = (!colocated).then(|| growth_leg(ring, partition, growth.to));
-                    self.fetches.insert(id, leg.into_iter().collect());
+                    let legs = legs.remove(&partition).unwrap_or_default();
+                    self.fetches.insert(id, legs);
                 }
             }
             Phase::Closing => {
@@ -92,24 +97,30 @@ impl Assignment {
     }
 }
 
-/// What a vnode newly needs when keys get `to` replicas.
+/// What each vnode newly needs while lists change.
 ///
-/// Of one more: it becomes the last replica of the keys whose last one is the vnode before it. Of one
-/// less: it becomes the last replica, and takes over what only the one behind it may have.
-fn growth_leg(ring: &Ring, partition: Partition, to: u16) -> Leg {
-    let size = ring.size();
-    let source = if to > ring.replicas_max() {
-        size.before(partition, 1)
-    } else {
-        size.after(partition, 1)
-    };
-    Leg {
-        source,
-        wanted: Wanted::Owners {
-            owners: vec![size.before(partition, to - 1)],
-            replicas: to,
-        },
+/// Of one replica more: it becomes the last of the keys whose last one is the vnode before it. Of one
+/// less: it becomes the last, and takes over what only the one behind it may have. Of other detours: what
+/// the vnode has whose place it takes.
+fn growth_legs(ring: &Ring, to: u16) -> BTreeMap<Partition, Vec<Leg>> {
+    let mut owners = BTreeMap::<(Partition, Partition), Vec<Partition>>::new();
+    for owner in ring.size().partitions() {
+        for n in 1..=to.max(ring.replicas_max()) {
+            for fill in ring.fills(owner, n) {
+                let owners = owners.entry((fill.target, fill.source)).or_default();
+                if !owners.contains(&owner) {
+                    owners.push(owner);
+                }
+            }
+        }
     }
+    let mut legs = BTreeMap::<Partition, Vec<Leg>>::new();
+    for ((target, source), owners) in owners {
+        let replicas = to;
+        let wanted = Wanted::Owners { owners, replicas };
+        legs.entry(target).or_default().push(Leg { source, wanted });
+    }
+    legs
 }
 
 /// What the other replicas have of a partition's keys, by vnode.
@@ -125,10 +136,18 @@ pub(crate) fn repair_legs(state: &ClusterState, partition: Partition, colocated:
     };
     let replicas = largest.min(agreed).min(size.get());
     let others = size.partitions().filter(|other| *other != partition);
+    let holds = |vnode: Partition, owner: Partition| {
+        if colocated {
+            size.distance(owner, vnode) < replicas
+        } else {
+            ring.is_replica(owner, replicas, vnode)
+        }
+    };
+    let owners = (0..size.get()).map(|steps| size.before(partition, steps));
+    let owners: Vec<Partition> = owners.filter(|owner| holds(partition, *owner)).collect();
     let leg = |source: Partition| {
-        let owners = (0..replicas).map(|steps| size.before(partition, steps));
-        let shared = owners.filter(|owner| size.distance(*owner, source) < replicas);
-        let owners: Vec<Partition> = shared.collect();
+        let shared = owners.iter().copied();
+        let owners: Vec<Partition> = shared.filter(|owner| holds(source, *owner)).collect();
         let wanted = Wanted::Owners { owners, replicas };
         Leg { source, wanted }
     };
@@ -212,6 +231,58 @@ mod tests {
         let fetches = Assignment::of(&state(shrinking), node(3), false).fetches;
         let legs: Vec<_> = fetches.values().flatten().cloned().collect();
         assert_eq!(legs, [leg(3, &[1], 2), leg(6, &[4], 2)]);
+    }
+
+    /// The lists that begin at 6 and 7 pass over a partition of a node that they have already.
+    fn spread() -> Ring {
+        let mut changing = ring();
+        changing.begin_growth(3).unwrap();
+        changing.close_growth().unwrap();
+        changing.settle_growth().unwrap();
+        changing
+    }
+
+    #[test]
+    fn a_vnode_to_which_lists_make_a_detour_fetches_from_the_one_whose_place_it_takes() {
+        let mut changing = ring();
+        changing.begin_growth(3).unwrap();
+        let of = |node| {
+            let fetches = Assignment::of(&state(changing.clone()), node, false).fetches;
+            let legs = fetches.into_iter().map(|(id, legs)| (id.partition, legs));
+            legs.filter(|(_, legs)| !legs.is_empty())
+                .collect::<Vec<_>>()
+        };
+        // 6, 7, 0 are of nodes 1, 2, 1; 7, 0, 1 of 2, 1, 2: places 0 and 1 are taken by 2 and 2.
+        assert_eq!(of(node(1)), []);
+        assert_eq!(of(node(2)), []);
+        let legs = vec![leg(0, &[6], 3), leg(1, &[7], 3)];
+        assert_eq!(of(node(3)), [(part(2), legs)]);
+    }
+
+    #[test]
+    fn a_repair_follows_detours() {
+        let state = state(spread());
+        let owners = |legs: Vec<Leg>| -> Vec<(u16, Vec<u16>)> {
+            let owners = |leg: &Leg| match &leg.wanted {
+                Wanted::Owners { owners, .. } => owners.iter().map(|it| it.number()).collect(),
+                Wanted::All => Vec::new(),
+            };
+            legs.iter()
+                .map(|it| (it.source.number(), owners(it)))
+                .collect()
+        };
+        let of_two = owners(repair_legs(&state, part(2), false));
+        let expected = [
+            (0, vec![0, 7]),
+            (1, vec![1, 0]),
+            (3, vec![2, 1]),
+            (4, vec![2]),
+            (6, vec![6]),
+            (7, vec![7, 6]),
+        ];
+        assert_eq!(of_two, expected);
+        let straight = repair_legs(&state, part(2), true);
+        assert!(straight.iter().all(|leg| leg.source != part(6)));
     }
 
     #[test]

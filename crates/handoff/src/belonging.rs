@@ -26,10 +26,12 @@ pub(crate) fn is_wanted(
         (key_hash(&it.chash_keyfun), it.n_val)
     });
     let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
-    let size = state.ring().size();
-    let owner = place.owner(size);
-    let n = u32::from(*replicas).min(n_val);
-    owners.contains(&owner) && u32::from(size.distance(owner, target)) < n
+    let ring = state.ring();
+    let owner = place.owner(ring.size());
+    let n = u16::try_from(n_val).unwrap_or(u16::MAX).min(*replicas);
+    // Where replicas share nodes on purpose, lists make no detours.
+    let is_straight = || ring.size().distance(owner, target) < n;
+    owners.contains(&owner) && (ring.is_replica(owner, n, target) || is_straight())
 }
 
 fn key_hash(function: &KeyFunction) -> KeyHash {

@@ -1,7 +1,9 @@
 //! Defects that transfers can be told to have, so that their tests are tested too.
 //!
 //! With the feature `planted-defects` off, none can be chosen, and every question is answered "no" at
-//! compile time.
+//! compile time. What a whole node was told to have ([`kvorum_runtime::is_planted`]) counts as well.
+
+use kvorum_runtime::{PlantedDefect as OfNode, is_planted};
 
 /// One way of being wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,20 @@ pub enum PlantedDefect {
     CursorBeforeDurable,
 }
 
+impl PlantedDefect {
+    /// The same of a whole node, where that can be told to have it.
+    fn of_node(self) -> Option<OfNode> {
+        Some(match self {
+            Self::DigestNotCompared => OfNode::TransferCompletedWithoutDigest,
+            Self::EpochRuleSkippedOnSender => OfNode::EpochRuleSkippedOnSender,
+            Self::EpochRuleSkippedOnReceiver => OfNode::EpochRuleSkippedOnReceiver,
+            Self::FillingCountedAsComplete => OfNode::MoveClosedEarly,
+            // It takes a power cut at the very moment.
+            Self::CursorBeforeDurable => return None,
+        })
+    }
+}
+
 /// The defect that was chosen, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Defects {
@@ -28,7 +44,7 @@ pub(crate) struct Defects {
 impl Defects {
     #[cfg(feature = "planted-defects")]
     pub(crate) fn has(self, defect: PlantedDefect) -> bool {
-        self.planted == Some(defect)
+        self.planted == Some(defect) || defect.of_node().is_some_and(is_planted)
     }
 
     #[cfg(not(feature = "planted-defects"))]
@@ -36,7 +52,7 @@ impl Defects {
         clippy::unused_self,
         reason = "the same call with and without the feature"
     )]
-    pub(crate) fn has(self, _defect: PlantedDefect) -> bool {
-        false
+    pub(crate) fn has(self, defect: PlantedDefect) -> bool {
+        defect.of_node().is_some_and(is_planted)
     }
 }

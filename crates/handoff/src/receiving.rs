@@ -135,7 +135,10 @@ impl Merging {
             epoch: self.vnode.status().epoch,
             operation,
         };
-        match self.vnode.handle(&request, self.now, Reading::MayBlock) {
+        match self
+            .vnode
+            .handle_filling(&request, self.now, Reading::MayBlock)
+        {
             Handled::Done(reply) => reply,
             Handled::WouldBlock => ReplicaReply::Failed(ReplicaFailure::Internal(
                 "a request that may block said it would".into(),

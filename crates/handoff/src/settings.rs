@@ -21,6 +21,10 @@ pub struct TransferSettings {
     /// A receiver notes this often how far it has come. More seldom costs time after a crash, more
     /// often a sync each.
     pub cursor_period: Duration,
+    /// Whether this node fetches from the start on (`handoff.inbound`).
+    pub is_inbound_enabled: bool,
+    /// Whether others may fetch from it from the start on (`handoff.outbound`).
+    pub is_outbound_enabled: bool,
     /// Several replicas of a key may live on one node, as in Riak.
     pub colocated_replicas: bool,
 }
@@ -35,6 +39,8 @@ impl Default for TransferSettings {
             answer_wait_max: Duration::from_secs(30),
             retry_pause: Duration::from_millis(500),
             cursor_period: Duration::from_secs(5),
+            is_inbound_enabled: true,
+            is_outbound_enabled: true,
             colocated_replicas: false,
         }
     }

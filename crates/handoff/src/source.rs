@@ -20,6 +20,7 @@ use crate::chain::Chain;
 use crate::planted_defect::{Defects, PlantedDefect};
 use crate::sessions::{Place, Sent, Sessions};
 use crate::settings::Budget;
+use crate::transfer_id::TransferKind;
 use crate::wire::{Answer, Content, Entry, Page, PageQuestion, Question, Session};
 
 /// A receiver that has not asked for this long has stopped, or waits.
@@ -28,6 +29,8 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 const SKIPPED_PAGES_MAX: u64 = 4;
 /// A receiver that has to wait is told to do so for this long.
 const WAIT: Duration = Duration::from_millis(200);
+/// The budget is waited for up to this long before the receiver is told to ask again.
+const BUDGET_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What a node can be asked for.
 pub(crate) struct Source {
@@ -77,7 +80,7 @@ impl Source {
                 session,
                 offset,
                 bytes_max,
-            } => self.piece(caller, session, offset, bytes_max),
+            } => self.piece(caller, session, offset, bytes_max).await,
             Question::Page(page) => self.page(caller, page, deadline).await,
         }
     }
@@ -108,15 +111,16 @@ impl Source {
         if epoch < question.epoch && !self.defects.has(PlantedDefect::EpochRuleSkippedOnSender) {
             return later("the ring in which this begins is not known yet");
         }
+        // Repairs take what there is of all replicas: two that lack something do not wait for each other.
+        if !vnode.is_complete() && session.kind != TransferKind::Repair {
+            return later("the partition is being repaired there");
+        }
         let place = (caller, session.kind, session.target, session.source);
-        let now = self.runtime.now();
-        if !self.has_room(place, now) {
+        if !self.has_room(place, self.runtime.now()) {
             return later("as much is sent as may be");
         }
-        let wait = self.budget.ask(u64::from(question.bytes_max));
-        if !wait.is_zero() {
-            let reason = "there is more urgent work".to_owned();
-            return Answer::Later { wait, reason };
+        if let Some(refused) = self.until_admitted(u64::from(question.bytes_max)).await {
+            return refused;
         }
         let before = self
             .sessions
@@ -125,7 +129,7 @@ impl Source {
         let Some(before) = before else {
             return Answer::UnknownSession;
         };
-        let wall = self.runtime.wall_time();
+        let (now, wall) = (self.runtime.now(), self.runtime.wall_time());
         let reading = Reading {
             state: self.cluster.current(),
             vnode,
@@ -194,12 +198,26 @@ impl Source {
         })
     }
 
-    fn piece(&self, caller: NodeId, session: Session, offset: u64, bytes_max: u32) -> Answer {
+    /// Waits for the budget; an answer where that takes long.
+    async fn until_admitted(&self, bytes: u64) -> Option<Answer> {
+        let until = self.runtime.now().plus(BUDGET_WAIT_MAX);
+        loop {
+            let wait = self.budget.ask(bytes);
+            if wait.is_zero() {
+                return None;
+            }
+            if self.runtime.now().plus(wait) > until {
+                let reason = "there is more urgent work".to_owned();
+                return Some(Answer::Later { wait, reason });
+            }
+            self.runtime.sleep(wait).await;
+        }
+    }
+
+    async fn piece(&self, caller: NodeId, session: Session, offset: u64, bytes_max: u32) -> Answer {
         let place = (caller, session.kind, session.target, session.source);
-        let wait = self.budget.ask(u64::from(bytes_max));
-        if !wait.is_zero() {
-            let reason = "there is more urgent work".to_owned();
-            return Answer::Later { wait, reason };
+        if let Some(refused) = self.until_admitted(u64::from(bytes_max)).await {
+            return refused;
         }
         let now = self.runtime.now();
         let Some(body) = self.sessions.lock().large(place, session, now) else {

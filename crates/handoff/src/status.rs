@@ -54,7 +54,9 @@ pub struct TransferStatus {
     pub keys_about: u64,
     /// When it began or was resumed.
     pub begun_at: Option<Moment>,
-    /// Bytes a second since then.
+    /// When objects were confirmed last.
+    pub updated_at: Option<Moment>,
+    /// Bytes a second since it began or was resumed.
     pub bytes_per_second: u64,
     /// How long it will take at this rate.
     pub remaining: Option<Duration>,
@@ -87,6 +89,7 @@ pub(crate) struct Observed {
     pub(crate) activity: Activity,
     pub(crate) from: Option<NodeId>,
     pub(crate) begun_at: Moment,
+    pub(crate) updated_at: Moment,
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
     pub(crate) keys_about: u64,
@@ -99,6 +102,7 @@ impl Observed {
             activity: Activity::Fetching,
             from: None,
             begun_at,
+            updated_at: begun_at,
             keys: 0,
             bytes: 0,
             keys_about: 0,
@@ -120,6 +124,7 @@ impl Observed {
             bytes: self.bytes,
             keys_about: self.keys_about,
             begun_at: Some(self.begun_at),
+            updated_at: Some(self.updated_at),
             bytes_per_second: u64::try_from(bytes_per_second).unwrap_or(u64::MAX),
             remaining: left_ms
                 .filter(|_| self.keys_about > 0)
@@ -141,6 +146,7 @@ pub(crate) fn waiting(id: TransferId, to: NodeId, hindrance: Option<String>) -> 
         bytes: 0,
         keys_about: 0,
         begun_at: None,
+        updated_at: None,
         bytes_per_second: 0,
         remaining: None,
         hindrance,

@@ -28,6 +28,9 @@ use crate::status::{Observed, OutboundStatus, TransfersStatus, waiting};
 use crate::transfer_id::{Leg, TransferId, TransferKind};
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
+/// Who owns the ring of a state that is not known yet.
+const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
+
 /// What transfers are made of.
 pub struct Parts {
     /// This node.
@@ -151,16 +154,16 @@ impl Transfers {
             cluster: parts.cluster.clone(),
             vnodes: parts.vnodes.clone(),
             budget: parts.budget.clone(),
-            is_enabled: AtomicBool::new(true),
+            is_enabled: AtomicBool::new(parts.settings.is_outbound_enabled),
             transfers_max: AtomicUsize::new(parts.settings.transfers_max),
             sessions: Mutex::new(Sessions::default()),
             defects,
         };
         let shared = Shared {
+            is_inbound_enabled: AtomicBool::new(parts.settings.is_inbound_enabled),
             parts,
             files,
             source,
-            is_inbound_enabled: AtomicBool::new(true),
             defects,
             work: Mutex::new(work),
             news: Notify::new(),
@@ -308,6 +311,7 @@ impl Shared {
     fn follow(self: &Arc<Self>, state: &Arc<ClusterState>) {
         let (node, colocated) = (self.parts.node, self.parts.settings.colocated_replicas);
         self.note_losses(state);
+        self.repair_incomplete(state);
         let Assignment {
             fetches: mut wanted,
             settles,
@@ -336,13 +340,27 @@ impl Shared {
         let node = self.parts.node;
         let before = self.work.lock().ring.replace(state.ring().clone());
         let Some(before) = before else { return };
-        if Arc::ptr_eq(&before, state.ring()) {
+        // A ring of nobody stands for one that is not known yet: nothing is lost from that to this.
+        if Arc::ptr_eq(&before, state.ring()) || before.members() == [NOBODY] {
             return;
         }
         for partition in state.ring().owned_by(node) {
             let moving = before.moves().get(&partition);
             let was_filled = moving.is_some_and(|it| it.to == node && it.phase == Phase::Closing);
             if before.owner(partition) != node && !was_filled {
+                if let Some(vnode) = self.parts.vnodes.vnode(partition) {
+                    vnode.mark_incomplete();
+                }
+                self.begin_repair(partition, state.ring().epoch(partition));
+            }
+        }
+    }
+
+    /// What a vnode lacks that is not complete, the other replicas have.
+    fn repair_incomplete(self: &Arc<Self>, state: &ClusterState) {
+        for partition in state.ring().owned_by(self.parts.node) {
+            let vnode = self.parts.vnodes.vnode(partition);
+            if vnode.is_some_and(|vnode| !vnode.is_complete()) {
                 self.begin_repair(partition, state.ring().epoch(partition));
             }
         }
@@ -434,6 +452,9 @@ impl Shared {
                 tracing::info!(event = "transfer_done", transfer = %id);
                 if id.kind == TransferKind::Repair {
                     work.repairs.remove(&id);
+                    if let Some(vnode) = self.parts.vnodes.vnode(id.partition) {
+                        vnode.mark_complete();
+                    }
                 }
                 String::new()
             }

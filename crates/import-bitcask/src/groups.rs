@@ -1,7 +1,8 @@
 //! The records of one index file, reduced to what is worth reading: for each key, the newest record
 //! of each partition.
 
-use crate::counts::Counts;
+use kvorum_import::Counts;
+
 use crate::index::IndexEntry;
 
 /// A key and where its copies are.

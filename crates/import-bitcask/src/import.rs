@@ -1,26 +1,22 @@
 //! An import from beginning to end: survey, transfer, and what to tell about it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_disk::DiskLock;
+use kvorum_import::{
+    Batch, Counts, Findings, ImportError, ImportTarget, Outcome, Progress, StateDirectory, Summary,
+    System, Target, WorkStage, file_count,
+};
 use kvorum_runtime::Moment;
-use serde::Serialize;
 
-use crate::counts::Counts;
-use crate::error::ImportError;
-use crate::findings::{Finding, Findings};
 use crate::groups::{self, KeyGroup};
 use crate::index::{self, ENTRY_BYTES};
-use crate::progress::{Progress, WorkStage};
-use crate::reading::{Batch, ObjectReader};
+use crate::reading::ObjectReader;
 use crate::source::{FilePlace, Source};
-use crate::state::{Choices, Stage, State, StateDirectory};
+use crate::state::{Choices, Stage, State};
 use crate::survey::Survey;
-use crate::system::System;
-use crate::target::{Outcome, Target};
 
 /// Bytes of hints a record has about; of data, where there are no hints.
 const HINT_BYTES_A_RECORD: u64 = 48;
@@ -51,38 +47,6 @@ pub struct ImportOptions {
     pub patience: Duration,
     /// Forget the state of an earlier import.
     pub restart: bool,
-}
-
-/// The server to import into.
-#[derive(Clone, Debug)]
-pub struct ImportTarget {
-    /// Its protocol-buffer interface.
-    pub address: SocketAddr,
-    /// What is the same in the next run: of a server started for the import, its data directory.
-    pub name: String,
-}
-
-/// What came of an import.
-#[derive(Clone, Debug, Serialize)]
-pub struct Summary {
-    /// Whether nothing was put because nothing was to be put.
-    pub is_dry_run: bool,
-    /// Partitions imported.
-    pub partitions: usize,
-    /// Data files imported.
-    pub files: usize,
-    /// Their bytes.
-    pub data_bytes: u64,
-    /// What was counted, over all runs.
-    pub counts: Counts,
-    /// Bucket types of the objects, the untyped space aside; the server has to have them.
-    pub bucket_types: Vec<String>,
-    /// Data files that Riak had marked for deletion, which are left out.
-    pub marked_for_deletion: Vec<PathBuf>,
-    /// The file with one line for each finding.
-    pub findings_file: PathBuf,
-    /// The first findings of this run.
-    pub first_findings: Vec<Finding>,
 }
 
 /// Imports, or goes on with an import that was interrupted.
@@ -121,15 +85,11 @@ struct Run {
 impl Run {
     fn open(system: System, options: &ImportOptions) -> Result<Self, ImportError> {
         let disk = &*system.disk;
-        let directory = StateDirectory {
-            path: options.state_directory.clone(),
-        };
         let (source, marked_for_deletion) =
             Source::find(&system, &options.directories, options.ignore_locks)?;
-        kvorum_disk::create_directory_durably(disk, &directory.path)?;
-        let lock = disk.lock(&directory.lock_file(), "kvorum import\n")?;
+        let (directory, lock) = StateDirectory::take(disk, &options.state_directory)?;
         if options.restart {
-            forget(&system, &directory)?;
+            directory.forget(disk)?;
         }
         let now_secs = system.runtime.wall_time().seconds();
         let expiry_secs = options.expiry.map(|expiry| expiry.as_secs());
@@ -140,21 +100,24 @@ impl Run {
             ignore_hints: options.ignore_hints,
             leave_out_tombstones: options.leave_out_tombstones,
         };
-        let state = match State::load(disk, &directory.state_file())? {
+        let state = match directory.load::<State>(disk)? {
             None => {
-                let files = index::file_count(records_about(&source));
+                let files = file_count(records_about(&source));
                 State::begin(source, choices, files)
+            }
+            Some(state) if !state.is_known() => {
+                return Err(directory.damaged("another version of this program wrote it"));
             }
             Some(state) => match state.difference(&source, &choices) {
                 None => state,
                 Some(difference) => {
-                    let path = directory.path;
+                    let path = directory.path().to_owned();
                     return Err(ImportError::OtherImport { path, difference });
                 }
             },
         };
         let findings = Findings::open(disk, &directory.findings(), state.findings_len)?;
-        state.save(disk, &directory.state_file())?;
+        directory.save(disk, &state)?;
         Ok(Self {
             saved: system.runtime.now(),
             system,
@@ -248,7 +211,7 @@ impl Run {
                 entries: len / ENTRY_BYTES as u64,
             };
             if keys == 0 {
-                add_reduced(&mut self.state.counts, &reduced);
+                self.state.counts.add(&reduced);
             }
             let outcome = self.transfer_file(file, &mut reader, target.as_mut(), progress);
             if let Err(error) = outcome.await {
@@ -324,8 +287,8 @@ impl Run {
     }
 
     fn take_over(&mut self, batch: &Batch, outcome: Outcome) -> Result<(), ImportError> {
-        add_read(&mut self.state.counts, &batch.counts);
-        add_put(&mut self.state.counts, &outcome.counts);
+        self.state.counts.add(&batch.counts);
+        self.state.counts.add(&outcome.counts);
         for finding in batch.findings.iter().cloned().chain(outcome.findings) {
             self.findings.add(finding)?;
         }
@@ -351,8 +314,7 @@ impl Run {
 
     fn save(&mut self) -> Result<(), ImportError> {
         self.state.findings_len = self.findings.len();
-        let path = self.directory.state_file();
-        self.state.save(&*self.system.disk, &path)?;
+        self.directory.save(&*self.system.disk, &self.state)?;
         self.saved = self.system.runtime.now();
         Ok(())
     }
@@ -396,19 +358,6 @@ struct IndexFileWork {
     entries: u64,
 }
 
-fn forget(system: &System, directory: &StateDirectory) -> Result<(), ImportError> {
-    let disk = &*system.disk;
-    for file in [directory.state_file(), directory.findings()] {
-        if disk.info(&file)?.is_some() {
-            disk.remove_file(&file)?;
-        }
-    }
-    if disk.info(&directory.index())?.is_some() {
-        disk.remove_directory(&directory.index())?;
-    }
-    Ok(())
-}
-
 /// A guess at the number of records, good enough to spread the index by.
 fn records_about(source: &Source) -> u64 {
     let files = source.stores.iter().flat_map(|store| &store.files);
@@ -417,35 +366,4 @@ fn records_about(source: &Source) -> u64 {
         _ => file.data_len / DATA_BYTES_A_RECORD,
     });
     records.sum()
-}
-
-/// Adds what reducing one index file has counted.
-fn add_reduced(counts: &mut Counts, more: &Counts) {
-    counts.keys += more.keys;
-    counts.keys_deleted += more.keys_deleted;
-    counts.keys_expired += more.keys_expired;
-}
-
-/// Adds what reading a batch has counted.
-fn add_read(counts: &mut Counts, more: &Counts) {
-    counts.equal_copies += more.equal_copies;
-    counts.merged_objects += more.merged_objects;
-    counts.tombstones += more.tombstones;
-    counts.tombstones_left_out += more.tombstones_left_out;
-    counts.term_values += more.term_values;
-    counts.encoded_values += more.encoded_values;
-    counts.metadata_left_out += more.metadata_left_out;
-    counts.link_types_left_out += more.link_types_left_out;
-    counts.data_types_left_out += more.data_types_left_out;
-    counts.unreadable += more.unreadable;
-}
-
-/// Adds what putting a batch has counted.
-fn add_put(counts: &mut Counts, more: &Counts) {
-    counts.objects += more.objects;
-    counts.siblings += more.siblings;
-    counts.objects_with_siblings += more.objects_with_siblings;
-    counts.objects_reduced += more.objects_reduced;
-    counts.value_bytes += more.value_bytes;
-    counts.refused += more.refused;
 }

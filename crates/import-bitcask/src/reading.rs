@@ -7,49 +7,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_disk::{DiskFile, OpenMode, Reading};
 use kvorum_encoding::Address;
+use kvorum_import::riak_object::RiakObject;
+use kvorum_import::{Batch, Place, System, reconcile};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::content::{self, ObjectPuts};
-use crate::counts::Counts;
-use crate::findings::Finding;
 use crate::groups::KeyGroup;
 use crate::index::IndexEntry;
-use crate::reconcile::reconcile;
 use crate::record::{Record, ValueKind};
 use crate::riak_key::decode_key;
-use crate::riak_object::RiakObject;
-use crate::system::System;
 
-/// Objects of one batch: what may have to be done again after an interruption.
-const BATCH_OBJECTS_MAX: usize = 1024;
-/// Values of one batch, in bytes; one larger object makes a batch by itself.
-const BATCH_BYTES_MAX: usize = 16 << 20;
 /// A longer record is not read. Riak refuses objects above 50 MB unless told otherwise.
 const RECORD_BYTES_MAX: u32 = 512 << 20;
 /// Data files kept open.
 const OPEN_FILES_MAX: usize = 128;
-
-/// An object to be put.
-#[derive(Clone, Debug)]
-pub(crate) struct Item {
-    pub(crate) address: Address,
-    pub(crate) puts: ObjectPuts,
-    /// Where the first copy is, for reports.
-    pub(crate) file: PathBuf,
-    pub(crate) offset: u64,
-    pub(crate) value_bytes: u64,
-}
-
-/// Objects that are put together.
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) items: Vec<Item>,
-    pub(crate) findings: Vec<Finding>,
-    /// What reading has counted; what is put is counted when it is put.
-    pub(crate) counts: Counts,
-    /// Keys done with this batch.
-    pub(crate) keys: usize,
-}
 
 /// Reads records.
 pub(crate) struct ObjectReader {
@@ -82,23 +52,17 @@ impl ObjectReader {
     /// Reads the next batch out of `groups`. Blocks.
     pub(crate) fn read_batch(&mut self, groups: &[KeyGroup]) -> Batch {
         let mut batch = Batch::default();
-        let mut bytes = 0;
         for group in groups {
-            if let Some(item) = self.read_group(group, &mut batch) {
-                let values = item.puts.contents.iter().map(|content| content.value.len());
-                bytes += values.sum::<usize>();
-                batch.items.push(item);
-            }
+            self.read_group(group, &mut batch);
             batch.keys += 1;
-            if batch.items.len() >= BATCH_OBJECTS_MAX || bytes >= BATCH_BYTES_MAX {
+            if batch.is_full() {
                 break;
             }
         }
         batch
     }
 
-    fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) -> Option<Item> {
-        let first = group.copies.first()?;
+    fn read_group(&mut self, group: &KeyGroup, batch: &mut Batch) {
         let mut read: Vec<Copy> = Vec::new();
         let mut replicas = Vec::new();
         for entry in &group.copies {
@@ -111,8 +75,7 @@ impl ObjectReader {
                 Ok(Some(copy)) => copy,
                 Ok(None) => continue,
                 Err(reason) => {
-                    batch.counts.unreadable += 1;
-                    batch.findings.push(self.finding(entry, None, reason));
+                    batch.unreadable(self.place(entry), None, reason);
                     continue;
                 }
             };
@@ -123,61 +86,21 @@ impl ObjectReader {
             match RiakObject::decode(&copy.value) {
                 Ok(object) => replicas.push(object),
                 Err(error) => {
-                    batch.counts.unreadable += 1;
                     let object = Some(copy.address.to_string());
-                    batch
-                        .findings
-                        .push(self.finding(entry, object, error.to_string()));
+                    batch.unreadable(self.place(entry), object, error.to_string());
                     continue;
                 }
             }
             read.push(copy);
         }
-        let address = read.into_iter().next()?.address;
         batch.counts.merged_objects += u64::from(replicas.len() > 1);
-        let object = reconcile(replicas)?;
-        self.item(address, object, first, batch)
-    }
-
-    fn item(
-        &self,
-        address: Address,
-        object: RiakObject,
-        first: &IndexEntry,
-        batch: &mut Batch,
-    ) -> Option<Item> {
-        if content::is_data_type(&object) {
-            batch.counts.data_types_left_out += 1;
-            let reason = "a data type of Riak's, which is not imported".to_owned();
-            let name = Some(address.to_string());
-            batch.findings.push(self.finding(first, name, reason));
-            return None;
+        let address = read.into_iter().next().map(|copy| copy.address);
+        if let (Some(address), Some(object), Some(first)) =
+            (address, reconcile(replicas), group.copies.first())
+        {
+            let place = self.place(first);
+            batch.add(address, object, None, place, self.leave_out_tombstones);
         }
-        if content::is_tombstone(&object) {
-            if self.leave_out_tombstones {
-                batch.counts.tombstones_left_out += 1;
-                return None;
-            }
-            batch.counts.tombstones += 1;
-        }
-        let before = batch.counts.metadata_left_out;
-        let puts = content::puts_of(object, &mut batch.counts);
-        if batch.counts.metadata_left_out > before {
-            let reason = "imported without metadata that is not understood".to_owned();
-            let name = Some(address.to_string());
-            batch.findings.push(self.finding(first, name, reason));
-        }
-        let value_bytes = puts
-            .contents
-            .iter()
-            .map(|content| content.value.len() as u64);
-        Some(Item {
-            address,
-            file: self.path(first.file),
-            offset: first.offset,
-            value_bytes: value_bytes.sum(),
-            puts,
-        })
     }
 
     /// Reads and checks one record; nothing if it turns out to delete its key, as old hint files do
@@ -226,13 +149,11 @@ impl ObjectReader {
         self.paths.get(number as usize).cloned().unwrap_or_default()
     }
 
-    fn finding(&self, entry: &IndexEntry, object: Option<String>, reason: String) -> Finding {
-        Finding {
+    fn place(&self, entry: &IndexEntry) -> Place {
+        Place {
             file: self.path(entry.file),
             offset: entry.offset,
             len: Some(entry.total_len.into()),
-            object,
-            reason,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
-
-use crate::external_term::{FORMAT_BYTE, Term, TermError};
+use kvorum_import::external_term::{FORMAT_BYTE, Term, TermError};
+use kvorum_import::metadata::bucket_of_term;
 
 const UNTYPED: u8 = 0x02;
 const TYPED: u8 = 0x03;
@@ -74,20 +74,6 @@ fn from_term(term: &Term) -> Result<Address, KeyError> {
     let key = key.as_binary().ok_or(KeyError::Shape)?.clone();
     let (bucket_type, bucket) = bucket_of_term(bucket).ok_or(KeyError::Shape)?;
     address(bucket_type, bucket, key)
-}
-
-/// Type and bucket of a bucket as a term: a binary, or both in a tuple.
-pub(crate) fn bucket_of_term(term: &Term) -> Option<(Option<Bytes>, Bytes)> {
-    match term {
-        Term::Binary(bucket) => Some((None, bucket.clone())),
-        Term::Tuple(parts) => match &parts[..] {
-            [Term::Binary(bucket_type), Term::Binary(bucket)] => {
-                Some((Some(bucket_type.clone()), bucket.clone()))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 fn address(bucket_type: Option<Bytes>, bucket: Bytes, key: Bytes) -> Result<Address, KeyError> {

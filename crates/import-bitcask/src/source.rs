@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{Disk, EntryKind};
+use kvorum_import::{ImportError, System};
 use serde::{Deserialize, Serialize};
-
-use crate::error::ImportError;
-use crate::system::System;
 
 const DATA_SUFFIX: &str = ".bitcask.data";
 const HINT_SUFFIX: &str = ".bitcask.hint";
@@ -54,7 +52,10 @@ impl Source {
             let before = stores.len();
             collect(system, root, DEPTH_MAX, &mut stores, &mut marked)?;
             if stores.len() == before {
-                return Err(ImportError::NothingFound { path: root.clone() });
+                return Err(ImportError::NothingFound {
+                    path: root.clone(),
+                    what: "bitcask data files",
+                });
             }
         }
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));

@@ -1,17 +1,11 @@
 //! The state of an import: how far it is, kept so that an interrupted one goes on from there.
 
-use std::path::{Path, PathBuf};
-
-use kvorum_disk::Disk;
-use kvorum_encoding::{checksum, mask_checksum};
+use kvorum_import::Counts;
 use serde::{Deserialize, Serialize};
 
-use crate::counts::Counts;
-use crate::error::ImportError;
 use crate::source::Source;
 
 const FORMAT: u32 = 1;
-const STATE_BYTES_MAX: u64 = 256 << 20;
 
 /// Where an import is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,30 +58,6 @@ pub(crate) enum Stage {
     Done,
 }
 
-/// The directory with state, index and findings.
-#[derive(Clone, Debug)]
-pub(crate) struct StateDirectory {
-    pub(crate) path: PathBuf,
-}
-
-impl StateDirectory {
-    pub(crate) fn state_file(&self) -> PathBuf {
-        self.path.join("state.json")
-    }
-
-    pub(crate) fn index(&self) -> PathBuf {
-        self.path.join("index")
-    }
-
-    pub(crate) fn findings(&self) -> PathBuf {
-        self.path.join("findings.jsonl")
-    }
-
-    pub(crate) fn lock_file(&self) -> PathBuf {
-        self.path.join("LOCK")
-    }
-}
-
 impl State {
     /// The beginning of an import.
     pub(crate) fn begin(source: Source, choices: Choices, index_files: usize) -> Self {
@@ -103,43 +73,9 @@ impl State {
         }
     }
 
-    /// Writes the state in one step: two lines, the state in JSON and the masked CRC-32C of that line
-    /// in hexadecimal.
-    pub(crate) fn save(&self, disk: &dyn Disk, path: &Path) -> Result<(), ImportError> {
-        let damaged = |reason: String| ImportError::StateDamaged {
-            what: "state",
-            path: path.to_owned(),
-            reason,
-        };
-        let mut text = serde_json::to_string(self).map_err(|error| damaged(error.to_string()))?;
-        let sum = mask_checksum(checksum(text.as_bytes()));
-        text.push_str(&format!("\n{sum:08x}\n"));
-        Ok(kvorum_disk::replace_file(disk, path, text.as_bytes())?)
-    }
-
-    /// Reads the state, if there is one.
-    pub(crate) fn load(disk: &dyn Disk, path: &Path) -> Result<Option<Self>, ImportError> {
-        if disk.info(path)?.is_none() {
-            return Ok(None);
-        }
-        let damaged = |reason: &str| ImportError::StateDamaged {
-            what: "state",
-            path: path.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let bytes = kvorum_disk::read_file(disk, path, STATE_BYTES_MAX)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| damaged("it is no text"))?;
-        let mut lines = text.lines();
-        let (json, sum) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
-        if sum != format!("{:08x}", mask_checksum(checksum(json.as_bytes()))) {
-            return Err(damaged("wrong checksum"));
-        }
-        let state: Self =
-            serde_json::from_str(json).map_err(|error| damaged(&error.to_string()))?;
-        if state.format != FORMAT {
-            return Err(damaged("another version of this program wrote it"));
-        }
-        Ok(Some(state))
+    /// Whether this version of the program wrote it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.format == FORMAT
     }
 
     /// Says in what this import differs from one that would begin now; nothing if it goes on.

@@ -6,20 +6,19 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use kvorum_disk::{DiskError, OpenMode};
 use kvorum_encoding::StorageKey;
+use kvorum_import::{
+    Finding, Findings, ImportError, Progress, SpreadWriter, StateDirectory, System,
+};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::data_file::{self, Scanned};
-use crate::error::ImportError;
 use crate::file_window::FileWindow;
-use crate::findings::{Finding, Findings};
 use crate::hint_file;
-use crate::index::{IndexEntry, IndexWriter};
-use crate::progress::Progress;
+use crate::index::{self, IndexEntry};
 use crate::record::ValueKind;
 use crate::riak_key::decode_key;
 use crate::source::FilePlace;
-use crate::state::{Stage, State, StateDirectory};
-use crate::system::System;
+use crate::state::{Stage, State};
 
 /// Types beyond this many are not named beforehand if the server misses them.
 const BUCKET_TYPES_MAX: usize = 1000;
@@ -41,7 +40,7 @@ struct Intake<'a> {
     place: FilePlace<'a>,
     state: &'a mut State,
     findings: &'a mut Findings,
-    writer: &'a mut IndexWriter,
+    writer: &'a mut SpreadWriter,
     types: &'a mut BTreeSet<String>,
     progress: &'a Progress,
     /// Bytes of the files before.
@@ -58,7 +57,7 @@ impl Survey<'_> {
         let index = self.directory.index();
         let disk = self.system.disk.clone();
         kvorum_disk::create_directory_durably(&*disk, &index)?;
-        let mut writer = IndexWriter::resume(disk.clone(), &index, &self.state.index_lens);
+        let mut writer = SpreadWriter::resume(disk.clone(), &index, &self.state.index_lens);
         let mut types: BTreeSet<String> = self.state.bucket_types.iter().cloned().collect();
         let source = self.state.source.clone();
         let mut bytes_before = 0;
@@ -89,7 +88,7 @@ impl Survey<'_> {
                 self.state.stage = Stage::Survey {
                     stores: place.store_number + 1,
                 };
-                self.state.save(&*disk, &self.directory.state_file())?;
+                self.directory.save(&*disk, self.state)?;
             }
         }
         writer.sync()
@@ -206,7 +205,7 @@ impl Intake<'_> {
             }
         }
         entry.key_hash = xxh3_128(StorageKey::from_address(&address).as_bytes());
-        if let Err(error) = self.writer.add(&entry) {
+        if let Err(error) = index::add(self.writer, &entry) {
             self.failure = Some(error);
         }
     }

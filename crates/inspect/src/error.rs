@@ -33,6 +33,18 @@ pub enum InspectError {
         /// What was to be looked into.
         path: PathBuf,
     },
+    /// A directory that is a part of a store: name the store's own.
+    #[error(
+        "{} has only the old tables of the store in {}: name that directory",
+        path.display(),
+        fast.display()
+    )]
+    Slow {
+        /// The slow directory.
+        path: PathBuf,
+        /// The store's own.
+        fast: PathBuf,
+    },
     /// What was found cannot be printed.
     #[error("cannot print")]
     Print(#[from] std::io::Error),

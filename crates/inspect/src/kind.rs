@@ -41,6 +41,8 @@ pub enum Kind {
     Leases,
     /// A generation of the cluster's state.
     ClusterState,
+    /// A small text of the node's own: its card, its stores, its generation.
+    CheckedText,
     /// The log that the nodes of a cluster agree on.
     AgreedLog,
     /// A snapshot of what they agreed on.
@@ -96,15 +98,22 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if is_text_of(kvorum_cluster::anatomy::STATE_TITLE) {
         return Some(Kind::ClusterState);
     }
+    if kvorum_cluster::checked_text::begins(begin) {
+        return Some(Kind::CheckedText);
+    }
     let of_store = StoreFile::of_magic(magic).map(Kind::Store);
     of_store.or_else(|| ValueLogFile::of_magic(magic).map(Kind::ValueLog))
 }
 
 fn by_name(name: &str) -> Option<Kind> {
     match name {
-        "lock" | "LOCK" | "suspect" => Some(Kind::Text),
+        "lock" | "LOCK" | "suspect" | "backup" | "backups" | "scrub" | "leveldb_stores" => {
+            Some(Kind::Text)
+        }
         "format" => Some(Kind::Format),
         "dot_leases" | "dot_leases.unreadable" => Some(Kind::Leases),
+        "card" | "card.copy" | "stores" | "stores.copy" | "generation" | "generation.copy"
+        | "place" | "others" => Some(Kind::CheckedText),
         "cluster" | "cluster.previous" => Some(Kind::ClusterState),
         "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
         _ if name.ends_with(".contents") => Some(Kind::ValueLog(ValueLogFile::Contents)),
@@ -138,6 +147,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
         Kind::ValueLog(file) => one(file.piece(disk, path)?),
         Kind::Leases => one(kvorum_vnode::anatomy::lease_table_piece(disk, path)?),
         Kind::ClusterState => one(kvorum_cluster::anatomy::state_piece(disk, path)?),
+        Kind::CheckedText => one(kvorum_cluster::checked_text::piece(disk, path)?),
         Kind::AgreedLog => {
             let pieces = kvorum_agreement::anatomy::log_pieces(disk, path)?;
             Box::new(pieces.into_iter().map(Ok))

@@ -12,6 +12,7 @@ use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name};
+use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
 };
@@ -19,13 +20,15 @@ use kvorum_sst::{
 use crate::kind::{Kind, open_pieces, recognise};
 use crate::{InspectError, Result, segment_directory};
 
-/// Checks a store; with `is_live`, what is finished of it.
+/// Checks a store but for its tables and blob files; with `is_live`, what is finished of it.
 pub(crate) fn check(
     disk: &dyn Disk,
     directory: &Path,
     is_live: bool,
     progress: &dyn Fn(u64),
 ) -> Result<Checked> {
+    let disk = whole_disk(disk, directory)?;
+    let disk: &dyn Disk = &disk;
     let mut check = Check {
         disk,
         directory,
@@ -35,15 +38,33 @@ pub(crate) fn check(
     let contents = contents(disk, directory)?;
     check.small_files(&contents)?;
     check.is_each_listed_once(&contents, is_live)?;
-    let mut used = BTreeMap::new();
-    for file in &contents.files {
-        check.table(file, is_live, &mut used)?;
-    }
-    if !contents.files.is_empty() || contents.damaged_manifests.is_empty() {
-        check.blobs_are_there(&contents, &used);
+    if contents.has_manifest {
+        check.blobs_are_there(&contents);
+    } else {
+        let what = "no copy of the manifest can be read: `kvorum repair` makes a new one";
+        check.found.find("manifest-0", 0, 0, what);
     }
     let logs = segment_directory::check(disk, directory, is_live, progress)?;
     check.found.add(logs, "");
+    Ok(check.found)
+}
+
+/// Checks a table or a blob file that the manifest lists.
+pub(crate) fn check_file(
+    disk: &dyn Disk,
+    directory: &Path,
+    file: &ListedFile,
+    is_live: bool,
+    progress: &dyn Fn(u64),
+) -> Result<Checked> {
+    let disk = whole_disk(disk, directory)?;
+    let mut check = Check {
+        disk: &disk,
+        directory,
+        progress,
+        found: Checked::default(),
+    };
+    check.table(file, is_live)?;
     Ok(check.found)
 }
 
@@ -75,10 +96,25 @@ impl Check<'_> {
             let note = "one copy of the manifest is older; the next opening writes it again";
             self.found.notes.push(note.to_owned());
         }
+        if self
+            .disk
+            .info(&self.directory.join("repair.progress"))?
+            .is_some()
+        {
+            let note = "a repair was begun and not finished; `kvorum repair` goes on with it";
+            self.found.notes.push(note.to_owned());
+        }
         if !contents.lost.is_empty() {
             let count = contents.lost.len();
             let note = format!("lost/BLOCKS.bad lists {count} ranges that were lost before");
             self.found.notes.push(note);
+        }
+        if self
+            .disk
+            .info(&self.directory.join(CARD_OF_FAST))?
+            .is_some()
+        {
+            self.pieces(CARD_OF_FAST)?;
         }
         if self.disk.info(&self.lost_index())?.is_some() {
             self.pieces("lost/BLOCKS.bad")?;
@@ -122,7 +158,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn table(&mut self, file: &ListedFile, is_live: bool, used: &mut Used) -> Result<()> {
+    fn table(&mut self, file: &ListedFile, is_live: bool) -> Result<()> {
         let path = self.directory.join(&file.name);
         let Some(info) = self.disk.info(&path)? else {
             if is_live {
@@ -143,7 +179,7 @@ impl Check<'_> {
         let known = file.known.clone();
         match Table::open(self.disk, &path, known, 0, &IgnoreDamage) {
             Ok(table) if file.blob_file.is_some() => self.walk_blobs(file, Arc::new(table)),
-            Ok(table) => self.walk_entries(file, Arc::new(table), used),
+            Ok(table) => self.walk_entries(file, Arc::new(table)),
             Err(SstError::Disk(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(SstError::Disk(error)) => Err(error.into()),
             Err(error) => {
@@ -170,12 +206,7 @@ impl Check<'_> {
     }
 
     /// Walks a table, and compares it with what the manifest says.
-    fn walk_entries(
-        &mut self,
-        file: &ListedFile,
-        table: Arc<Table>,
-        used: &mut Used,
-    ) -> Result<()> {
+    fn walk_entries(&mut self, file: &ListedFile, table: Arc<Table>) -> Result<()> {
         let properties = &file.known.properties;
         let (mut entries, mut own) = (0, Used::new());
         let gaps = self.walk(table, |name, value, found| {
@@ -209,9 +240,6 @@ impl Check<'_> {
         if gaps.is_empty() && own != listed {
             let what = "its entries use other bodies than the manifest says";
             self.found.find(&file.name, 0, 0, what);
-        }
-        for (blob, bytes) in listed {
-            *used.entry(blob).or_default() += bytes;
         }
         self.name_gaps(file, gaps);
         Ok(())
@@ -273,14 +301,22 @@ impl Check<'_> {
         }
     }
 
-    fn blobs_are_there(&mut self, contents: &Contents, used: &Used) {
+    fn blobs_are_there(&mut self, contents: &Contents) {
+        let mut used = Used::new();
+        for blob in contents
+            .files
+            .iter()
+            .flat_map(|it| &it.known.properties.blobs)
+        {
+            *used.entry(blob.file).or_default() += blob.bytes;
+        }
         let there: BTreeSet<u64> = contents
             .files
             .iter()
             .filter_map(|it| it.blob_file)
             .collect();
         for (blob, bytes) in used {
-            if !there.contains(blob) {
+            if !there.contains(&blob) {
                 let what = format!("no blob file {blob}, of which entries use {bytes} bytes");
                 self.found.find("manifest-0", 0, 0, what);
             }

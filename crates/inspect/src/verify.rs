@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
+use kvorum_lsm::check::{ListedFile, contents};
+use kvorum_lsm::tiers::{fast_of, whole_disk};
 
 use crate::kind::{Kind, open_pieces, recognise};
 use crate::{InspectError, Result, segment_directory, table_store};
@@ -29,8 +31,10 @@ pub struct VerifyOptions {
 pub enum Unit {
     /// A store of the bitcask engine.
     Store(PathBuf),
-    /// A store of the leveldb engine.
+    /// A store of the leveldb engine, but for its tables.
     TableStore(PathBuf),
+    /// A table or a blob file of one.
+    Table(PathBuf, Box<ListedFile>),
     /// The segments of a log.
     Segments(PathBuf),
     /// One other file.
@@ -47,6 +51,8 @@ pub struct Plan {
     pub bytes: u64,
     /// Files that are not ours, or of an engine that is not known here.
     pub unknown: Vec<PathBuf>,
+    /// A slow directory of a store that was passed by, and the store's own.
+    slow: Option<(PathBuf, PathBuf)>,
     locks: Vec<Box<dyn DiskLock>>,
 }
 
@@ -63,6 +69,7 @@ impl Plan {
             units: Vec::new(),
             bytes: 0,
             unknown: Vec::new(),
+            slow: None,
             locks: Vec::new(),
         };
         let info = disk.info(directory)?;
@@ -72,7 +79,10 @@ impl Plan {
             });
         }
         plan.visit(disk, directory, 0)?;
-        Ok(plan)
+        match plan.slow.take() {
+            Some((path, fast)) if plan.units.is_empty() => Err(InspectError::Slow { path, fast }),
+            _ => Ok(plan),
+        }
     }
 
     /// True while locks are held.
@@ -87,18 +97,20 @@ impl Plan {
                 self.locks.push(disk.lock(&path, "kvorum verify\n")?);
             }
         }
-        let has_tables = kvorum_lsm::check::is_store(disk, directory)?;
-        if has_tables || is_store(disk, directory)? {
+        if let Some(fast) = fast_of(disk, directory)? {
+            // It is checked with the store that it is a part of.
+            self.slow.get_or_insert((directory.to_owned(), fast));
+            return Ok(());
+        }
+        if kvorum_lsm::check::has_store_files(disk, directory)? {
+            return self.visit_tables(disk, directory);
+        }
+        if is_store(disk, directory)? {
             for entry in disk.list(directory)? {
                 let info = disk.info(&directory.join(entry.name))?;
                 self.bytes += info.map_or(0, |info| info.len);
             }
-            let unit = if has_tables {
-                Unit::TableStore
-            } else {
-                Unit::Store
-            };
-            self.units.push(unit(directory.to_owned()));
+            self.units.push(Unit::Store(directory.to_owned()));
             return Ok(());
         }
         let mut has_segments = false;
@@ -130,6 +142,23 @@ impl Plan {
         Ok(())
     }
 
+    fn visit_tables(&mut self, disk: &dyn Disk, directory: &Path) -> Result<()> {
+        let path = directory.to_owned();
+        self.units.push(Unit::TableStore(path.clone()));
+        // Without its slow directory nothing of a store can be told; why, its unit says.
+        let Ok(disk) = whole_disk(disk, directory) else {
+            return Ok(());
+        };
+        for entry in disk.list(directory)? {
+            let info = disk.info(&directory.join(entry.name))?;
+            self.bytes += info.map_or(0, |info| info.len);
+        }
+        for file in contents(&disk, directory)?.files {
+            self.units.push(Unit::Table(path.clone(), Box::new(file)));
+        }
+        Ok(())
+    }
+
     /// Does one unit. `progress` is told how many bytes were read. What cannot be read at all is a
     /// finding like any other; in a directory in use it may just have been removed, and is a note.
     pub fn run(&self, disk: &dyn Disk, unit: &Unit, progress: &dyn Fn(u64)) -> Checked {
@@ -137,6 +166,7 @@ impl Plan {
             .unwrap_or_else(|error| {
                 let (Unit::Store(path)
                 | Unit::TableStore(path)
+                | Unit::Table(path, _)
                 | Unit::Segments(path)
                 | Unit::File(path, _)) = unit;
                 let mut checked = Checked::default();
@@ -173,6 +203,10 @@ impl Plan {
             }
             Unit::TableStore(directory) => {
                 let found = table_store::check(disk, directory, is_live, progress)?;
+                checked.add(found, &self.name_of(directory));
+            }
+            Unit::Table(directory, file) => {
+                let found = table_store::check_file(disk, directory, file, is_live, progress)?;
                 checked.add(found, &self.name_of(directory));
             }
             Unit::Segments(directory) => {

@@ -10,7 +10,8 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::liveness::LivenessSettings;
+use crate::hearing::Hearing;
+use crate::settings::LivenessSettings;
 
 /// Larger than what fits into a datagram: it travels over a stream.
 const PACKET_BYTES_MAX: usize = 16 * 1024;
@@ -59,6 +60,8 @@ impl Identity for Presence {
 pub(crate) struct Wanted {
     pub(crate) messages: Vec<(NodeId, Bytes)>,
     pub(crate) timers: Vec<(Timer<Presence>, Duration)>,
+    /// Whom to ask whether it answers.
+    pub(crate) questions: Vec<NodeId>,
     changed: bool,
 }
 
@@ -87,6 +90,10 @@ pub(crate) enum Event {
     Members(BTreeSet<NodeId>),
     /// Time to say hello to members that seem to be down.
     Announce,
+    /// Time to ask the members whether they answer.
+    Ask,
+    /// A member answered.
+    Answered(NodeId),
     /// This node leaves.
     Leave,
 }
@@ -96,6 +103,7 @@ pub(crate) struct Detector {
     foca: Foca<Presence, PostcardCodec, ChaCha8Rng, foca::NoCustomBroadcast>,
     this_node: NodeId,
     members: BTreeSet<NodeId>,
+    hearing: Hearing,
 }
 
 impl Detector {
@@ -111,6 +119,7 @@ impl Detector {
             foca: Foca::new(presence, config(settings), random, PostcardCodec),
             this_node: node,
             members: BTreeSet::new(),
+            hearing: Hearing::new(node, settings.unanswered_max),
         }
     }
 
@@ -123,10 +132,19 @@ impl Detector {
             Event::TimeOut(timer) => self.foca.handle_timer(timer, &mut wanted),
             Event::Members(members) => {
                 wanted.changed = self.members != members;
+                self.hearing.follow_members(&members);
                 self.members = members;
                 self.announce(&mut wanted)
             }
-            Event::Announce => self.announce(&mut wanted),
+            Event::Announce => self.stay_connected(&mut wanted),
+            Event::Ask => {
+                wanted.questions = self.hearing.ask();
+                Ok(())
+            }
+            Event::Answered(node) => {
+                self.hearing.answered(node);
+                Ok(())
+            }
             Event::Leave => self.foca.leave_cluster(&mut wanted),
         };
         if let Err(error) = taken {
@@ -135,22 +153,40 @@ impl Detector {
         wanted
     }
 
+    /// The library stops probing when it takes a new identity, until somebody sends it something. Cut off
+    /// from everybody at that moment, it would take all for up for ever: an update about nobody has it see
+    /// that there are members to probe.
+    fn stay_connected(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
+        self.foca
+            .apply_many(std::iter::empty(), false, &mut *wanted)?;
+        self.announce(wanted)
+    }
+
     /// Says hello to members that seem to be down. Once is not enough: the hello may be lost.
     fn announce(&mut self, wanted: &mut Wanted) -> Result<(), foca::Error> {
-        let up = self.up();
-        let silent: Vec<NodeId> = self.members.difference(&up).copied().collect();
-        for node in silent {
+        let known = self.known();
+        let unknown: Vec<NodeId> = self.members.difference(&known).copied().collect();
+        for node in unknown {
             self.foca.announce(Presence::new(node, 0), &mut *wanted)?;
         }
         Ok(())
     }
 
-    /// The members that are up, this node included.
+    /// The members that are up, this node included: those that somebody hears of and that do not leave
+    /// this node without an answer.
     pub(crate) fn up(&self) -> BTreeSet<NodeId> {
-        let heard = self.foca.iter_members().map(|member| member.id().node());
-        let mut up: BTreeSet<NodeId> = heard.filter(|node| self.members.contains(node)).collect();
-        up.insert(self.this_node);
+        let mut up = self.known();
+        up.retain(|node| !self.hearing.is_silent(*node));
         up
+    }
+
+    /// The members that the library takes to be up, and this node.
+    fn known(&self) -> BTreeSet<NodeId> {
+        let heard = self.foca.iter_members().map(|member| member.id().node());
+        let mut known: BTreeSet<NodeId> =
+            heard.filter(|node| self.members.contains(node)).collect();
+        known.insert(self.this_node);
+        known
     }
 }
 
@@ -243,6 +279,44 @@ mod tests {
         let wanted = all.get_mut(&node(2)).unwrap().take(Event::Leave);
         settle(&mut all, vec![(node(2), wanted)]);
         assert!(!all[&node(1)].up().contains(&node(2)));
+    }
+
+    #[test]
+    fn who_takes_a_new_identity_and_hears_nothing_goes_on_probing() {
+        let mut all = detectors(3);
+        introduce(&mut all);
+        let detector = all.get_mut(&node(1)).unwrap();
+        let mut wanted = Wanted::default();
+        let renewed = Presence::new(node(1), 2);
+        detector.foca.change_identity(renewed, &mut wanted).unwrap();
+        assert!(!wanted.timers.iter().any(is_of_probe));
+        let wanted = detector.take(Event::Announce);
+        assert!(wanted.timers.iter().any(is_of_probe));
+        assert_eq!(detector.up().len(), 3);
+        // While it probes, nothing is begun anew.
+        let wanted = detector.take(Event::Announce);
+        assert!(!wanted.timers.iter().any(is_of_probe));
+    }
+
+    #[test]
+    fn who_does_not_answer_this_node_is_down_whatever_others_say() {
+        let mut all = detectors(3);
+        introduce(&mut all);
+        let detector = all.get_mut(&node(1)).unwrap();
+        for _ in 0..4 {
+            assert!(detector.up().contains(&node(2)));
+            assert_eq!(detector.take(Event::Ask).questions, [node(2), node(3)]);
+            detector.take(Event::Answered(node(3)));
+        }
+        assert_eq!(detector.up(), BTreeSet::from([node(1), node(3)]));
+        // No greeting is needed: the library has heard of it all the time.
+        assert!(detector.take(Event::Announce).messages.is_empty());
+        detector.take(Event::Answered(node(2)));
+        assert_eq!(detector.up().len(), 3);
+    }
+
+    fn is_of_probe((timer, _): &(Timer<Presence>, Duration)) -> bool {
+        matches!(timer, Timer::ProbeRandomMember(_))
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! to ask first: a node that is wrongly taken to be down loses no data, and one wrongly taken to be up
 //! costs a failed request.
 //!
+//! The detector hears of nodes through other nodes, which is what keeps it from being wrong about a
+//! busy one, and makes it slow. A request needs an answer to *this* node: a member that leaves some
+//! questions in a row without one is down here, whatever the others say.
+//!
 //! The detector itself ([`foca`]) is pure; what it needs of the world (messages, timers, randomness)
 //! it is given from the seams, so that a simulation owns them. A node is known by its identity; each
 //! of its runs has a higher generation, and the higher one wins.
@@ -12,6 +16,9 @@
 //! What this crate must not know: what a node is needed for.
 
 mod detector;
+mod hearing;
 mod liveness;
+mod settings;
 
-pub use liveness::{Liveness, LivenessSettings};
+pub use liveness::Liveness;
+pub use settings::LivenessSettings;

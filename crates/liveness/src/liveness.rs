@@ -12,33 +12,16 @@ use kvorum_runtime::{Runtime, TaskGuard};
 use tokio::sync::mpsc;
 
 use crate::detector::{Detector, Event, Wanted};
+use crate::settings::LivenessSettings;
 
 /// The first byte of every message of this service.
 const SERVICE: u8 = b'L';
 
+/// A message of this service that says nothing: whether it is answered is all.
+const QUESTION: &[u8] = &[SERVICE];
+
 /// Events that wait for the detector. More come only if it is stuck, and then they are old news.
 const EVENTS_MAX: usize = 10_000;
-
-/// How quickly a node is taken to be down.
-#[derive(Clone, Copy, Debug)]
-pub struct LivenessSettings {
-    /// One member is probed this often.
-    pub probe_period: Duration,
-    /// A member that does not answer, to others neither, has this long to make itself heard.
-    pub suspicion: Duration,
-    /// Members that seem to be down are greeted this often.
-    pub greeting_period: Duration,
-}
-
-impl Default for LivenessSettings {
-    fn default() -> Self {
-        Self {
-            probe_period: Duration::from_secs(1),
-            suspicion: Duration::from_secs(3),
-            greeting_period: Duration::from_secs(1),
-        }
-    }
-}
 
 /// Which nodes are up, as far as this one knows. Cheap to clone.
 #[derive(Clone)]
@@ -97,9 +80,10 @@ impl Liveness {
         message.head.first() == Some(&SERVICE)
     }
 
-    /// Takes in what another node sent. It wants no answer.
+    /// Takes in what another node sent. It wants no answer but an empty one, and a question no more than
+    /// that.
     pub fn hear(&self, message: &Message) {
-        if Self::serves(message) {
+        if Self::serves(message) && message.head.len() > QUESTION.len() {
             self.tell(Event::Heard(message.head.slice(1..)));
         }
     }
@@ -129,9 +113,12 @@ struct Driver {
 impl Driver {
     async fn run(mut self, mut waiting: mpsc::Receiver<Event>) {
         self.greet_again();
+        self.ask_again();
         while let Some(event) = waiting.recv().await {
-            if matches!(event, Event::Announce) {
-                self.greet_again();
+            match event {
+                Event::Announce => self.greet_again(),
+                Event::Ask => self.ask_again(),
+                _ => {}
             }
             let wanted = self.detector.take(event);
             self.publish();
@@ -141,6 +128,10 @@ impl Driver {
 
     fn greet_again(&self) {
         self.after(self.settings.greeting_period, Event::Announce);
+    }
+
+    fn ask_again(&self) {
+        self.after(self.settings.question_period, Event::Ask);
     }
 
     fn publish(&self) {
@@ -165,6 +156,24 @@ impl Driver {
         for (timer, after) in wanted.timers {
             self.after(after, Event::TimeOut(timer));
         }
+        for node in wanted.questions {
+            self.ask(node);
+        }
+    }
+
+    /// An answer that is later than the questions after it says that the node can be reached all the same.
+    fn ask(&self, node: NodeId) {
+        let (peers, events) = (self.peers.clone(), self.events.clone());
+        let patience = self.settings.question_period * self.settings.unanswered_max;
+        let deadline = self.runtime.now().plus(patience);
+        self.runtime.spawn("liveness question", async move {
+            let question = Message::of_head(Bytes::from_static(QUESTION));
+            let answer = peers.request(node, Lane::Control, question, deadline);
+            if let (Ok(_), Some(events)) = (answer.await, events.upgrade()) {
+                // A detector that is gone needs no answer.
+                let _told_or_gone = events.send(Event::Answered(node)).await;
+            }
+        });
     }
 
     /// What does not get there within a probe's period is late: the detector assumes loss anyway.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use kvorum_backend::Result;
+use kvorum_backend::{LOST_INDEX_BYTES_MAX, Result, lost_index_piece};
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{ByteReader, checksum, checksum_append, mask_checksum};
@@ -13,7 +13,7 @@ use kvorum_segment::RecordFront;
 use kvorum_sst::Properties;
 use kvorum_sst::anatomy::ShowKey;
 
-use crate::{Entry, log, lost, manifest};
+use crate::{Entry, log, lost, manifest, tiers};
 
 /// The kind in the headers of a store's log segments.
 pub const LOG_KIND: u8 = log::KIND_LOG;
@@ -25,6 +25,8 @@ pub enum LsmFile {
     Manifest,
     /// The list of what was lost.
     LostIndex,
+    /// What says where the other directory of a store is.
+    TierCard,
 }
 
 impl LsmFile {
@@ -33,6 +35,7 @@ impl LsmFile {
         match magic {
             _ if magic == manifest::MAGIC => Some(Self::Manifest),
             _ if magic == lost::MAGIC => Some(Self::LostIndex),
+            _ if magic == tiers::MAGIC => Some(Self::TierCard),
             _ => None,
         }
     }
@@ -41,6 +44,7 @@ impl LsmFile {
     pub fn of_name(name: &str) -> Option<Self> {
         match name {
             lost::INDEX => Some(Self::LostIndex),
+            tiers::CARD_OF_FAST | tiers::CARD_OF_SLOW => Some(Self::TierCard),
             _ if manifest::NAMES.contains(&name) => Some(Self::Manifest),
             _ => None,
         }
@@ -57,15 +61,19 @@ impl LsmFile {
             Self::Manifest => {
                 manifest_piece(&read_file(disk, path, manifest::BYTES_MAX)?, show_key)
             }
-            Self::LostIndex => lost_piece(&read_file(disk, path, lost::INDEX_BYTES_MAX)?),
+            Self::TierCard => tiers::card_piece(&read_file(disk, path, tiers::CARD_BYTES_MAX)?),
+            Self::LostIndex => {
+                lost_index_piece(&read_file(disk, path, LOST_INDEX_BYTES_MAX)?, lost::MAGIC)
+            }
         })
     }
 }
 
 /// The identity of a store, to which its tables and logs are bound; `None` where no copy of the
-/// manifest can be read.
+/// manifest can be read. The directory may be the slow one of a store.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
-    let found = manifest::read(disk, directory)?;
+    let fast = tiers::fast_of(disk, directory)?;
+    let found = manifest::read(disk, fast.as_deref().unwrap_or(directory))?;
     Ok(found.manifest.map(|it| it.identity))
 }
 
@@ -167,37 +175,6 @@ fn properties_shown(bytes: &[u8], show_key: ShowKey) -> String {
         ),
         Err(_) => "not understood".to_owned(),
     }
-}
-
-fn lost_piece(bytes: &[u8]) -> Piece {
-    let covered = bytes.len().saturating_sub(4);
-    let mut fields = Dissection::new(bytes, 0);
-    fields.magic(&lost::MAGIC);
-    fields.number("format version", 1);
-    let count = varint(&mut fields, "number of ranges").unwrap_or(0);
-    for _ in 0..count {
-        if fields.position() >= covered || lost_range(&mut fields).is_none() {
-            break;
-        }
-    }
-    if fields.position() < covered {
-        let rest = covered - fields.position();
-        fields.bytes("rest", rest);
-    }
-    let computed = mask_checksum(checksum(&bytes[..covered]));
-    fields.checksum("checksum of the file", computed);
-    fields.nothing_more();
-    fields.finish("what was lost")
-}
-
-fn lost_range(fields: &mut Dissection<'_>) -> Option<()> {
-    let len = varint(fields, "length of the name")?;
-    fields.bytes("file", usize::try_from(len).ok()?)?;
-    varint(fields, "offset")?;
-    varint(fields, "length")?;
-    let len = varint(fields, "length of the words")?;
-    fields.bytes("what it held", usize::try_from(len).ok()?)?;
-    Some(())
 }
 
 fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {

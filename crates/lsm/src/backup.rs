@@ -1,8 +1,13 @@
 //! A copy of a store while it serves: hard links to files that never change, and a manifest.
+//!
+//! The copy of a store over two directories is in one, and whole: what lies on another filesystem than
+//! the copy has to be copied. Rejected: a copy over two directories as well, of which half is forgotten
+//! when it is put away.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result};
+use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
 
 use crate::blob::blob_path;
 use crate::error::IntoBackend;
@@ -13,7 +18,7 @@ use crate::store::{Store, sync_directory, table_path};
 impl Store {
     /// Makes a copy in a directory that does not exist. It has everything that was put before the
     /// call, and opens like a store that was closed.
-    pub(crate) fn backup(&self, directory: &Path) -> Result<()> {
+    pub(crate) fn backup(&self, directory: &Path) -> Result<BackedUp> {
         let sequence = self.flush_all()?;
         // No file goes while upkeep waits.
         let _upkeep = self.upkeep.lock();
@@ -23,21 +28,41 @@ impl Store {
         }
         kvorum_disk::create_directory_durably(&*self.disk, directory).into_backend()?;
         let version = self.version.load_full();
+        let mut files = BackedUp::default();
+        let mut link = |[from, to]: [PathBuf; 2]| self.link_or_copy(&mut files, &from, &to);
+        let roots = [&*self.directory, directory];
+        // One that is missing was reported when the store was opened, and is by the copy.
         for table in version.tables() {
-            let [from, to] = [&*self.directory, directory].map(|it| table_path(it, table.number));
-            self.disk.link(&from, &to).into_backend()?;
+            link(roots.map(|it| table_path(it, table.number)))?;
         }
         for blob in version.blobs.values() {
-            let [from, to] = [&*self.directory, directory].map(|it| blob_path(it, blob.number));
-            self.disk.link(&from, &to).into_backend()?;
+            link(roots.map(|it| blob_path(it, blob.number)))?;
         }
         let mut copied = self.manifest.lock().clone();
         list_files(&mut copied, &version);
         copied.sequence = copied.sequence.max(sequence);
         sync_directory(&*self.disk, directory)?;
         match manifest::write(&*self.disk, directory, &copied) {
-            Written::Both => Ok(()),
+            Written::Both => {
+                for name in manifest::NAMES {
+                    let written = self.disk.info(&directory.join(name)).into_backend()?;
+                    files.count_copy(written.map_or(0, |it| it.len));
+                }
+                Ok(files)
+            }
             Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
         }
+    }
+
+    fn link_or_copy(&self, files: &mut BackedUp, from: &Path, to: &Path) -> Result<()> {
+        match files.link(&*self.disk, from, to) {
+            Err(error) if error.kind() == DiskErrorKind::OtherFilesystem && self.slow.is_some() => {
+                files.count_copy(copy_file(&*self.disk, from, to).into_backend()?);
+            }
+            linked => {
+                let _is_there = linked.into_backend()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kvorum_backend::{LostRange, Result};
 use kvorum_disk::Disk;
+use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
 
 use crate::lost::LostLog;
@@ -13,7 +14,7 @@ use crate::{Body, Entry};
 pub use crate::lsm::LOCK_NAME;
 
 /// A file that the manifest lists.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
     /// Its name in the store's directory.
     pub name: String,
@@ -30,6 +31,8 @@ pub struct Contents {
     pub damaged_manifests: Vec<&'static str>,
     /// The copies of the manifest differ; the next opening makes them equal.
     pub is_uneven: bool,
+    /// A copy of the manifest can be read.
+    pub has_manifest: bool,
     /// Tables and blob files; empty where no copy of the manifest can be read.
     pub files: Vec<ListedFile>,
     /// What was lost before, as `lost/BLOCKS.bad` lists it.
@@ -55,6 +58,25 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
     Ok(false)
 }
 
+/// True when a directory holds a store, be it one that has lost its manifest.
+pub fn has_store_files(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> {
+    if is_store(disk, directory)? {
+        return Ok(true);
+    }
+    for entry in disk.list(directory)? {
+        if is_table_name(&entry.name) {
+            return Ok(true);
+        }
+        if kvorum_segment::parse_file_name(&entry.name).is_some() {
+            let id = SegmentAnatomy::header_id(disk, &directory.join(&entry.name))?;
+            if id.is_some_and(|it| it.kind == crate::log::KIND_LOG) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// True when this is the name of a table or a blob file.
 pub fn is_table_name(name: &str) -> bool {
     name.split_once('.').is_some_and(|(digits, suffix)| {
@@ -72,6 +94,7 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let mut contents = Contents {
         damaged_manifests: found.damaged,
         is_uneven: found.is_uneven,
+        has_manifest: found.manifest.is_some(),
         files: Vec::new(),
         lost: LostLog::open(disk, directory).ranges(),
     };

@@ -17,20 +17,22 @@ use crate::install::blob_record;
 use crate::merge::newest_in_tables;
 use crate::store::{Store, sync_directory};
 use crate::upkeep::Upkeep;
-use crate::version::Version;
+use crate::version::{LevelTable, Version};
 
 /// A collection that is going on.
 pub(crate) struct CollectJob {
     file: u64,
     scan: TableScan,
     writer: Option<BlobWriter>,
+    /// The new file goes to the slow directory.
+    to_slow: bool,
     /// The new file and the bytes of its blocks, when all is written.
     pub(crate) written: Option<(WrittenTable, u64)>,
 }
 
 impl CollectJob {
     /// `None` for a file that cannot be opened.
-    pub(crate) fn start(blob: &BlobFile) -> Option<Self> {
+    pub(crate) fn start(blob: &BlobFile, to_slow: bool) -> Option<Self> {
         let table = Arc::clone(blob.table.as_ref()?);
         let options = ScanOptions {
             read_ahead_bytes: 256 << 10,
@@ -40,6 +42,7 @@ impl CollectJob {
             file: blob.file,
             scan: TableScan::new(table, options),
             writer: None,
+            to_slow,
             written: None,
         })
     }
@@ -112,7 +115,7 @@ impl CollectJob {
     fn keep(&mut self, store: &Store, ordinal: u64, key: &[u8], body: &[u8]) -> Result<()> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
-            None => self.writer.insert(start(store, self.file)?),
+            None => self.writer.insert(start(store, self.file, self.to_slow)?),
         };
         writer.add_as(ordinal, key, body)?;
         Ok(())
@@ -136,7 +139,8 @@ impl CollectJob {
 }
 
 impl Store {
-    /// The blob file with the largest share of garbage, where that is enough.
+    /// The blob file with the largest share of garbage, where that is enough; or else one that belongs in
+    /// the other directory.
     pub(crate) fn blob_to_collect(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
         let used = version.blob_use();
         let percent = u64::from(self.settings.blob_garbage_percent.clamp(1, 100));
@@ -151,6 +155,27 @@ impl Store {
             .filter(|it| it.table.is_some() && garbage(it) * 100 > it.block_bytes * percent)
             .max_by_key(|it| garbage(it))
             .map(|it| it.file)
+            .or_else(|| self.misplaced_blob(version, upkeep))
+    }
+
+    fn misplaced_blob(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
+        self.slow.as_ref()?;
+        let is_misplaced = |it: &BlobFile| {
+            let table = it.table.as_ref();
+            table.is_some_and(|table| self.lies_slow(table) != self.is_slow_blob(version, it.file))
+        };
+        let mut blobs = version.blobs.values();
+        let blob = blobs
+            .find(|it| !upkeep.uncollectable.contains(&it.file) && is_misplaced(it.as_ref()))?;
+        Some(blob.file)
+    }
+
+    /// True when a blob file belongs in the slow directory: every table that uses it does.
+    fn is_slow_blob(&self, version: &Version, file: u64) -> bool {
+        let uses = |it: &LevelTable| it.properties.blobs.iter().any(|it| it.file == file);
+        let levels = version.levels.iter().enumerate();
+        let mut fast = levels.filter(|(level, _)| !self.is_slow_level(*level));
+        self.slow.is_some() && !fast.any(|(_, tables)| tables.iter().any(uses))
     }
 
     pub(crate) fn collect_step(
@@ -167,16 +192,20 @@ impl Store {
             let Some(blob) = version.blobs.get(&file) else {
                 return Ok(StepOutcome::nothing_left());
             };
-            upkeep.collect = CollectJob::start(blob);
+            let to_slow = self.is_slow_blob(&version, file);
+            upkeep.collect = CollectJob::start(blob, to_slow);
         }
         let Some(job) = upkeep.collect.as_mut().filter(|it| it.file() == file) else {
             return Ok(StepOutcome::nothing_left());
         };
         let outcome = job.step(self, budget_bytes);
-        if outcome.is_err()
+        if let Err(error) = &outcome
             && let Some(job) = upkeep.collect.take()
         {
             self.remove_files(job.output_paths(self));
+            if upkeep.unreadable.failed(file, error) {
+                upkeep.uncollectable.insert(file);
+            }
         }
         let (cost_bytes, is_done) = outcome?;
         if is_done && let Some(job) = upkeep.collect.take() {
@@ -205,7 +234,11 @@ impl Store {
             None => None,
         };
         let left = blob.as_ref().map_or(0, |it| it.block_bytes);
-        if left > old.block_bytes / 10 * 9 {
+        let lies_slow = |it: &BlobFile| it.table.as_ref().is_some_and(|it| self.lies_slow(it));
+        let is_moved = blob
+            .as_ref()
+            .is_some_and(|it| lies_slow(it) != lies_slow(&old));
+        if left > old.block_bytes / 10 * 9 && !is_moved {
             upkeep.uncollectable.insert(file);
         }
         let changed = blob.as_ref().map(blob_record);
@@ -219,14 +252,14 @@ impl Store {
             blobs.extend(blob.map(|it| (file, Arc::new(it))));
             version.blobs = Arc::new(blobs);
         });
-        self.read_side.lost.write(&*self.disk);
-        self.remove_files([crate::blob::blob_path(&self.directory, old.number)]);
+        self.retire_files([crate::blob::blob_path(&self.directory, old.number)]);
         Ok(())
     }
 }
 
-fn start(store: &Store, file: u64) -> Result<BlobWriter> {
+fn start(store: &Store, file: u64, to_slow: bool) -> Result<BlobWriter> {
     let id = store.table_id(store.take_number());
     let options = store.settings.blob_options();
-    BlobWriter::create(&*store.disk, &store.directory, id, file, options)
+    let disk = store.disk_of_side(to_slow);
+    BlobWriter::create(disk, &store.directory, id, file, options)
 }

@@ -13,6 +13,7 @@ use kvorum_sst::{Mark, TableWriter, WrittenTable};
 use crate::blob::{BlobWriter, blob_path};
 use crate::error::IntoBackend;
 use crate::merge::{MergeWalk, Merged};
+use crate::moved::Moved;
 use crate::store::{Store, table_path};
 use crate::version::Version;
 use crate::{Body, Entry};
@@ -34,6 +35,8 @@ pub(crate) struct Job {
     is_flush: bool,
     /// Bytes of entries and bodies that were added to outputs.
     bytes_out: u64,
+    /// For encoding.
+    buffer: Vec<u8>,
 }
 
 /// A blob file that a flush has written.
@@ -62,6 +65,7 @@ impl Job {
             written_blob: None,
             is_flush,
             bytes_out: 0,
+            buffer: Vec::new(),
         }
     }
 
@@ -107,17 +111,14 @@ impl Job {
     }
 
     /// What is left of an entry: nothing where nothing below could come up again.
-    fn kept(&self, store: &Store, entry: Entry, now: Timestamp) -> Option<Entry> {
-        let is_gone = match &entry.value {
-            None => true,
-            Some(value) => store.expiry.is_over(&value.fields, now),
-        };
-        if !is_gone {
+    fn kept(&self, store: &Store, entry: Moved, now: Timestamp) -> Option<Moved> {
+        let facts = entry.facts();
+        if !facts.is_removal && !store.expiry.is_over_by(&facts, now) {
             return Some(entry);
         }
         let key = self.walk.key();
         self.is_needed_above(store, key, key)
-            .then(|| Entry::removal(entry.sequence))
+            .then(|| Moved::Entry(Entry::removal(facts.sequence)))
     }
 
     /// True when an older layer may have keys of this range, both ends included.
@@ -133,9 +134,11 @@ impl Job {
         is_in_zero || self.version.is_below(self.output_level, from, to)
     }
 
-    fn put(&mut self, store: &Store, mut entry: Entry) -> Result<()> {
-        if self.is_flush {
-            self.move_body(store, &mut entry)?;
+    fn put(&mut self, store: &Store, mut entry: Moved) -> Result<()> {
+        if let Moved::Entry(entry) = &mut entry
+            && self.is_flush
+        {
+            self.move_body(store, entry)?;
         }
         let is_full = self
             .writer
@@ -148,12 +151,11 @@ impl Job {
         if self.writer.is_none() {
             self.writer = Some(self.start_output(store)?);
         }
-        let mut value = Vec::new();
-        entry.encode(&mut value);
+        let value = entry.encoded(&mut self.buffer);
         self.bytes_out += (self.walk.key().len() + value.len()) as u64;
         if let Some(writer) = &mut self.writer {
             let facts = entry.facts();
-            writer.add(self.walk.key(), &value, &facts).into_backend()?;
+            writer.add(self.walk.key(), value, &facts).into_backend()?;
         }
         Ok(())
     }
@@ -190,7 +192,7 @@ impl Job {
         let is_last = self.output_level + 1 >= self.version.levels.len();
         let options = store.settings.table_options(self.output_level, is_last);
         let id = store.table_id(number);
-        TableWriter::create(&*store.disk, &path, id, options).into_backend()
+        TableWriter::create(store.disk_of(self.output_level), &path, id, options).into_backend()
     }
 
     /// Finishes the present table, with the marks up to the next one's first key.

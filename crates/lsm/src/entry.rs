@@ -1,5 +1,7 @@
 //! An entry: what a key holds, or that it holds nothing.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use kvorum_backend::{Fields, Tag, Timestamp};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
@@ -165,6 +167,62 @@ impl Entry {
 
     /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
     pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
+        let parts = Parts::decode(bytes)?;
+        let value = parts.value.map(|value| Value {
+            fields: value.fields,
+            extra: bytes.slice(value.extra),
+            head: bytes.slice(value.head),
+            body: match value.body {
+                BodyPart::Inline { from } => Body::Inline(bytes.slice(from..)),
+                BodyPart::Blob(place) => Body::Blob(place),
+            },
+        });
+        Ok(Self {
+            sequence: parts.sequence,
+            value,
+        })
+    }
+
+    /// What a table has to know of an entry, for whoever moves its bytes as they are.
+    pub(crate) fn facts_of(bytes: &[u8]) -> Result<Facts, Truncated> {
+        let parts = Parts::decode(bytes)?;
+        let Some(value) = parts.value else {
+            return Ok(Self::removal(parts.sequence).facts());
+        };
+        Ok(Facts {
+            sequence: parts.sequence,
+            last_modified: value.fields.last_modified.0,
+            expiry: value.fields.expiry.map(|it| it.0),
+            segment: value.fields.segment,
+            is_removal: false,
+            blob: match value.body {
+                BodyPart::Inline { .. } => None,
+                BodyPart::Blob(place) => Some((place.file, u64::from(place.block.len))),
+            },
+        })
+    }
+}
+
+/// Where the parts of an encoded entry are.
+struct Parts {
+    sequence: u64,
+    value: Option<ValueParts>,
+}
+
+struct ValueParts {
+    fields: Fields,
+    extra: Range<usize>,
+    head: Range<usize>,
+    body: BodyPart,
+}
+
+enum BodyPart {
+    Inline { from: usize },
+    Blob(BlobPlace),
+}
+
+impl Parts {
+    fn decode(bytes: &[u8]) -> Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let flags = reader.u8()?;
         if flags & UNKNOWN != 0 {
@@ -172,7 +230,8 @@ impl Entry {
         }
         let sequence = reader.varint()?;
         if flags & REMOVAL != 0 {
-            return Ok(Self::removal(sequence));
+            let value = None;
+            return Ok(Self { sequence, value });
         }
         let offset = reader.offset();
         let segment = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })?;
@@ -188,25 +247,23 @@ impl Entry {
             tag: Tag(reader.u8()?),
         };
         let extra = match flags & HAS_EXTRA {
-            0 => Bytes::new(),
-            _ => take_slice(&mut reader, bytes)?,
+            0 => 0..0,
+            _ => take_range(&mut reader)?,
         };
-        let head = take_slice(&mut reader, bytes)?;
-        let body = if flags & BODY_IN_BLOB == 0 {
-            Body::Inline(bytes.slice(reader.offset()..))
-        } else {
-            Body::Blob(take_place(&mut reader)?)
+        let head = take_range(&mut reader)?;
+        let body = match flags & BODY_IN_BLOB {
+            0 => BodyPart::Inline {
+                from: reader.offset(),
+            },
+            _ => BodyPart::Blob(take_place(&mut reader)?),
         };
-        let value = Value {
+        let value = Some(ValueParts {
             fields,
             extra,
             head,
             body,
-        };
-        Ok(Self {
-            sequence,
-            value: Some(value),
-        })
+        });
+        Ok(Self { sequence, value })
     }
 }
 
@@ -220,10 +277,10 @@ impl Value {
     }
 }
 
-fn take_slice(reader: &mut ByteReader<'_>, bytes: &Bytes) -> Result<Bytes, Truncated> {
+fn take_range(reader: &mut ByteReader<'_>) -> Result<Range<usize>, Truncated> {
     let len = reader.take_prefixed()?.len();
     let end = reader.offset();
-    Ok(bytes.slice(end - len..end))
+    Ok(end - len..end)
 }
 
 fn take_place(reader: &mut ByteReader<'_>) -> Result<BlobPlace, Truncated> {
@@ -302,12 +359,15 @@ mod tests {
             let entry = Entry { sequence, value };
             let mut out = Vec::new();
             entry.encode(&mut out);
+            prop_assert_eq!(Entry::facts_of(&out), Ok(entry.facts()));
             prop_assert_eq!(Entry::decode(&Bytes::from(out)).unwrap(), entry);
         }
 
         #[test]
         fn hostile_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _decoded_or_refused = Entry::decode(&Bytes::from(bytes));
+            let facts = Entry::facts_of(&bytes);
+            let decoded = Entry::decode(&Bytes::from(bytes));
+            prop_assert_eq!(decoded.map(|it| it.facts()), facts);
         }
     }
 }

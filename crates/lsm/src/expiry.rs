@@ -1,6 +1,7 @@
 //! When an entry is gone by time.
 
 use kvorum_backend::{Fields, Timestamp};
+use kvorum_sst::Facts;
 
 use crate::LsmSettings;
 
@@ -36,5 +37,15 @@ impl Expiry {
             .age_micros
             .is_some_and(|age| fields.last_modified.0.saturating_add(age) <= now.0);
         !self.is_ignored && (by_age || fields.is_expired(now))
+    }
+
+    /// The same of what a table knows of an entry.
+    pub(crate) fn is_over_by(&self, facts: &Facts, now: Timestamp) -> bool {
+        let fields = Fields {
+            last_modified: Timestamp(facts.last_modified),
+            expiry: facts.expiry.map(Timestamp),
+            ..Fields::default()
+        };
+        self.is_over(&fields, now)
     }
 }

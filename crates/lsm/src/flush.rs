@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{
-    BackendError, ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency,
-};
+use kvorum_backend::{BackendError, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 
 use crate::compaction::Job;
-use crate::install::{blob_record, record};
+use crate::install::{are_unlisted, blob_record, record};
 use crate::log::log_path;
 use crate::memtable::Memtable;
 use crate::merge::{MergeWalk, Source};
@@ -143,6 +141,7 @@ impl Store {
     fn install_flush(&self, mut flush: Flush) -> Result<()> {
         let written = std::mem::take(&mut flush.job.written);
         let blob = flush.job.written_blob.take();
+        let mut was_listing = false;
         let outcome = self.publish(&written).and_then(|tables| {
             let blob = match &blob {
                 Some(blob) => {
@@ -151,6 +150,7 @@ impl Store {
                 None => None,
             };
             let first_log = self.version.load().first_log_behind(&flush.memtables);
+            was_listing = true;
             self.change_manifest(|manifest| {
                 manifest.sequence = manifest.sequence.max(flush.sequence);
                 manifest.first_log = first_log;
@@ -163,8 +163,7 @@ impl Store {
         let (tables, blob, first_log) = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                // Where nobody knows whether the manifest has them, they have to stay.
-                if error.kind() == ErrorKind::Full || error.kind() == ErrorKind::Corrupt {
+                if are_unlisted(was_listing, &error) {
                     flush.job.written = written;
                     flush.job.written_blob = blob;
                     self.remove_files(flush.job.output_paths(self));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kvorum_backend::Result;
+use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_sst::{KnownTable, Table, WrittenTable};
 
 use crate::blob::BlobFile;
@@ -77,9 +77,15 @@ impl Store {
         self.change_version(change);
         let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
         let unused = blobs_before.iter().filter(|it| !left.contains(it));
-        self.remove_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
+        self.retire_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
         Ok(())
     }
+}
+
+/// True when a job's files may go after a failure. Where the manifest was to list them, and nobody knows
+/// whether it does, they have to stay.
+pub(crate) fn are_unlisted(was_listing: bool, error: &BackendError) -> bool {
+    !was_listing || matches!(error.kind(), ErrorKind::Full | ErrorKind::Corrupt)
 }
 
 /// Makes a manifest's lists those of a version.

@@ -19,6 +19,10 @@
 //! most one entry of a key, since whoever wants an older one holds the memtables and tables that have
 //! it. A newer layer's entries of a key have higher sequences than an older layer's.
 //!
+//! # Tiers
+//!
+//! A store may keep its old tables in a second directory, on a slower device: [`tiers`].
+//!
 //! # Damage
 //!
 //! A block that cannot be read is an error to gets, is passed over by folds, and hides what older
@@ -46,14 +50,20 @@ mod memory;
 mod memtable;
 mod merge;
 mod merging;
+mod moved;
+mod opening;
 mod pins;
 pub mod policy;
 mod read;
 mod recovery;
+pub mod repair;
+mod scrub;
 mod settings;
 mod snapshot;
 mod status;
 mod store;
+pub mod tiers;
+mod trouble;
 mod upkeep;
 pub mod version;
 mod write;

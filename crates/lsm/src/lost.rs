@@ -4,30 +4,23 @@
 //! by the next upkeep, and before a damaged file goes. Keeping the record is worth trying and never
 //! worth failing for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::LostRange;
-use kvorum_disk::{Disk, OpenMode, Reading, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum, put_varint};
+use kvorum_backend::{LOST_NAME, LostDirectory, LostRange, is_news};
+use kvorum_disk::Disk;
 use kvorum_sst::{DamageSink, TableDamage};
 use parking_lot::Mutex;
 
-pub(crate) const DIRECTORY: &str = "lost";
+pub(crate) const DIRECTORY: &str = LOST_NAME;
 pub(crate) const INDEX: &str = "BLOCKS.bad";
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmbad";
-const VERSION: u8 = 1;
-pub(crate) const INDEX_BYTES_MAX: u64 = 16 << 20;
-/// What is listed at most; a store with more is past repair by range.
-const RANGES_MAX: usize = 10_000;
-/// What is copied of one range at most.
-const COPIED_BYTES_MAX: u64 = 16 << 20;
 /// What is told of a key at most.
 const KEY_SHOWN_BYTES: usize = 64;
 
 /// The ranges that were lost since ever.
 pub(crate) struct LostLog {
-    directory: PathBuf,
+    directory: LostDirectory,
     known: Mutex<Known>,
 }
 
@@ -41,23 +34,17 @@ struct Known {
 impl LostLog {
     /// Reads the index, if there is one. A damaged index is itself listed as lost.
     pub(crate) fn open(disk: &dyn Disk, store: &Path) -> Self {
-        let directory = store.join(DIRECTORY);
-        let path = directory.join(INDEX);
-        let mut known = Known::default();
-        if let Ok(Some(info)) = disk.info(&path) {
-            match read_file(disk, &path, INDEX_BYTES_MAX).map(|bytes| decode(&bytes)) {
-                Ok(Ok(ranges)) => {
-                    known.written = ranges.len();
-                    known.ranges = ranges;
-                }
-                _ => known.ranges.push(LostRange {
-                    file: format!("{DIRECTORY}/{INDEX}"),
-                    offset: 0,
-                    len: info.len,
-                    held: "the list of what was lost before".to_owned(),
-                }),
-            }
-        }
+        let directory = LostDirectory::of(store, INDEX, MAGIC);
+        let known = match directory.read(disk) {
+            Ok(ranges) => Known {
+                written: ranges.len(),
+                ranges,
+            },
+            Err(damaged) => Known {
+                written: 0,
+                ranges: vec![damaged],
+            },
+        };
         Self {
             directory,
             known: Mutex::new(known),
@@ -71,11 +58,7 @@ impl LostLog {
     /// Notes a range; one that is known is left as it is.
     pub(crate) fn note(&self, range: LostRange) {
         let mut known = self.known.lock();
-        let is_known = known
-            .ranges
-            .iter()
-            .any(|it| (&it.file, it.offset, it.len) == (&range.file, range.offset, range.len));
-        if !is_known && known.ranges.len() < RANGES_MAX {
+        if is_news(&known.ranges, &range) {
             known.ranges.push(range);
         }
     }
@@ -95,9 +78,9 @@ impl LostLog {
             return;
         }
         for range in &ranges[written..] {
-            let _copied_or_failing_disk = self.set_aside(disk, range);
+            let _copied_or_failing_disk = self.directory.set_aside(disk, range);
         }
-        if self.write_index(disk, &ranges).is_ok() {
+        if self.directory.write(disk, &ranges).is_ok() {
             self.known.lock().written = ranges.len();
         }
     }
@@ -105,27 +88,33 @@ impl LostLog {
     /// Forgets everything, as after an erasure.
     pub(crate) fn clear(&self, disk: &dyn Disk) {
         *self.known.lock() = Known::default();
-        if let Ok(Some(_)) = disk.info(&self.directory) {
-            let _removed_or_failing_disk = disk.remove_directory(&self.directory);
-        }
+        self.directory.remove(disk);
     }
 
-    fn set_aside(&self, disk: &dyn Disk, range: &LostRange) -> kvorum_disk::Result<()> {
-        let store = self.directory.parent().unwrap_or(Path::new("."));
-        disk.create_directory(&self.directory)?;
-        let source = disk.open(&store.join(&range.file), OpenMode::Read)?;
-        let rest = source.len()?.saturating_sub(range.offset);
-        let len = range.len.min(COPIED_BYTES_MAX).min(rest);
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-        let read = source.read_at(&mut bytes, range.offset, Reading::MayBlock)?;
-        let name = format!("{}-{}", range.file.replace('/', "-"), range.offset);
-        replace_file(disk, &self.directory.join(name), &bytes[..read])
+    /// Removes a file of the store that nothing refers to any more, or moves it to `lost/` where some of
+    /// its damaged bytes could not be copied: a device may come to its senses.
+    pub(crate) fn retire(&self, disk: &dyn Disk, path: &Path) {
+        let Some(name) = path.file_name().and_then(|it| it.to_str()) else {
+            return;
+        };
+        let _gone_or_left_over = match self.is_uncopied(disk, path, name) {
+            true => disk.rename(path, &self.directory.path().join(name)),
+            false => disk.remove_file(path),
+        };
     }
 
-    fn write_index(&self, disk: &dyn Disk, ranges: &[LostRange]) -> kvorum_disk::Result<()> {
-        disk.create_directory(&self.directory)?;
-        replace_file(disk, &self.directory.join(INDEX), &encode(ranges))?;
-        disk.sync_directory(self.directory.parent().unwrap_or(Path::new(".")))
+    fn is_uncopied(&self, disk: &dyn Disk, path: &Path, file: &str) -> bool {
+        let known = self.known.lock();
+        let mut ranges = known.ranges.iter().filter(|it| it.file == file);
+        let len_of = |path: &Path| disk.info(path).ok().flatten().map(|it| it.len);
+        ranges.any(|range| {
+            let Some(file_len) = len_of(path) else {
+                return false;
+            };
+            let wanted = range.len.min(file_len.saturating_sub(range.offset));
+            let copied = len_of(&self.directory.copy_of(range));
+            copied.is_none_or(|copied| copied < wanted)
+        })
     }
 }
 
@@ -157,70 +146,15 @@ impl DamageSink for LostSink {
     }
 }
 
+/// The name of the copy of a range.
 pub(crate) fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(KEY_SHOWN_BYTES)];
     format!("\"{}\"", cut.escape_ascii())
 }
 
-/// Encodes the index:
-///
-/// ```text
-/// size    field
-/// 8       magic "KVlsmbad"
-/// 1       format version, 1
-/// varint  number of ranges, and for each:
-///   varint  length of the file's name, then the name
-///   varint  offset
-///   varint  length
-///   varint  length of what it held, then the words
-/// 4       masked CRC-32C of all before
-/// ```
-fn encode(ranges: &[LostRange]) -> Vec<u8> {
-    let mut out = MAGIC.to_vec();
-    out.push(VERSION);
-    put_varint(&mut out, ranges.len() as u64);
-    for range in ranges {
-        put_varint(&mut out, range.file.len() as u64);
-        out.extend_from_slice(range.file.as_bytes());
-        put_varint(&mut out, range.offset);
-        put_varint(&mut out, range.len);
-        put_varint(&mut out, range.held.len() as u64);
-        out.extend_from_slice(range.held.as_bytes());
-    }
-    let check = mask_checksum(checksum(&out));
-    out.extend_from_slice(&check.to_le_bytes());
-    out
-}
-
-fn decode(bytes: &[u8]) -> Result<Vec<LostRange>, Truncated> {
-    let refused = Err(Truncated { offset: 0 });
-    let Some((covered, stored)) = bytes.split_last_chunk::<4>() else {
-        return refused;
-    };
-    if mask_checksum(checksum(covered)).to_le_bytes() != *stored {
-        return refused;
-    }
-    let mut reader = ByteReader::new(covered);
-    if reader.array::<8>()? != MAGIC || reader.u8()? != VERSION {
-        return refused;
-    }
-    let count = reader.varint_len()?;
-    let mut ranges = Vec::new();
-    for _ in 0..count {
-        let file = String::from_utf8_lossy(reader.take_prefixed()?).into_owned();
-        ranges.push(LostRange {
-            file,
-            offset: reader.varint()?,
-            len: reader.varint()?,
-            held: String::from_utf8_lossy(reader.take_prefixed()?).into_owned(),
-        });
-    }
-    Ok(ranges)
-}
-
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::MemoryDisk;
+    use kvorum_disk::{MemoryDisk, OpenMode, read_file};
 
     use super::*;
 

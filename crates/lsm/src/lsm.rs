@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence, Status,
-    StepBudget, StepOutcome, StoreId, Task, Timestamp,
+    BackedUp, Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence,
+    Status, StepBudget, StepOutcome, StoreId, Task, Timestamp,
 };
 use kvorum_disk::Disk;
 
@@ -33,8 +33,9 @@ impl Lsm {
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
-    /// version wrote it, [`ErrorKind::Corrupt`] when both copies of its manifest are damaged. Damage
-    /// to anything else is listed in [`Status::lost`] and no reason not to open.
+    /// version wrote it, [`ErrorKind::Corrupt`] when both copies of its manifest are damaged,
+    /// [`ErrorKind::Denied`] when its slow directory is not where it was. Damage to anything else is
+    /// listed in [`Status::lost`] and no reason not to open.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -49,9 +50,11 @@ impl Lsm {
         let lock = disk
             .lock(&directory.join(LOCK_NAME), &holder)
             .into_backend()?;
+        let (disk, slow) = crate::tiers::settle(disk, directory, settings.tiers.as_ref(), &draw)?;
         let lost = Arc::new(LostLog::open(&*disk, directory));
         let recovery = Recovery {
             disk,
+            slow,
             directory: directory.to_owned(),
             settings,
             shared,
@@ -187,7 +190,7 @@ impl Lsm {
     }
 
     /// Makes a copy in a directory that does not exist, sharing files by hard links.
-    pub fn backup(&self, directory: &Path) -> Result<()> {
+    pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
         self.store.backup(directory)
     }
 
@@ -257,6 +260,7 @@ impl Store {
         let mut upkeep = self.upkeep.lock();
         self.check_writable()?;
         self.abandon(&mut upkeep);
+        upkeep.scrub.forget(&*self.disk, &self.directory);
         // Puts wait for the device here: there is nothing left that they could be put to.
         let mut writer = self.writer.lock();
         let sequence = writer.last_sequence;

@@ -80,7 +80,7 @@ impl Manifest {
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
     /// ```
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&[VERSION, 0, 0, 0]);
         out.extend_from_slice(&[0; 4]);
@@ -114,7 +114,7 @@ impl Manifest {
     }
 
     /// `Ok(None)` for damaged bytes.
-    fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let Ok((version, stored)) = read_prefix(bytes) else {
             return Ok(None);
         };
@@ -127,6 +127,19 @@ impl Manifest {
             return Err(BackendError::new(ErrorKind::NewerFormat, detail));
         }
         Ok(Self::decode_fields(&bytes[16..]).ok())
+    }
+
+    /// A level below 0 on which two tables have keys in common: what is newer there, nobody knows. That
+    /// the end of one's marked range is the first key of the next is fine.
+    pub(crate) fn overlapping_level(&self) -> Option<u64> {
+        let mut ranges: Vec<(u64, &Properties)> = Vec::new();
+        let tables = self.tables.iter().filter(|it| it.level > 0);
+        ranges.extend(tables.map(|it| (it.level, &it.properties)));
+        ranges.sort_by(|a, b| (a.0, &a.1.smallest).cmp(&(b.0, &b.1.smallest)));
+        let overlap = |pair: &&[(u64, &Properties)]| {
+            pair[0].0 == pair[1].0 && pair[0].1.largest > pair[1].1.smallest
+        };
+        ranges.windows(2).find(overlap).map(|pair| pair[0].0)
     }
 
     fn decode_fields(bytes: &[u8]) -> std::result::Result<Self, Truncated> {

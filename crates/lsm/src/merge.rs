@@ -117,15 +117,12 @@ impl Source {
     }
 
     /// `None` for bytes that do not decode although their checksum is good.
-    fn entry(&self) -> Option<Entry> {
+    fn entry<T: Taken>(&self) -> Option<T> {
         match &self.kind {
             SourceKind::Memtable { fetched, at, .. } => {
-                fetched.get(*at).map(|(_, entry)| entry.clone())
+                fetched.get(*at).map(|(_, entry)| T::of_memory(entry))
             }
-            SourceKind::Run { scan, .. } => {
-                let value = scan.as_ref().map(TableScan::value_bytes)?;
-                Entry::decode(&value).ok()
-            }
+            SourceKind::Run { scan, .. } => T::of_table(scan.as_ref()?.value_bytes()),
         }
     }
 
@@ -222,10 +219,34 @@ pub(crate) fn alone(table: &LevelTable) -> Arc<Vec<LevelTable>> {
     Arc::new(vec![table.clone()])
 }
 
+/// How a walk hands out entries.
+pub(crate) trait Taken: Sized {
+    fn of_memory(entry: &Entry) -> Self;
+
+    /// `None` for bytes that do not decode.
+    fn of_table(bytes: Bytes) -> Option<Self>;
+
+    fn sequence(&self) -> u64;
+}
+
+impl Taken for Entry {
+    fn of_memory(entry: &Entry) -> Self {
+        entry.clone()
+    }
+
+    fn of_table(bytes: Bytes) -> Option<Self> {
+        Entry::decode(&bytes).ok()
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
 /// What a walk came to.
-pub(crate) enum Merged {
+pub(crate) enum Merged<T> {
     /// The newest entry of the next key.
-    Entry(Entry),
+    Entry(T),
     /// An entry that newer layers have replaced, removed or lost.
     Hidden,
     /// There is nothing more.
@@ -300,7 +321,7 @@ impl MergeWalk {
     }
 
     /// Goes on to the next key.
-    pub(crate) fn advance(&mut self, read: &ReadSide) -> Result<Merged> {
+    pub(crate) fn advance<T: Taken>(&mut self, read: &ReadSide) -> Result<Merged<T>> {
         if !self.is_started {
             self.is_started = true;
             for source in 0..self.sources.len() {
@@ -314,7 +335,7 @@ impl MergeWalk {
         let is_older = self.has_key && self.sources[newest].key() == self.key;
         let entry = match is_older {
             true => None,
-            false => self.sources[newest].entry(),
+            false => self.sources[newest].entry::<T>(),
         };
         self.has_key = true;
         self.key.clear();
@@ -327,7 +348,7 @@ impl MergeWalk {
         };
         let newer = &self.sources[..newest];
         let is_hidden = newer.iter().any(|it| it.hides_older(&self.key))
-            || self.sources[newest].hides_own(&self.key, entry.sequence);
+            || self.sources[newest].hides_own(&self.key, entry.sequence());
         Ok(match is_hidden {
             true => Merged::Hidden,
             false => Merged::Entry(entry),

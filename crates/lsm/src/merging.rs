@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
-use kvorum_sst::ScanFilter;
+use kvorum_sst::{ScanFilter, Table};
 
 use crate::compaction::Job;
+use crate::install::are_unlisted;
 use crate::merge::{MergeWalk, Source, alone};
+use crate::opening::is_manifest_readable;
 use crate::policy::{Pick, Reason};
 use crate::store::{Store, table_path};
 use crate::upkeep::Upkeep;
@@ -27,11 +29,16 @@ impl Store {
             let Some(pick) = picks.into_iter().find(|it| it.level as u64 == level) else {
                 return Ok(StepOutcome::nothing_left());
             };
-            if pick.is_move() {
+            // From one directory to the other, a table is written again like any other.
+            let is_crossing = self.is_slow_level(pick.level) != self.is_slow_level(pick.output);
+            if pick.is_move() && !is_crossing {
                 self.move_table(&version, &pick)?;
                 return Ok(StepOutcome::nothing_left());
             }
-            upkeep.merge = Some(start_merge(version, pick));
+            upkeep.troubles.keep(&version);
+            let gives_up = upkeep.troubles.is_lasting(&pick, now)
+                && is_manifest_readable(&*self.disk, &self.directory);
+            upkeep.merge = Some(start_merge(version, pick, gives_up));
         }
         let Some((pick, job)) = &mut upkeep.merge else {
             return Ok(StepOutcome::nothing_left());
@@ -40,10 +47,13 @@ impl Store {
             return Ok(StepOutcome::nothing_left());
         }
         let outcome = job.step(self, budget_bytes, now);
-        if outcome.is_err()
+        if let Err(error) = &outcome
             && let Some((_, job)) = upkeep.merge.take()
         {
             self.remove_files(job.output_paths(self));
+            if error.kind() == ErrorKind::Failed {
+                upkeep.troubles.failed(&job.inputs, now);
+            }
         }
         let (cost_bytes, is_done) = outcome?;
         if is_done && let Some((pick, job)) = upkeep.merge.take() {
@@ -72,35 +82,40 @@ impl Store {
 
     fn install_merge(&self, pick: &Pick, mut job: Job) -> Result<()> {
         let written = std::mem::take(&mut job.written);
-        let exchanged = self
-            .publish(&written)
-            .and_then(|tables| self.exchange(pick, &tables));
+        let mut was_listing = false;
+        let exchanged = self.publish(&written).and_then(|tables| {
+            was_listing = true;
+            self.exchange(pick, &tables)
+        });
         if let Err(error) = exchanged {
-            if error.kind() == ErrorKind::Full || error.kind() == ErrorKind::Corrupt {
+            if are_unlisted(was_listing, &error) {
                 job.written = written;
                 self.remove_files(job.output_paths(self));
             }
             return Err(error);
         }
-        // What damaged blocks held is copied before they go.
-        self.read_side.lost.write(&*self.disk);
         let paths = job.inputs.iter().map(|it| table_path(&self.directory, *it));
-        self.remove_files(paths);
+        self.retire_files(paths);
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }
 
-fn start_merge(version: Arc<Version>, pick: Pick) -> (Pick, Job) {
-    let from = std::ops::Bound::Unbounded;
+/// Begins a merge; one that gives up goes on without the blocks that the device cannot read.
+fn start_merge(version: Arc<Version>, pick: Pick, gives_up: bool) -> (Pick, Job) {
+    let taken = |it: &LevelTable| match (gives_up, &it.table) {
+        (true, Some(table)) => LevelTable {
+            table: Some(Arc::new(Table::clone(table).giving_up_bad_sectors())),
+            ..it.clone()
+        },
+        _ => it.clone(),
+    };
     let of = |level: usize, numbers: &[u64]| -> Vec<LevelTable> {
         let tables = version.levels[level].iter();
-        tables
-            .filter(|it| numbers.contains(&it.number))
-            .cloned()
-            .collect()
+        let chosen = tables.filter(|it| numbers.contains(&it.number));
+        chosen.map(taken).collect()
     };
-    let filter = ScanFilter::default;
+    let (from, filter) = (std::ops::Bound::Unbounded, ScanFilter::default);
     let inputs = of(pick.level, &pick.inputs);
     let mut sources: Vec<Source> = match pick.level {
         0 => inputs
@@ -109,8 +124,8 @@ fn start_merge(version: Arc<Version>, pick: Pick) -> (Pick, Job) {
             .collect(),
         _ => vec![Source::run(&Arc::new(inputs), &from, filter())],
     };
-    let below = of(pick.output, &pick.below);
     if pick.output != pick.level {
+        let below = of(pick.output, &pick.below);
         sources.push(Source::run(&Arc::new(below), &from, filter()));
     }
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
@@ -125,6 +140,7 @@ pub(crate) fn merge_task(pick: &Pick, urgency: Urgency) -> Task {
         Reason::Size => (TaskKind::Compact, Urgency::Normal),
         Reason::Removals => (TaskKind::Compact, Urgency::Idle),
         Reason::Expired => (TaskKind::Expire, Urgency::Idle),
+        Reason::Misplaced => (TaskKind::Compact, Urgency::Idle),
     };
     Task {
         kind,

@@ -72,6 +72,8 @@ pub struct TableShape {
     pub half_expired_at: Option<u64>,
     /// When everything in it is expired, in microseconds; `None` for never.
     pub expired_at: Option<u64>,
+    /// It lies in the directory where tables of its level do not belong.
+    pub is_misplaced: bool,
 }
 
 impl TableShape {
@@ -96,6 +98,8 @@ pub enum Reason {
     Removals,
     /// Much of a table is expired.
     Expired,
+    /// It belongs in the other of two directories.
+    Misplaced,
 }
 
 /// A merge that would do good.
@@ -109,7 +113,8 @@ pub struct Pick {
     pub level: usize,
     /// Its tables that take part, in the level's order.
     pub inputs: Vec<u64>,
-    /// The level that the result goes to. The same one when a table of the last level is rewritten.
+    /// The level that the result goes to. The same one when a table of the last level is rewritten, or
+    /// one goes to the other directory.
     pub output: usize,
     /// Tables of that level that take part.
     pub below: Vec<u64>,
@@ -164,6 +169,9 @@ pub fn picks(shape: &Shape, settings: &PolicySettings, now: u64) -> Vec<Pick> {
     picks.sort_by_key(|pick| std::cmp::Reverse(pick.score_percent));
     if picks.is_empty() {
         picks.extend(garbage_pick(shape, settings, now));
+    }
+    if picks.is_empty() {
+        picks.extend(misplaced_pick(shape));
     }
     picks
 }
@@ -320,6 +328,16 @@ fn garbage_pick(shape: &Shape, settings: &PolicySettings, now: u64) -> Option<Pi
         return None;
     };
     pick(shape, reason, 0, 0, &zero, output)
+}
+
+/// A table that is written again on its own level, in the directory where it belongs.
+fn misplaced_pick(shape: &Shape) -> Option<Pick> {
+    let levels = shape.levels.iter().enumerate().skip(1);
+    let mut misplaced = levels.filter_map(|(level, tables)| {
+        let table = tables.iter().find(|it| it.is_misplaced)?;
+        pick(shape, Reason::Misplaced, 0, level, &[table], level)
+    });
+    misplaced.next()
 }
 
 fn is_expired(table: &TableShape, settings: &PolicySettings, now: u64) -> bool {

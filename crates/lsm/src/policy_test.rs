@@ -48,6 +48,7 @@ impl Virtual {
             removals: 0,
             half_expired_at: None,
             expired_at: None,
+            is_misplaced: false,
         };
         let levels = self.levels.iter();
         Shape {
@@ -199,6 +200,7 @@ fn garbage_is_collected_when_nothing_is_too_large() {
         removals,
         half_expired_at: None,
         expired_at,
+        is_misplaced: false,
     };
     let on_level = |level: usize, table: TableShape| {
         let mut levels = vec![Vec::new(); 6];
@@ -228,6 +230,7 @@ fn removals_are_merged_early_where_they_free_enough() {
         removals,
         half_expired_at: None,
         expired_at: None,
+        is_misplaced: false,
     };
     let shape = |entries, removals, below| {
         let mut levels = vec![Vec::new(); 6];
@@ -262,6 +265,7 @@ fn half_of_a_table_has_to_be_expired_or_all_of_it() {
         removals: 0,
         half_expired_at: Some(50),
         expired_at: Some(90),
+        is_misplaced: false,
     };
     for level in [0, 5] {
         let mut levels = vec![Vec::new(); 6];
@@ -291,6 +295,7 @@ fn writers_feel_level_zero_smoothly() {
             removals: 0,
             half_expired_at: None,
             expired_at: None,
+            is_misplaced: false,
         };
         let shape = Shape {
             levels: vec![vec![table; count]],

@@ -1,6 +1,5 @@
 //! Opening a store: the manifest says what it is made of, the logs what memory held.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,25 +11,24 @@ use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
     SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
-use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
 use parking_lot::Mutex;
 
-use crate::blob::{BlobFile, blob_path};
-use crate::error::{IntoBackend, from_segment, from_sst};
+use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::log::{self, log_id, log_path};
-use crate::lost::{LostLog, shown};
-use crate::manifest::{self, BlobRecord, Manifest, TableRecord, Written};
+use crate::lost::LostLog;
+use crate::manifest::{self, Manifest, Written};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
-use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, sync_directory, table_path};
+use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, sync_directory};
+use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
-use crate::version::{LevelTable, Version};
 use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
@@ -62,6 +60,12 @@ struct Replayed {
 impl Recovery {
     pub(crate) fn run(self, lock: Box<dyn DiskLock>) -> Result<Arc<Store>> {
         let (manifest, was_damaged) = self.read_manifest()?;
+        if let Some(level) = manifest.overlapping_level() {
+            let directory = self.directory.display();
+            let detail =
+                format!("tables of level {level} in {directory} overlap: kvorum repair mends that");
+            return Err(BackendError::new(ErrorKind::Corrupt, detail));
+        }
         // What was read may be in memory only, and files that it does not list go next.
         sync_directory(&*self.disk, &self.directory)?;
         let next_number = self.tidy(&manifest, was_damaged)?;
@@ -111,6 +115,7 @@ impl Recovery {
                 failure: Mutex::new(None),
                 lock: Mutex::new(Some(lock)),
                 disk: self.disk,
+                slow: self.slow,
                 directory: self.directory,
                 settings: self.settings,
                 shared: self.shared,
@@ -120,7 +125,7 @@ impl Recovery {
         Ok(store)
     }
 
-    fn note(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
+    pub(crate) fn note(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
         self.lost.note(LostRange {
             file,
             offset,
@@ -204,122 +209,6 @@ impl Recovery {
             }
         }
         Ok(next)
-    }
-
-    fn open_files(&self, manifest: &Manifest, read_side: &ReadSide) -> Result<Version> {
-        let levels = self.settings.policy.levels;
-        let deepest = manifest.tables.iter().map(|it| it.level).max().unwrap_or(0);
-        let deepest = usize::try_from(deepest).unwrap_or(levels);
-        let mut version = Version::empty(levels.max(deepest + 1), manifest.first_log);
-        for record in &manifest.tables {
-            let opened = self.open_table(manifest, record, read_side)?;
-            let level = usize::try_from(record.level).unwrap_or(0);
-            Arc::make_mut(&mut version.levels[level]).push(LevelTable {
-                number: record.number,
-                file_len: record.file_len,
-                properties: Arc::new(record.properties.clone()),
-                table: opened.map(Arc::new),
-            });
-        }
-        let mut blobs = BTreeMap::new();
-        for record in &manifest.blobs {
-            let table = self.open_blob(manifest, record, read_side)?;
-            let blob = BlobFile {
-                file: record.file,
-                number: record.number,
-                file_len: record.file_len,
-                block_bytes: record.block_bytes,
-                table: table.map(Arc::new),
-            };
-            blobs.insert(record.file, Arc::new(blob));
-        }
-        version.blobs = Arc::new(blobs);
-        Ok(version)
-    }
-
-    /// `None` when the file is missing or another one.
-    fn open_table(
-        &self,
-        manifest: &Manifest,
-        record: &TableRecord,
-        read_side: &ReadSide,
-    ) -> Result<Option<Table>> {
-        let known = KnownTable {
-            id: TableId {
-                store: manifest.identity,
-                number: record.number,
-            },
-            file_len: record.file_len,
-            properties: record.properties.clone(),
-        };
-        let path = table_path(&self.directory, record.number);
-        let cache_id = self.shared.cache.new_table();
-        let opened = Table::open(&*self.disk, &path, known, cache_id, &read_side.tables);
-        self.unless_missing(opened, || {
-            let (from, to) = (&record.properties.smallest, &record.properties.largest);
-            let entries = record.properties.entries;
-            let held = format!(
-                "a table of {entries} entries with the keys from {} to {}",
-                shown(from),
-                shown(to)
-            );
-            self.note(
-                format!("{:010}.sst", record.number),
-                0,
-                record.file_len,
-                held,
-            );
-        })
-    }
-
-    fn open_blob(
-        &self,
-        manifest: &Manifest,
-        record: &BlobRecord,
-        read_side: &ReadSide,
-    ) -> Result<Option<Table>> {
-        let known = KnownTable {
-            id: TableId {
-                store: manifest.identity,
-                number: record.number,
-            },
-            file_len: record.file_len,
-            properties: Properties {
-                largest: vec![0xff; 8].into(),
-                ..Properties::default()
-            },
-        };
-        let path = blob_path(&self.directory, record.number);
-        let cache_id = self.shared.cache.new_table();
-        let opened = Table::open(&*self.disk, &path, known, cache_id, &read_side.blobs);
-        self.unless_missing(opened, || {
-            let held = "bodies of large entries; their heads are in tables";
-            self.note(
-                format!("{:010}.blob", record.number),
-                0,
-                record.file_len,
-                held,
-            );
-        })
-    }
-
-    fn unless_missing(
-        &self,
-        opened: kvorum_sst::Result<Table>,
-        tell: impl Fn(),
-    ) -> Result<Option<Table>> {
-        match opened {
-            Ok(table) => Ok(Some(table)),
-            Err(SstError::Disk(error)) if error.kind() == kvorum_disk::ErrorKind::NotFound => {
-                tell();
-                Ok(None)
-            }
-            Err(SstError::Foreign { .. }) => {
-                tell();
-                Ok(None)
-            }
-            Err(error) => Err(from_sst(&error)),
-        }
     }
 
     fn replay(&self, manifest: &Manifest) -> Result<Replayed> {
@@ -527,7 +416,7 @@ fn insert(memtable: &Memtable, op: Op, sequence: u64) {
 }
 
 /// The number and the kind in the name of a file of the store.
-fn number_of(name: &str) -> Option<(u64, &str)> {
+pub(crate) fn number_of(name: &str) -> Option<(u64, &str)> {
     let (digits, suffix) = name.split_once('.')?;
     let is_ours = digits.len() == 10 && matches!(suffix, "sst" | "blob" | "segment");
     let number = digits.parse().ok()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kvorum_sst::{Compression, FilterKind, TableOptions};
 
 use crate::policy::PolicySettings;
+use crate::tiers::Tiers;
 use crate::{MemoryBudget, SharedCache};
 
 /// What a put promises when its caller leaves it to the store.
@@ -52,6 +53,8 @@ pub struct LsmSettings {
     /// Entries are gone this long after their last modification; `None` for never. An entry's own
     /// expiry counts too, whichever comes first.
     pub expiry: Option<Duration>,
+    /// Tables and blob files are read again within this time, to find rot; `None` for never.
+    pub scrub_period: Option<Duration>,
 
     // Performance.
     /// A memtable of this many bytes is flushed.
@@ -78,6 +81,8 @@ pub struct LsmSettings {
     pub filter_bits_per_key: u8,
     /// When tables are merged.
     pub policy: PolicySettings,
+    /// Where old tables go; `None` for one directory.
+    pub tiers: Option<Tiers>,
     /// Files are synced each time so many bytes of them were written.
     pub sync_every_bytes: u64,
 
@@ -93,6 +98,7 @@ impl Default for LsmSettings {
             has_log: true,
             sync: SyncStrategy::Grouped,
             expiry: None,
+            scrub_period: Some(Duration::from_secs(30 * 86_400)),
             memtable_bytes: 32 << 20,
             blob_threshold_bytes: 512,
             blob_garbage_percent: 50,
@@ -103,6 +109,7 @@ impl Default for LsmSettings {
             blob_compression: Compression::None,
             filter_bits_per_key: 10,
             policy: PolicySettings::default(),
+            tiers: None,
             sync_every_bytes: 8 << 20,
             #[cfg(feature = "planted-defects")]
             defect: None,

@@ -8,11 +8,11 @@ use kvorum_backend::{FoldFilter, Lease, Result, Sequence};
 use kvorum_disk::Reading;
 use kvorum_sst::ScanFilter;
 
-use crate::Value;
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
+use crate::{Entry, Value};
 
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl LsmSnapshot {
         let start = |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, &skipped);
         let mut walk = start(&range.from);
         loop {
-            let entry = match walk.advance(&self.store.read_side)? {
+            let entry = match walk.advance::<Entry>(&self.store.read_side)? {
                 Merged::End => return Ok(ScanEnd::Complete),
                 Merged::Hidden => None,
                 Merged::Entry(entry) => entry.value.map(|value| (entry.sequence, value)),

@@ -40,6 +40,10 @@ impl Store {
             .iter()
             .map(|it| it.len().to_string())
             .collect();
+        let opened = version.tables().filter_map(|it| it.table.as_ref());
+        let opened = opened.chain(version.blobs.values().filter_map(|it| it.table.as_ref()));
+        let slow = opened.filter(|it| self.lies_slow(it));
+        let slow_bytes: u64 = slow.map(|it| it.file_len()).sum();
         let log_files = self.writer.lock().unsynced.len() as u64;
         Status {
             engine: self.settings.name,
@@ -58,6 +62,7 @@ impl Store {
             details: vec![
                 ("tables_per_level", levels.join(" ")),
                 ("blob_files", version.blobs.len().to_string()),
+                ("slow_tier_bytes", slow_bytes.to_string()),
                 ("range_marks", marks.to_string()),
                 ("memtable_bytes", memtables.to_string()),
                 ("frozen_memtables", version.frozen.len().to_string()),

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result};
 use kvorum_disk::{Disk, DiskLock, OpenMode, Operation, Reading};
 use kvorum_segment::{SegmentSync, SegmentWriter};
-use kvorum_sst::{ReadContext, SstError, TableId};
+use kvorum_sst::{ReadContext, SstError, Table, TableId};
 use parking_lot::Mutex;
 
 use crate::error::{IntoBackend, from_segment, from_sst};
@@ -20,6 +20,7 @@ use crate::expiry::Expiry;
 use crate::lost::{LostLog, LostSink};
 use crate::manifest::{self, Manifest, Written};
 use crate::pins::Pins;
+use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
 use crate::{LsmSettings, Shared, SharedCache};
@@ -34,6 +35,8 @@ pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// What all parts of an open store share.
 pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
+    /// Where old tables go.
+    pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
@@ -152,6 +155,28 @@ impl Store {
             store: self.identity(),
             number,
         }
+    }
+
+    /// The disk on which new tables of a level are created.
+    pub(crate) fn disk_of(&self, level: usize) -> &dyn Disk {
+        self.disk_of_side(self.is_slow_level(level))
+    }
+
+    pub(crate) fn disk_of_side(&self, is_slow: bool) -> &dyn Disk {
+        match &self.slow {
+            Some(slow) if is_slow => &*slow.disk,
+            _ => &*self.disk,
+        }
+    }
+
+    /// True when tables of a level belong in the slow directory.
+    pub(crate) fn is_slow_level(&self, level: usize) -> bool {
+        self.slow.as_ref().is_some_and(|it| it.takes(level))
+    }
+
+    /// True when a file lies in the slow directory.
+    pub(crate) fn lies_slow(&self, table: &Table) -> bool {
+        self.slow.as_ref().is_some_and(|it| it.has(table.path()))
     }
 
     pub(crate) fn take_number(&self) -> u64 {
@@ -297,6 +322,14 @@ impl Store {
     pub(crate) fn remove_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
             let _removed_or_left_over = self.disk.remove_file(&path);
+        }
+    }
+
+    /// The same for files that were read. What damaged bytes they have is copied before they go.
+    pub(crate) fn retire_files(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.read_side.lost.write(&*self.disk);
+        for path in paths {
+            self.read_side.lost.retire(&*self.disk, &path);
         }
     }
 

@@ -6,16 +6,20 @@
 
 use std::collections::BTreeSet;
 
-use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
+use kvorum_backend::{
+    Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unreadable, Urgency,
+};
 
 use crate::collect::CollectJob;
 use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
 use crate::merging::merge_task;
 use crate::policy::{self, Pick};
+use crate::scrub::ScrubJob;
 use crate::settings::SyncStrategy;
 use crate::store::Store;
-use crate::version::Version;
+use crate::trouble::Troubles;
+use crate::version::{LevelTable, Version};
 
 /// A put pays for merging at most so many bytes at once.
 const PAID_BYTES_MAX: u64 = 256 << 10;
@@ -33,12 +37,17 @@ const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 pub(crate) struct Upkeep {
     pub(crate) flush: Option<Flush>,
     pub(crate) merge: Option<(Pick, Job)>,
+    /// Tables of which merges failed.
+    pub(crate) troubles: Troubles,
     pub(crate) collect: Option<CollectJob>,
-    /// Blob files of which a collection could free next to nothing: what refers to their bodies
-    /// cannot be read. Not tried again before the next opening.
+    /// Blob files of which a collection could free next to nothing, since what refers to their bodies
+    /// cannot be read, or that cannot be read themselves. Not tried again before the next opening.
     pub(crate) uncollectable: BTreeSet<u64>,
+    /// Blob files whose collections failed.
+    pub(crate) unreadable: Unreadable,
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
+    pub(crate) scrub: Scrubbing<ScrubJob>,
 }
 
 impl Store {
@@ -49,6 +58,7 @@ impl Store {
         let mut due = Vec::new();
         if let Some(upkeep) = &mut upkeep {
             due.extend(self.sync_due(upkeep, now));
+            due.extend(self.scrub_due(upkeep, now));
         }
         let upkeep = upkeep.as_deref();
         let version = self.version.load();
@@ -62,7 +72,11 @@ impl Store {
             _ => Urgency::Pressing,
         };
         let running = upkeep.and_then(|it| it.merge.as_ref().map(|(pick, _)| pick));
-        let next = self.picks(&version, now).into_iter().next();
+        let picks = self.picks(&version, now);
+        let next = match upkeep {
+            Some(upkeep) => upkeep.troubles.next(picks),
+            None => picks.into_iter().next(),
+        };
         if let Some(pick) = running.or(next.as_ref()) {
             due.push(merge_task(pick, urgency));
         }
@@ -107,6 +121,7 @@ impl Store {
                 drop(upkeep);
                 self.sync_all().map(|_| StepOutcome::nothing_left())
             }
+            (TaskKind::Scrub, number) => self.scrub_step(&mut upkeep, number, budget.bytes, now),
             (TaskKind::Reclaim, 0) => {
                 self.read_side.lost.write(&*self.disk);
                 Ok(StepOutcome::nothing_left())
@@ -168,7 +183,7 @@ impl Store {
             let _paid_or_due = self.flush_step(&mut upkeep, budget, now, false);
         }
         if zero > settings.slow_from_tables {
-            let next = self.picks(&version, now).into_iter().next();
+            let next = upkeep.troubles.next(self.picks(&version, now));
             let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);
             if let Some(level) = level.or(next.map(|pick| pick.level)) {
                 let _paid_or_due = self.merge_step(&mut upkeep, level as u64, budget, now);
@@ -185,6 +200,7 @@ impl Store {
         {
             self.remove_files(job.output_paths(self));
         }
+        upkeep.scrub.abandon();
         if let Some(collect) = upkeep.collect.take() {
             self.remove_files(collect.output_paths(self));
         }
@@ -198,7 +214,11 @@ impl Store {
     }
 
     pub(crate) fn shape(&self, version: &Version) -> policy::Shape {
-        version.shape(self.expiry.age_micros())
+        let is_misplaced = |level: usize, it: &LevelTable| {
+            let table = it.table.as_ref();
+            level > 0 && table.is_some_and(|it| self.lies_slow(it) != self.is_slow_level(level))
+        };
+        version.shape(self.expiry.age_micros(), is_misplaced)
     }
 
     pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {

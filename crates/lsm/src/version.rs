@@ -82,8 +82,12 @@ impl Version {
     }
 
     /// What the policy looks at.
-    pub fn shape(&self, expiry_micros: Option<u64>) -> Shape {
-        let table = |it: &LevelTable| TableShape {
+    pub(crate) fn shape(
+        &self,
+        expiry_micros: Option<u64>,
+        is_misplaced: impl Fn(usize, &LevelTable) -> bool,
+    ) -> Shape {
+        let table = |level: usize, it: &LevelTable| TableShape {
             number: it.number,
             bytes: it.file_len,
             smallest: it.properties.smallest.clone(),
@@ -92,10 +96,14 @@ impl Version {
             removals: it.properties.removals,
             half_expired_at: half_expired_at(&it.properties, expiry_micros),
             expired_at: expired_at(&it.properties, expiry_micros),
+            is_misplaced: is_misplaced(level, it),
         };
-        let levels = self.levels.iter();
+        let levels = self.levels.iter().enumerate();
+        let tables = |(level, it): (usize, &Arc<Vec<LevelTable>>)| {
+            it.iter().map(|it| table(level, it)).collect()
+        };
         Shape {
-            levels: levels.map(|it| it.iter().map(table).collect()).collect(),
+            levels: levels.map(tables).collect(),
         }
     }
 

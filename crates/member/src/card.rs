@@ -16,10 +16,14 @@ use parking_lot::Mutex;
 use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
 
+/// The number of the log of a cluster that a node makes of itself alone.
+pub(crate) const FIRST_LOG: u64 = 1;
+
 /// How far a node has come with its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It is making one of its own; what there is of it is made anew.
+    /// It is making one of its own, of a new cluster or of one that it recovers; what there is of it is
+    /// made anew.
     Founding,
     /// Its log was founded by itself.
     Founded,
@@ -57,12 +61,17 @@ impl CardFile {
 
     /// The card, if there is one.
     pub(crate) fn load(&self) -> Result<Option<Card>, OpenError> {
-        let unreadable = || OpenError::CardUnreadable {
+        let damaged = || OpenError::CardDamaged {
             file: self.file.path().to_owned(),
         };
-        match self.file.load(&*self.disk)? {
+        let found = self.file.load(&*self.disk);
+        let found = found.map_err(|error| OpenError::CardUnread {
+            file: self.file.path().to_owned(),
+            error,
+        });
+        match found? {
             Found::Nothing => Ok(None),
-            Found::Damaged => Err(unreadable()),
+            Found::Damaged => Err(damaged()),
             Found::Content {
                 sequence,
                 body,
@@ -72,7 +81,7 @@ impl CardFile {
                     tracing::warn!(event = "card_mended", file = %stale.display());
                 }
                 *self.sequence.lock() = sequence;
-                parse(&body).ok_or_else(unreadable).map(Some)
+                parse(&body).ok_or_else(damaged).map(Some)
             }
         }
     }
@@ -81,6 +90,11 @@ impl CardFile {
         let mut sequence = self.sequence.lock();
         *sequence += 1;
         self.file.store(&*self.disk, *sequence, &text(card))
+    }
+
+    /// Where the card is.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Where the log of this number is.
@@ -123,7 +137,52 @@ fn parse(text: &str) -> Option<Card> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_disk::{ErrorKind, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
+
     use super::*;
+
+    #[test]
+    fn a_card_that_could_not_be_read_is_told_from_one_that_is_damaged() {
+        let memory = MemoryDisk::new();
+        memory.create_directory(Path::new("ring")).unwrap();
+        let faulty = FaultyDisk::over_memory(&memory);
+        let file = CardFile::new(Arc::new(faulty.clone()), Path::new("ring"));
+        let card = Card {
+            stage: Stage::Founded,
+            node: NodeId::from_bytes([1; 16]),
+            cluster: ClusterId::from_random([2; 16]),
+            log: FIRST_LOG,
+        };
+        file.store(&card).unwrap();
+        for (kind, advice) in [
+            (
+                ErrorKind::Device,
+                "may be intact: look into the system's log",
+            ),
+            (ErrorKind::Denied, "give it that right and start again"),
+        ] {
+            faulty.add_rule(Rule::new(Fault::Error(kind)).on(Operation::Read));
+            let refused = file.load().unwrap_err();
+            assert!(matches!(refused, OpenError::CardUnread { .. }), "{refused}");
+            assert!(refused.to_string().contains(advice), "{refused}");
+            faulty.heal();
+            assert_eq!(file.load().unwrap(), Some(card));
+        }
+        for name in ["ring/card", "ring/card.copy"] {
+            let card = memory.open(Path::new(name), OpenMode::ReadWrite).unwrap();
+            card.write_at(b"?", 40).unwrap();
+        }
+        let refused = file.load().unwrap_err();
+        assert!(
+            matches!(refused, OpenError::CardDamaged { .. }),
+            "{refused}"
+        );
+        assert!(
+            refused
+                .to_string()
+                .contains("holds what was written there; restore")
+        );
+    }
 
     #[test]
     fn a_card_reads_back() {

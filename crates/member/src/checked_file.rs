@@ -6,11 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, DiskError, ErrorKind, read_file, replace_file};
-use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
-/// More than any of these files needs: a line for each partition of the largest ring.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// More than any of these files needs: a line for each partition of the largest ring, or a whole state of
+/// a cluster with many buckets.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// A file and its copy.
 pub(crate) struct CheckedFile {
@@ -30,7 +31,7 @@ pub(crate) enum Found {
         body: String,
         stale: Option<PathBuf>,
     },
-    /// Files, none of which can be read.
+    /// Files, none of which holds what was written.
     Damaged,
 }
 
@@ -48,15 +49,22 @@ impl CheckedFile {
     }
 
     /// Reads what is there; mends the file that does not have the newest content, if it can.
+    ///
+    /// # Errors
+    /// If reading fails. Where a device does not give one of the files, the other one serves; where that
+    /// does not either, it is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
-        let read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
+        let mut failed = None;
+        let mut read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
             match read_file(disk, path, FILE_BYTES_MAX) {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) => match error.kind() {
-                    ErrorKind::Device | ErrorKind::TooLarge => Ok(Some(Vec::new())),
-                    _ => Err(error),
-                },
+                Err(error) if error.kind() == ErrorKind::TooLarge => Ok(Some(Vec::new())),
+                Err(error) if error.kind() == ErrorKind::Device => {
+                    failed = Some(error);
+                    Ok(Some(Vec::new()))
+                }
+                Err(error) => Err(error),
             }
         };
         let files = [read(&self.path)?, read(&self.copy)?];
@@ -66,7 +74,7 @@ impl CheckedFile {
         let contents = files.map(|file| decode(self.title, &file?));
         let newest = contents.iter().flatten().max_by_key(|it| it.0).cloned();
         let Some((sequence, body)) = newest else {
-            return Ok(Found::Damaged);
+            return failed.map_or(Ok(Found::Damaged), Err);
         };
         let is_stale = |at: usize| contents[at].as_ref().is_none_or(|it| it.0 != sequence);
         let stale = match (is_stale(0), is_stale(1)) {
@@ -101,45 +109,9 @@ impl CheckedFile {
     }
 }
 
-/// The file:
-///
-/// ```text
-/// line 1:  TITLE, format 1, sequence S, N bytes, crc32c C\n
-///            S  how often it has been written, decimal
-///            N  length of the body in bytes, decimal
-///            C  masked CRC-32C over line 1 up to "bytes" and the body, 8 hexadecimal digits
-/// after:   the body, text, N bytes
-/// ```
-fn encode(title: &str, sequence: u64, body: &str) -> Vec<u8> {
-    let mut file = first_line(title, sequence, body).into_bytes();
-    file.extend_from_slice(body.as_bytes());
-    file
-}
-
-fn first_line(title: &str, sequence: u64, body: &str) -> String {
-    let covered = format!(
-        "{title}, format 1, sequence {sequence}, {} bytes",
-        body.len()
-    );
-    let checksum = checksum_append(checksum(covered.as_bytes()), body.as_bytes());
-    format!("{covered}, crc32c {:08x}\n", mask_checksum(checksum))
-}
-
-/// The sequence and the body. There is one right first line for them, so comparing it whole leaves no
-/// byte unchecked.
-fn decode(title: &str, file: &[u8]) -> Option<(u64, String)> {
-    let text = std::str::from_utf8(file).ok()?;
-    let end = text.find('\n')? + 1;
-    let (line, body) = text.split_at(end);
-    let rest = line.strip_prefix(title)?;
-    let rest = rest.strip_prefix(", format 1, sequence ")?;
-    let sequence: u64 = rest.split(',').next()?.parse().ok()?;
-    (line == first_line(title, sequence, body)).then(|| (sequence, body.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::{Disk as _, MemoryDisk, OpenMode};
+    use kvorum_disk::{Disk as _, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 
     use super::*;
 
@@ -156,21 +128,6 @@ mod tests {
     fn damage(disk: &MemoryDisk, path: &Path) {
         let file = disk.open(path, OpenMode::ReadWrite).unwrap();
         file.write_at(b"?", 3).unwrap();
-    }
-
-    #[test]
-    fn any_flipped_bit_and_any_cut_is_found() {
-        let bytes = encode("a title", 7, "node 1\n");
-        assert_eq!(decode("a title", &bytes), Some((7, "node 1\n".to_owned())));
-        assert_eq!(decode("b title", &bytes), None);
-        for at in 0..bytes.len() {
-            for bit in 0..8 {
-                let mut flipped = bytes.clone();
-                flipped[at] ^= 1 << bit;
-                assert_eq!(decode("a title", &flipped), None, "{at} {bit}");
-            }
-            assert_eq!(decode("a title", &bytes[..at]), None);
-        }
     }
 
     #[test]
@@ -191,6 +148,35 @@ mod tests {
         damage(&disk, Path::new("d/card"));
         damage(&disk, Path::new("d/card.copy"));
         assert_eq!(file.load(&disk).unwrap(), Found::Damaged);
+    }
+
+    #[test]
+    fn what_a_device_does_not_give_is_an_error_and_no_damage() {
+        let (memory, file) = (disk(), file());
+        file.store(&memory, 1, "one\n").unwrap();
+        let faulty = FaultyDisk::over_memory(&memory);
+        let unread = |path: &str| {
+            let rule = Rule::new(Fault::Error(ErrorKind::Device));
+            faulty.add_rule(rule.on(Operation::Read).path(Path::new(path)))
+        };
+        let on_one = unread("d/card");
+        assert!(matches!(file.load(&faulty).unwrap(), Found::Content { .. }));
+        faulty.remove_rule(on_one);
+        for damaged in [None, Some("d/card")] {
+            if let Some(damaged) = damaged {
+                damage(&memory, Path::new(damaged));
+            }
+            unread("d/card");
+            unread("d/card.copy");
+            let refused = file.load(&faulty).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Device);
+            faulty.heal();
+            assert!(matches!(file.load(&faulty).unwrap(), Found::Content { .. }));
+        }
+        for path in ["d/card", "d/card.copy"] {
+            damage(&memory, Path::new(path));
+        }
+        assert_eq!(file.load(&faulty).unwrap(), Found::Damaged);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use kvorum_peer::{Admission, Directory, Introduction, Refusal};
 use kvorum_ring::{NodeId, Ring, RingSize};
 
 use crate::PEER_SERVICE;
+use crate::vouching::Vouching;
 
 /// Nobody: the cluster of who belongs to none yet, the owner of a ring that is not known yet.
 pub(crate) const NOBODY: NodeId = NodeId::from_bytes([0; 16]);
@@ -32,6 +33,7 @@ pub(crate) struct Contacts {
     /// The name of the cluster as configured, which a stranger has to know.
     pub(crate) cluster_name: String,
     pub(crate) shown: Arc<ShownState>,
+    pub(crate) vouching: Arc<Vouching>,
 }
 
 impl Contacts {
@@ -59,6 +61,12 @@ impl Directory for Contacts {
             .ok()
     }
 
+    fn name(&self, node: NodeId) -> Option<String> {
+        let state = self.shown.look();
+        let known = Some(&state).filter(|state| !is_unknown(state));
+        Some(known?.member(node)?.name.clone())
+    }
+
     fn admit(&self, caller: &Introduction) -> Admission {
         if caller.cluster == NOBODY {
             return if caller.cluster_name == self.cluster_name {
@@ -72,6 +80,9 @@ impl Directory for Contacts {
         }
         let state = self.shown.look();
         if is_unknown(&state) || state.member(caller.node).is_some() {
+            return Admission::Member;
+        }
+        if self.vouching.is_vouched(caller.node, state.version()) {
             return Admission::Member;
         }
         // Or not known here yet: it tries again.

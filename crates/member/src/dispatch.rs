@@ -9,6 +9,7 @@ use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_runtime::Moment;
 
 use crate::joining::Doorkeeper;
+use crate::operations::Operations;
 
 /// Every service of this node for other nodes.
 pub(crate) struct Dispatch {
@@ -17,6 +18,7 @@ pub(crate) struct Dispatch {
     pub(crate) replicas: ReplicaService,
     pub(crate) transfers: Transfers,
     pub(crate) doorkeeper: Doorkeeper,
+    pub(crate) operations: Operations,
 }
 
 impl PeerService for Dispatch {
@@ -38,6 +40,9 @@ impl PeerService for Dispatch {
         }
         if Transfers::serves(&message) {
             return self.transfers.handle(caller, &message, deadline);
+        }
+        if Operations::serves(&message) {
+            return self.operations.handle(&message);
         }
         self.replicas.handle(caller, message, deadline)
     }

@@ -1,10 +1,10 @@
 //! Why a member cannot be opened, or cannot join, by what its operator can do.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kvorum_cluster::ProposeError;
-use kvorum_disk::DiskError;
+use kvorum_disk::{DiskError, ErrorKind};
 use kvorum_peer::PeerError;
 
 use crate::stores::StoreError;
@@ -13,13 +13,33 @@ use crate::stores::StoreError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The card cannot be read. Restore it from a backup.
+    /// The card and its copy are not what was written. Restore one of them from a backup.
     #[error(
-        "neither {} nor its copy can be read; restore one of them from a backup, a new node is not \
-         started over existing data", file.display()
+        "neither {} nor its copy holds what was written there; restore one of them from a backup, a new \
+         node is not started over existing data", file.display()
     )]
-    CardUnreadable {
+    CardDamaged {
         /// The card.
+        file: PathBuf,
+    },
+    /// The card or its copy could not be read, and may be intact. Give the right to read it, or see to
+    /// the device, and start again.
+    #[error("{error}; {}", until_read(file, error))]
+    CardUnread {
+        /// The card.
+        file: PathBuf,
+        /// Why not.
+        error: DiskError,
+    },
+    /// The state that a recovered cluster begins with is not there, or not what was written. Restore it
+    /// from a backup.
+    #[error(
+        "this node was told to recover its cluster, and neither {} nor its copy holds the state to begin \
+         with; restore one of them from a backup, a new cluster is not started over existing data",
+        file.display()
+    )]
+    RecoveredDamaged {
+        /// Where the state is.
         file: PathBuf,
     },
     /// There is a log, and no card that says whose it is. Restore the card from a backup.
@@ -46,12 +66,38 @@ pub enum OpenError {
     /// The node could not agree with itself.
     #[error(transparent)]
     NotAgreed(#[from] ProposeError),
+    /// The stores of another engine hold what no other node has. Go back to it, or use another directory.
+    #[error(
+        "the partitions here are stored by {before}, no other node has them, and with another \
+         storage_backend nothing of it would be found; set storage_backend = {before}, or use another \
+         platform_data_dir"
+    )]
+    OtherEngine {
+        /// The engine, as `storage_backend` names it.
+        before: String,
+    },
     /// The stores cannot be opened.
     #[error("{0}")]
     Stores(StoreError),
     /// The disk refuses.
     #[error(transparent)]
     Disk(#[from] DiskError),
+}
+
+/// What is to be done about a file of which nobody knows whether it is damaged.
+fn until_read(file: &Path, error: &DiskError) -> String {
+    let file = file.display();
+    match error.kind() {
+        ErrorKind::Denied => format!(
+            "the user that runs this node has to be able to read and write {file} and its copy: give it \
+             that right and start again"
+        ),
+        _ => format!(
+            "{file} and its copy may be intact: look into the system's log for errors of the device and \
+             start again; if it never gives them back, restore one of them from a backup, a new node is \
+             not started over existing data"
+        ),
+    }
 }
 
 /// Why a node does not join a cluster. The first words are those that Riak's operators know.
@@ -64,6 +110,17 @@ pub enum JoinError {
     /// It was asked to join itself.
     #[error("self_join: this node cannot join itself")]
     SelfJoin,
+    /// Some of its stores are not open: nobody knows whether they are empty.
+    #[error(
+        "not_ready: {opening} vnodes of this node are still being opened and {failed} could not be \
+         opened; only a node that is known to be empty joins"
+    )]
+    NotOpen {
+        /// How many are being opened.
+        opening: usize,
+        /// How many could not be.
+        failed: usize,
+    },
     /// It holds objects, which joining would lose.
     #[error(
         "not_empty: this node holds objects in {partitions} partitions, which joining would lose; \

@@ -3,6 +3,15 @@
 //! A vnode is opened when the ring makes this node the owner or the receiver of its partition, and is
 //! there until the partition has settled elsewhere; its epoch is that of the ring that this node has
 //! learned. Which stores there are is written down before they are opened and after they are gone.
+//!
+//! Those that the node has when it starts are opened by `opening`, and left alone until they are.
+//!
+//! A partition that this node owns and whose store is not the one that was complete is marked as
+//! incomplete: it takes writes, answers no reads, and is repaired from the other replicas. That is so for
+//! a store that was lost or exchanged, and for a partition that came here without a transfer. One that is
+//! being transferred is incomplete from its beginning until all is here: its source may be removed for
+//! good at any time, and this node learn of that after a crash, when nothing tells the half from the whole
+//! but the record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,9 +29,9 @@ use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 
 use crate::contacts::is_unknown;
 use crate::error::OpenError;
-use crate::held::{Held, HeldFile};
-use crate::stores::{FirstStores, StoreError, Stores};
-use crate::vnode_table::VnodeTable;
+use crate::held::{Held, HeldFile, Known};
+use crate::stores::{StoreError, Stores};
+use crate::vnode_table::{Unopened, VnodeTable};
 
 /// What could not be opened or removed is tried again after this long.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
@@ -95,29 +104,41 @@ fn stale(held: &Held, state: &ClusterState, node: NodeId) -> Vec<Partition> {
     stale.map(|(partition, _)| *partition).collect()
 }
 
-/// Opens what the node starts with. Blocks.
-pub(crate) fn open_first(
-    ground: &Ground,
-    state: &ClusterState,
-) -> Result<(Held, Arc<dyn Backend>), OpenError> {
+/// What a node starts with.
+pub(crate) struct Beginning {
+    pub(crate) held: Held,
+    /// The store of the hints.
+    pub(crate) hints: Arc<dyn Backend>,
+    /// Those whose stores are to be opened.
+    pub(crate) partitions: Vec<Partition>,
+}
+
+/// Clears away what is of no use, and opens what is needed before anything is served. Blocks.
+pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, OpenError> {
     let size = state.ring().size();
     let mut wanted = wanted(state, ground.node);
     let recorded = ground.held.load()?;
     let is_first = recorded.is_none();
-    let mut held = recorded.unwrap_or(Held {
-        size,
-        since: BTreeMap::new(),
-    });
+    let mut held = recorded.unwrap_or(Held::none(size));
+    if is_unknown(state) {
+        // A log that is new here has not said yet what this node has. What is logged for its stores is
+        // made good now or never.
+        wanted = held.since.clone();
+    }
+    check_engine(ground, &held, state)?;
     // Before the state is known, nothing is known to be of no use.
     if !is_unknown(state) {
         for partition in stale(&held, state, ground.node) {
             tracing::info!(event = "store_left_over", partition = partition.number());
             let removed = ground.stores.remove(held.size, partition, None);
             removed.map_err(OpenError::Stores)?;
-            held.since.remove(&partition);
+            held.remove(partition);
         }
         held.size = size;
     }
+    let receives: BTreeSet<Partition> = received(state.ring(), ground.node)
+        .map(|(partition, _)| partition)
+        .collect();
     for (partition, since) in &mut wanted {
         match held.since.get(partition) {
             Some(recorded) => *since = *recorded,
@@ -126,29 +147,103 @@ pub(crate) fn open_first(
             None => {
                 let removed = ground.stores.remove(size, *partition, None);
                 removed.map_err(OpenError::Stores)?;
+                let is_new = receives.contains(partition);
+                held.stores.insert(*partition, Known::nothing(is_new));
             }
         }
     }
     held.since.extend(&wanted);
     ground.held.store(&held)?;
-    let partitions: Vec<Partition> = wanted.into_keys().collect();
-    let opened = ground.stores.open_first(size, &partitions);
-    let FirstStores { partitions, hints } = opened.map_err(OpenError::Stores)?;
-    let vnodes = partitions
-        .into_iter()
-        .map(|(partition, store)| ground.vnode(state.ring(), partition, store));
-    ground.table.put(vnodes);
-    ground.leases.renew()?;
-    Ok((held, hints))
+    let hints = ground.stores.begin().map_err(OpenError::Stores)?;
+    Ok(Beginning {
+        held,
+        hints,
+        partitions: wanted.into_keys().collect(),
+    })
+}
+
+/// Refuses an engine that would stand empty in place of another one's stores where nobody else has what
+/// these hold.
+fn check_engine(ground: &Ground, held: &Held, state: &ClusterState) -> Result<(), OpenError> {
+    let others_have_it = state.ring().replicas_max() > 1;
+    match ground.stores.engine_before() {
+        Some(before) if !held.since.is_empty() && !others_have_it && !is_unknown(state) => {
+            Err(OpenError::OtherEngine { before })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Held {
+    fn note(&mut self, partition: Partition, store: &Arc<dyn Backend>, is_complete: bool) {
+        let store = store.identity();
+        self.stores.insert(partition, Known { store, is_complete });
+    }
 }
 
 impl Ground {
-    fn vnode(&self, ring: &Ring, partition: Partition, store: Arc<dyn Backend>) -> Arc<Vnode> {
-        let (epoch, leases) = (ring.epoch(partition), self.leases.clone());
-        Arc::new(Vnode::new(partition, epoch, store, leases, self.settings))
+    /// Compares a store with the one that the record knows. Another one is noted as incomplete, and
+    /// begins empty: what it has is of a time that is over, and knows deleted keys that everybody else
+    /// has forgotten. Where there are no other replicas, it is all that there is.
+    pub(crate) fn recognised(
+        &self,
+        held: &mut Held,
+        others_have_it: bool,
+        partition: Partition,
+        store: Arc<dyn Backend>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let Some(known) = held.stores.get(&partition) else {
+            held.note(partition, &store, true);
+            return Ok(store);
+        };
+        if known.store == store.identity() {
+            return Ok(store);
+        }
+        if *known == Known::NEW {
+            held.note(partition, &store, !others_have_it);
+            return Ok(store);
+        }
+        let number = partition.number();
+        if !others_have_it {
+            tracing::warn!(event = "store_exchanged", partition = number);
+            held.note(partition, &store, true);
+            return Ok(store);
+        }
+        tracing::warn!(
+            event = "store_exchanged",
+            partition = number,
+            "it answers no reads until it is repaired from the other replicas",
+        );
+        let now = kvorum_backend::Timestamp(self.runtime.wall_time().micros());
+        let store = if store.is_empty(now)? {
+            store
+        } else {
+            self.stores.remove(held.size, partition, Some(store))?;
+            self.stores.open(held.size, partition)?
+        };
+        held.note(partition, &store, false);
+        Ok(store)
     }
 
-    /// Opens the stores of partitions that were not there before. Blocks.
+    /// A vnode that is as complete as the record says.
+    pub(crate) fn known_vnode(
+        &self,
+        held: &Held,
+        epoch: Epoch,
+        partition: Partition,
+        store: Arc<dyn Backend>,
+    ) -> Arc<Vnode> {
+        let leases = self.leases.clone();
+        let vnode = Vnode::new(partition, epoch, store, leases, self.settings);
+        let known = held.stores.get(&partition);
+        if known.is_some_and(|known| !known.is_complete) {
+            vnode.mark_incomplete();
+        }
+        Arc::new(vnode)
+    }
+
+    /// Opens the stores of partitions that are not open: those that the record knows as they are, for
+    /// they may have failed to open before, and others anew. Blocks.
     fn open(
         &self,
         held: &mut Held,
@@ -156,17 +251,35 @@ impl Ground {
         new: &BTreeMap<Partition, Epoch>,
     ) -> Result<(), FollowError> {
         let ring = state.ring();
-        for partition in new.keys() {
+        let had: BTreeSet<Partition> = new
+            .keys()
+            .copied()
+            .filter(|it| held.since.contains_key(it))
+            .collect();
+        let receives: BTreeSet<Partition> = received(ring, self.node).map(|it| it.0).collect();
+        for (partition, since) in new.iter().filter(|(it, _)| !had.contains(it)) {
             let removed = self.stores.remove(held.size, *partition, None);
             removed.map_err(FollowError::Store)?;
+            held.since.insert(*partition, *since);
+            let is_new = receives.contains(partition);
+            held.stores.insert(*partition, Known::nothing(is_new));
         }
-        held.since.extend(new);
         self.held.store(held)?;
         let mut vnodes = Vec::new();
         for partition in new.keys() {
             let store = self.stores.open(held.size, *partition);
-            vnodes.push(self.vnode(ring, *partition, store.map_err(FollowError::Store)?));
+            let store = store.map_err(FollowError::Store)?;
+            if had.contains(partition) {
+                let store = self.recognised(held, ring.replicas_max() > 1, *partition, store);
+                let store = store.map_err(FollowError::Store)?;
+                vnodes.push(self.known_vnode(held, ring.epoch(*partition), *partition, store));
+                continue;
+            }
+            // What an owner lacks to whom nothing was transferred, the other replicas have.
+            held.note(*partition, &store, ring.replicas_max() < 2);
+            vnodes.push(self.known_vnode(held, ring.epoch(*partition), *partition, store));
         }
+        self.held.store(held)?;
         self.leases.renew()?;
         self.table.put(vnodes);
         Ok(())
@@ -181,7 +294,7 @@ impl Ground {
         for (partition, vnode) in partitions {
             let store = vnode.map(|vnode| vnode.backend().clone());
             self.stores.remove(held.size, partition, store)?;
-            held.since.remove(&partition);
+            held.remove(partition);
         }
         self.held.store(held)?;
         Ok(())
@@ -246,7 +359,8 @@ impl Follower {
         if let Err(error) = &followed {
             tracing::error!(event = "ring_not_followed", error = %error);
         }
-        followed.is_ok()
+        // Whether a store has been repaired is looked at again.
+        followed.unwrap_or(false) && !held.lacks_something()
     }
 
     fn follow_members(&self, state: &ClusterState) {
@@ -261,19 +375,53 @@ impl Follower {
     }
 }
 
-/// Opens what is missing and removes what has settled elsewhere. Blocks.
+/// Writes down which stores lack nothing any more, and which have been found to lack something.
+fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
+    let mut has_changed = false;
+    for vnode in ground.table.all() {
+        if let Some(known) = held.stores.get_mut(&vnode.partition())
+            && known.store == vnode.backend().identity()
+            && known.is_complete != vnode.is_complete()
+        {
+            known.is_complete = vnode.is_complete();
+            has_changed = true;
+        }
+    }
+    if has_changed {
+        ground.held.store(held)?;
+    }
+    Ok(())
+}
+
+/// Opens what is missing and removes what has settled elsewhere; false when something is left to be
+/// done later. Blocks.
 fn follow_stores(
     ground: &Ground,
     held: &mut Held,
     state: &ClusterState,
-) -> Result<(), FollowError> {
+) -> Result<bool, FollowError> {
     let wanted = wanted(state, ground.node);
     if held.size != state.ring().size() && held.since.is_empty() {
         held.size = state.ring().size();
     }
-    let gone: Vec<_> = stale(held, state, ground.node)
+    let mut unopened = ground.table.unopened();
+    let is_opening = |partition: &Partition| {
+        let unopened = unopened.get(partition);
+        matches!(unopened, Some(Unopened::Opening { .. }))
+    };
+    let stale = stale(held, state, ground.node).into_iter();
+    let (later, gone): (Vec<Partition>, Vec<Partition>) = stale.partition(is_opening);
+    if held.size != state.ring().size() && !later.is_empty() {
+        // The stores of another ring have all to be gone before there can be one of this.
+        return Ok(false);
+    }
+    let gone: Vec<_> = gone
         .into_iter()
-        .map(|partition| (partition, ground.table.take(partition)))
+        .map(|partition| {
+            ground.table.forget(partition);
+            unopened.remove(&partition);
+            (partition, ground.table.take(partition))
+        })
         .collect();
     if !gone.is_empty() {
         for (partition, _) in &gone {
@@ -285,7 +433,8 @@ fn follow_stores(
         ground.remove(held, gone).map_err(FollowError::Store)?;
     }
     held.size = state.ring().size();
-    let have: BTreeSet<Partition> = ground.table.all().iter().map(|it| it.partition()).collect();
+    note_repaired(ground, held)?;
+    let have = ground.table.present();
     let new: BTreeMap<Partition, Epoch> = wanted
         .into_iter()
         .filter(|(partition, _)| !have.contains(partition))
@@ -293,5 +442,6 @@ fn follow_stores(
     if !new.is_empty() {
         ground.open(held, state, &new)?;
     }
-    Ok(())
+    let are_all_open = ground.retry(held, state, &unopened);
+    Ok(are_all_open && later.is_empty())
 }

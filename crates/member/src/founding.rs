@@ -2,6 +2,7 @@
 //!
 //! It has both from before; or it is new and founds a cluster of one; or an earlier version left the
 //! state of a single node in a file, which becomes the first entry of the log. That file stays as it is.
+//! Or it recovers a cluster: then the state that it went on with becomes the first entry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +10,19 @@ use std::sync::Arc;
 use kvorum_agreement::{Agreement, Founding};
 use kvorum_claimant::{ClusterMachine, ReplicatedState, ShownState};
 use kvorum_cluster::{
-    AgreedState, ClusterId, ClusterState, Command, LocalState, Member as MemberEntry,
+    AgreedState, ClusterId, ClusterState, Command, LocalState, Member as MemberEntry, MemberStatus,
 };
 use kvorum_disk::{Disk, create_directory_durably};
-use kvorum_peer::Peers;
+use kvorum_peer::{Encryption, Peers};
 use kvorum_ring::{NodeId, Ring};
 use kvorum_runtime::Runtime;
 
 use crate::PEER_SERVICE;
-use crate::card::{Card, CardFile, Stage};
+use crate::card::{Card, CardFile, FIRST_LOG, Stage};
 use crate::contacts::{Contacts, unknown_state};
 use crate::error::OpenError;
 use crate::member::MemberSettings;
+use crate::recovering;
 
 /// What a node is before its log is open.
 pub(crate) struct Founded {
@@ -42,7 +44,13 @@ pub(crate) fn identify(
     if let Some(card) = card.filter(|card| card.stage != Stage::Founding) {
         return Ok(Founded { card, first: None });
     }
-    let log = 1;
+    if let Some(card) = card
+        && let Some((node, state)) = recovering::first_state(&**disk, directory, &card)?
+    {
+        tracing::warn!(event = "cluster_recovered", version = state.version());
+        return begin(disk, cards, node, state, card.log);
+    }
+    let log = FIRST_LOG;
     let has_log = disk.info(&cards.log_directory(log))?.is_some();
     if has_log && card.is_none() {
         return Err(OpenError::CardMissing {
@@ -73,6 +81,17 @@ pub(crate) fn identify(
         }
         Err(error) => return Err(error.into()),
     };
+    begin(disk, cards, node, first, log)
+}
+
+/// Has a log begun with `first`; what there is of it is of an attempt that was not completed.
+fn begin(
+    disk: &Arc<dyn Disk>,
+    cards: &CardFile,
+    node: NodeId,
+    first: ClusterState,
+    log: u64,
+) -> Result<Founded, OpenError> {
     let card = Card {
         stage: Stage::Founding,
         node,
@@ -80,8 +99,9 @@ pub(crate) fn identify(
         log,
     };
     cards.store(&card)?;
-    if has_log {
-        disk.remove_directory(&cards.log_directory(log))?;
+    let directory = cards.log_directory(log);
+    if disk.info(&directory)?.is_some() {
+        disk.remove_directory(&directory)?;
     }
     Ok(Founded {
         card,
@@ -107,6 +127,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) disk: &'a Arc<dyn Disk>,
     pub(crate) cards: &'a CardFile,
     pub(crate) settings: &'a MemberSettings,
+    pub(crate) encryption: Encryption,
 }
 
 impl Opening<'_> {
@@ -118,8 +139,14 @@ impl Opening<'_> {
             cluster: arc_swap::ArcSwap::from_pointee(card.cluster),
             cluster_name: self.settings.cluster_name.clone(),
             shown: Arc::new(ShownState::new(unknown)),
+            vouching: Arc::default(),
         });
-        let peers = Peers::new(self.runtime.clone(), contacts.clone(), self.settings.peer);
+        let peers = Peers::encrypted(
+            self.runtime.clone(),
+            contacts.clone(),
+            self.settings.peer.clone(),
+            self.encryption.clone(),
+        );
         (contacts, peers)
     }
 
@@ -199,6 +226,10 @@ pub(crate) fn introduction(
     let known = state.member(node)?;
     let mut member = known.clone();
     member.name.clone_from(&settings.name);
+    if member.status == MemberStatus::Down {
+        // It was marked as down while it could not be reached, and is there again.
+        member.status = MemberStatus::Valid;
+    }
     // A start without listeners (an import) takes back nothing that others know.
     member.addresses.extend(settings.addresses.clone());
     (member != *known).then_some(Command::UpdateMember { node, member })

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_disk::{Disk, DiskError};
+use kvorum_disk::{Disk, DiskError, ErrorKind};
 use kvorum_runtime::WallTime;
 
 use crate::checked_file::{CheckedFile, Found};
@@ -23,13 +23,16 @@ pub(crate) fn begin(
     now: WallTime,
 ) -> Result<u64, DiskError> {
     let file = CheckedFile::new(directory, "generation", "kvorum generation of this node");
-    let (sequence, last) = match file.load(&**disk)? {
-        Found::Nothing => (0, None),
-        Found::Content { sequence, body, .. } => (sequence, body.trim().parse::<u64>().ok()),
-        Found::Damaged => {
-            tracing::warn!(event = "generation_unreadable", file = %file.path().display());
-            (0, None)
-        }
+    let unreadable = |why: &dyn std::fmt::Display| {
+        tracing::warn!(event = "generation_unreadable", file = %file.path().display(), why = %why);
+        (0, None)
+    };
+    let (sequence, last) = match file.load(&**disk) {
+        Ok(Found::Nothing) => (0, None),
+        Ok(Found::Content { sequence, body, .. }) => (sequence, body.trim().parse::<u64>().ok()),
+        Ok(Found::Damaged) => unreadable(&"damaged"),
+        Err(error) if error.kind() == ErrorKind::Device => unreadable(&error),
+        Err(error) => return Err(error),
     };
     let behind_last = last.map_or(0, |last| last.saturating_add(RENEWALS_MAX));
     let generation = now.micros().max(behind_last);

@@ -1,14 +1,20 @@
-//! Which stores this node has: the partitions, and the epoch at which each was opened first.
+//! Which stores this node has: the partitions, the epoch at which each was opened first, and which
+//! store that was.
 //!
 //! A store is dropped when its partition has settled elsewhere; a crash may come before. What is left
 //! then must not be taken for the store of a later move back: it knows deleted keys that everybody
 //! else has forgotten. This record tells them apart.
+//!
+//! A partition may also come up with another store than it had: its directory is gone, the backend is
+//! another one, or it is kept in memory. What such a store lacks must not be taken for what nobody
+//! wrote: the record says for which store it is known that it lacks nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use kvorum_backend::StoreId;
 use kvorum_disk::{Disk, DiskError};
 use kvorum_ring::{Epoch, Partition, RingSize};
 use parking_lot::Mutex;
@@ -20,6 +26,56 @@ use crate::checked_file::{CheckedFile, Found};
 pub(crate) struct Held {
     pub(crate) size: RingSize,
     pub(crate) since: BTreeMap<Partition, Epoch>,
+    /// What is known of the stores; nothing of those of a record that an earlier version wrote.
+    pub(crate) stores: BTreeMap<Partition, Known>,
+}
+
+/// What is known of a partition's store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) store: StoreId,
+    /// It has all that this replica has acknowledged.
+    pub(crate) is_complete: bool,
+}
+
+impl Known {
+    /// Whatever store is found lacks something.
+    pub(crate) const NOTHING: Self = Self {
+        store: StoreId(0),
+        is_complete: false,
+    };
+
+    /// The same of one that is to be filled by a transfer: there was none before.
+    pub(crate) const NEW: Self = Self {
+        store: StoreId(1),
+        is_complete: false,
+    };
+
+    /// Before the first store of a partition is opened.
+    pub(crate) const fn nothing(is_new: bool) -> Self {
+        if is_new { Self::NEW } else { Self::NOTHING }
+    }
+}
+
+impl Held {
+    /// No stores yet.
+    pub(crate) fn none(size: RingSize) -> Self {
+        Self {
+            size,
+            since: BTreeMap::new(),
+            stores: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, partition: Partition) {
+        self.since.remove(&partition);
+        self.stores.remove(&partition);
+    }
+
+    /// True when some store still lacks something, as far as the record knows.
+    pub(crate) fn lacks_something(&self) -> bool {
+        self.stores.values().any(|known| !known.is_complete)
+    }
 }
 
 /// The record on disk.
@@ -38,8 +94,8 @@ impl HeldFile {
         }
     }
 
-    /// The record; `None` where there is none, or none that can be read: then every store is taken as
-    /// it is.
+    /// The record; `None` where there is none, or none but a damaged one: then every store is taken as
+    /// it is. One that could not be read now is an error, for the next time would write it anew.
     pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => Ok(None),
@@ -64,7 +120,18 @@ impl HeldFile {
 fn text(held: &Held) -> String {
     let mut text = format!("ring {}\n", held.size.get());
     for (partition, epoch) in &held.since {
-        let _infallible = writeln!(text, "{} {epoch}", partition.number());
+        let number = partition.number();
+        let _infallible = match held.stores.get(partition) {
+            Some(Known { store, is_complete }) => {
+                let word = if *is_complete {
+                    "complete"
+                } else {
+                    "incomplete"
+                };
+                writeln!(text, "{number} {epoch} {} {word}", store.0)
+            }
+            None => writeln!(text, "{number} {epoch}"),
+        };
     }
     text
 }
@@ -73,13 +140,28 @@ fn parse(text: &str) -> Option<Held> {
     let mut lines = text.lines();
     let size = lines.next()?.strip_prefix("ring ")?.parse().ok()?;
     let size = RingSize::new(size).ok()?;
-    let mut since = BTreeMap::new();
+    let mut held = Held::none(size);
     for line in lines {
-        let (number, epoch) = line.split_once(' ')?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let (number, epoch, known) = match words[..] {
+            [number, epoch] => (number, epoch, None),
+            [number, epoch, store, word] => {
+                let store = StoreId(store.parse().ok()?);
+                let is_complete = match word {
+                    "complete" => true,
+                    "incomplete" => false,
+                    _ => return None,
+                };
+                (number, epoch, Some(Known { store, is_complete }))
+            }
+            _ => return None,
+        };
         let partition = size.partition(number.parse().ok()?)?;
-        since.insert(partition, Epoch::new(epoch.parse().ok()?));
+        let epoch = Epoch::new(epoch.parse().ok()?);
+        held.since.insert(partition, epoch);
+        held.stores.extend(known.map(|known| (partition, known)));
     }
-    Some(Held { size, since })
+    Some(held)
 }
 
 #[cfg(test)]
@@ -89,14 +171,21 @@ mod tests {
     #[test]
     fn a_record_reads_back() {
         let size = RingSize::new(16).unwrap();
-        let since = [(3, 1), (15, 8)]
-            .map(|(number, epoch)| (size.partition(number).unwrap(), Epoch::new(epoch)));
+        let partition = |number| size.partition(number).unwrap();
+        let since =
+            [(3, 1), (7, 2), (15, 8)].map(|(number, epoch)| (partition(number), Epoch::new(epoch)));
+        let stores = [(3, true), (15, false)].map(|(number, is_complete)| {
+            let store = StoreId(u64::MAX - u64::from(number));
+            (partition(number), Known { store, is_complete })
+        });
         let held = Held {
             size,
             since: since.into(),
+            stores: stores.into(),
         };
         assert_eq!(parse(&text(&held)), Some(held));
         assert_eq!(parse("ring 16\n16 1\n"), None);
+        assert_eq!(parse("ring 16\n1 1 7 perhaps\n"), None);
         assert_eq!(parse("ring 5\n"), None);
     }
 }

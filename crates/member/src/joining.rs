@@ -16,8 +16,11 @@ use std::time::Duration;
 use kvorum_agreement::{Agreement, Founding};
 use kvorum_backend::Timestamp;
 use kvorum_claimant::{ClusterMachine, ReplicatedState};
-use kvorum_cluster::{AgreedState, ClusterId, Command, Member as MemberEntry, MemberStatus};
+use kvorum_cluster::{
+    AgreedState, ClusterId, ClusterState, Command, Member as MemberEntry, MemberStatus,
+};
 use kvorum_peer::{Caller, Introduction, Message, PeerError, Served};
+use kvorum_ring::NodeId;
 use kvorum_vnode::Vnode;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +30,7 @@ use crate::contacts::{NOBODY, unknown_state};
 use crate::error::JoinError;
 use crate::held::Held;
 use crate::member::Member;
+use crate::vnode_table::Readiness;
 
 /// The first byte of every message of this service.
 const SERVICE: u8 = b'J';
@@ -44,6 +48,16 @@ struct Knock {
     looks_for: Option<String>,
     name: String,
     addresses: BTreeMap<String, String>,
+    /// Of a member that is left, and is to follow the one that has recovered the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    follows: Option<Follows>,
+}
+
+/// What a member that is left knows of the cluster that was.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Follows {
+    pub(crate) cluster: String,
+    pub(crate) version: u64,
 }
 
 /// What the member says.
@@ -97,6 +111,12 @@ impl Doorkeeper {
 async fn let_in(state: &ReplicatedState, name: String, caller: Caller, knock: Knock) -> Answer {
     let current = state.current();
     let cluster = current.id().to_string();
+    if let Some(follows) = &knock.follows {
+        return match not_followed(&current, caller.node, follows) {
+            Some(reason) => Answer::Refused { reason },
+            None => Answer::Welcome { cluster, name },
+        };
+    }
     if let Some(known) = current.member(caller.node) {
         // It did not get to hear it the first time.
         return if known.name == knock.name {
@@ -121,6 +141,26 @@ async fn let_in(state: &ReplicatedState, name: String, caller: Caller, knock: Kn
     }
 }
 
+/// Why a member that is left cannot follow: nothing that it knows may be undone.
+fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Option<String> {
+    if current.member(node).is_none() {
+        return Some("this node is no member of the recovered cluster".into());
+    }
+    let Some(recovery) = current.recovery() else {
+        return Some("this cluster was not recovered: it still has the identity of before".into());
+    };
+    if recovery.from.to_string() != follows.cluster {
+        return Some("the recovered cluster was another one".into());
+    }
+    (follows.version > recovery.version).then(|| {
+        format!(
+            "this node knows decisions up to version {}, and the cluster was recovered with those up \
+             to {}: recover here instead, and have the others follow",
+            follows.version, recovery.version
+        )
+    })
+}
+
 impl Member {
     /// Joins the cluster of whoever listens at `address`, called `name` if the operator knows that:
     /// this node is a member that joins then, and owns nothing before a plan is committed.
@@ -133,12 +173,20 @@ impl Member {
         if own == Some(address) || name == Some(&self.settings.name) {
             return Err(JoinError::SelfJoin);
         }
+        // Nobody knows whether a store is empty that is not open.
+        let opened = self.vnodes.until_opened();
+        let _opened_or_not = self.runtime.timeout(ANSWER_WAIT, opened).await;
         // Held to the end: meanwhile no vnode comes or goes.
         let mut held = self.follower.written.lock().await;
         if self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined {
             return Err(JoinError::NotSingleNode);
         }
-        let vnodes = self.vnodes.take_all();
+        let Some(vnodes) = self.vnodes.take_all() else {
+            let Readiness {
+                opening, failed, ..
+            } = self.vnodes.readiness();
+            return Err(JoinError::NotOpen { opening, failed });
+        };
         match self.ask_to_join(&vnodes, address, name).await {
             Ok((cluster, by)) => {
                 self.follow_another(cluster, &mut held, vnodes).await?;
@@ -174,7 +222,18 @@ impl Member {
         name: Option<&str>,
     ) -> Result<(ClusterId, String), JoinError> {
         self.check_empty(vnodes).await?;
+        self.knock(address, name, None).await
+    }
+
+    /// Asks whoever listens at `address` to be let in; the cluster, and who lets in.
+    pub(crate) async fn knock(
+        &self,
+        address: SocketAddr,
+        name: Option<&str>,
+        follows: Option<Follows>,
+    ) -> Result<(ClusterId, String), JoinError> {
         let knock = Knock {
+            follows,
             looks_for: name.map(str::to_owned),
             name: self.settings.name.clone(),
             addresses: self.settings.addresses.clone(),

@@ -6,8 +6,11 @@
 //! coordinator on top. A single node is the same: the only voter of its log, the only owner of its ring.
 //!
 //! Where to look: `founding` is how a node comes to its log and its identity; `follower` lets vnodes
-//! come and go with the ring; `dispatch` is which service answers what; `joining` is both sides of
-//! becoming a member.
+//! come and go with the ring, and `opening` opens those that the node starts with; `dispatch` is which
+//! service answers what; `joining` is both sides of becoming a member; `operations` is what operators
+//! ask of one node through another; `vouching` is who tells of members that are not known here;
+//! `recovering` is how a cluster goes on whose log has lost its
+//! majority.
 //!
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
 //! clusters of it. What this crate must not know: engines, protocols for clients, settings files.
@@ -25,20 +28,26 @@ mod held;
 mod hint_store;
 mod joining;
 mod member;
+mod opening;
+mod operations;
+mod recovering;
 mod stores;
 mod vnode_table;
+mod vouching;
 
 pub use kvorum_agreement::AgreementSettings;
-pub use kvorum_claimant::ClaimantSettings;
+pub use kvorum_claimant::{ClaimantSettings, MayBeBehind};
 pub use kvorum_handoff::{Budget, TransferSettings, Unbounded};
 pub use kvorum_liveness::LivenessSettings;
-pub use kvorum_peer::PeerSettings;
+pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connections_max};
 
 pub use error::{JoinError, OpenError};
 pub use joining::Joined;
 pub use member::{Member, MemberSettings, Parts};
-pub use stores::{FirstStores, StoreError, Stores};
-pub use vnode_table::VnodeTable;
+pub use operations::{Operation, Outcome, StoreSize, TransferView, TransfersView};
+pub use recovering::{Outlook, RecoverError};
+pub use stores::{StoreError, Stores};
+pub use vnode_table::{Readiness, Unopened, VnodeTable};
 
 /// The name under which a member's addresses tell where it listens for the others.
 pub const PEER_SERVICE: &str = "peer";

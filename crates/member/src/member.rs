@@ -17,7 +17,7 @@ use kvorum_coordinator::{
 use kvorum_disk::{Disk, DiskError};
 use kvorum_handoff::{Budget, TransferSettings, Transfers};
 use kvorum_liveness::{Liveness, LivenessSettings};
-use kvorum_peer::{PeerSettings, Peers};
+use kvorum_peer::{Encryption, PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{NodeId, RingSize};
 use kvorum_runtime::{Listener, Runtime, TaskGuard};
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
 use crate::card::{Card, CardFile};
-use crate::contacts::Contacts;
+use crate::contacts::{Contacts, is_unknown};
 use crate::dispatch::{Dispatch, Up};
 use crate::error::OpenError;
 use crate::follower::{self, Follower, Ground};
@@ -35,6 +35,8 @@ use crate::generation;
 use crate::held::HeldFile;
 use crate::hint_store;
 use crate::joining::Doorkeeper;
+use crate::opening::Opener;
+use crate::operations::Operations;
 use crate::stores::Stores;
 use crate::vnode_table::VnodeTable;
 
@@ -94,6 +96,8 @@ pub struct Parts {
     pub stores: Arc<dyn Stores>,
     /// Where other nodes connect.
     pub listeners: Vec<Listener>,
+    /// Whether what goes between nodes is encrypted.
+    pub encryption: Encryption,
     /// Where figures go.
     pub meter: Arc<dyn Meter>,
     /// Who knows what maintenance ran when.
@@ -118,6 +122,7 @@ pub struct Member {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) follower: Arc<Follower>,
+    pub(crate) operations: Operations,
     liveness: Liveness,
     transfers: Transfers,
     coordinator: Arc<Coordinator>,
@@ -127,7 +132,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// Opens a member; it takes part when this returns.
+    /// Opens a member. It takes part when this returns, and its vnodes serve as soon as their stores are
+    /// open, one after the other: see [`VnodeTable::watch_readiness`].
     pub async fn open(parts: Parts) -> Result<Arc<Self>, OpenError> {
         let Parts {
             runtime,
@@ -136,6 +142,7 @@ impl Member {
             data_directory,
             stores,
             listeners,
+            encryption,
             meter,
             maintenance,
             budget,
@@ -148,6 +155,7 @@ impl Member {
             disk: &disk,
             cards: &cards,
             settings: &settings,
+            encryption,
         };
         let (contacts, peers) = opening.peers(&founded.card);
         let (card, state) = opening.log(founded, &contacts, &peers).await?;
@@ -172,9 +180,11 @@ impl Member {
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());
-        let open = move || follower::open_first(&opening_ground, &current);
-        let (held, hint_store) = runtime.blocking(open).await?;
-        let hints = hint_store::open_hints(hint_store, &hint_leases, settings.vnode)?;
+        let begin = move || follower::begin(&opening_ground, &current);
+        let beginning = runtime.blocking(begin).await?;
+        let (held, partitions) = (beginning.held, beginning.partitions);
+        let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
+        let size = held.size;
 
         let liveness = Liveness::start(
             &runtime,
@@ -212,8 +222,16 @@ impl Member {
             budget,
             settings: settings.transfers,
         })?;
+        let operations = Operations {
+            runtime: runtime.clone(),
+            state: state.clone(),
+            transfers: transfers.clone(),
+            vnodes: vnodes.clone(),
+            hints: hints.clone(),
+        };
         let member = Arc::new(Self {
             transfers,
+            operations,
             node: card.node,
             card: ArcSwap::from_pointee(card),
             follower: Arc::new(follower),
@@ -232,6 +250,8 @@ impl Member {
             leases,
             hint_leases,
         });
+        let opener = Opener::new(member.follower.clone(), size, partitions);
+        member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
         member.start(listeners);
         member.until_others_are_seen().await;
@@ -255,6 +275,7 @@ impl Member {
             hints: self.hints.clone(),
             waiting_max: WAITING_MAX,
         });
+        let replicas = replicas.with_maintenance(self.coordinator.maintenance().clone());
         let service = Arc::new(Dispatch {
             state: self.state.clone(),
             liveness: self.liveness.clone(),
@@ -264,6 +285,7 @@ impl Member {
                 state: self.state.clone(),
                 name: self.settings.name.clone(),
             },
+            operations: self.operations.clone(),
         });
         for listener in listeners {
             let (peers, service) = (self.peers.clone(), service.clone());
@@ -279,9 +301,20 @@ impl Member {
             self.node,
             self.settings.claimant,
         );
+        let liveness = self.liveness.clone();
+        let claimant = claimant.heeding(move |node| liveness.is_up(node));
         self.keep("claimant", async move { claimant.run().await });
         let transfers = self.transfers.clone();
         self.keep("transfers", async move { transfers.run().await });
+        self.keep(
+            "vouching",
+            self.contacts.vouching.clone().run(
+                self.runtime.clone(),
+                self.peers.clone(),
+                self.node,
+                self.contacts.shown.clone(),
+            ),
+        );
         self.keep("introduction", self.keep_introduced());
         self.keep("hints", self.hand_over_hints());
     }
@@ -361,6 +394,12 @@ impl Member {
         &self.state
     }
 
+    /// False while a member has not been sent the state of its cluster yet: what is shown meanwhile is
+    /// nobody's.
+    pub fn is_state_known(&self) -> bool {
+        !is_unknown(&self.state().current())
+    }
+
     /// Transfers of partitions.
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
@@ -388,6 +427,8 @@ impl Member {
 
     /// Takes no part any more: says so, and ends all tasks. Stores stay open.
     pub async fn stop(&self) {
+        // What is being opened at this moment is left to the next run.
+        self.vnodes.close();
         self.liveness.leave();
         // Its last words are on their way when others have run.
         self.runtime.yield_now().await;

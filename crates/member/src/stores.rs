@@ -9,16 +9,36 @@ use kvorum_ring::{Partition, RingSize};
 /// What went wrong with a store, in the words of whoever opens it.
 pub type StoreError = Box<dyn Error + Send + Sync>;
 
-/// Opens and removes the stores of a node. All methods block.
+/// Opens and removes the stores of a node. All methods but [`Stores::openings_at_once`] block.
+///
+/// Those that the node has when it starts are opened in two steps, while others serve already: each is
+/// read by itself, several at a time; then some are given together what an earlier run logged for them,
+/// for which the log has to be read.
 pub trait Stores: Send + Sync {
-    /// Opens the stores that the node has when it starts, and that of its hints, and makes good what
-    /// an earlier run logged for them. Called once, before everything else but
-    /// [`Stores::remove`].
-    fn open_first(
-        &self,
-        size: RingSize,
-        partitions: &[Partition],
-    ) -> Result<FirstStores, StoreError>;
+    /// Opens the store of the node's hints, and begins this run's log. Called once, before everything
+    /// else but [`Stores::remove`].
+    fn begin(&self) -> Result<Arc<dyn Backend>, StoreError>;
+
+    /// Reads a store that the node has when it starts. It serves nobody before [`Stores::admit`].
+    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError>;
+
+    /// Gives stores that were read what an earlier run logged for them; in their order, each as it
+    /// serves from here on. One that fails is to be read anew. Called for one set at a time.
+    fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>>;
+
+    /// All stores that the node has were admitted. May be called again.
+    fn all_admitted(&self) {}
+
+    /// How many stores are read at the same time at most.
+    fn openings_at_once(&self) -> usize {
+        1
+    }
+
+    /// The engine of the run before, when the present one is another: its stores stay where they are and
+    /// are not looked at.
+    fn engine_before(&self) -> Option<String> {
+        None
+    }
 
     /// Opens the store of a partition that the node takes over, creating it.
     fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError>;
@@ -30,12 +50,4 @@ pub trait Stores: Send + Sync {
         partition: Partition,
         open: Option<Arc<dyn Backend>>,
     ) -> Result<(), StoreError>;
-}
-
-/// What [`Stores::open_first`] opens.
-pub struct FirstStores {
-    /// The stores of the partitions.
-    pub partitions: Vec<(Partition, Arc<dyn Backend>)>,
-    /// The store of the hints.
-    pub hints: Arc<dyn Backend>,
 }

@@ -1,24 +1,76 @@
-//! This node's vnodes by partition: they come and go with the ring.
+//! This node's vnodes by partition: they come and go with the ring, and when a node starts they come
+//! one by one, as their stores are opened.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use kvorum_coordinator::LocalVnodes;
+use kvorum_coordinator::{Absence, LocalVnodes};
 use kvorum_ring::Partition;
+use kvorum_runtime::Moment;
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// See the module's description. Looked into by every request, changed when the ring is.
 #[derive(Default)]
 pub struct VnodeTable {
     slots: ArcSwap<Slots>,
-    changing: Mutex<()>,
+    changing: Mutex<Changing>,
+    /// True while there are vnodes without an open store.
+    is_any_unopened: AtomicBool,
+    readiness: watch::Sender<Readiness>,
 }
 
 type Slots = Vec<Option<Arc<Vnode>>>;
 
+#[derive(Default)]
+struct Changing {
+    unopened: BTreeMap<Partition, Unopened>,
+    /// The node stops: nothing comes any more.
+    is_closed: bool,
+}
+
+/// A vnode that the node has, and whose store is not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unopened {
+    /// It is being opened, or will be.
+    Opening {
+        /// When the node began with it or with one before it.
+        since: Moment,
+    },
+    /// It could not be opened, and is tried again now and then.
+    Failed {
+        /// When it was tried last.
+        at: Moment,
+        /// How often it was tried.
+        attempts: u32,
+        /// Why, in words.
+        error: String,
+    },
+}
+
+/// How many of a node's vnodes serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// They serve.
+    pub open: usize,
+    /// Their stores are being opened.
+    pub opening: usize,
+    /// Their stores could not be opened.
+    pub failed: usize,
+}
+
+impl Readiness {
+    /// True when every vnode serves.
+    pub fn is_complete(&self) -> bool {
+        self.opening == 0 && self.failed == 0
+    }
+}
+
 impl VnodeTable {
-    /// All vnodes, in the order of their partitions.
+    /// All vnodes that serve, in the order of their partitions.
     pub fn all(&self) -> Vec<Arc<Vnode>> {
         self.slots.load().iter().flatten().cloned().collect()
     }
@@ -28,37 +80,164 @@ impl VnodeTable {
         self.slots.load().get(usize::from(partition))?.clone()
     }
 
+    /// The vnodes that do not serve, and why.
+    pub fn unopened(&self) -> BTreeMap<Partition, Unopened> {
+        self.changing.lock().unopened.clone()
+    }
+
+    /// Every partition that has a vnode here, open or not.
+    pub(crate) fn present(&self) -> BTreeSet<Partition> {
+        // A vnode goes from the one to the other under this lock.
+        let changing = self.changing.lock();
+        let slots = self.slots.load();
+        let open = slots.iter().flatten().map(|vnode| vnode.partition());
+        open.chain(changing.unopened.keys().copied()).collect()
+    }
+
+    /// How many serve at this moment.
+    pub fn readiness(&self) -> Readiness {
+        *self.readiness.borrow()
+    }
+
+    /// To wait for vnodes to serve: it changes whenever one comes, fails or goes.
+    pub fn watch_readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.subscribe()
+    }
+
+    /// Waits until no vnode is being opened any more; what has come of it.
+    pub async fn until_opened(&self) -> Readiness {
+        let mut readiness = self.watch_readiness();
+        let opened = readiness.wait_for(|it| it.opening == 0).await;
+        opened.map_or_else(|_| self.readiness(), |it| *it)
+    }
+
+    /// Notes vnodes that are going to be opened.
+    pub(crate) fn expect(&self, partitions: impl IntoIterator<Item = Partition>, since: Moment) {
+        self.change(|_, changing| {
+            for partition in partitions {
+                let opening = Unopened::Opening { since };
+                changing.unopened.insert(partition, opening);
+            }
+        });
+    }
+
+    /// A store could not be opened; false when that was known, for the same reason.
+    pub(crate) fn fail(&self, partition: Partition, error: String, at: Moment) -> bool {
+        self.change(|_, changing| {
+            let Some(unopened) = changing.unopened.get_mut(&partition) else {
+                return false;
+            };
+            let (attempts, is_news) = match unopened {
+                Unopened::Opening { .. } => (1, true),
+                Unopened::Failed {
+                    attempts,
+                    error: known,
+                    ..
+                } => (attempts.saturating_add(1), *known != error),
+            };
+            *unopened = Unopened::Failed {
+                at,
+                attempts,
+                error,
+            };
+            is_news
+        })
+    }
+
+    /// A vnode that was expected serves from here on. One that is not expected any more is returned.
+    pub(crate) fn opened(&self, vnode: Arc<Vnode>) -> Result<(), Arc<Vnode>> {
+        self.change(|slots, changing| {
+            let is_expected = changing.unopened.contains_key(&vnode.partition());
+            if changing.is_closed || !is_expected {
+                return Err(vnode);
+            }
+            changing.unopened.remove(&vnode.partition());
+            place(slots, vnode);
+            Ok(())
+        })
+    }
+
+    /// Forgets a vnode that is not open.
+    pub(crate) fn forget(&self, partition: Partition) {
+        self.change(|_, changing| changing.unopened.remove(&partition));
+    }
+
+    /// True when vnodes that are being opened are not waited for any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.changing.lock().is_closed
+    }
+
+    /// From here on no vnode that is being opened comes any more.
+    pub(crate) fn close(&self) {
+        self.changing.lock().is_closed = true;
+    }
+
     pub(crate) fn put(&self, vnodes: impl IntoIterator<Item = Arc<Vnode>>) {
-        self.change(|slots| {
+        self.change(|slots, _| {
             for vnode in vnodes {
-                let slot = vnode.partition().slot();
-                if slots.len() <= slot {
-                    slots.resize(slot + 1, None);
-                }
-                slots[slot] = Some(vnode);
+                place(slots, vnode);
             }
         });
     }
 
     pub(crate) fn take(&self, partition: Partition) -> Option<Arc<Vnode>> {
-        self.change(|slots| slots.get_mut(partition.slot())?.take())
+        self.change(|slots, _| slots.get_mut(partition.slot())?.take())
     }
 
-    pub(crate) fn take_all(&self) -> Vec<Arc<Vnode>> {
-        self.change(|slots| std::mem::take(slots).into_iter().flatten().collect())
+    /// All vnodes, if all of them serve.
+    pub(crate) fn take_all(&self) -> Option<Vec<Arc<Vnode>>> {
+        self.change(|slots, changing| {
+            let is_complete = changing.unopened.is_empty();
+            is_complete.then(|| std::mem::take(slots).into_iter().flatten().collect())
+        })
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Slots) -> R) -> R {
-        let _changing = self.changing.lock();
+    fn change<R>(&self, change: impl FnOnce(&mut Slots, &mut Changing) -> R) -> R {
+        let mut changing = self.changing.lock();
         let mut slots = Slots::clone(&self.slots.load());
-        let result = change(&mut slots);
+        let result = change(&mut slots, &mut changing);
+        let is_failed = |it: &&Unopened| matches!(it, Unopened::Failed { .. });
+        let failed = changing.unopened.values().filter(is_failed).count();
+        let readiness = Readiness {
+            open: slots.iter().flatten().count(),
+            opening: changing.unopened.len() - failed,
+            failed,
+        };
         self.slots.store(Arc::new(slots));
+        // Behind the slots: who finds no vnode finds out why.
+        self.is_any_unopened
+            .store(!changing.unopened.is_empty(), Ordering::Release);
+        self.readiness.send_if_modified(|told| {
+            let is_news = *told != readiness;
+            *told = readiness;
+            is_news
+        });
         result
     }
+}
+
+fn place(slots: &mut Slots, vnode: Arc<Vnode>) {
+    let slot = vnode.partition().slot();
+    if slots.len() <= slot {
+        slots.resize(slot + 1, None);
+    }
+    slots[slot] = Some(vnode);
 }
 
 impl LocalVnodes for VnodeTable {
     fn vnode(&self, partition: Partition) -> Option<Arc<Vnode>> {
         self.slots.load().get(partition.slot())?.clone()
+    }
+
+    fn absence(&self, partition: Partition) -> Absence {
+        match self.changing.lock().unopened.get(&partition) {
+            None => Absence::NotHere,
+            Some(Unopened::Opening { .. }) => Absence::Opening,
+            Some(Unopened::Failed { .. }) => Absence::Failed,
+        }
+    }
+
+    fn is_any_unopened(&self) -> bool {
+        self.is_any_unopened.load(Ordering::Relaxed)
     }
 }

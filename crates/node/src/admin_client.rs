@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use kvorum_settings::Settings;
@@ -11,7 +12,12 @@ use crate::data_directory::admin_socket;
 
 /// Sends a request to the node that runs on this configuration's data directory.
 pub(crate) fn ask(settings: &Settings, request: &AdminRequest) -> anyhow::Result<AdminReply> {
-    let path = admin_socket(&settings.node.data_dir);
+    ask_at(&settings.node.data_dir, request)
+}
+
+/// Sends a request to the node that runs on a data directory.
+pub(crate) fn ask_at(data_dir: &Path, request: &AdminRequest) -> anyhow::Result<AdminReply> {
+    let path = admin_socket(data_dir);
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
         Err(error)
@@ -22,7 +28,7 @@ pub(crate) fn ask(settings: &Settings, request: &AdminRequest) -> anyhow::Result
         {
             bail!(
                 "no node is running on the data directory {} (nobody listens on {})",
-                settings.node.data_dir.display(),
+                data_dir.display(),
                 path.display()
             )
         }

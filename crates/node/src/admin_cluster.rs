@@ -1,6 +1,14 @@
 //! The admin interface's verbs about the cluster: members, staged changes, plans, the ring.
 //!
-//! Columns and texts are those that Riak's operators and their scripts know.
+//! Columns and texts are those that Riak's operators and their scripts know. `transfer_verbs` has what
+//! several nodes are asked for; `plan_view` and `transfers_view` are what is shown, pure.
+
+mod newest_state;
+mod plan_view;
+mod recovery;
+mod round_trip;
+mod transfer_verbs;
+mod transfers_view;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,17 +16,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use kvorum_cluster::{
-    AgreedState as _, ClusterState, Command, Member as MemberEntry, MemberStatus, Plan,
-    ProposeError, StagedChange,
+    AgreedState as _, ClusterState, Command, Member as MemberEntry, MemberStatus, ProposeError,
+    StagedChange,
 };
-use kvorum_handoff::Activity;
 use kvorum_member::Member;
 use kvorum_ring::{NodeId, Ring};
+use kvorum_runtime::WallTime;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::admin_request::AdminReply;
+use crate::maintenance::Maintenance;
 use crate::node::ip_of;
+use crate::readiness;
+use crate::tls_view;
+
+use self::plan_view::PlanCosts;
 
 /// Where a member listens whose operator names no port.
 const PEER_PORT: u16 = 8099;
@@ -28,14 +41,16 @@ const RULER: &str =
 /// What the verbs work on.
 pub(crate) struct ClusterAdmin {
     pub(crate) member: Arc<Member>,
+    pub(crate) maintenance: Arc<Maintenance>,
     /// The plan that the operator was shown last; only that one is committed.
     pub(crate) shown_plan: Mutex<Option<u32>>,
 }
 
 impl ClusterAdmin {
-    pub(crate) fn new(member: Arc<Member>) -> Self {
+    pub(crate) fn new(member: Arc<Member>, maintenance: Arc<Maintenance>) -> Self {
         Self {
             member,
+            maintenance,
             shown_plan: Mutex::new(None),
         }
     }
@@ -61,11 +76,23 @@ impl ClusterAdmin {
             ["clear"] => self.propose(Command::ClearStaged, "Cleared staged cluster changes"),
             ["status"] => self.status(),
             ["partitions"] => self.partitions(),
+            ["recover"] => self.recover(false),
+            ["recover", "force"] => self.recover(true),
+            ["recover", "follow", node] => self.follow_recovered(node),
             ["member-status"] => self.member_status(),
             ["ring-status"] => self.ring_status(),
             ["ringready"] => self.ringready(),
             ["down", node] => self.down(node),
             ["transfers"] => self.transfers(),
+            ["transfer-limit"] => self.transfer_limits(),
+            ["transfer-limit", limit] => self.limit_transfers(None, limit),
+            ["transfer-limit", node, limit] => self.limit_transfers(Some(node), limit),
+            ["handoff", words @ ..] => self.handoff(words),
+            ["repair-partition", partition] => self.repair_partition(partition),
+            ["repair-node"] => self.repair_node(&self.member.settings().name),
+            ["repair-node", node] => self.repair_node(node),
+            ["services"] => self.services(&self.member.settings().name),
+            ["services", node] => self.services(node),
             _ => AdminReply::refused(format!("unknown cluster verb: {}", words.join(" "))),
         }
     }
@@ -79,28 +106,39 @@ impl ClusterAdmin {
             Ok(found) => found,
             Err(error) => return AdminReply::refused(format!("{error:#}")),
         };
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let member = self.member.clone();
-        let runtime = self.member.coordinator().runtime();
-        runtime.spawn("join", async move {
-            // Whoever waited may have given up.
-            let _waits_or_not = sender.send(member.join(address, Some(&name)).await);
-        });
+        let joining = async move { member.join(address, Some(&name)).await };
         let own = &self.member.settings().name;
-        match receiver.recv() {
-            Ok(Ok(joined)) => {
+        match self.wait_for("join", joining) {
+            Some(Ok(joined)) => {
                 let by = joined.by;
                 let text = format!("Success: staged join request for '{own}' to '{by}'");
                 AdminReply::ok(text, json!({"joined": own, "by": by}))
             }
-            Ok(Err(error)) => AdminReply::refused(format!("Failed: {error}")),
-            Err(_) => AdminReply::refused("Failed: the node is stopping"),
+            Some(Err(error)) => AdminReply::refused(format!("Failed: {error}")),
+            None => AdminReply::refused("Failed: the node is stopping"),
         }
     }
 
+    /// Waits on this thread for what the runtime's others do; `None` when the node is stopping.
+    fn wait_for<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let runtime = self.member.coordinator().runtime();
+        runtime.spawn(name, async move {
+            // Whoever waited may have given up.
+            let _waits_or_not = sender.send(work.await);
+        });
+        receiver.recv().ok()
+    }
+
     fn node_named(&self, name: &str) -> Result<NodeId, AdminReply> {
-        let state = self.state();
-        let found = state.member_named(name).map(|(node, _)| node);
+        let named = |state: &ClusterState| state.member_named(name).map(|(node, _)| node);
+        // It may be one that has just joined by way of another node.
+        let found = named(&self.state()).or_else(|| named(&self.newest().0));
         found.ok_or_else(|| {
             AdminReply::refused(format!(
                 "Failed: {name} is not a member of the cluster (not_member)"
@@ -136,7 +174,7 @@ impl ClusterAdmin {
     }
 
     fn propose(&self, command: Command, done: &str) -> AdminReply {
-        match self.member.state().propose(command) {
+        match self.propose_to_newest(command) {
             Ok(state) => AdminReply::ok(done, json!({"state_version": state.version()})),
             Err(ProposeError::Refused(refusal)) => {
                 AdminReply::refused(format!("Failed: {refusal}"))
@@ -146,17 +184,22 @@ impl ClusterAdmin {
     }
 
     fn plan(&self) -> AdminReply {
-        let state = self.state();
-        match state.plan() {
+        let (state, behind) = self.newest();
+        let (text, mut data) = match state.plan() {
             Ok(plan) => {
                 *self.shown_plan.lock() = Some(plan.id);
-                AdminReply::ok(plan_text(&state, &plan), plan_json(&state, &plan))
+                let costs = PlanCosts::of(&plan, &self.sizes(), self.transfer_rate());
+                let text = plan_view::text(&state, &plan, &costs);
+                (text, plan_view::json(&state, &plan, &costs))
             }
             Err(error) => {
                 let data = json!({"staged": [], "reason": error.to_string()});
-                AdminReply::ok(error.to_string(), data)
+                (error.to_string(), data)
             }
-        }
+        };
+        data["behind"] = newest_state::json(behind.as_ref());
+        let warning = behind.as_ref().map(newest_state::warning);
+        AdminReply::ok(warning.unwrap_or_default() + &text, data)
     }
 
     fn commit(&self) -> AdminReply {
@@ -228,6 +271,11 @@ impl ClusterAdmin {
         AdminReply::ok(text, json!({"ring_ready": is_ready, "nodes": rows}))
     }
 
+    /// Encryption between this node and the others.
+    pub(crate) fn tls_status(&self, now: WallTime) -> AdminReply {
+        tls_view::show(&self.member, now)
+    }
+
     fn partitions(&self) -> AdminReply {
         let state = self.state();
         let own = self.member.node();
@@ -240,7 +288,19 @@ impl ClusterAdmin {
             let kind = if is_owner { "primary" } else { "secondary" };
             let index = partition.index_decimal(size);
             let _infallible = writeln!(text, "{kind:<10} {index:<50} {}", partition.number());
-            rows.push(json!({"type": kind, "index": index, "id": partition.number()}));
+            rows.push(json!({
+                "type": kind, "index": index, "id": partition.number(),
+                "state": readiness::OPEN,
+            }));
+        }
+        for (partition, unopened) in self.member.vnodes().unopened() {
+            let is_owner = state.ring().owner(partition) == own;
+            let kind = if is_owner { "primary" } else { "secondary" };
+            let index = partition.index_decimal(size);
+            let id = partition.number();
+            let word = readiness::state_of(&unopened);
+            let _infallible = writeln!(text, "{kind:<10} {index:<50} {id} {word}");
+            rows.push(json!({"type": kind, "index": index, "id": id, "state": word}));
         }
         AdminReply::ok(text, Value::Array(rows))
     }
@@ -282,11 +342,19 @@ impl ClusterAdmin {
             }
         }
         if let Some(growth) = state.ring().growth() {
-            let _infallible = writeln!(text, "Replicas become {} ({:?})", growth.to, growth.phase);
+            let what = if growth.to == state.ring().replicas_max() {
+                "Lists of replicas change, to be on distinct nodes".to_owned()
+            } else {
+                format!("Replicas become {}", growth.to)
+            };
+            let _infallible = writeln!(text, "{what} ({:?})", growth.phase);
         }
         if moves.is_empty() && state.ring().growth().is_none() {
             text.push_str("No pending changes.\n");
         }
+        text.push('\n');
+        text.push_str(&banner("Vnodes of This Node"));
+        let vnodes = readiness::describe(self.member.vnodes(), &mut text);
         text.push('\n');
         text.push_str(&banner("Unreachable Nodes"));
         let unreachable = self.unreachable(&state);
@@ -300,7 +368,7 @@ impl ClusterAdmin {
             "claimant": claimant, "claimant_up": is_up, "ring_ready": is_ready(&state),
             "pending": moves, "replicas_max": state.ring().replicas_max(),
             "growing_to": state.ring().growth().map(|growth| growth.to),
-            "unreachable": unreachable, "state_version": state.version(),
+            "unreachable": unreachable, "state_version": state.version(), "vnodes": vnodes,
             "voters": log.voters.into_iter().map(name).collect::<Vec<_>>(),
         });
         AdminReply::ok(text, data)
@@ -359,51 +427,6 @@ impl ClusterAdmin {
         let done = format!("Success: \"{name}\" marked as down");
         self.propose(Command::UpdateMember { node, member }, &done)
     }
-
-    fn transfers(&self) -> AdminReply {
-        let state = self.state();
-        let status = self.member.transfers().status();
-        let mut text = String::new();
-        let down = self.unreachable(&state);
-        if !down.is_empty() {
-            let _infallible = writeln!(text, "Nodes {down:?} are currently down.");
-        }
-        let own = &self.member.settings().name;
-        if !status.inbound.is_empty() {
-            let count = status.inbound.len();
-            let _infallible = writeln!(text, "'{own}' waiting to fetch {count} partitions");
-        }
-        text.push_str("\nActive Transfers:\n\n");
-        let mut rows = Vec::new();
-        for transfer in status
-            .inbound
-            .iter()
-            .filter(|it| it.activity != Activity::Waiting)
-        {
-            let from = transfer.from.map(|node| name_of(&state, node));
-            let from = from.unwrap_or_default();
-            let (keys, about) = (transfer.keys, transfer.keys_about);
-            let kind = format!("{:?}", transfer.id.kind).to_lowercase();
-            let _infallible = writeln!(
-                text,
-                "transfer type: {kind}\npartition: {}\n{from} => {own}: {keys} of about {about} \
-                 objects, {} bytes/s\n",
-                transfer.id.partition.index_decimal(state.ring().size()),
-                transfer.bytes_per_second,
-            );
-            rows.push(json!({
-                "type": kind, "partition": transfer.id.partition.number(), "from": from, "to": own,
-                "keys": keys, "keys_about": about, "bytes": transfer.bytes,
-                "bytes_per_second": transfer.bytes_per_second,
-            }));
-        }
-        if rows.is_empty() {
-            text.push_str("No transfers active\n");
-        }
-        let waiting = status.inbound.len() - rows.len();
-        let data = json!({"active": rows, "waiting": waiting, "nodes_down": down});
-        AdminReply::ok(text, data)
-    }
 }
 
 /// `name@host` or `name@host:port`: where it listens, and its name.
@@ -458,7 +481,9 @@ fn action_of(change: &StagedChange) -> &'static str {
 /// True when nothing moves and nothing is to.
 fn is_ready(state: &ClusterState) -> bool {
     let ring = state.ring();
-    state.transition().is_none() && ring.moves().is_empty() && ring.growth().is_none()
+    let is_still =
+        state.transition().is_none() && ring.moves().is_empty() && ring.growth().is_none();
+    is_still && state.next_growth().is_none()
 }
 
 /// The share of the ring, in percent.
@@ -538,107 +563,6 @@ fn members_json(
         })
     };
     members.iter().map(row).collect()
-}
-
-fn staged_rows(state: &ClusterState) -> Vec<(&'static str, String)> {
-    let joins = state.members().values();
-    let joins = joins.filter(|member| member.status == MemberStatus::Joining);
-    let joins = joins.map(|member| ("join", format!("'{}'", member.name)));
-    let staged = state.staged().iter().map(|(node, change)| {
-        let details = match change {
-            StagedChange::Replace { by } | StagedChange::ForceReplace { by } => {
-                format!("'{}' with '{}'", name_of(state, *node), name_of(state, *by))
-            }
-            StagedChange::Location(location) => {
-                let location = location.as_deref().unwrap_or("none");
-                format!("'{}' to {location}", name_of(state, *node))
-            }
-            _ => format!("'{}'", name_of(state, *node)),
-        };
-        (action_of(change), details)
-    });
-    joins.chain(staged).collect()
-}
-
-/// How many partitions go from whom to whom.
-fn transfer_pairs(plan: &Plan) -> BTreeMap<(NodeId, NodeId), usize> {
-    let mut pairs = BTreeMap::new();
-    for transfer in &plan.transfers {
-        *pairs.entry((transfer.from, transfer.to)).or_default() += 1;
-    }
-    pairs
-}
-
-fn plan_text(state: &ClusterState, plan: &Plan) -> String {
-    let mut text = banner("Staged Changes");
-    let _infallible = writeln!(text, "Action         Details(s)\n{RULER}");
-    for (action, details) in staged_rows(state) {
-        let _infallible = writeln!(text, "{action:<14} {details}");
-    }
-    let _infallible = writeln!(
-        text,
-        "{RULER}\n\n\nNOTE: Applying these changes will result in 1 cluster transition\n"
-    );
-    let _infallible = writeln!(text, "{:#^79}", " After cluster transition 1/1 ");
-    text.push('\n');
-    text.push_str(&banner("Membership"));
-    let size = f64::from(plan.target.size().get());
-    let mut shares = BTreeMap::new();
-    for (_, owner, _) in plan.target.partitions() {
-        *shares.entry(owner).or_insert(0.0) += 100.0 / size;
-    }
-    text.push_str(&members_text(
-        state,
-        &plan.members,
-        state.ring(),
-        Some(&shares),
-    ));
-    if !plan.crowded.is_empty() {
-        text.push_str("\nWARNING: Not all replicas will be on distinct nodes\n");
-    }
-    if !plan.lost.is_empty() {
-        let count = plan.lost.len();
-        let _infallible = writeln!(
-            text,
-            "\nWARNING: {count} partitions change hands without a transfer; what only the removed \
-             node had is lost, and the rest has to be repaired from other replicas"
-        );
-    }
-    let count = plan.transfers.len();
-    let _infallible = writeln!(text, "\nTransfers resulting from cluster changes: {count}");
-    for ((from, to), count) in transfer_pairs(plan) {
-        let (from, to) = (name_of(state, from), name_of(state, to));
-        let _infallible = writeln!(text, "  {count} transfers from '{from}' to '{to}'");
-    }
-    text
-}
-
-fn plan_json(state: &ClusterState, plan: &Plan) -> Value {
-    let staged: Vec<Value> = staged_rows(state)
-        .into_iter()
-        .map(|(action, details)| json!({"action": action, "details": details}))
-        .collect();
-    let pairs: Vec<Value> = transfer_pairs(plan)
-        .into_iter()
-        .map(|((from, to), count)| {
-            json!({"from": name_of(state, from), "to": name_of(state, to), "partitions": count})
-        })
-        .collect();
-    let members: Vec<Value> = plan
-        .members
-        .iter()
-        .map(|(node, member)| {
-            json!({
-                "node": member.name, "status": status_word(member.status),
-                "ring_percent": share(state.ring(), *node),
-                "pending_percent": share(&plan.target, *node),
-            })
-        })
-        .collect();
-    json!({
-        "id": plan.id, "staged": staged, "members": members, "transfers": pairs,
-        "lost": plan.lost.len(), "crowded": plan.crowded.len(),
-    })
 }
 
 #[cfg(test)]

@@ -9,9 +9,19 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminRequest {
     Ping,
+    /// Stop gracefully.
+    Stop,
+    /// Write, read and delete an object.
+    Test,
     Status,
     VnodeStatus,
     Maintenance,
+    /// Encryption between nodes.
+    TlsStatus,
+    /// A backup of the node in a directory, named by an absolute path.
+    Backup {
+        directory: String,
+    },
     BucketTypeList,
     BucketTypeStatus {
         name: String,
@@ -50,10 +60,16 @@ impl AdminRequest {
             Self::Cluster { words } => {
                 return json!({"verb": "cluster", "words": words}).to_string();
             }
+            Self::Backup { directory } => {
+                return json!({"verb": "backup", "directory": directory}).to_string();
+            }
             Self::Ping => ("ping", None, None),
+            Self::Stop => ("stop", None, None),
+            Self::Test => ("test", None, None),
             Self::Status => ("status", None, None),
             Self::VnodeStatus => ("vnode-status", None, None),
             Self::Maintenance => ("maintenance", None, None),
+            Self::TlsStatus => ("tls status", None, None),
             Self::BucketTypeList => ("bucket-type list", None, None),
             Self::BucketTypeStatus { name } => ("bucket-type status", Some(name), None),
             Self::BucketTypeCreate { name, properties } => {
@@ -81,9 +97,15 @@ impl AdminRequest {
         Ok(match verb.as_str() {
             "cluster" => Self::Cluster { words: words() },
             "ping" => Self::Ping,
+            "stop" => Self::Stop,
+            "test" => Self::Test,
             "status" => Self::Status,
             "vnode-status" => Self::VnodeStatus,
             "maintenance" => Self::Maintenance,
+            "tls status" => Self::TlsStatus,
+            "backup" => Self::Backup {
+                directory: text("directory").ok_or("the request names no directory")?,
+            },
             "bucket-type list" => Self::BucketTypeList,
             "bucket-type status" => Self::BucketTypeStatus { name: name()? },
             "bucket-type create" => Self::BucketTypeCreate {
@@ -143,9 +165,15 @@ mod tests {
         let properties = || "{\"props\":{\"n_val\":1}}".to_owned();
         for request in [
             AdminRequest::Ping,
+            AdminRequest::Stop,
+            AdminRequest::Test,
             AdminRequest::Status,
             AdminRequest::VnodeStatus,
             AdminRequest::Maintenance,
+            AdminRequest::TlsStatus,
+            AdminRequest::Backup {
+                directory: "/a b/\"c\"".to_owned(),
+            },
             AdminRequest::BucketTypeList,
             AdminRequest::BucketTypeStatus { name: name() },
             AdminRequest::BucketTypeCreate {

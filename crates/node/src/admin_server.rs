@@ -19,9 +19,11 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::admin_cluster::ClusterAdmin;
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
-use crate::figures::Figures;
-use crate::maintenance::Maintenance;
+use crate::backup::Backups;
+use crate::figures::{Figures, seconds};
+use crate::maintenance::{Maintenance, bytes_text};
 use crate::node::Node;
+use crate::readiness;
 
 /// What the admin interface looks at.
 pub(crate) struct AdminServer {
@@ -30,6 +32,7 @@ pub(crate) struct AdminServer {
     figures: Arc<Figures>,
     vnodes: Arc<VnodeTable>,
     maintenance: Arc<Maintenance>,
+    backups: Arc<Backups>,
     cluster: ClusterAdmin,
 }
 
@@ -41,7 +44,8 @@ impl AdminServer {
             figures: node.figures.clone(),
             vnodes: node.vnodes.clone(),
             maintenance: node.maintenance.clone(),
-            cluster: ClusterAdmin::new(node.member.clone()),
+            cluster: ClusterAdmin::new(node.member.clone(), node.maintenance.clone()),
+            backups: node.backups.clone(),
         })
     }
 
@@ -100,9 +104,13 @@ impl AdminServer {
         match AdminRequest::decode(line) {
             Err(problem) => AdminReply::refused(problem),
             Ok(AdminRequest::Ping) => AdminReply::ok("pong", json!("pong")),
+            Ok(AdminRequest::Stop) => stop_this_process(),
+            Ok(AdminRequest::Test) => self.cluster.test(),
             Ok(AdminRequest::Status) => self.status(),
             Ok(AdminRequest::VnodeStatus) => self.vnode_status(),
             Ok(AdminRequest::Maintenance) => self.maintenance(),
+            Ok(AdminRequest::TlsStatus) => self.cluster.tls_status(self.runtime.wall_time()),
+            Ok(AdminRequest::Backup { directory }) => self.back_up(Path::new(&directory)),
             Ok(AdminRequest::Cluster { words }) => self.cluster.answer(&words),
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
@@ -131,6 +139,7 @@ impl AdminServer {
 
     fn vnode_status(&self) -> AdminReply {
         let size = self.coordinator.state().ring().size();
+        let failures = self.figures.maintenance.failures();
         let mut text = format!("Vnode status of '{}'\n", self.figures.node_name);
         let mut all = Vec::new();
         for vnode in self.vnodes.all() {
@@ -149,8 +158,9 @@ impl AdminServer {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
                 .collect();
-            let data = json!({
+            let mut data = json!({
                 "partition": own.partition.number(),
+                "state": readiness::OPEN,
                 "index": index,
                 "epoch": own.epoch.get(),
                 "actor": own.actor.0.to_string(),
@@ -159,6 +169,7 @@ impl AdminServer {
                 "heads": own.heads,
                 "puts": own.puts,
                 "damaged_reads": own.damaged_reads,
+                "complete": own.is_complete,
                 "backend": store.engine,
                 "keys": store.keys,
                 "live_bytes": store.live_bytes,
@@ -173,19 +184,69 @@ impl AdminServer {
                 "lost": lost,
                 "details": details,
             });
-            let _infallible = writeln!(text, "\nVNode: {index}");
-            if let Value::Object(fields) = &data {
-                for (name, value) in fields {
-                    let _infallible = writeln!(text, "{name} : {value}");
-                }
+            if let Some(failed) = failures.of(own.partition.number()) {
+                data["unwritable"] = failed.why.clone().into();
+                data["unwritable_since"] = seconds(failed.since).into();
             }
+            text.push_str(&fields_in_lines(&index, &data));
+            all.push(data);
+        }
+        for (partition, unopened) in self.vnodes.unopened() {
+            let index = partition.index_decimal(size);
+            let mut data = json!({
+                "partition": partition.number(),
+                "state": readiness::state_of(&unopened),
+                "index": index,
+            });
+            if let Some(error) = readiness::error_of(&unopened) {
+                data["error"] = error.into();
+            }
+            text.push_str(&fields_in_lines(&index, &data));
             all.push(data);
         }
         AdminReply::ok(text, Value::Array(all))
     }
 
     fn maintenance(&self) -> AdminReply {
-        let (text, data) = self.maintenance.show();
+        let (mut text, mut data) = self.maintenance.show();
+        let (backups, backups_data) = self.backups.show();
+        text.push_str(&backups);
+        if let Value::Object(fields) = &mut data {
+            fields.insert("backups".to_owned(), backups_data);
+        }
+        AdminReply::ok(text, data)
+    }
+
+    fn back_up(&self, directory: &Path) -> AdminReply {
+        let made = match self.backups.make(directory) {
+            Ok(made) => made,
+            Err(error) => return AdminReply::refused(format!("{error:#}")),
+        };
+        let (files, seconds) = (made.files, made.took.as_secs_f64());
+        let text = format!(
+            "backed up to {} in {seconds:.1} s\n{} files linked ({}), {} files copied ({})",
+            directory.display(),
+            files.linked_files,
+            bytes_text(files.linked_bytes),
+            files.copied_files,
+            bytes_text(files.copied_bytes),
+        );
+        tracing::info!(
+            event = "backed_up",
+            directory = %directory.display(),
+            linked_files = files.linked_files,
+            linked_bytes = files.linked_bytes,
+            copied_files = files.copied_files,
+            copied_bytes = files.copied_bytes,
+        );
+        let data = json!({
+            "directory": directory.to_string_lossy(),
+            "linked_files": files.linked_files,
+            "linked_bytes": files.linked_bytes,
+            "copied_files": files.copied_files,
+            "copied_bytes": files.copied_bytes,
+            "seconds": seconds,
+        });
         AdminReply::ok(text, data)
     }
 
@@ -284,6 +345,23 @@ impl AdminServer {
             Err(error) => AdminReply::refused(error.to_string()),
         }
     }
+}
+
+/// Has this process stop as SIGTERM does.
+pub(crate) fn stop_this_process() -> AdminReply {
+    let own = rustix::process::getpid();
+    match rustix::process::kill_process(own, rustix::process::Signal::TERM) {
+        Ok(()) => AdminReply::ok("stopping", json!({"process": own.as_raw_nonzero().get()})),
+        Err(error) => AdminReply::refused(format!("cannot stop: {error}")),
+    }
+}
+
+fn fields_in_lines(index: &str, fields: &Value) -> String {
+    let mut text = format!("\nVNode: {index}\n");
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        let _infallible = writeln!(text, "{name} : {value}");
+    }
+    text
 }
 
 fn type_named(name: &str) -> BucketType {

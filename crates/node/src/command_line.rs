@@ -1,5 +1,6 @@
 //! The command line: one binary, its verbs, and what they print.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +12,11 @@ use crate::admin_verbs::{ClusterVerb, RingVerb};
 use crate::configuration_file::{self, Source};
 use crate::embedded_engines::EMBEDDED;
 use crate::engines::BUILT_IN;
-use crate::{admin_client, advise, import, inspect, server, verify};
+use crate::riak_names::{self, Called};
+use crate::tls_issuing::{self, TlsVerb};
+use crate::{
+    admin_client, advise, demo, import, inspect, lifecycle, repair, server, tls_files, verify,
+};
 
 /// A distributed key-value database for Riak's clients.
 #[derive(Parser)]
@@ -24,7 +29,18 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Verb {
     /// Run a node in the foreground; SIGTERM or SIGINT stops it gracefully
-    Server(ConfigurationArguments),
+    Server(ServerArguments),
+    /// Start a node in the background and wait until it answers
+    Start(ConfigurationArguments),
+    /// Stop a running node gracefully and wait until it has
+    Stop(ConfigurationArguments),
+    /// Stop a node if it runs, and start it in the background
+    Restart(ConfigurationArguments),
+    /// Make links called riak and riak-admin, under which an operator's runbook works
+    InstallLinks {
+        /// Where the links are made
+        directory: PathBuf,
+    },
     /// Check a configuration and say, key by key, what becomes of it
     Chkconfig(ConfigurationArguments),
     /// Show a configuration key: what it is for, its default, its value; without one, all values
@@ -53,8 +69,20 @@ enum Verb {
     },
     /// Check every checksum of a directory, and whether its files say the same; writes nothing
     Verify(verify::VerifyArguments),
+    /// Make damaged stores whole again from what their directories hold; deletes nothing
+    ///
+    /// For directories that are not in use. Damaged tables are written anew without what is damaged; a
+    /// store that lost its manifest is put together from its tables and logs. What is replaced moves to
+    /// lost/ beside it. A repair that was interrupted goes on where it was when it is started again.
+    Repair(repair::RepairArguments),
     /// Show a file of a data directory as annotated bytes
     Inspect(inspect::InspectArguments),
+    /// Play with a cluster of five nodes on this machine, and a load that checks that nothing is lost
+    ///
+    /// Nothing else is needed, and nothing is left behind. Keys, or a script, kill nodes, cut the network
+    /// between two halves, heal, add and remove a node. The last line says how many writes were
+    /// acknowledged and how many of them were lost; the exit code is 0 when that is none.
+    Demo(kvorum_demo::DemoArguments),
     /// Run load tests in basho_bench's configuration format, and compare what they measured
     Bench {
         #[command(subcommand)]
@@ -71,8 +99,17 @@ enum BenchVerb {
 }
 
 #[derive(Args, Clone)]
+struct ServerArguments {
+    #[command(flatten)]
+    configuration: ConfigurationArguments,
+    /// Stop when standard input ends: with the program that started this one, however that ends
+    #[arg(long)]
+    stop_with_input: bool,
+}
+
+#[derive(Args, Clone)]
 pub(crate) struct ConfigurationArguments {
-    /// Configuration file in riak.conf's form [default: kvorum.conf if there is one]
+    /// Configuration file in riak.conf's form [default: $KVORUM_CONFIG, or kvorum.conf if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Set a key, over what the file says; may be repeated
@@ -97,6 +134,13 @@ enum AdminVerb {
     VnodeStatus(AdminArguments),
     /// Background work: what runs, what is owed, at which rate, and when it will be paid
     Maintenance(AdminArguments),
+    /// Back up the whole node, while it serves, by hard links: DIRECTORY is a data directory then
+    Backup {
+        /// Where to, on the filesystem of the data directory; empty, or not there yet
+        directory: PathBuf,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
     /// Bucket types
     BucketType {
         #[command(subcommand)]
@@ -106,6 +150,22 @@ enum AdminVerb {
     Cluster {
         #[command(subcommand)]
         verb: ClusterVerb,
+    },
+    /// Wait until a node serves
+    WaitForService {
+        /// riak_kv, or kv
+        service: String,
+        /// The node's name; without one, this one
+        node: Option<String>,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
+    /// Write, read and delete an object, as a client would
+    Test(AdminArguments),
+    /// Encryption between nodes: certificates, and what is encrypted
+    Tls {
+        #[command(subcommand)]
+        verb: TlsVerb,
     },
     #[command(flatten)]
     Ring(RingVerb),
@@ -152,8 +212,19 @@ enum BucketTypeVerb {
 
 /// Runs the verb that the command line names.
 pub(crate) fn main() -> ExitCode {
-    let outcome = match CommandLine::parse().verb {
+    let words = match riak_names::called(std::env::args_os().collect()) {
+        Called::Words(words) => words,
+        Called::CannotApply(why) => {
+            say_error(&why);
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = match CommandLine::parse_from(words).verb {
         Verb::Server(arguments) => serve(&arguments),
+        Verb::Start(arguments) => lifecycle::start(&arguments),
+        Verb::Stop(arguments) => lifecycle::stop(&arguments),
+        Verb::Restart(arguments) => lifecycle::restart(&arguments),
+        Verb::InstallLinks { directory } => lifecycle::install_links(&directory),
         Verb::Chkconfig(arguments) => check_configuration(&arguments),
         Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
         Verb::Ping(arguments) => ping(&arguments),
@@ -161,7 +232,9 @@ pub(crate) fn main() -> ExitCode {
         Verb::Advise { verb } => advise::main(&verb),
         Verb::Import { verb } => import::main(&verb),
         Verb::Verify(arguments) => verify::main(&arguments),
+        Verb::Repair(arguments) => repair::main(&arguments),
         Verb::Inspect(arguments) => inspect::main(&arguments),
+        Verb::Demo(arguments) => demo::main(&arguments),
         Verb::Bench { verb } => bench(&verb),
     };
     match outcome {
@@ -173,15 +246,22 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn serve(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
-    let loaded = configuration_file::load(&arguments.source())?;
-    server::run(&loaded)?;
+fn serve(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
+    server::run(&loaded, arguments.stop_with_input)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn check_configuration(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
     say(&loaded.configuration.report());
+    let files = tls_files::check(&loaded.configuration.settings);
+    let doubtful = files.map_err(|problems| {
+        anyhow::anyhow!("the files of cluster.tls cannot be used:\n{problems}")
+    })?;
+    for warning in doubtful {
+        say(&format!("warning: {warning}"));
+    }
     say("config is OK");
     Ok(ExitCode::SUCCESS)
 }
@@ -210,9 +290,33 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
         AdminVerb::Status(arguments) => (AdminRequest::Status, arguments),
         AdminVerb::VnodeStatus(arguments) => (AdminRequest::VnodeStatus, arguments),
         AdminVerb::Maintenance(arguments) => (AdminRequest::Maintenance, arguments),
+        AdminVerb::Backup {
+            directory,
+            arguments,
+        } => {
+            let directory = std::path::absolute(&directory).context("name the directory")?;
+            let directory = directory.to_str().map(str::to_owned);
+            let directory = directory.context("the directory's name has to be UTF-8")?;
+            (AdminRequest::Backup { directory }, arguments)
+        }
         AdminVerb::BucketType { verb } => verb.into_request(),
         AdminVerb::Cluster { verb } => verb.into_request(),
         AdminVerb::Ring(verb) => verb.into_request(),
+        AdminVerb::Test(arguments) => (AdminRequest::Test, arguments),
+        AdminVerb::Tls { verb } => match verb {
+            TlsVerb::Init(arguments) => return tls_issuing::init(&arguments),
+            TlsVerb::Issue(arguments) => return tls_issuing::issue(&arguments),
+            TlsVerb::Status(arguments) => (AdminRequest::TlsStatus, arguments),
+        },
+        AdminVerb::WaitForService {
+            service,
+            node,
+            arguments,
+        } => {
+            let loaded = configuration_file::load(&arguments.configuration.source())?;
+            let settings = &loaded.configuration.settings;
+            return lifecycle::wait_for_service(settings, &service, node.as_deref());
+        }
     };
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let reply = admin_client::ask(&loaded.configuration.settings, &request)?;
@@ -273,6 +377,15 @@ impl BucketTypeVerb {
 }
 
 impl ConfigurationArguments {
+    /// The same arguments as words, for another process.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let file = self.config.iter();
+        let file = file.flat_map(|file| [OsString::from("--config"), file.into()]);
+        let set = self.set.iter();
+        let set = set.flat_map(|set| [OsString::from("--set"), set.into()]);
+        file.chain(set).collect()
+    }
+
     pub(crate) fn source(&self) -> Source {
         Source {
             file: self.config.clone(),
@@ -282,7 +395,7 @@ impl ConfigurationArguments {
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the user asked for")]
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     println!("{}", text.trim_end_matches('\n'));
 }
 

@@ -8,6 +8,9 @@ use kvorum_settings::Configuration;
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "kvorum.conf";
 
+/// Names the file where the command line does not: links called `riak` are called from anywhere.
+const FILE_VARIABLE: &str = "KVORUM_CONFIG";
+
 /// What the command line says about the configuration.
 pub(crate) struct Source {
     pub(crate) file: Option<PathBuf>,
@@ -22,8 +25,9 @@ pub(crate) struct Loaded {
 
 /// Reads and checks a configuration. All problems are reported at once.
 pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
-    let file = match &source.file {
-        Some(file) => Some(file.clone()),
+    let named = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty());
+    let file = match source.file.clone().or(named.map(PathBuf::from)) {
+        Some(file) => Some(file),
         None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
     };
     let text = match &file {

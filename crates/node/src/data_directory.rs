@@ -4,6 +4,7 @@
 //! platform_data_dir/
 //!   LOCK           held by the running node; names its process
 //!   format         the version of this layout, as text
+//!   engine         which backend its stores are of, and whether hints wait in it, as text
 //!   admin.socket   the admin interface, for the directory's owner only
 //!   ring/          this node's card, its log of the cluster, the record of its stores
 //!                  (their place is ring.state_dir); of an earlier version, cluster and
@@ -12,8 +13,14 @@
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    what is durable and not yet synced by the engines
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
+//!   backup         what this directory was restored from, until it is started
+//!   place          when this file was born, by which a copy of the directory is known; another one is
+//!                  in ring/
+//!   others         how many other members the cluster had when the node ran last
+//!   backups        where backups were made, for `kvorum admin maintenance`
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
+//!   leveldb_stores where these are instead, with leveldb.tiered, as text
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -26,7 +33,40 @@ use kvorum_disk::{Disk, DiskLock, ErrorKind};
 const FORMAT: u32 = 2;
 /// The layout without one, which older versions know.
 const FORMAT_OF_NEW: u32 = 1;
+/// The file that says so.
+pub(crate) const FORMAT_NAME: &str = "format";
 const FORMAT_BYTES_MAX: u64 = 64;
+
+const ENGINE_FILE: &str = "engine";
+const ENGINE_BYTES_MAX: u64 = 256;
+
+/// Whose stores are in a data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EngineLeft {
+    /// As `storage_backend` names it.
+    pub(crate) engine: String,
+    /// Objects that it keeps for other nodes; unknown when it was not stopped.
+    pub(crate) hints: Option<u64>,
+}
+
+impl EngineLeft {
+    fn text(&self) -> String {
+        let hints = self
+            .hints
+            .map_or("unknown".to_owned(), |hints| hints.to_string());
+        format!("engine {}\nhints {hints}\n", self.engine)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (engine, hints) = text.strip_prefix("engine ")?.split_once("\nhints ")?;
+        let hints = match hints.trim_end() {
+            "unknown" => None,
+            count => Some(count.parse().ok()?),
+        };
+        let engine = engine.to_owned();
+        Some(Self { engine, hints })
+    }
+}
 
 /// A locked data directory.
 pub(crate) struct DataDirectory {
@@ -87,9 +127,38 @@ impl DataDirectory {
 
     /// Keeps versions that know of no value log from opening stores without it.
     pub(crate) fn note_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
-        if read_format(disk, &self.path.join("format"))? < FORMAT {
+        if read_format(disk, &self.path.join(FORMAT_NAME))? < FORMAT {
             write_format(disk, &self.path, FORMAT)?;
         }
+        Ok(())
+    }
+
+    /// Which engine's stores the runs before left here, if they said so.
+    pub(crate) fn engine_left(&self, disk: &dyn Disk) -> anyhow::Result<Option<EngineLeft>> {
+        let path = self.path.join(ENGINE_FILE);
+        if disk.info(&path)?.is_none() {
+            return Ok(None);
+        }
+        let bytes = kvorum_disk::read_file(disk, &path, ENGINE_BYTES_MAX)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let left = EngineLeft::parse(&text);
+        let left = left
+            .with_context(|| format!("{} is damaged: it says {text:?}; remove it", path.display()));
+        left.map(Some)
+    }
+
+    /// Notes whose stores are here, and how many hints wait: `None` while the node runs.
+    pub(crate) fn note_engine(
+        &self,
+        disk: &dyn Disk,
+        engine: &str,
+        hints: Option<u64>,
+    ) -> anyhow::Result<()> {
+        let left = EngineLeft {
+            engine: engine.to_owned(),
+            hints,
+        };
+        kvorum_disk::replace_file(disk, &self.path.join(ENGINE_FILE), left.text().as_bytes())?;
         Ok(())
     }
 
@@ -105,7 +174,7 @@ pub(crate) fn admin_socket(data_directory: &Path) -> PathBuf {
 }
 
 fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
-    let path = directory.join("format");
+    let path = directory.join(FORMAT_NAME);
     if disk.info(&path)?.is_none() {
         return write_format(disk, directory, FORMAT_OF_NEW);
     }
@@ -122,7 +191,7 @@ fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
 
 fn write_format(disk: &dyn Disk, directory: &Path, format: u32) -> anyhow::Result<()> {
     let text = format!("{format}\n");
-    kvorum_disk::replace_file(disk, &directory.join("format"), text.as_bytes())?;
+    kvorum_disk::replace_file(disk, &directory.join(FORMAT_NAME), text.as_bytes())?;
     Ok(())
 }
 
@@ -135,4 +204,20 @@ fn read_format(disk: &dyn Disk, path: &Path) -> anyhow::Result<u32> {
             path.display()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_stores_are_here_reads_back() {
+        for hints in [None, Some(0), Some(17)] {
+            let engine = "bitcask".to_owned();
+            let left = EngineLeft { engine, hints };
+            assert_eq!(EngineLeft::parse(&left.text()), Some(left));
+        }
+        assert_eq!(EngineLeft::parse("engine bitcask\n"), None);
+        assert_eq!(EngineLeft::parse("engine bitcask\nhints many\n"), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! The engines by name: the only place that knows them all.
 
+mod bitcask;
 mod leveldb;
 
 use std::path::{Path, PathBuf};
@@ -7,33 +8,46 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use kvorum_backend::{Backend, Durability};
-use kvorum_backend_bitcask::{
-    Bitcask, BitcaskSettings, MergePolicy, MergeSettings, ReadCache, SyncStrategy,
-};
-use kvorum_backend_leveldb::{Leveldb, Shared};
+use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
+use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
 use kvorum_disk::Disk;
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
-use kvorum_settings::{self as settings, Compression, DurabilityMode, Settings, StorageBackend};
+use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
 
 use crate::maintenance::machine;
+use crate::store_roots::StoreRoots;
 
 use self::leveldb::Memory;
 
 /// Zstandard's level for values: the fastest, which is still much denser than LZ4.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The part of all memory that `bitcask.read_cache = auto` takes: one in so many bytes.
-const READ_CACHE_SHARE: u64 = 32;
-
 /// The engines that are built in, as `storage_backend` names them.
 pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
+
+/// Losses of one store that the log names.
+const LOSSES_TOLD_MAX: usize = 10;
+
+/// The engine that keeps nothing over a stop.
+pub(crate) const MEMORY: &str = "memory";
+
+/// An engine's name, as in `storage_backend`.
+pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
+    match engine {
+        StorageBackend::Bitcask => "bitcask",
+        StorageBackend::Leveldb => "leveldb",
+        StorageBackend::Memory => MEMORY,
+    }
+}
 
 /// Opens the stores of a node, one for each partition.
 pub(crate) struct Engines {
     disk: Arc<dyn Disk>,
     settings: Settings,
+    /// Where the stores of partitions are, if the engine has any files.
+    roots: Option<StoreRoots>,
     randomness: Arc<dyn Randomness>,
     /// What the stores of the leveldb engine share, and how it was sized.
     leveldb: Option<(Memory, Shared)>,
@@ -53,10 +67,11 @@ impl Engines {
             let memory = Memory::of(&settings.leveldb, machine::memory_bytes(), partitions);
             (memory, memory.shared())
         });
-        let read_cache = read_cache(&settings);
+        let read_cache = bitcask::read_cache(&settings, machine::memory_bytes());
         Self {
             leveldb,
             disk,
+            roots: StoreRoots::of(&settings),
             settings,
             randomness,
             read_cache,
@@ -70,11 +85,7 @@ impl Engines {
 
     /// The engine's name, as in `storage_backend`.
     pub(crate) fn name(&self) -> &'static str {
-        match self.settings.node.storage_backend {
-            StorageBackend::Bitcask => "bitcask",
-            StorageBackend::Leveldb => "leveldb",
-            StorageBackend::Memory => "memory",
-        }
+        name_of(self.settings.node.storage_backend)
     }
 
     /// True when acknowledged writes go through the node's commit log.
@@ -98,6 +109,11 @@ impl Engines {
         }
     }
 
+    /// When stores may merge, and what they have in the value log may be collected.
+    pub(crate) fn merge_policy(&self) -> MergePolicy {
+        bitcask::merge_policy(&self.settings)
+    }
+
     /// What a put without a durability of its own waits for.
     pub(crate) fn default_durability(&self) -> Durability {
         if self.use_commit_log() {
@@ -116,7 +132,9 @@ impl Engines {
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.partition_directory(size, partition);
-        self.open_in(directory.as_deref(), size, log)
+        let roots = self.roots.as_ref();
+        let tiers = roots.and_then(|it| it.tiers(&partition.index_decimal(size)));
+        self.open_in(directory.as_deref(), tiers, size, log)
     }
 
     /// True when there is something of a partition's store on the disk. Blocks.
@@ -130,7 +148,7 @@ impl Engines {
     /// Opens the store of what is kept for other nodes. Blocks.
     pub(crate) fn open_hints(&self, log: Option<&ValueLog>) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.settings.node.data_dir.join("hints").join(self.name());
-        self.open_in(Some(&directory), RingSize::SMALLEST, log)
+        self.open_in(Some(&directory), None, RingSize::SMALLEST, log)
     }
 
     /// Removes the files of a partition's store, which is not open. Blocks.
@@ -139,33 +157,43 @@ impl Engines {
             return Ok(());
         };
         if self.disk.info(&directory)?.is_some() {
-            let removed = self.disk.remove_directory(&directory);
-            removed.with_context(|| format!("remove {}", directory.display()))?;
+            let told = || format!("remove {}", directory.display());
+            match self.settings.node.storage_backend {
+                StorageBackend::Leveldb => {
+                    remove_store(&*self.disk, &directory).with_context(told)?;
+                }
+                _ => self.disk.remove_directory(&directory).with_context(told)?,
+            }
         }
         Ok(())
     }
 
     /// Where the files of a partition's store are, if the engine has any.
     fn partition_directory(&self, size: RingSize, partition: Partition) -> Option<PathBuf> {
-        let data_root = match self.settings.node.storage_backend {
-            StorageBackend::Memory => return None,
-            StorageBackend::Bitcask => &self.settings.bitcask.data_root,
-            StorageBackend::Leveldb => &self.settings.leveldb.data_root,
-        };
-        Some(data_root.join(partition.index_decimal(size)))
+        let roots = self.roots.as_ref()?;
+        Some(roots.own.join(partition.index_decimal(size)))
     }
 
     fn open_in(
         &self,
         directory: Option<&Path>,
+        tiers: Option<Tiers>,
         size: RingSize,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
-        match (self.settings.node.storage_backend, directory) {
-            (StorageBackend::Memory, _) | (_, None) => Ok(Arc::new(self.open_memory(size))),
-            (StorageBackend::Bitcask, Some(directory)) => self.open_bitcask(directory, log),
-            (StorageBackend::Leveldb, Some(directory)) => self.open_leveldb(directory),
-        }
+        let (store, directory) = match (self.settings.node.storage_backend, directory) {
+            (StorageBackend::Memory, _) | (_, None) => {
+                return Ok(Arc::new(self.open_memory(size)));
+            }
+            (StorageBackend::Bitcask, Some(directory)) => {
+                (self.open_bitcask(directory, log)?, directory)
+            }
+            (StorageBackend::Leveldb, Some(directory)) => {
+                (self.open_leveldb(directory, tiers)?, directory)
+            }
+        };
+        tell_losses(directory, &*store);
+        Ok(store)
     }
 
     fn open_memory(&self, size: RingSize) -> kvorum_backend_memory::MemoryBackend {
@@ -186,9 +214,14 @@ impl Engines {
         self.leveldb.as_ref().map(|(_, shared)| shared)
     }
 
-    fn open_leveldb(&self, directory: &Path) -> anyhow::Result<Arc<dyn Backend>> {
+    fn open_leveldb(
+        &self,
+        directory: &Path,
+        tiers: Option<Tiers>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
         let (memory, shared) = self.leveldb.as_ref().context("size the block cache")?;
-        let settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
+        let mut settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
+        settings.tiers = tiers;
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
         let store = Leveldb::open(
@@ -209,7 +242,7 @@ impl Engines {
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
-        let (disk, settings) = (self.disk.clone(), self.bitcask_settings());
+        let (disk, settings) = (self.disk.clone(), bitcask::settings_of(&self.settings));
         let opened = match log {
             Some(log) => {
                 let log = Arc::new(log.clone());
@@ -223,52 +256,20 @@ impl Engines {
             None => store,
         }))
     }
-
-    fn bitcask_settings(&self) -> BitcaskSettings {
-        let mut settings = BitcaskSettings::default();
-        let bitcask = &self.settings.bitcask;
-        let durability = self.settings.bitcask_durability();
-        settings.sync = match durability.mode {
-            DurabilityMode::Grouped => SyncStrategy::Grouped,
-            DurabilityMode::None => SyncStrategy::None,
-            DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
-        };
-        let log = &self.settings.commit_log;
-        let segments = log.bytes_max / log.segment_bytes.max(1);
-        settings.log_segments_behind_max = u32::try_from(segments).unwrap_or(u32::MAX).max(1);
-        settings.expiry = bitcask.expiry;
-        settings.expiry_grace = bitcask.expiry_grace;
-        settings.file_bytes_max = bitcask.file_bytes_max;
-        settings.compression = match bitcask.compression {
-            Compression::None => kvorum_backend_bitcask::Compression::None,
-            Compression::Lz4 => kvorum_backend_bitcask::Compression::Lz4,
-            Compression::Zstd => kvorum_backend_bitcask::Compression::Zstd(ZSTD_LEVEL),
-        };
-        settings.merge = MergeSettings {
-            policy: match bitcask.merge_policy {
-                settings::MergePolicy::Always => MergePolicy::Always,
-                settings::MergePolicy::Never => MergePolicy::Never,
-                settings::MergePolicy::Window => MergePolicy::Window {
-                    first_hour: bitcask.merge_window_start_hour,
-                    last_hour: bitcask.merge_window_end_hour,
-                },
-            },
-            fragmentation_trigger_percent: bitcask.merge_trigger_fragmentation_percent,
-            dead_bytes_trigger: bitcask.merge_trigger_dead_bytes,
-            fragmentation_threshold_percent: bitcask.merge_threshold_fragmentation_percent,
-            dead_bytes_threshold: bitcask.merge_threshold_dead_bytes,
-            small_file_threshold_bytes: bitcask.merge_threshold_small_file_bytes.unwrap_or(0),
-            ..MergeSettings::default()
-        };
-        settings
-    }
 }
 
-fn read_cache(settings: &Settings) -> Option<Arc<ReadCache>> {
-    if settings.node.storage_backend != StorageBackend::Bitcask {
-        return None;
+/// Says what a store has lost, the latest last. It serves the rest.
+fn tell_losses(directory: &Path, store: &dyn Backend) {
+    let lost = store.status().lost;
+    for range in lost.iter().skip(lost.len().saturating_sub(LOSSES_TOLD_MAX)) {
+        tracing::error!(
+            event = "store_degraded",
+            directory = %directory.display(),
+            lost_ranges = lost.len(),
+            file = %range.file,
+            offset = range.offset,
+            len = range.len,
+            held = %range.held,
+        );
     }
-    let share = || machine::memory_bytes().unwrap_or(0) / READ_CACHE_SHARE;
-    let bytes_max = settings.bitcask.read_cache_bytes.unwrap_or_else(share);
-    (bytes_max > 0).then(|| Arc::new(ReadCache::new(bytes_max)))
 }

@@ -14,13 +14,14 @@ use kvorum_coordinator::{Meter, RequestError, RequestKind};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
 use kvorum_ring::NodeId;
-use kvorum_runtime::{Moment, Runtime};
-use kvorum_server_http::NodeFacts;
+use kvorum_runtime::{Moment, Runtime, WallTime};
+use kvorum_server_http::{NodeFacts, VnodeCounts};
 use kvorum_server_pb::ConnectionMeter;
 use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
 use serde_json::{Map, Value};
 
-use crate::maintenance::Maintenance;
+use crate::index_figures::IndexFigures;
+use crate::maintenance::{Maintenance, Unwritable};
 use crate::node_log::NodeLog;
 
 /// The version whose behaviour we show to clients that switch features on by version.
@@ -37,6 +38,7 @@ pub(crate) struct Figures {
     pub(crate) node_log: Option<NodeLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) indexes: IndexFigures,
     /// Of the leveldb engine.
     pub(crate) leveldb: Option<Shared>,
 }
@@ -120,11 +122,27 @@ impl NodeFacts for Figures {
     fn metrics(&self) -> String {
         self.metrics_text()
     }
+
+    fn vnodes(&self) -> VnodeCounts {
+        let readiness = self.vnodes.readiness();
+        VnodeCounts {
+            open: readiness.open,
+            opening: readiness.opening,
+            failed: readiness.failed,
+        }
+    }
 }
 
 impl Figures {
+    /// Has the statistics know what vnodes did to indexes.
+    pub(crate) fn feed_indexes(&self) {
+        let now = self.runtime.now().elapsed();
+        self.indexes.feed(&self.vnodes, &self.stats, now);
+    }
+
     /// Everything under Riak's names, in a fixed order.
     pub(crate) fn riak_values(&self) -> Map<String, Value> {
+        self.feed_indexes();
         let mut values = Map::new();
         let now = self.runtime.now().elapsed();
         for (name, value) in self.stats.riak_values(now) {
@@ -155,6 +173,17 @@ impl Figures {
         };
         let shares: Vec<String> = state.members().iter().map(share).collect();
         put("ring_ownership", format!("[{}]", shares.join(",")).into());
+        let readiness = self.vnodes.readiness();
+        put("riak_kv_vnodes_running", readiness.open.into());
+        put("vnodes_open", readiness.open.into());
+        put("vnodes_opening", readiness.opening.into());
+        put("vnodes_failed", readiness.failed.into());
+        let failures = self.maintenance.failures();
+        put("vnodes_unwritable", failures.count(readiness.open).into());
+        if let Some(Unwritable { why, since }) = failures.first() {
+            put("unwritable_since", seconds(*since).into());
+            put("unwritable_reason", why.clone().into());
+        }
         put(
             "storage_backend",
             format!("riak_kv_{}_backend", self.engine).into(),
@@ -172,6 +201,7 @@ impl Figures {
 
     /// OpenMetrics text.
     fn metrics_text(&self) -> String {
+        self.feed_indexes();
         let mut text = MetricsText::new();
         let version = [
             ("version", env!("CARGO_PKG_VERSION")),
@@ -181,10 +211,11 @@ impl Figures {
         text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
         text.stats(&self.stats);
         process_metrics(&mut text);
+        self.vnode_metrics(&mut text);
         self.store_metrics(&mut text);
         match &self.node_log {
             Some(NodeLog::Commit(log)) => commit_log_metrics(log, &mut text),
-            Some(NodeLog::Value(log)) => value_log_metrics(log, &mut text),
+            Some(NodeLog::Value(log, _)) => value_log_metrics(log, &mut text),
             None => {}
         }
         self.leveldb_metrics(&mut text);
@@ -193,7 +224,33 @@ impl Figures {
         text.finish()
     }
 
+    fn vnode_metrics(&self, text: &mut MetricsText) {
+        let readiness = self.vnodes.readiness();
+        for (name, help, vnodes) in [
+            ("vnodes_open", "Vnodes that serve", readiness.open),
+            (
+                "vnodes_opening",
+                "Vnodes whose stores are being opened",
+                readiness.opening,
+            ),
+            (
+                "vnodes_failed",
+                "Vnodes whose stores could not be opened",
+                readiness.failed,
+            ),
+            (
+                "vnodes_unwritable",
+                "Vnodes that take no more writes until the node is restarted: its log or their store failed",
+                self.maintenance.failures().count(readiness.open),
+            ),
+        ] {
+            let value = vnodes as u64;
+            text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+        }
+    }
+
     fn store_metrics(&self, text: &mut MetricsText) {
+        let mut lost_ranges = 0;
         let total = self
             .vnodes
             .all()
@@ -209,6 +266,7 @@ impl Figures {
                 total.put_bytes += one.put_bytes;
                 total.written_bytes += one.written_bytes;
                 total.corrupt_reads += one.corrupt_reads;
+                lost_ranges += one.lost.len() as u64;
                 total
             });
         for (name, help, value) in [
@@ -237,6 +295,11 @@ impl Figures {
                 "store_debt_bytes",
                 "Maintenance that is due",
                 total.debt_bytes,
+            ),
+            (
+                "store_lost_ranges",
+                "Ranges of files that were found damaged or missing",
+                lost_ranges,
             ),
         ] {
             text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
@@ -421,6 +484,11 @@ fn value_log_metrics(log: &ValueLog, text: &mut MetricsText) {
 
 fn processors() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(time: WallTime) -> u64 {
+    time.micros() / 1_000_000
 }
 
 /// The process's resident memory in bytes, or 0 where the system does not tell.

@@ -14,13 +14,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use kvorum_disk::RealDisk;
-use kvorum_import_bitcask::{
-    ImportError, ImportOptions, ImportTarget, Progress, Summary, System, import,
-};
+use kvorum_import::{ImportError, ImportTarget, Progress, Summary, System};
 use kvorum_runtime::{Executor, ListenOptions, ProductionOptions, Runtime, TaskGuard};
 use kvorum_settings::Settings;
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Flock, FlockType, Pid, fcntl_getlk, test_kill_process};
 
 use crate::admin_client;
 use crate::admin_request::AdminRequest;
@@ -44,37 +42,70 @@ pub(crate) enum ImportVerb {
     /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
     /// stopped before its end.
     RiakBitcask(RiakBitcaskArguments),
+    /// Import the LevelDB stores of Riak nodes.
+    ///
+    /// Goes on where it was if it is interrupted and started again. Exit code: 0 when everything was
+    /// imported, 3 when the import ended and something could not be read or taken over, 1 when it
+    /// stopped before its end.
+    RiakLeveldb(RiakLeveldbArguments),
 }
 
 /// Arguments of `kvorum import riak-bitcask`.
 #[derive(Args)]
 pub(crate) struct RiakBitcaskArguments {
-    /// Directories with *.bitcask.data files, or directories of such directories
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Directory for the import's index and progress
+    #[arg(long, value_name = "DIR", default_value = "riak-bitcask-import")]
+    state: PathBuf,
+    /// Leave out what was written longer ago than this, as bitcask.expiry would
+    #[arg(long, value_name = "SECONDS")]
+    expiry_secs: Option<u64>,
+    /// Scan data files even where a hint file could be believed
+    #[arg(long)]
+    ignore_hints: bool,
+}
+
+/// Arguments of `kvorum import riak-leveldb`.
+#[derive(Args)]
+pub(crate) struct RiakLeveldbArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Directory for the import's sorted logs and progress
+    #[arg(long, value_name = "DIR", default_value = "riak-leveldb-import")]
+    state: PathBuf,
+    /// Where the slow tier of a DIR is (leveldb.tiered.path.slow with leveldb.data_root behind it);
+    /// once for each DIR, in the same order
+    #[arg(long, value_name = "DIR")]
+    tiered_slow: Vec<PathBuf>,
+    /// Leave out what was written longer ago than this, as leveldb.expiration.retention_time would
+    #[arg(long, value_name = "MINUTES")]
+    retention_minutes: Option<u64>,
+    /// Take all tables and logs that are there, whatever manifests say
+    #[arg(long)]
+    ignore_manifests: bool,
+}
+
+/// What every import takes.
+#[derive(Args)]
+struct CommonArguments {
+    /// Directories with the files of a partition, or directories of such directories
     #[arg(required = true, value_name = "DIR")]
     directories: Vec<PathBuf>,
     /// Import into the node at this protocol-buffer address [default: the node of the
     /// configuration, started for the import if it is not running]
     #[arg(long, value_name = "HOST:PORT")]
     to: Option<String>,
-    /// Directory for the import's index and progress
-    #[arg(long, value_name = "DIR", default_value = "riak-bitcask-import")]
-    state: PathBuf,
     /// Forget the progress of an earlier import and begin anew
     #[arg(long)]
     restart: bool,
     /// Read and check everything, count it, and import nothing
     #[arg(long)]
     dry_run: bool,
-    /// Leave out what was written longer ago than this, as bitcask.expiry would
-    #[arg(long, value_name = "SECONDS")]
-    expiry_secs: Option<u64>,
     /// Leave out tombstones; sound when the directories hold all replicas
     #[arg(long)]
     leave_out_tombstones: bool,
-    /// Scan data files even where a hint file could be believed
-    #[arg(long)]
-    ignore_hints: bool,
-    /// Import although a lock file names a running process
+    /// Import although a running process holds a lock
     #[arg(long)]
     ignore_locks: bool,
     /// Connections to the node
@@ -90,18 +121,27 @@ pub(crate) struct RiakBitcaskArguments {
     configuration: ConfigurationArguments,
 }
 
+impl ImportVerb {
+    fn common(&self) -> &CommonArguments {
+        match self {
+            Self::RiakBitcask(arguments) => &arguments.common,
+            Self::RiakLeveldb(arguments) => &arguments.common,
+        }
+    }
+}
+
 /// Imports as the command line says.
 pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
-    let ImportVerb::RiakBitcask(arguments) = verb;
+    let arguments = verb.common();
     let executor: Executor = Runtime::production(&ProductionOptions::default())?;
     let summary = if arguments.dry_run {
-        run(&executor, arguments, None)
+        run(&executor, verb, None)
     } else if let Some(name) = &arguments.to {
         let address = resolve(name)?;
         let name = name.clone();
-        run(&executor, arguments, Some(ImportTarget { address, name }))
+        run(&executor, verb, Some(ImportTarget { address, name }))
     } else {
-        import_into_configured(&executor, arguments)
+        import_into_configured(&executor, verb)
     }?;
     say(arguments, &summary)?;
     Ok(match summary.is_whole() {
@@ -110,11 +150,8 @@ pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn import_into_configured(
-    executor: &Executor,
-    arguments: &RiakBitcaskArguments,
-) -> anyhow::Result<Summary> {
-    let loaded = configuration_file::load(&arguments.configuration.source())?;
+fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Result<Summary> {
+    let loaded = configuration_file::load(&verb.common().configuration.source())?;
     let settings = &loaded.configuration.settings;
     let data = std::path::absolute(&settings.node.data_dir)?;
     let name = format!("the node of {}", data.display());
@@ -124,11 +161,11 @@ fn import_into_configured(
             bail!("the running node's configuration has no listener.protobuf; name one with --to");
         };
         let address = reachable(*address);
-        return run(executor, arguments, Some(ImportTarget { address, name }));
+        return run(executor, verb, Some(ImportTarget { address, name }));
     }
     let temporary = TemporaryServer::start(executor, settings)?;
     let address = temporary.address;
-    let outcome = run(executor, arguments, Some(ImportTarget { address, name }));
+    let outcome = run(executor, verb, Some(ImportTarget { address, name }));
     let stopped = temporary.stop(executor);
     let summary = outcome?;
     stopped.map(|()| summary)
@@ -136,7 +173,7 @@ fn import_into_configured(
 
 fn run(
     executor: &Executor,
-    arguments: &RiakBitcaskArguments,
+    verb: &ImportVerb,
     target: Option<ImportTarget>,
 ) -> anyhow::Result<Summary> {
     let runtime = executor.runtime();
@@ -145,28 +182,66 @@ fn run(
         runtime: runtime.clone(),
         file_mode,
         is_running,
-    };
-    let options = ImportOptions {
-        directories: arguments.directories.clone(),
-        state_directory: arguments.state.clone(),
-        target,
-        expiry: arguments.expiry_secs.map(Duration::from_secs),
-        ignore_hints: arguments.ignore_hints,
-        ignore_locks: arguments.ignore_locks,
-        leave_out_tombstones: arguments.leave_out_tombstones,
-        connections: arguments.connections,
-        patience: Duration::from_secs(arguments.patience_secs),
-        restart: arguments.restart,
+        lock_holder,
     };
     let progress = Arc::new(Progress::default());
     let shown = show(&runtime, progress.clone());
-    let outcome = executor.block_on(import(system, options, progress));
+    let outcome = match verb {
+        ImportVerb::RiakBitcask(arguments) => {
+            let options = bitcask_options(arguments, target);
+            executor.block_on(kvorum_import_bitcask::import(system, options, progress))
+        }
+        ImportVerb::RiakLeveldb(arguments) => {
+            let options = leveldb_options(arguments, target);
+            executor.block_on(kvorum_import_leveldb::import(system, options, progress))
+        }
+    };
     drop(shown);
     if std::io::stderr().is_terminal() {
         // Leaves the line of progress behind; one that cannot be shown is no reason to fail.
         let _unseen = writeln!(std::io::stderr());
     }
     outcome.map_err(advise)
+}
+
+fn bitcask_options(
+    arguments: &RiakBitcaskArguments,
+    target: Option<ImportTarget>,
+) -> kvorum_import_bitcask::ImportOptions {
+    let common = &arguments.common;
+    kvorum_import_bitcask::ImportOptions {
+        directories: common.directories.clone(),
+        state_directory: arguments.state.clone(),
+        target,
+        expiry: arguments.expiry_secs.map(Duration::from_secs),
+        ignore_hints: arguments.ignore_hints,
+        ignore_locks: common.ignore_locks,
+        leave_out_tombstones: common.leave_out_tombstones,
+        connections: common.connections,
+        patience: Duration::from_secs(common.patience_secs),
+        restart: common.restart,
+    }
+}
+
+fn leveldb_options(
+    arguments: &RiakLeveldbArguments,
+    target: Option<ImportTarget>,
+) -> kvorum_import_leveldb::ImportOptions {
+    let common = &arguments.common;
+    let retention = arguments.retention_minutes;
+    kvorum_import_leveldb::ImportOptions {
+        directories: common.directories.clone(),
+        slow_tiers: arguments.tiered_slow.clone(),
+        state_directory: arguments.state.clone(),
+        target,
+        retention: retention.map(|minutes| Duration::from_secs(minutes.saturating_mul(60))),
+        ignore_manifests: arguments.ignore_manifests,
+        ignore_locks: common.ignore_locks,
+        leave_out_tombstones: common.leave_out_tombstones,
+        connections: common.connections,
+        patience: Duration::from_secs(common.patience_secs),
+        restart: common.restart,
+    }
 }
 
 /// Says what to do about an import that stopped.
@@ -193,9 +268,18 @@ fn advise(error: ImportError) -> anyhow::Error {
         ImportError::StateDamaged { .. } => "begin anew with --restart; nothing is imported \
              twice"
             .to_owned(),
-        ImportError::NothingFound { .. } => "name the bitcask directory of a Riak node, or one \
-             partition in it"
-            .to_owned(),
+        ImportError::NothingFound { what, .. } => {
+            format!("name the directory of a Riak node that has {what}, or one partition in it")
+        }
+        ImportError::NoManifest { .. } => {
+            "if this is the slow half of a tiered store, name it with \
+             --tiered-slow beside the fast half; if the manifest is lost, --ignore-manifests takes \
+             all tables that are there"
+                .to_owned()
+        }
+        ImportError::TierCount { .. } => {
+            "name one --tiered-slow for each directory, in the same order".to_owned()
+        }
         ImportError::AllMarkedForDeletion { .. } => {
             "take the mark away from the copy with chmod o-x".to_owned()
         }
@@ -207,7 +291,7 @@ fn advise(error: ImportError) -> anyhow::Error {
 }
 
 #[expect(clippy::print_stdout, reason = "this is what the user asked for")]
-fn say(arguments: &RiakBitcaskArguments, summary: &Summary) -> anyhow::Result<()> {
+fn say(arguments: &CommonArguments, summary: &Summary) -> anyhow::Result<()> {
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(summary)?),
         false => println!("{}", summary.to_string().trim_end()),
@@ -302,6 +386,15 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 
 fn file_mode(path: &Path) -> Option<u32> {
     Some(std::fs::metadata(path).ok()?.permissions().mode())
+}
+
+/// Asks and takes nothing, so that the source stays as it is.
+fn lock_holder(path: &Path) -> Option<u32> {
+    let file = std::fs::File::open(path).ok()?;
+    let blocking = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)).ok()??;
+    // A holder beyond this process's namespace has no number here, and holds it all the same.
+    let process = blocking.pid.map_or(0, Pid::as_raw_pid);
+    Some(u32::try_from(process).unwrap_or(0))
 }
 
 fn is_running(process: u32) -> bool {

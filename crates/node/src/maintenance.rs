@@ -4,8 +4,11 @@
 //! they owe, steps are done and timed, errors are reported, and the arbiter is told.
 
 pub(crate) mod machine;
+mod memory;
 mod step_log;
 mod stop_signal;
+mod transfer_budget;
+mod unwritable;
 mod view;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,23 +18,25 @@ use std::time::Duration;
 
 use kvorum_arbiter::{
     Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, Looked, Order, Owner,
-    StepResult, Told, latency_between,
+    SharedMemory, StepResult, Told, latency_between,
 };
-use kvorum_backend::{
-    Backend, BackendError, Reading, StepOutcome, Task, TaskKind, Timestamp, Urgency,
-};
+use kvorum_backend::{Backend, BackendError, Reading, StepOutcome, TaskKind, Timestamp};
 use kvorum_coordinator::{Coordinator, VnodeHints};
 use kvorum_member::VnodeTable;
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_runtime::{Moment, Room, Runtime};
 use kvorum_settings::{DurabilityMode, Settings};
 use kvorum_stats::{Histogram, Stats};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
+pub(crate) use self::memory::GivingWay;
 pub(crate) use self::step_log::StepLog;
 pub(crate) use self::stop_signal::StopSignal;
+pub(crate) use self::transfer_budget::TransferBudget;
+pub(crate) use self::view::bytes as bytes_text;
 
 use self::step_log::DoneStep;
+pub(crate) use self::unwritable::{Failures, Unwritable};
 
 use crate::node_log::NodeLog;
 
@@ -60,9 +65,13 @@ pub(crate) struct Maintenance {
     coordinator: Arc<Coordinator>,
     stats: Arc<Stats>,
     log: Arc<StepLog>,
+    scrub_period: Option<Duration>,
+    giving_way: GivingWay,
+    room: Room,
     stop: StopSignal,
-    arbiter: Mutex<Arbiter>,
+    arbiter: Arc<Mutex<Arbiter>>,
     seen: Mutex<Seen>,
+    failures: Mutex<Failures>,
 }
 
 /// What was seen at the last look.
@@ -74,6 +83,7 @@ struct Seen {
     files_counted_at: Option<Moment>,
     is_memory_scarce: bool,
     are_files_scarce: bool,
+    refuses_puts: bool,
 }
 
 /// A histogram as it was when it had last told enough.
@@ -92,6 +102,23 @@ pub(crate) struct Parts {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) log: Arc<StepLog>,
+    /// Shared with transfers between nodes, which ask it before each page.
+    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
+    /// Within this time every file is read again; `None` for never.
+    pub(crate) scrub_period: Option<Duration>,
+    /// Caches and write buffers.
+    pub(crate) giving_way: GivingWay,
+    /// For what requests hold.
+    pub(crate) room: Room,
+}
+
+/// Requests may hold this part of the memory budget.
+const REQUESTS_PART: u64 = 8;
+
+/// Room for what requests hold, where there is a budget of memory.
+pub(crate) fn room_for_requests(budgets: &Budgets) -> Room {
+    let bytes_max = budgets.memory_bytes_max.map(|most| most / REQUESTS_PART);
+    bytes_max.map_or_else(Room::default, Room::new)
 }
 
 /// The arbiter's budgets, from the settings and from what the machine has.
@@ -116,7 +143,7 @@ pub(crate) fn budgets(settings: &Settings) -> Budgets {
 }
 
 impl Maintenance {
-    pub(crate) fn new(parts: Parts, budgets: Budgets) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         Self {
             runtime: parts.runtime,
             vnodes: parts.vnodes,
@@ -125,9 +152,13 @@ impl Maintenance {
             coordinator: parts.coordinator,
             stats: parts.stats,
             log: parts.log,
+            scrub_period: parts.scrub_period,
+            giving_way: parts.giving_way,
+            room: parts.room,
             stop: StopSignal::default(),
-            arbiter: Mutex::new(Arbiter::new(budgets)),
+            arbiter: parts.arbiter,
             seen: Mutex::default(),
+            failures: Mutex::default(),
         }
     }
 
@@ -144,6 +175,26 @@ impl Maintenance {
     /// Ends [`Maintenance::run`] after the present step.
     pub(crate) fn stop(&self) {
         self.stop.stop();
+    }
+
+    /// Bytes a second that transfers into this node may take at present, or could by what is known of
+    /// the device where nothing bounds them.
+    pub(crate) fn transfer_rate(&self) -> u64 {
+        let now = self.runtime.now();
+        let arbiter = self.arbiter.lock();
+        let report = arbiter.report(now);
+        let rate = report.transfer_allowed_rate.unwrap_or(report.speed);
+        rate.min(
+            arbiter
+                .budgets()
+                .io_bytes_per_second_max
+                .unwrap_or(u64::MAX),
+        )
+    }
+
+    /// What takes no more writes.
+    pub(crate) fn failures(&self) -> Failures {
+        self.failures.lock().clone()
     }
 
     /// Does the next thing; returns for how long to rest.
@@ -163,6 +214,7 @@ impl Maintenance {
         let mut arbiter = self.arbiter.lock();
         arbiter.step(event, self.runtime.now());
         self.log.set_put_delay(arbiter.put_delay());
+        self.log.set_refuses_puts(arbiter.refuses_puts());
     }
 
     fn look(&self) {
@@ -173,6 +225,14 @@ impl Maintenance {
         }
         let vnodes = self.vnodes.all();
         let log = self.node_log.as_ref();
+        let unwritable = vnodes.iter().filter_map(|vnode| {
+            let why = vnode.unwritable()?;
+            Some((vnode.partition().number(), why.to_owned()))
+        });
+        let failure = log.and_then(NodeLog::failure);
+        self.failures
+            .lock()
+            .saw(failure, unwritable, self.runtime.wall_time());
         let hints = (Owner::Store(HINTS), self.hints.vnode().status().puts);
         let written = vnodes
             .iter()
@@ -188,9 +248,15 @@ impl Maintenance {
                 reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads, now),
                 writes: latency_of(&self.stats.node_put_fsm_time, &mut seen.writes, now),
                 open_files: self.count_files(&mut seen),
+                memory: SharedMemory {
+                    requests: self.room.taken_bytes() + log.map_or(0, NodeLog::queued_bytes),
+                    ..self.giving_way.used()
+                },
             }
         };
         self.tell(Event::Looked(looked));
+        let orders = self.arbiter.lock().memory_orders();
+        self.giving_way.obey(&orders);
         self.warn_of_scarcity();
     }
 
@@ -205,12 +271,15 @@ impl Maintenance {
     }
 
     fn warn_of_scarcity(&self) {
-        let (memory, open_files) = self.arbiter.lock().is_scarce();
+        let ((memory, open_files), refuses_puts) = {
+            let arbiter = self.arbiter.lock();
+            (arbiter.is_scarce(), arbiter.refuses_puts())
+        };
         let mut seen = self.seen.lock();
         if memory && !seen.is_memory_scarce {
             tracing::warn!(
                 event = "memory_budget_nearly_used",
-                "stores hold nine tenths of maintenance.memory_bytes_max or more",
+                "stores and requests hold nine tenths of maintenance.memory_bytes_max or more",
             );
         }
         if open_files && !seen.are_files_scarce {
@@ -219,13 +288,32 @@ impl Maintenance {
                 "nine tenths of maintenance.open_files_max are open; raise it and ulimit -n",
             );
         }
+        if refuses_puts && !seen.refuses_puts {
+            tracing::error!(
+                event = "puts_refused",
+                "memory (maintenance.memory_bytes_max) or open files (maintenance.open_files_max, ulimit \
+                 -n) are used up: puts get overload until there is room again; deletions are taken; see \
+                 kvorum admin maintenance",
+            );
+        }
+        if !refuses_puts && seen.refuses_puts {
+            tracing::info!(event = "puts_taken_again");
+        }
+        seen.refuses_puts = refuses_puts;
         seen.is_memory_scarce = memory;
         seen.are_files_scarce = open_files;
     }
 
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
-            Owner::CommitLog => self.ask_node_log(),
+            Owner::CommitLog => {
+                let (log, now) = (self.node_log.as_ref(), self.wall_time());
+                log.map_or_else(Told::default, |log| {
+                    let mut told = log.owed(now);
+                    told.tasks.extend(log.scrub_due(self.scrub_period, now));
+                    told
+                })
+            }
             Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
                 let tasks = store.maintenance_due(self.wall_time());
                 let status = store.status();
@@ -242,26 +330,6 @@ impl Maintenance {
             Told::default()
         });
         self.tell(Event::Told { owner, told });
-    }
-
-    fn ask_node_log(&self) -> Told {
-        let Some(log) = self.node_log.as_ref().filter(|log| log.is_upkeep_due()) else {
-            return Told::default();
-        };
-        let task = Task {
-            kind: TaskKind::Sync,
-            subject: 0,
-            urgency: if log.is_upkeep_pressing() {
-                Urgency::Pressing
-            } else {
-                Urgency::Normal
-            },
-            cost_bytes: 0,
-        };
-        Told {
-            tasks: vec![task],
-            ..Told::default()
-        }
     }
 
     fn work(&self, order: Order) {
@@ -335,7 +403,10 @@ impl Maintenance {
 
     fn step_of(&self, order: &Order) -> Result<StepOutcome, BackendError> {
         let partition = match (order.owner, &self.node_log) {
-            (Owner::CommitLog, Some(log)) => return log.upkeep_step(order.budget),
+            (Owner::CommitLog, Some(log)) if order.task.kind == TaskKind::Scrub => {
+                return log.scrub_step(order.budget, self.scrub_period, self.wall_time());
+            }
+            (Owner::CommitLog, Some(log)) => return log.step(&order.task, order.budget),
             (Owner::CommitLog, None) => return Ok(StepOutcome::nothing_left()),
             (Owner::Store(partition), _) => partition,
         };
@@ -346,7 +417,27 @@ impl Maintenance {
             // A sync that the commit log waits for is no task that the store has named.
             return backend.sync().map(|_| StepOutcome::nothing_left());
         }
+        if order.task.kind == TaskKind::Scrub {
+            return self.scrub(order, &*backend);
+        }
         backend.maintenance_step(&order.task, order.budget, self.wall_time())
+    }
+
+    /// Nobody waits for what a scrub reads: what it finds is told here.
+    fn scrub(&self, order: &Order, backend: &dyn Backend) -> Result<StepOutcome, BackendError> {
+        let known = backend.status().lost.len();
+        let outcome = backend.maintenance_step(&order.task, order.budget, self.wall_time());
+        for lost in backend.status().lost.iter().skip(known) {
+            tracing::error!(
+                event = "scrub_found_damage",
+                owner = %name_of(order.owner),
+                file = %lost.file,
+                offset = lost.offset,
+                len = lost.len,
+                held = %lost.held,
+            );
+        }
+        outcome
     }
 
     fn store(&self, partition: u16) -> Option<Arc<dyn Backend>> {
@@ -390,7 +481,9 @@ fn name_of(owner: Owner) -> String {
 
 fn step_name(order: &Order) -> String {
     match order.owner {
-        Owner::CommitLog => "upkeep of the node's log".to_owned(),
+        Owner::CommitLog if order.task.kind == TaskKind::Sync => {
+            "upkeep of the node's log".to_owned()
+        }
         owner => format!("{} of {}", order.task.kind.name(), name_of(owner)),
     }
 }
@@ -398,3 +491,11 @@ fn step_name(order: &Order) -> String {
 #[cfg(test)]
 #[path = "maintenance/maintenance_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "maintenance/overwrite_test.rs"]
+mod overwrite_tests;
+
+#[cfg(test)]
+#[path = "maintenance/failing_test.rs"]
+mod failing_tests;

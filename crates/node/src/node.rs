@@ -6,24 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use kvorum_arbiter::Arbiter;
 use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
-use kvorum_member::{
-    Member, MemberSettings, PEER_SERVICE, TransferSettings, Unbounded, VnodeTable,
-};
+use kvorum_member::{Member, MemberSettings, PEER_SERVICE, TransferSettings, VnodeTable};
 use kvorum_object::Limits;
 use kvorum_properties::{PropertyOverlay, Quorum};
 use kvorum_ring::RingSize;
-use kvorum_runtime::{Executor, Listener, Runtime, ThreadHandle};
+use kvorum_runtime::{Executor, Listener, Room, Runtime, ThreadHandle};
 use kvorum_settings::{BucketDefaults, DeleteMode, QuorumValue, Settings};
 use kvorum_stats::Stats;
 use kvorum_vnode::VnodeSettings;
+use parking_lot::Mutex;
 
-use crate::data_directory::DataDirectory;
+use crate::backup::{self, Backups};
+use crate::data_directory::{DataDirectory, EngineLeft};
+use crate::engines;
 use crate::figures::{Figures, RequestMeter};
-use crate::maintenance::{self, Maintenance, StepLog};
+use crate::index_figures::IndexFigures;
+use crate::maintenance::{self, GivingWay, Maintenance, StepLog, TransferBudget};
 use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
+use crate::store_roots::{self, StoreRoots};
+use crate::tls_upkeep::TlsUpkeep;
 
 /// Hints are looked through this often at least.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
@@ -35,29 +40,57 @@ pub(crate) struct Node {
     pub(crate) figures: Arc<Figures>,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) backups: Arc<Backups>,
+    /// For what requests hold in memory.
+    pub(crate) room: Room,
     log: Option<NodeLog>,
     committer: Option<ThreadHandle<()>>,
     maintainer: ThreadHandle<()>,
-    _data: DataDirectory,
+    /// Locked for as long as this is held.
+    pub(crate) data: Arc<DataDirectory>,
 }
 
 impl Node {
-    /// Opens everything; other nodes connect to `peer_listeners`. Blocks.
+    /// Opens everything but the stores of vnodes, which are opened while the node serves; other nodes
+    /// connect to `peer_listeners`. Blocks.
     pub(crate) fn open(
         settings: &Settings,
         executor: &Executor,
         peer_listeners: Vec<Listener>,
     ) -> anyhow::Result<Self> {
+        Self::open_on(Arc::new(RealDisk), settings, executor, peer_listeners)
+    }
+
+    /// The same on a disk that may fail.
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        settings: &Settings,
+        executor: &Executor,
+        peer_listeners: Vec<Listener>,
+    ) -> anyhow::Result<Self> {
         let runtime = executor.runtime();
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let data = DataDirectory::open(&disk, &settings.node.data_dir)?;
-        let stores = NodeStores::new(disk.clone(), runtime.clone(), settings, &data)?;
+        backup::settle_restored(&*disk, data.path(), &settings.node.ring_state_dir)?;
+        let born_at = &backup::born_at;
+        backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
+        let before = engine_before(&*disk, &data, settings)?;
+        store_roots::settle(&*disk, data.path(), settings)?;
+        let stores = NodeStores::new(disk.clone(), runtime.clone(), settings, &data, before)?;
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
         let steps = Arc::new(StepLog::default());
-        let parts = kvorum_member::Parts {
+        let budgets = maintenance::budgets(settings);
+        let room = maintenance::room_for_requests(&budgets);
+        let arbiter = Arc::new(Mutex::new(Arbiter::new(budgets)));
+        let budget = TransferBudget {
             runtime: runtime.clone(),
-            disk,
+            arbiter: arbiter.clone(),
+        };
+        let tls = TlsUpkeep::begin(settings, &runtime)?;
+        let parts = kvorum_member::Parts {
+            encryption: tls.encryption.clone(),
+            runtime: runtime.clone(),
+            disk: disk.clone(),
             directory: settings.node.ring_state_dir.clone(),
             data_directory: data.path().to_owned(),
             stores: stores.clone(),
@@ -65,25 +98,28 @@ impl Node {
                 stats: stats.clone(),
             }),
             maintenance: steps.clone(),
-            budget: Arc::new(Unbounded),
-            settings: member_settings(settings, &peer_listeners)?,
+            budget: Arc::new(budget),
+            settings: member_settings(settings, &peer_listeners, room.clone())?,
             listeners: peer_listeners,
         };
         let member = executor.block_on(Member::open(parts))?;
+        runtime.spawn("tls upkeep", tls.keep());
+        data.note_engine(&*disk, stores.engine_name(), None)?;
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
         let log = stores.log();
-        let maintenance = Arc::new(Maintenance::new(
-            maintenance::Parts {
-                runtime: runtime.clone(),
-                vnodes: vnodes.clone(),
-                hints: member.hints().clone(),
-                node_log: log.clone(),
-                coordinator: coordinator.clone(),
-                stats: stats.clone(),
-                log: steps,
-            },
-            maintenance::budgets(settings),
-        ));
+        let maintenance = Arc::new(Maintenance::new(maintenance::Parts {
+            runtime: runtime.clone(),
+            vnodes: vnodes.clone(),
+            hints: member.hints().clone(),
+            node_log: log.clone(),
+            coordinator: coordinator.clone(),
+            stats: stats.clone(),
+            log: steps,
+            arbiter,
+            scrub_period: settings.maintenance.scrub_period,
+            giving_way: GivingWay::new(stores.read_cache(), stores.leveldb_shared()),
+            room: room.clone(),
+        }));
         let figures = Arc::new(Figures {
             stats,
             runtime: runtime.clone(),
@@ -94,8 +130,19 @@ impl Node {
             node_log: log.clone(),
             read_cache: stores.read_cache(),
             maintenance: maintenance.clone(),
+            indexes: IndexFigures::default(),
             leveldb: stores.leveldb_shared(),
         });
+        let backups = Arc::new(Backups::new(backup::Parts {
+            runtime: runtime.clone(),
+            disk,
+            member: member.clone(),
+            log: log.clone(),
+            engine: stores.engine_name(),
+            data_directory: data.path().to_owned(),
+            ring_directory: settings.node.ring_state_dir.clone(),
+            roots: StoreRoots::of(settings),
+        }));
         let (committer, maintainer) = start_threads(&runtime, &log, &maintenance)?;
         Ok(Self {
             member,
@@ -103,16 +150,26 @@ impl Node {
             figures,
             vnodes,
             maintenance,
+            backups,
+            room,
             log,
             committer,
             maintainer,
-            _data: data,
+            data: Arc::new(data),
         })
+    }
+
+    /// How many others there are around it, or were when it ran last where that is more.
+    pub(crate) fn others(&self) -> u64 {
+        let noted = backup::others_noted(&RealDisk, self.data.path()).unwrap_or(0);
+        let known = self.coordinator.state().members().len().saturating_sub(1);
+        noted.max(known as u64)
     }
 
     /// Stops background work, syncs and closes every store. Blocks.
     pub(crate) fn close(self, executor: &Executor) -> anyhow::Result<()> {
         executor.block_on(self.member.stop());
+        let hints = self.member.hints().vnode().backend().status().keys;
         self.maintenance.stop();
         let _ended = self.maintainer.join();
         if let Some(log) = &self.log {
@@ -125,8 +182,37 @@ impl Node {
         if let Some(log) = self.log {
             log.finish()?;
         }
-        self.member.seal().context("seal the vnodes' dot leases")
+        self.member.seal().context("seal the vnodes' dot leases")?;
+        self.data
+            .note_engine(&RealDisk, self.figures.engine, Some(hints))
     }
+}
+
+/// The engine whose stores are in the data directory, when the configuration names another one. Refused
+/// while objects may wait in it that other nodes are to have: nobody would look at them.
+fn engine_before(
+    disk: &dyn Disk,
+    data: &DataDirectory,
+    settings: &Settings,
+) -> anyhow::Result<Option<String>> {
+    let configured = engines::name_of(settings.node.storage_backend);
+    let left = data.engine_left(disk)?;
+    let left = left.filter(|left| left.engine != configured && left.engine != engines::MEMORY);
+    let Some(EngineLeft { engine, hints }) = left else {
+        return Ok(None);
+    };
+    let waiting = match hints {
+        Some(0) => return Ok(Some(engine)),
+        Some(hints) => format!("{hints} objects wait there for other nodes"),
+        None => "it was not stopped gracefully, so objects may wait there for other nodes".into(),
+    };
+    anyhow::bail!(
+        "the data directory {} holds stores of {engine}, and {waiting}; start with storage_backend = \
+         {engine}, wait until `kvorum admin handoff summary` shows no hinted objects of this node, and \
+         stop it before the change to {configured} (if that cannot be done, remove the file `engine` \
+         there, and with it those objects)",
+        data.path().display()
+    )
 }
 
 fn start_threads(
@@ -143,10 +229,17 @@ fn start_threads(
     Ok((committer, maintainer))
 }
 
-fn member_settings(settings: &Settings, peers: &[Listener]) -> anyhow::Result<MemberSettings> {
+fn member_settings(
+    settings: &Settings,
+    peers: &[Listener],
+    room: Room,
+) -> anyhow::Result<MemberSettings> {
     let mut addresses = BTreeMap::new();
     if let Some(listener) = peers.first() {
-        let address = told(listener.local_address(), &settings.node.nodename)?;
+        let address = match settings.listeners.peer_advertised {
+            Some(address) => address,
+            None => told(listener.local_address(), &settings.node.nodename)?,
+        };
         addresses.insert(PEER_SERVICE.to_owned(), address.to_string());
     }
     Ok(MemberSettings {
@@ -158,11 +251,18 @@ fn member_settings(settings: &Settings, peers: &[Listener]) -> anyhow::Result<Me
         vnode: vnode_settings(settings),
         coordinator: coordinator_settings(settings),
         heads_first: true,
-        peer: kvorum_member::PeerSettings::default(),
+        peer: kvorum_member::PeerSettings {
+            room,
+            ..kvorum_member::PeerSettings::default()
+        },
         agreement: kvorum_member::AgreementSettings::default(),
         liveness: kvorum_member::LivenessSettings::default(),
         claimant: kvorum_member::ClaimantSettings::default(),
         transfers: TransferSettings {
+            transfers_max: usize::try_from(settings.maintenance.transfer_limit)
+                .unwrap_or(usize::MAX),
+            is_inbound_enabled: settings.maintenance.handoff_inbound,
+            is_outbound_enabled: settings.maintenance.handoff_outbound,
             colocated_replicas: settings.node.colocated_replicas,
             ..TransferSettings::default()
         },

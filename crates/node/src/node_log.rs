@@ -6,16 +6,20 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, BackendError, Durability, StepBudget, StepOutcome};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
+use kvorum_arbiter::Told;
+use kvorum_backend::{
+    Backend, BackendError, Durability, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+};
+use kvorum_backend_bitcask::MergePolicy;
+use kvorum_commit::{
+    CollectionDue, CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings,
+};
 use kvorum_disk::Disk;
-use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 
-/// How much of the value log's closed segments may be dead before some are collected. Percent.
-const DEAD_PERCENT_MAX: u8 = 30;
 /// What a step of collecting reads and copies at most: it is in memory meanwhile. Bytes.
 const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 
@@ -24,8 +28,9 @@ const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 pub(crate) enum NodeLog {
     /// Batches stay until their stores have synced them.
     Commit(CommitLog),
-    /// Entries stay for as long as their stores need them.
-    Value(ValueLog),
+    /// Entries stay for as long as their stores need them; when some are copied out of the log, the
+    /// stores' policy of merging says.
+    Value(ValueLog, MergePolicy),
 }
 
 impl NodeLog {
@@ -33,7 +38,7 @@ impl NodeLog {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Commit(_) => "commit log",
-            Self::Value(_) => "value log",
+            Self::Value(..) => "value log",
         }
     }
 
@@ -41,7 +46,7 @@ impl NodeLog {
     pub(crate) fn over(&self, store: Arc<dyn Backend>, default: Durability) -> Arc<dyn Backend> {
         match self {
             Self::Commit(log) => Arc::new(Committed::new(store, log.clone(), default)),
-            Self::Value(_) => store,
+            Self::Value(..) => store,
         }
     }
 
@@ -49,14 +54,14 @@ impl NodeLog {
     pub(crate) fn drive(&self) {
         match self {
             Self::Commit(log) => log.drive(),
-            Self::Value(log) => log.drive(),
+            Self::Value(log, _) => log.drive(),
         }
     }
 
     pub(crate) fn stop(&self) {
         match self {
             Self::Commit(log) => log.stop(),
-            Self::Value(log) => log.stop(),
+            Self::Value(log, _) => log.stop(),
         }
     }
 
@@ -65,7 +70,7 @@ impl NodeLog {
         match self {
             // Every store is synced: there is nothing to replay.
             Self::Commit(log) => log.remove().context("remove the commit log"),
-            Self::Value(_) => Ok(()),
+            Self::Value(..) => Ok(()),
         }
     }
 
@@ -73,36 +78,130 @@ impl NodeLog {
     pub(crate) fn batches(&self) -> u64 {
         match self {
             Self::Commit(log) => log.status().batches,
-            Self::Value(log) => log.status().batches,
+            Self::Value(log, _) => log.status().batches,
         }
     }
 
-    pub(crate) fn is_upkeep_due(&self) -> bool {
+    /// Why it takes nothing any more, if that is so.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let failure = match self {
+            Self::Commit(log) => log.failure(),
+            Self::Value(log, _) => log.failure(),
+        };
+        failure.map(|error| error.to_string())
+    }
+
+    /// What waits to be written, in bytes of memory.
+    pub(crate) fn queued_bytes(&self) -> u64 {
         match self {
-            Self::Commit(log) => log.is_upkeep_due(),
-            Self::Value(log) => log.is_upkeep_due(),
+            Self::Commit(log) => log.queued_bytes(),
+            Self::Value(log, _) => log.queued_bytes(),
         }
     }
 
-    pub(crate) fn is_upkeep_pressing(&self) -> bool {
+    /// What the log owes.
+    pub(crate) fn owed(&self, now: Timestamp) -> Told {
         match self {
-            Self::Commit(log) => log.is_upkeep_pressing(),
-            Self::Value(log) => log.is_upkeep_pressing(),
-        }
-    }
-
-    pub(crate) fn upkeep_step(&self, budget: StepBudget) -> Result<StepOutcome, BackendError> {
-        match self {
-            Self::Commit(log) => log.upkeep_step(),
-            Self::Value(log) => {
-                let bytes = budget.bytes.min(COLLECTED_BYTES_MAX);
-                let outcome = log.upkeep_step(StepBudget { bytes });
-                for damage in log.take_damage() {
-                    tracing::error!(event = "value_log_damaged", damage = %damage);
+            Self::Commit(log) => {
+                let urgency = if log.is_upkeep_pressing() {
+                    Urgency::Pressing
+                } else {
+                    Urgency::Normal
+                };
+                let chores = log.is_upkeep_due().then(|| chore(urgency));
+                Told {
+                    tasks: chores.into_iter().collect(),
+                    ..Told::default()
                 }
+            }
+            Self::Value(log, merges) => {
+                // A collection is a merge of the log: it copies what lives and frees the rest.
+                log.hold_collections(!merges.allows(now));
+                let chores = log.is_chore_due().then(|| chore(Urgency::Normal));
+                let due = log.collection_due();
+                Told {
+                    tasks: chores.into_iter().chain(due.map(collection)).collect(),
+                    put_bytes: log.appended_bytes(),
+                    debt_bytes: due.map_or(0, |due| due.owed_bytes),
+                    memory_bytes: 0,
+                }
+            }
+        }
+    }
+
+    /// What scrubbing would read now; the commit log is not kept for long enough to rot.
+    pub(crate) fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
+        match self {
+            Self::Commit(_) => None,
+            Self::Value(log, _) => log.scrub_due(period, now),
+        }
+    }
+
+    pub(crate) fn scrub_step(
+        &self,
+        budget: StepBudget,
+        period: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<StepOutcome, BackendError> {
+        match self {
+            Self::Commit(_) => Ok(StepOutcome::nothing_left()),
+            Self::Value(log, _) => {
+                let outcome = log.scrub_step(budget, period, now);
+                tell_damage(log);
                 outcome
             }
         }
+    }
+
+    /// Does a part of what it owes.
+    pub(crate) fn step(
+        &self,
+        task: &Task,
+        budget: StepBudget,
+    ) -> Result<StepOutcome, BackendError> {
+        match self {
+            Self::Commit(log) => log.upkeep_step(),
+            Self::Value(log, _) => {
+                let outcome = if task.kind == TaskKind::Merge {
+                    let bytes = budget.bytes.min(COLLECTED_BYTES_MAX);
+                    log.collection_step(StepBudget { bytes })
+                } else {
+                    // It cuts nothing that stores would have to be synced for.
+                    log.chore_step().map(|_| StepOutcome::nothing_left())
+                };
+                tell_damage(log);
+                outcome
+            }
+        }
+    }
+}
+
+fn tell_damage(log: &ValueLog) {
+    for damage in log.take_damage() {
+        tracing::error!(event = "value_log_damaged", damage = %damage);
+    }
+}
+
+/// Work on the log's files, that moves hardly any bytes.
+fn chore(urgency: Urgency) -> Task {
+    Task {
+        kind: TaskKind::Sync,
+        subject: 0,
+        urgency,
+        cost_bytes: 0,
+    }
+}
+
+fn collection(due: CollectionDue) -> Task {
+    Task {
+        kind: TaskKind::Merge,
+        subject: u64::from(due.segment),
+        urgency: if due.is_pressing {
+            Urgency::Pressing
+        } else {
+            Urgency::Normal
+        },
+        cost_bytes: due.cost_bytes,
     }
 }
 
@@ -121,13 +220,13 @@ pub(crate) fn open_value_log(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     settings: &Settings,
-    runtime: &Runtime,
+    log_id: u64,
 ) -> anyhow::Result<ValueLog> {
     let log_settings = ValueLogSettings {
         segment_bytes: settings.commit_log.segment_bytes,
-        dead_percent_max: DEAD_PERCENT_MAX,
+        dead_percent_max: settings.bitcask.merge_dead_share_max_percent,
     };
-    let (log, found) = ValueLog::open(disk.clone(), directory, runtime.random_u64(), log_settings)
+    let (log, found) = ValueLog::open(disk.clone(), directory, log_id, log_settings)
         .context("open the value log")?;
     if found.torn_bytes > 0 {
         tracing::info!(event = "value_log_cut", torn_bytes = found.torn_bytes);
@@ -136,20 +235,4 @@ pub(crate) fn open_value_log(
         tracing::error!(event = "value_log_damaged", damage = %damage);
     }
     Ok(log)
-}
-
-/// Gives stores what they have in the value log and do not know of.
-pub(crate) fn admit(log: &ValueLog, stores: &[Arc<dyn Backend>]) -> anyhow::Result<()> {
-    let found = log.admit(stores).context("replay the value log")?;
-    if found.batches_replayed > 0 {
-        tracing::info!(
-            event = "value_log_replayed",
-            segments_read = found.segments_read,
-            batches_replayed = found.batches_replayed,
-        );
-    }
-    for damage in &found.damage {
-        tracing::error!(event = "value_log_damaged", damage = %damage);
-    }
-    Ok(())
 }

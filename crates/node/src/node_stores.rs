@@ -1,15 +1,16 @@
 //! The stores of a running node: engines behind the node's log.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::Backend;
+use kvorum_backend::{Backend, BackendError, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
-use kvorum_commit::{CommitLogSettings, ValueLog};
+use kvorum_commit::{CommitLog, CommitLogSettings, Recovered, ValueLog, recover_some};
 use kvorum_disk::Disk;
-use kvorum_member::{FirstStores, StoreError, Stores};
+use kvorum_member::{StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
@@ -24,25 +25,43 @@ pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
     runtime: Runtime,
     engines: Engines,
+    engine_before: Option<String>,
     log_directory: PathBuf,
     log_settings: CommitLogSettings,
     /// The value log, for engines that keep their entries in it.
     value_log: Option<ValueLog>,
-    /// From the first opening on, where the engine's writes go through one.
+    /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
+    earlier: Mutex<EarlierLogs>,
 }
 
+/// What is known of the logs of earlier runs, which are read for some stores after the other.
+#[derive(Default)]
+struct EarlierLogs {
+    recovered: Recovered,
+    /// Batches of stores that were not open when the commit logs were read last.
+    batches_left: u64,
+    /// Damage that was told.
+    damage: BTreeSet<String>,
+}
+
+/// Stores that could not be brought up to date.
+type Failed = Vec<(StoreId, BackendError)>;
+
 impl NodeStores {
+    /// `engine_before` is that of the run before, if it was another.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         runtime: Runtime,
         settings: &Settings,
         data: &DataDirectory,
+        engine_before: Option<String>,
     ) -> anyhow::Result<Self> {
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk)?;
-            let log = node_log::open_value_log(&disk, &data.value_log(), settings, &runtime)?;
+            let log =
+                node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
             Some(log)
         } else {
             None
@@ -51,6 +70,7 @@ impl NodeStores {
             disk,
             runtime,
             engines,
+            engine_before,
             log_directory: data.commit_log(),
             log_settings: CommitLogSettings {
                 segment_bytes: settings.commit_log.segment_bytes,
@@ -58,10 +78,11 @@ impl NodeStores {
             },
             value_log,
             log: Mutex::new(None),
+            earlier: Mutex::default(),
         })
     }
 
-    /// The log, once the stores are open and if there is to be one.
+    /// The log, from the beginning on and if there is to be one.
     pub(crate) fn log(&self) -> Option<NodeLog> {
         self.log.lock().clone()
     }
@@ -81,96 +102,89 @@ impl NodeStores {
         self.engines.read_cache().cloned()
     }
 
-    fn open_stores(&self, size: RingSize, partitions: &[Partition]) -> anyhow::Result<FirstStores> {
+    fn begin(&self) -> anyhow::Result<Arc<dyn Backend>> {
         let hints = self
             .engines
             .open_hints(self.value_log.as_ref())
             .context("open the hints' store")?;
-        let stores = self.open_engines(size, partitions)?;
-        let all = stores.iter().map(|(_, store)| store).chain([&hints]);
-        self.recover(&all.cloned().collect::<Vec<_>>())?;
-        let behind_log = |(partition, store)| (partition, self.behind_log(store));
-        Ok(FirstStores {
-            partitions: stores.into_iter().map(behind_log).collect(),
-            hints: self.behind_log(hints),
-        })
-    }
-
-    /// Opens the stores of partitions, several at a time.
-    fn open_engines(
-        &self,
-        size: RingSize,
-        partitions: &[Partition],
-    ) -> anyhow::Result<Vec<(Partition, Arc<dyn Backend>)>> {
-        let workers = std::thread::available_parallelism().map_or(2, |count| 4 * count.get());
-        let per_worker = partitions.len().div_ceil(workers).max(1);
-        std::thread::scope(|scope| {
-            let handles: Vec<_> = partitions
-                .chunks(per_worker)
-                .map(|chunk| {
-                    scope.spawn(move || {
-                        let open = |partition: &Partition| {
-                            let log = self.value_log.as_ref();
-                            let opened = self.engines.open(size, *partition, log);
-                            let store = opened.with_context(|| {
-                                format!("open the store of partition {}", partition.number())
-                            })?;
-                            Ok((*partition, store))
-                        };
-                        chunk.iter().map(open).collect::<anyhow::Result<Vec<_>>>()
-                    })
-                })
-                .collect();
-            let mut stores = Vec::with_capacity(partitions.len());
-            for handle in handles {
-                match handle.join() {
-                    Ok(opened) => stores.extend(opened?),
-                    Err(_) => {
-                        anyhow::bail!("a thread that opens stores panicked; report this bug")
-                    }
-                }
-            }
-            Ok(stores)
-        })
-    }
-
-    /// Gives stores what earlier runs logged, and starts this run's log if there is to be one. What is
-    /// found in a commit log is put to stores anew: those that leave their entries in the value log put
-    /// it there.
-    fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<()> {
-        if let Some(log) = &self.value_log {
-            node_log::admit(log, stores)?;
-        }
-        let directory = &self.log_directory;
-        let found = kvorum_commit::recover(&*self.disk, directory, stores)
-            .context("replay the commit log")?;
-        if found.batches_read > 0 {
-            tracing::info!(
-                event = "commit_log_replayed",
-                batches_read = found.batches_read,
-                batches_replayed = found.batches_replayed,
-                torn_bytes = found.torn_bytes,
-            );
-        }
-        if found.batches_of_unknown_stores > 0 {
-            let batches = found.batches_of_unknown_stores;
-            tracing::warn!(event = "commit_log_unknown_stores", batches);
-        }
-        for damage in &found.damage {
-            tracing::error!(event = "commit_log_damaged", damage = %damage);
+        // Its own log is begun behind what the earlier ones have for it, and the others find theirs when
+        // they are admitted.
+        let mut failed = self.recover(std::slice::from_ref(&hints))?;
+        if let Some((_, error)) = failed.pop() {
+            return Err(error).context("bring the hints' store up to date");
         }
         let log = match &self.value_log {
-            Some(log) => Some(NodeLog::Value(log.clone())),
-            None if self.engines.use_commit_log() => {
-                let id = self.runtime.random_u64();
-                let (disk, settings) = (self.disk.clone(), self.log_settings);
-                let log = node_log::create_commit_log(disk, directory, id, settings)?;
-                Some(NodeLog::Commit(log))
-            }
+            Some(log) => Some(NodeLog::Value(log.clone(), self.engines.merge_policy())),
+            None if self.engines.use_commit_log() => Some(NodeLog::Commit(self.begin_log()?)),
             None => None,
         };
         *self.log.lock() = log;
-        Ok(())
+        Ok(self.behind_log(hints))
+    }
+
+    fn begin_log(&self) -> anyhow::Result<CommitLog> {
+        let id = self.runtime.random_u64();
+        let (disk, settings) = (self.disk.clone(), self.log_settings);
+        let log = node_log::create_commit_log(disk, &self.log_directory, id, settings)?;
+        self.earlier.lock().recovered.running = Some(id);
+        Ok(log)
+    }
+
+    /// Gives stores what earlier runs logged; returns those that failed. What is found in a commit log
+    /// is put to stores anew: those that leave their entries in the value log put it there.
+    fn recover(&self, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
+        let mut failed = Failed::new();
+        if let Some(log) = &self.value_log {
+            failed.extend(self.admit_to(log, stores)?);
+        }
+        let is_sound = |store: &&Arc<dyn Backend>| {
+            let identity = store.identity();
+            failed.iter().all(|(failed, _)| *failed != identity)
+        };
+        let sound: Vec<_> = stores.iter().filter(is_sound).cloned().collect();
+        let found = {
+            let recovered = &mut self.earlier.lock().recovered;
+            recover_some(&*self.disk, &self.log_directory, &sound, recovered)
+        };
+        let found = found.context("replay the commit log")?;
+        if found.batches_replayed > 0 {
+            tracing::info!(
+                event = "commit_log_replayed",
+                stores = sound.len(),
+                batches_read = found.batches_read,
+                batches_replayed = found.batches_replayed,
+                batches_missing = found.batches_missing,
+                torn_bytes = found.torn_bytes,
+            );
+        }
+        self.earlier.lock().batches_left = found.batches_of_unknown_stores;
+        self.tell_damage("commit_log_damaged", &found.damage);
+        failed.extend(found.failed);
+        Ok(failed)
+    }
+
+    fn admit_to(&self, log: &ValueLog, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
+        let found = log.admit_some(stores).context("replay the value log")?;
+        if found.batches_replayed > 0 {
+            tracing::info!(
+                event = "value_log_replayed",
+                stores = stores.len(),
+                segments_read = found.segments_read,
+                batches_replayed = found.batches_replayed,
+            );
+        }
+        self.tell_damage("value_log_damaged", &found.damage);
+        Ok(found.failed)
+    }
+
+    /// Logs are read for some stores after the other, and their damage is met each time.
+    fn tell_damage(&self, event: &str, found: &[String]) {
+        let mut earlier = self.earlier.lock();
+        for damage in found {
+            if earlier.damage.insert(damage.clone()) {
+                tracing::error!(event, damage = %damage);
+            }
+        }
     }
 
     fn behind_log(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
@@ -195,12 +209,48 @@ impl NodeStores {
 }
 
 impl Stores for NodeStores {
-    fn open_first(
-        &self,
-        size: RingSize,
-        partitions: &[Partition],
-    ) -> Result<FirstStores, StoreError> {
-        Ok(self.open_stores(size, partitions)?)
+    fn engine_before(&self) -> Option<String> {
+        self.engine_before.clone()
+    }
+
+    fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
+        Ok(NodeStores::begin(self)?)
+    }
+
+    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
+        let opened = self.engines.open(size, partition, self.value_log.as_ref());
+        opened.map_err(|error| in_one_line(&error))
+    }
+
+    fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
+        let failed = self.recover(stores);
+        let admitted = |store: &Arc<dyn Backend>| {
+            let identity = store.identity();
+            match &failed {
+                Ok(failed) => match failed.iter().find(|(failed, _)| *failed == identity) {
+                    Some((_, error)) => Err(StoreError::from(error.clone())),
+                    None => Ok(self.behind_log(store.clone())),
+                },
+                Err(error) => Err(StoreError::from(format!("{error:#}"))),
+            }
+        };
+        stores.iter().map(admitted).collect()
+    }
+
+    fn all_admitted(&self) {
+        if let Some(log) = &self.value_log {
+            log.settle_erasures();
+        }
+        let batches = std::mem::take(&mut self.earlier.lock().batches_left);
+        if batches > 0 {
+            tracing::warn!(event = "commit_log_unknown_stores", batches);
+        }
+    }
+
+    /// Reading a store from its hint files is work for a processor. Two at least, so that one that
+    /// waits for its device does not hold up all others.
+    fn openings_at_once(&self) -> usize {
+        std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
     }
 
     fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
@@ -208,7 +258,10 @@ impl Stores for NodeStores {
             .engines
             .open(size, partition, self.value_log.as_ref())?;
         if let Some(log) = &self.value_log {
-            node_log::admit(log, std::slice::from_ref(&store))?;
+            let mut failed = self.admit_to(log, std::slice::from_ref(&store))?;
+            if let Some((_, error)) = failed.pop() {
+                return Err(error.into());
+            }
         }
         Ok(self.behind_log(store))
     }
@@ -230,4 +283,9 @@ impl Stores for NodeStores {
         }
         Ok(self.engines.remove(size, partition)?)
     }
+}
+
+/// The error with all its causes, for who shows no chain of them.
+fn in_one_line(error: &anyhow::Error) -> StoreError {
+    format!("{error:#}").into()
 }

@@ -1,34 +1,48 @@
-//! `kvorum server`: opens the node, listens, waits for a signal, drains and closes.
+//! `kvorum server`: opens the node, listens, waits for a signal, drains and closes. Stores are opened
+//! while clients are answered.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use kvorum_disk::RealDisk;
 use kvorum_runtime::{Executor, ListenOptions, Listener, ProductionOptions, Runtime};
 use kvorum_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admin_server::AdminServer;
+use crate::admin_server::{AdminServer, stop_this_process};
+use crate::backup;
 use crate::configuration_file::Loaded;
 use crate::data_directory::admin_socket;
 use crate::figures::RIAK_VERSION;
+use crate::index_figures;
 use crate::logging;
 use crate::node::Node;
+use crate::open_files;
+use crate::readiness;
 
 /// How long requests in progress may take to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
+/// How long a node may take to stop whose standard input has ended.
+const STOP_WITH_INPUT_MAX: Duration = Duration::from_secs(10);
+
 /// Runs a node until it is told to stop.
-pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<()> {
+pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()> {
     let settings = loaded.configuration.settings.clone();
     logging::start(&settings.log)?;
     report(loaded);
-    let executor: Executor = Runtime::production(&ProductionOptions::default())?;
+    let executor: Executor = Runtime::production(&threads(&settings))?;
     let runtime = executor.runtime();
+    let files = open_files::settle(&RealDisk, &settings)?;
     // Before anything answers: who has had an answer may ask for a stop at once.
     let mut stop = executor.block_on(async { StopSignals::install() })?;
+    if stops_with_input {
+        let _for_the_life_of_the_process = std::thread::spawn(stop_with_input);
+    }
     let listeners = Listeners::open(&settings, &executor)?;
     let Listeners {
         peer,
@@ -36,15 +50,52 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<()> {
         http,
     } = listeners;
     let node = Node::open(&settings, &executor, peer)?;
-    let clients = (protobuf, http);
+    let clients_max = match files.clients_max(node.others()) {
+        Ok(clients_max) => clients_max,
+        Err(refusal) => {
+            let _closed_or_opened_anew = node.close(&executor);
+            return Err(refusal);
+        }
+    };
+    let clients = (protobuf, http, clients_max);
     executor.block_on(serve(&node, clients, &settings, &runtime, &mut stop))?;
     tracing::info!(event = "closing");
+    // A store that is being opened at this moment may be worked on until the runtime has shut down.
+    let _locked_to_the_end = node.data.clone();
     let closed = node.close(&executor);
     let _socket_may_be_gone = std::fs::remove_file(admin_socket(&settings.node.data_dir));
     executor.shut_down(Duration::from_secs(5));
     closed?;
     tracing::info!(event = "stopped");
     Ok(())
+}
+
+fn threads(settings: &Settings) -> ProductionOptions {
+    let workers = settings.node.worker_threads;
+    let workers = workers.and_then(|workers| usize::try_from(workers).ok());
+    ProductionOptions {
+        workers: workers.and_then(NonZeroUsize::new),
+        ..ProductionOptions::default()
+    }
+}
+
+/// Stops this process when its standard input ends, gracefully if that goes quickly.
+///
+/// The kernel can signal the death of a parent, too, but means the thread that started the child, and
+/// only Linux has it; a pipe ends with the process that holds its other end, everywhere.
+fn stop_with_input() {
+    let mut nothing = [0; 64];
+    loop {
+        match std::io::stdin().read(&mut nothing) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    let _ends_below_if_refused = stop_this_process();
+    std::thread::sleep(STOP_WITH_INPUT_MAX);
+    std::process::exit(1);
 }
 
 /// Says key by key what became of a configuration file, and warns of what is doubtful.
@@ -100,19 +151,29 @@ impl Listeners {
 
 async fn serve(
     node: &Node,
-    (protobuf_listeners, http_listeners): (Vec<Listener>, Vec<Listener>),
+    (protobuf_listeners, http_listeners, clients_max): (Vec<Listener>, Vec<Listener>, u64),
     settings: &Settings,
     runtime: &Runtime,
     stop: &mut StopSignals,
 ) -> anyhow::Result<()> {
-    let protobuf = Arc::new(kvorum_server_pb::Server::new(
+    // Each interface may have half of the connections.
+    let connections_max = usize::try_from(clients_max / 2).unwrap_or(usize::MAX);
+    let protobuf = Arc::new(kvorum_server_pb::Server::within(
+        node.room.clone(),
         node.coordinator.clone(),
-        protobuf_settings(settings),
+        kvorum_server_pb::ServerSettings {
+            connections_max,
+            ..protobuf_settings(settings)
+        },
         node.figures.clone(),
     ));
-    let http = Arc::new(kvorum_server_http::Server::new(
+    let http = Arc::new(kvorum_server_http::Server::within(
+        node.room.clone(),
         node.coordinator.clone(),
-        http_settings(settings),
+        kvorum_server_http::HttpSettings {
+            connections_max,
+            ..http_settings(settings)
+        },
         node.figures.clone(),
     ));
     for listener in protobuf_listeners {
@@ -131,7 +192,17 @@ async fn serve(
     let admin_listener = AdminServer::listen(&admin_socket(&settings.node.data_dir))?;
     let admin = AdminServer::new(node, runtime.clone());
     runtime.spawn("admin listener", admin.serve(admin_listener));
-    tracing::info!(event = "ready", node = %settings.node.nodename, version = env!("CARGO_PKG_VERSION"));
+    let noted = backup::keep_others_noted(
+        runtime.clone(),
+        Arc::new(RealDisk),
+        node.data.path().to_owned(),
+        node.member.clone(),
+    );
+    let _noter = runtime.spawn("other members", noted).abort_on_drop();
+    let announced = readiness::announce(node.vnodes.clone(), settings.node.nodename.clone());
+    let feeding = index_figures::feed_always(node.figures.clone());
+    let _feeder = runtime.spawn("index figures", feeding).abort_on_drop();
+    let _announcer = runtime.spawn("readiness", announced).abort_on_drop();
 
     stop.received().await;
     tracing::info!(event = "draining");

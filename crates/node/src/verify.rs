@@ -1,22 +1,20 @@
 //! `kvorum verify`: every checksum of a directory, and whether its files say the same.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
 
 use clap::Args;
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
 
-/// One reads while the other computes; more would only make a slow device seek.
-const THREADS: usize = 2;
-/// How often progress is shown on a terminal, and elsewhere.
-const TICK: Duration = Duration::from_millis(500);
-const LINE: Duration = Duration::from_secs(10);
+use crate::progress::{Progress, TICK};
+
+/// On one core, one reads while the other computes.
+const THREADS_MIN: usize = 2;
 
 /// Arguments of `kvorum verify`.
 #[derive(Args)]
@@ -52,12 +50,13 @@ pub(crate) fn main(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn run(plan: &Plan) -> Checked {
+/// Checks everything, in parallel.
+pub(crate) fn run(plan: &Plan) -> Checked {
     let next = AtomicUsize::new(0);
     let read_bytes = AtomicU64::new(0);
     let (sender, receiver) = channel();
     let mut outcomes = std::thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..threads() {
             let sender = sender.clone();
             let (next, read_bytes) = (&next, &read_bytes);
             scope.spawn(move || work(plan, next, read_bytes, &sender));
@@ -72,6 +71,11 @@ fn run(plan: &Plan) -> Checked {
         all.add(outcome, "");
     }
     all
+}
+
+/// As many as there are cores.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(THREADS_MIN, |it| it.get().max(THREADS_MIN))
 }
 
 type Outcome = (usize, Checked);
@@ -93,9 +97,7 @@ fn work(plan: &Plan, next: &AtomicUsize, read_bytes: &AtomicU64, sender: &Sender
 
 /// Waits for all units, and shows progress meanwhile.
 fn gather(plan: &Plan, read_bytes: &AtomicU64, receiver: &Receiver<Outcome>) -> Vec<Outcome> {
-    let is_terminal = std::io::stderr().is_terminal();
-    let began = Instant::now();
-    let mut shown = began;
+    let mut progress = Progress::begin();
     let mut outcomes = Vec::new();
     loop {
         match receiver.recv_timeout(TICK) {
@@ -103,37 +105,10 @@ fn gather(plan: &Plan, read_bytes: &AtomicU64, receiver: &Receiver<Outcome>) -> 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        let wait = if is_terminal { TICK } else { LINE };
-        if shown.elapsed() >= wait {
-            shown = Instant::now();
-            let read = read_bytes.load(Ordering::Relaxed);
-            let line = progress_line(read, plan.bytes, began.elapsed());
-            let (before, after) = if is_terminal { ("\r", "") } else { ("", "\n") };
-            let _shown_or_closed = write!(std::io::stderr(), "{before}{line}{after}");
-        }
+        progress.show(read_bytes.load(Ordering::Relaxed), plan.bytes);
     }
-    if is_terminal && shown != began {
-        let _shown_or_closed = writeln!(std::io::stderr());
-    }
+    progress.end();
     outcomes
-}
-
-fn progress_line(read: u64, all: u64, elapsed: Duration) -> String {
-    const MIB: u64 = 1 << 20;
-    let percent = read
-        .saturating_mul(100)
-        .checked_div(all)
-        .unwrap_or(100)
-        .min(100);
-    let rest = u128::from(all.saturating_sub(read));
-    let left = (elapsed.as_secs().max(1) as u128 * rest)
-        .checked_div(u128::from(read))
-        .map_or("unknown".to_owned(), |seconds| format!("{seconds} s"));
-    format!(
-        "{percent:>3} %, {} of {} MiB, {left} left ",
-        read / MIB,
-        all / MIB
-    )
 }
 
 fn as_text(plan: &Plan, checked: &Checked) -> String {
@@ -164,7 +139,7 @@ fn as_text(plan: &Plan, checked: &Checked) -> String {
     text
 }
 
-fn finding_line(finding: &Finding) -> String {
+pub(crate) fn finding_line(finding: &Finding) -> String {
     let Finding {
         file,
         offset,
@@ -199,16 +174,4 @@ fn as_json(plan: &Plan, checked: &Checked) -> serde_json::Value {
         "notes": checked.notes,
         "not_checked": plan.unknown,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn progress_says_how_long_it_will_take() {
-        let line = progress_line(1 << 20, 4 << 20, Duration::from_secs(5));
-        assert_eq!(line, " 25 %, 1 of 4 MiB, 15 s left ");
-        assert!(progress_line(0, 0, Duration::ZERO).starts_with("100 %"));
-    }
 }

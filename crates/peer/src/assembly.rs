@@ -11,6 +11,8 @@ use crate::message::Message;
 #[derive(Debug)]
 pub(crate) struct Assembly {
     parts: BTreeMap<u64, Part>,
+    /// Of all parts.
+    bytes: usize,
     message_bytes_max: usize,
     messages_max: usize,
 }
@@ -26,6 +28,7 @@ impl Assembly {
     pub(crate) fn new(message_bytes_max: usize, messages_max: usize) -> Self {
         Self {
             parts: BTreeMap::new(),
+            bytes: 0,
             message_bytes_max,
             messages_max,
         }
@@ -58,6 +61,7 @@ impl Assembly {
             let max = self.messages_max;
             return Err(ProtocolError::TooMany { max });
         }
+        self.take_room(fragment.len())?;
         // Grows with what comes: an announced length alone takes no memory.
         let bytes = BytesMut::from(&fragment[..]);
         self.parts.insert(
@@ -83,16 +87,34 @@ impl Assembly {
             return Err(ProtocolError::Overlong { stream });
         }
         part.bytes.extend_from_slice(fragment);
-        if part.bytes.len() < part.len {
+        let is_whole = part.bytes.len() == part.len;
+        self.take_room(fragment.len())?;
+        if !is_whole {
             return Ok(None);
         }
-        let whole = self.parts.remove(&stream);
+        let whole = self.remove(stream);
         Ok(whole.map(|part| cut(part.bytes.freeze(), part.head_len)))
+    }
+
+    /// Room for messages that are coming: twice the largest. A sender lets far less wait at once.
+    fn take_room(&mut self, bytes: usize) -> Result<(), ProtocolError> {
+        let max = self.message_bytes_max.saturating_mul(2);
+        self.bytes += bytes;
+        if self.bytes > max {
+            return Err(ProtocolError::TooManyBytes { max });
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, stream: u64) -> Option<Part> {
+        let part = self.parts.remove(&stream)?;
+        self.bytes -= part.bytes.len();
+        Some(part)
     }
 
     /// The rest of a message will not come, or is not wanted.
     pub(crate) fn forget(&mut self, stream: u64) {
-        self.parts.remove(&stream);
+        self.remove(stream);
     }
 }
 
@@ -121,6 +143,21 @@ mod tests {
             (&first.head[..], &first.body[..]),
             (&b"ab"[..], &b"cdef"[..])
         );
+    }
+
+    #[test]
+    fn what_is_under_way_is_bounded_in_bytes() {
+        let mut assembly = Assembly::new(10, 100);
+        let nine = || Bytes::from_static(b"123456789");
+        assert_eq!(assembly.begin(1, 0, 10, nine()), Ok(None));
+        assert_eq!(assembly.begin(2, 0, 10, nine()), Ok(None));
+        assert!(assembly.go_on(1, b"0").unwrap().is_some());
+        assert_eq!(assembly.begin(3, 0, 10, nine()), Ok(None));
+        assembly.forget(3);
+        assert_eq!(assembly.begin(4, 0, 10, nine()), Ok(None));
+        let max = 20;
+        let beyond = Err(ProtocolError::TooManyBytes { max });
+        assert_eq!(assembly.begin(5, 0, 10, nine()), beyond);
     }
 
     #[test]

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use kvorum_runtime::{ReadHalf, Runtime, WriteHalf};
+use kvorum_runtime::Runtime;
+use kvorum_tls::{SecureReadHalf, SecureWriteHalf};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::error::ProtocolError;
 use crate::frame::{Frame, FrameHead, take_frame};
-use crate::outbox::Outbox;
+use crate::outbox::{Batch, Outbox};
 
 /// Room made for each read.
 const READ_BYTES: usize = 64 * 1024;
@@ -25,6 +26,10 @@ pub(crate) enum Ended {
     Closed,
     #[error("{0}")]
     Lost(#[from] io::Error),
+    #[error("the peer reads nothing of what it causes")]
+    NotRead,
+    #[error("the peer has newer ones")]
+    Replaced,
     #[error("nothing came for {} ms", .0.as_millis())]
     Silent(Duration),
     #[error("{0}")]
@@ -32,9 +37,9 @@ pub(crate) enum Ended {
 }
 
 /// Writes until the outbox is closed or the connection breaks; closes the outbox then.
-pub(crate) async fn write(outbox: Arc<Outbox>, mut stream: WriteHalf) {
+pub(crate) async fn write(outbox: Arc<Outbox>, mut stream: SecureWriteHalf) {
     while let Some(mut batch) = outbox.next_batch().await {
-        if let Err(error) = stream.write_all_buf(&mut batch).await {
+        if let Err(error) = send(&mut stream, &mut batch).await {
             tracing::debug!(event = "peer_write_failed", error = %error);
             break;
         }
@@ -44,10 +49,16 @@ pub(crate) async fn write(outbox: Arc<Outbox>, mut stream: WriteHalf) {
     let _ended_or_broken = stream.shutdown().await;
 }
 
+/// Writes a batch to its end; TLS keeps the last part back until it is flushed.
+async fn send(stream: &mut SecureWriteHalf, batch: &mut Batch) -> io::Result<()> {
+    stream.write_all_buf(batch).await?;
+    stream.flush().await
+}
+
 /// Reads frames and hands all but pings to `take` until the connection ends.
 pub(crate) async fn read(
     runtime: &Runtime,
-    stream: &mut ReadHalf,
+    stream: &mut SecureReadHalf,
     outbox: &Outbox,
     silence_max: Duration,
     mut take: impl FnMut(Frame) -> Result<(), ProtocolError>,
@@ -69,6 +80,9 @@ pub(crate) async fn read(
                 outbox.signal(FrameHead::Ping);
                 continue;
             }
+        }
+        if outbox.is_overrun() {
+            return Ended::NotRead;
         }
         loop {
             match take_frame(&mut input) {

@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_ring::NodeId;
-use kvorum_runtime::{Moment, ReadHalf, Runtime, Stream, TaskGuard};
+use kvorum_runtime::{Moment, Runtime, TaskGuard};
+use kvorum_tls::{HandshakeError, SecureReadHalf, SecureStream, Tls};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 
 use crate::assembly::Assembly;
 use crate::connection;
+use crate::encryption::{Encryption, check_names};
 use crate::error::{PeerError, ProtocolError};
 use crate::frame::{Frame, FrameHead};
 use crate::hello::{Admission, Hello, Introduction, NOBODY, Refusal, VERDICT_BYTES, Verdict};
@@ -27,6 +29,7 @@ type Answered = Result<Message, PeerError>;
 /// A connection over which this node asks.
 pub(crate) struct Asking {
     node: NodeId,
+    is_encrypted: bool,
     outbox: Arc<Outbox>,
     pending: Arc<Pending>,
     next_stream: AtomicU64,
@@ -57,11 +60,18 @@ impl Pending {
         self.waiting.lock().as_mut()?.remove(&stream)
     }
 
-    fn end(&self, error: &PeerError) {
+    /// Answers all that wait. The outbox has to be closed before: what it holds then never goes out.
+    fn end(&self, node: NodeId, outbox: &Outbox, detail: &str) {
         let waiting = self.waiting.lock().take();
-        for (_, waiter) in waiting.into_iter().flatten() {
+        for (stream, waiter) in waiting.into_iter().flatten() {
+            let detail = detail.to_owned();
+            let error = if outbox.holds(stream) {
+                PeerError::Unreachable { node, detail }
+            } else {
+                PeerError::Broken { node, detail }
+            };
             // Whoever is gone needs no error.
-            let _waits_or_not = waiter.send(Err(error.clone()));
+            let _waits_or_not = waiter.send(Err(error));
         }
     }
 }
@@ -71,6 +81,8 @@ pub(crate) struct Call {
     pub(crate) address: SocketAddr,
     /// Zero when whoever listens there is meant.
     pub(crate) node: NodeId,
+    /// What its certificate has to speak for, where that is known.
+    pub(crate) name: Option<String>,
     pub(crate) lane: Lane,
     pub(crate) introduction: Introduction,
 }
@@ -81,25 +93,15 @@ impl Asking {
         runtime: &Runtime,
         call: Call,
         settings: PeerSettings,
+        encryption: &Encryption,
     ) -> Result<Self, PeerError> {
-        let node = call.node;
-        let unreachable = |detail: String| PeerError::Unreachable { node, detail };
-        let connected = async {
-            let connected = runtime.connect(call.address).await;
-            let mut stream = connected.map_err(|error| unreachable(error.to_string()))?;
-            let reached = introduce(&mut stream, &call).await?;
-            Ok((stream, reached))
-        };
         let wait = settings.connect_wait_max;
-        let (stream, reached) = match runtime.timeout(wait, connected).await {
-            Ok(connected) => connected?,
-            Err(_) => {
-                return Err(unreachable(format!(
-                    "no hello within {} ms",
-                    wait.as_millis()
-                )));
-            }
+        let connecting = call.reach(runtime, encryption);
+        let Ok(connected) = runtime.timeout(wait, connecting).await else {
+            let detail = format!("no hello within {} ms", wait.as_millis());
+            return Err(call.unreachable(detail));
         };
+        let (stream, reached) = connected?;
         Ok(Self::start(runtime, stream, reached, call.lane, settings))
     }
 
@@ -108,13 +110,19 @@ impl Asking {
         self.node
     }
 
+    /// True when it is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
     fn start(
         runtime: &Runtime,
-        stream: Stream,
+        stream: SecureStream,
         node: NodeId,
         lane: Lane,
         settings: PeerSettings,
     ) -> Self {
+        let is_encrypted = stream.is_encrypted();
         let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
         let pending = Arc::new(Pending {
             waiting: Mutex::new(Some(BTreeMap::new())),
@@ -132,6 +140,7 @@ impl Asking {
         let reading = runtime.spawn("peer reading", reading.run(input));
         Self {
             node,
+            is_encrypted,
             outbox,
             pending,
             next_stream: AtomicU64::new(1),
@@ -160,7 +169,7 @@ impl Asking {
         let (sender, answer) = oneshot::channel();
         match self.pending.waiting.lock().as_mut() {
             Some(waiting) => waiting.insert(stream, sender),
-            None => return Err(self.broken("it had ended")),
+            None => return Err(self.unreachable()),
         };
         let _withdrawal = Withdrawal {
             asking: self,
@@ -171,24 +180,31 @@ impl Asking {
         };
         match self.outbox.push(stream, opening, message) {
             Ok(()) => {}
-            Err(NotTaken::Full) => {
+            Err(NotTaken::Full(_)) => {
                 // It never went out: there is nothing to withdraw.
                 self.pending.take(stream);
                 return Err(PeerError::Overload { node });
             }
-            Err(NotTaken::Closed) => return Err(self.broken("it had ended")),
+            Err(NotTaken::Closed) => {
+                self.pending.take(stream);
+                return Err(self.unreachable());
+            }
         }
         match runtime.timeout(wait, answer).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(_)) => Err(self.broken("it ended")),
+            Ok(Err(_)) => Err(PeerError::Broken {
+                node,
+                detail: "it ended".to_owned(),
+            }),
             Err(_) => Err(PeerError::Timeout { node }),
         }
     }
 
-    fn broken(&self, detail: &str) -> PeerError {
-        PeerError::Broken {
+    /// Nothing of the request has gone out.
+    fn unreachable(&self) -> PeerError {
+        PeerError::Unreachable {
             node: self.node,
-            detail: detail.to_owned(),
+            detail: "the connection had ended".to_owned(),
         }
     }
 }
@@ -203,35 +219,92 @@ fn milliseconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Says hello and hears the verdict, and who gave it.
-async fn introduce(stream: &mut Stream, call: &Call) -> Result<NodeId, PeerError> {
-    let node = call.node;
-    let unreachable = |detail: String| PeerError::Unreachable { node, detail };
-    // Small messages must not wait for more to come.
-    stream
-        .set_nodelay(true)
-        .map_err(|error| unreachable(error.to_string()))?;
-    let hello = Hello::new(call.introduction.clone(), call.lane, node);
-    let exchanged = async {
-        stream.write_all(&hello.encode()).await?;
-        let mut verdict = [0; VERDICT_BYTES];
-        stream.read_exact(&mut verdict).await?;
-        Ok::<_, std::io::Error>(verdict)
-    };
-    let verdict = exchanged
-        .await
-        .map_err(|error| unreachable(error.to_string()))?;
-    let refused = |refusal| PeerError::Refused {
-        address: call.address,
-        refusal,
-    };
-    let verdict = Verdict::decode(&verdict).ok_or(refused(Refusal::NoHello))?;
-    match verdict.admission {
-        Admission::Refused(refusal) => Err(refused(refusal)),
-        Admission::Member | Admission::Stranger if node == NOBODY || verdict.node == node => {
-            Ok(verdict.node)
+impl Call {
+    /// Makes the connection and hears the verdict, and who gave it.
+    async fn reach(
+        &self,
+        runtime: &Runtime,
+        encryption: &Encryption,
+    ) -> Result<(SecureStream, NodeId), PeerError> {
+        let reached = self.attempt(runtime, encryption.tls()).await;
+        match reached {
+            Err(error) if error.is_about_encryption() && !encryption.is_required() => {
+                if encryption.tls().is_none() {
+                    return Err(error);
+                }
+                tracing::warn!(event = "peer_goes_on_in_the_clear", address = %self.address, error = %error);
+                self.attempt(runtime, None).await
+            }
+            reached => reached,
         }
-        Admission::Member | Admission::Stranger => Err(refused(Refusal::OtherNode)),
+    }
+
+    async fn attempt(
+        &self,
+        runtime: &Runtime,
+        tls: Option<&Tls>,
+    ) -> Result<(SecureStream, NodeId), PeerError> {
+        let connected = runtime.connect(self.address).await;
+        let stream = connected.map_err(|error| self.unreachable(error.to_string()))?;
+        // Small messages must not wait for more to come.
+        let told = stream.set_nodelay(true);
+        told.map_err(|error| self.unreachable(error.to_string()))?;
+        let mut stream = match tls {
+            None => SecureStream::from(stream),
+            Some(tls) => {
+                let shaken = tls.connect(stream).await;
+                let (stream, certified) = shaken.map_err(|failure| self.not_encrypted(failure))?;
+                let cluster = &self.introduction.cluster_name;
+                let checked = check_names(&certified, cluster, self.name.as_deref());
+                checked.map_err(|failure| self.not_encrypted(failure))?;
+                stream
+            }
+        };
+        let reached = self.introduce(&mut stream).await?;
+        Ok((stream, reached))
+    }
+
+    /// Says hello and hears the verdict, and who gave it.
+    async fn introduce(&self, stream: &mut SecureStream) -> Result<NodeId, PeerError> {
+        let node = self.node;
+        let hello = Hello::new(self.introduction.clone(), self.lane, node);
+        let is_encrypted = stream.is_encrypted();
+        let exchanged = async {
+            stream.write_all(&hello.encode()).await?;
+            stream.flush().await?;
+            let mut verdict = [0; VERDICT_BYTES];
+            stream.read_exact(&mut verdict).await?;
+            Ok::<_, std::io::Error>(verdict)
+        };
+        let verdict = exchanged.await.map_err(|error| {
+            // Who is called looks at the caller's certificate when the caller is through already.
+            match HandshakeError::behind(&error).filter(|_| is_encrypted) {
+                Some(failure) => self.not_encrypted(failure),
+                None => self.unreachable(error.to_string()),
+            }
+        })?;
+        let refused = |refusal| PeerError::Refused {
+            address: self.address,
+            refusal,
+        };
+        let verdict = Verdict::decode(&verdict).ok_or(refused(Refusal::NoHello))?;
+        match verdict.admission {
+            Admission::Refused(refusal) => Err(refused(refusal)),
+            Admission::Member | Admission::Stranger if node == NOBODY || verdict.node == node => {
+                Ok(verdict.node)
+            }
+            Admission::Member | Admission::Stranger => Err(refused(Refusal::OtherNode)),
+        }
+    }
+
+    fn unreachable(&self, detail: String) -> PeerError {
+        let node = self.node;
+        PeerError::Unreachable { node, detail }
+    }
+
+    fn not_encrypted(&self, failure: HandshakeError) -> PeerError {
+        let address = self.address;
+        PeerError::Encryption { address, failure }
     }
 }
 
@@ -245,7 +318,7 @@ struct Reading {
 }
 
 impl Reading {
-    async fn run(self, mut input: ReadHalf) {
+    async fn run(self, mut input: SecureReadHalf) {
         let settings = &self.settings;
         let mut assembly = Assembly::new(settings.message_bytes_max, settings.in_progress_max);
         let take = |frame| self.take(&mut assembly, frame);
@@ -254,10 +327,8 @@ impl Reading {
         let ended = ended.await;
         tracing::debug!(event = "peer_connection_ended", node = %self.node, lane = self.lane.name(), reason = %ended);
         self.outbox.close();
-        self.pending.end(&PeerError::Broken {
-            node: self.node,
-            detail: ended.to_string(),
-        });
+        self.pending
+            .end(self.node, &self.outbox, &ended.to_string());
     }
 
     fn take(&self, assembly: &mut Assembly, frame: Frame) -> Result<(), ProtocolError> {
@@ -293,5 +364,40 @@ impl Reading {
             // Whoever is gone needs no answer.
             let _waits_or_not = waiter.send(answered);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever asked may ask another node then: this one has seen a part at most, and acts on no part.
+    #[test]
+    fn a_request_that_had_not_gone_out_whole_was_certainly_not_carried_out() {
+        let executor = Runtime::simulated(1).unwrap();
+        let (outbox, node) = (Outbox::new(usize::MAX), NodeId::from_bytes([2; 16]));
+        let mut waiting = BTreeMap::new();
+        let answers = [1, 2].map(|stream| {
+            let (sender, answer) = oneshot::channel();
+            waiting.insert(stream, sender);
+            answer
+        });
+        let pending = Pending {
+            waiting: Mutex::new(Some(waiting)),
+        };
+        let opening = Opening::Request { wait_ms: 1 };
+        let large = Message {
+            head: bytes::Bytes::from_static(b"large"),
+            body: bytes::Bytes::from(vec![7; 8 << 20]),
+        };
+        outbox.push(1, opening, large).unwrap();
+        outbox.push(2, opening, Message::of_head("small")).unwrap();
+        let gone_out = executor.block_on(outbox.next_batch());
+        assert!(gone_out.is_some());
+        outbox.close();
+        pending.end(node, &outbox, "the peer closed it");
+        let [large, small] = answers.map(|answer| executor.block_on(answer).unwrap());
+        assert!(matches!(large, Err(PeerError::Unreachable { .. })));
+        assert!(matches!(small, Err(PeerError::Broken { .. })));
     }
 }

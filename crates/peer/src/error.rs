@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use kvorum_ring::NodeId;
+use kvorum_tls::HandshakeError;
 
 use crate::hello::Refusal;
 
@@ -60,6 +61,26 @@ pub enum PeerError {
         /// Why.
         refusal: Refusal,
     },
+    /// The two nodes do not come to an encrypted connection: look at `cluster.tls` and the
+    /// certificates on both.
+    #[error("no encrypted connection to the node at {address}: {failure}")]
+    Encryption {
+        /// Where it listens.
+        address: SocketAddr,
+        /// Why not.
+        failure: HandshakeError,
+    },
+}
+
+impl PeerError {
+    /// True when the certificates or the settings of TLS on the two nodes do not go together.
+    pub fn is_about_encryption(&self) -> bool {
+        match self {
+            Self::Encryption { .. } => true,
+            Self::Refused { refusal, .. } => refusal.is_about_encryption(),
+            _ => false,
+        }
+    }
 }
 
 /// Why bytes of a peer are not what they should be. The connection ends; nothing else does.
@@ -83,4 +104,6 @@ pub(crate) enum ProtocolError {
     Overlong { stream: u64 },
     #[error("more than {max} messages under way at once")]
     TooMany { max: usize },
+    #[error("more than {max} bytes of messages under way at once")]
+    TooManyBytes { max: usize },
 }

@@ -19,6 +19,18 @@ pub(crate) const HELLO_BYTES_MAX: usize = 8 + 2 + 2 + 2 + 1 + 16 * 3 + 1 + NAME_
 /// The verdict's length.
 pub(crate) const VERDICT_BYTES: usize = 1 + 2 + 16 + 4;
 
+/// The first bytes of a hello, which say who calls.
+pub const CALLER_BYTES: usize = 8 + 2 + 2 + 2 + 1 + 16 + 16;
+
+/// Who calls, by the first bytes of a hello; `None` when these begin no hello. For who stands between
+/// two nodes and passes on what they say: nothing is checked but where the hello begins.
+#[must_use]
+pub fn caller(start: &[u8; CALLER_BYTES]) -> Option<NodeId> {
+    start.starts_with(MAGIC).then_some(())?;
+    let node = start.last_chunk::<16>()?;
+    Some(NodeId::from_bytes(*node))
+}
+
 /// What a node says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
@@ -74,17 +86,32 @@ pub enum Refusal {
     /// It sent no hello.
     #[error("it does not speak this protocol")]
     NoHello,
+    /// The connection is not encrypted, and has to be.
+    #[error(
+        "the connection is not encrypted, and has to be; set `cluster.tls` to on on both sides"
+    )]
+    NotEncrypted,
+    /// The certificate is another node's.
+    #[error("the caller's certificate does not speak for it; see the log of who was called")]
+    OtherCertificate,
 }
 
 impl Refusal {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 8] = [
         Self::OtherCluster,
         Self::OtherName,
         Self::Removed,
         Self::OtherNode,
         Self::NoCommonVersion,
         Self::NoHello,
+        Self::NotEncrypted,
+        Self::OtherCertificate,
     ];
+
+    /// True when certificates or settings of TLS are at fault.
+    pub(crate) fn is_about_encryption(self) -> bool {
+        matches!(self, Self::NotEncrypted | Self::OtherCertificate)
+    }
 
     fn code(self) -> u8 {
         let place = Self::ALL.iter().position(|refusal| *refusal == self);
@@ -273,6 +300,9 @@ mod tests {
         let start = encoded.first_chunk::<10>().unwrap();
         assert_eq!(Hello::rest_of(start), Some(encoded.len() - 10));
         assert_eq!(Hello::decode(&encoded), Some(hello()));
+        let start = encoded.first_chunk::<CALLER_BYTES>().unwrap();
+        assert_eq!(caller(start), Some(hello().introduction.node));
+        assert_eq!(caller(&[0; CALLER_BYTES]), None);
         for at in 0..encoded.len() {
             for bit in 0..8 {
                 let mut flipped = encoded.to_vec();

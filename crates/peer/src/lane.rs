@@ -12,6 +12,9 @@ pub enum Lane {
 }
 
 impl Lane {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3;
+
     /// The byte that stands for it in a hello.
     pub(crate) const fn code(self) -> u8 {
         match self {

@@ -7,17 +7,23 @@
 //! connection, where one large object blocked the cluster's heartbeats.
 //!
 //! A request carries its deadline; one that nobody waits for any more is cancelled on the other side.
-//! What is queued towards a peer and what is in progress for one is bounded, and beyond that the
-//! answer is [`PeerError::Overload`], at once.
+//! What is queued towards a peer and what is in progress for one is bounded, in messages and in bytes,
+//! and beyond that the answer is [`PeerError::Overload`], at once: nothing was carried out. An answer
+//! that finds no room waits for it, and counts as in progress.
 //!
 //! Connections begin with a hello ([`hello`]) in which both sides say who they are, to which cluster
 //! they belong, and which versions they speak; whoever is not admitted learns why.
 //!
+//! Where connections are encrypted ([`Encryption`]), both ends prove by certificate which node of the
+//! cluster they are, before the hello; everything between nodes goes over these connections.
+//!
 //! What this crate must not know: what messages mean.
 
 mod assembly;
+mod connected;
 mod connection;
 mod dialler;
+mod encryption;
 mod error;
 mod frame;
 pub mod hello;
@@ -27,6 +33,8 @@ mod outbox;
 mod peers;
 mod serving;
 
+pub use connected::{Connected, connections_max};
+pub use encryption::Encryption;
 pub use error::PeerError;
 pub use hello::{Admission, Introduction, Refusal};
 pub use lane::Lane;

@@ -1,6 +1,7 @@
 //! What waits to be sent on a connection: messages that take turns, a fragment each.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -12,6 +13,9 @@ use crate::message::Message;
 /// Gathered for one write: enough for a system call to be worth it, no more, since what is gathered
 /// can no longer be overtaken.
 const BATCH_BYTES: usize = 256 * 1024;
+/// Frames without a message that may wait: a peer that has caused so many and reads none of them is
+/// given up.
+const SIGNALS_MAX: usize = 100_000;
 /// Shorter fragments are copied behind their fields: cheaper than one more part of a write.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
@@ -27,12 +31,17 @@ pub(crate) enum Opening {
 pub(crate) struct Outbox {
     state: Mutex<State>,
     filled: Notify,
+    /// Told when messages have gone out.
+    drained: Notify,
+    is_overrun: AtomicBool,
     bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     signals: VecDeque<FrameHead>,
+    /// Who waits for room, roughly: never fewer than do.
+    waiting: usize,
     messages: VecDeque<Outgoing>,
     /// Of messages, not sent yet.
     bytes: usize,
@@ -48,9 +57,10 @@ struct Outgoing {
 }
 
 /// Why a message was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    Full,
+    /// There is no room for the message, which comes back.
+    Full(Message),
     Closed,
 }
 
@@ -59,6 +69,8 @@ impl Outbox {
         Self {
             state: Mutex::default(),
             filled: Notify::new(),
+            drained: Notify::new(),
+            is_overrun: AtomicBool::new(false),
             bytes_max,
         }
     }
@@ -74,8 +86,8 @@ impl Outbox {
         if state.is_closed {
             return Err(NotTaken::Closed);
         }
-        if state.bytes > 0 && state.bytes + message.len() > self.bytes_max {
-            return Err(NotTaken::Full);
+        if !state.has_room(&message, self.bytes_max) {
+            return Err(NotTaken::Full(message));
         }
         state.bytes += message.len();
         state.messages.push_back(Outgoing {
@@ -89,9 +101,44 @@ impl Outbox {
         Ok(())
     }
 
+    /// Queues a message once there is room for it; does not when the outbox is closed before.
+    pub(crate) async fn push_when_drained(
+        &self,
+        stream: u64,
+        opening: Opening,
+        mut message: Message,
+    ) {
+        while let Err(NotTaken::Full(returned)) = self.push(stream, opening, message) {
+            message = returned;
+            let drained = self.drained.notified();
+            tokio::pin!(drained);
+            // Enabled before looking, so that no room goes unnoticed.
+            drained.as_mut().enable();
+            let is_full = {
+                let mut state = self.state.lock();
+                let is_full = !state.is_closed && !state.has_room(&message, self.bytes_max);
+                state.waiting += usize::from(is_full);
+                is_full
+            };
+            if is_full {
+                drained.await;
+            }
+        }
+    }
+
+    /// True when the peer has caused more frames than it ever reads.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.is_overrun.load(Ordering::Relaxed)
+    }
+
     /// Queues a frame without a message, before all messages.
     pub(crate) fn signal(&self, head: FrameHead) {
-        self.state.lock().signals.push_back(head);
+        let mut state = self.state.lock();
+        state.signals.push_back(head);
+        if state.signals.len() > SIGNALS_MAX {
+            self.is_overrun.store(true, Ordering::Relaxed);
+        }
+        drop(state);
         self.filled.notify_one();
     }
 
@@ -110,10 +157,17 @@ impl Outbox {
         }
     }
 
+    /// True for a message that has not gone out whole: the peer has not seen it.
+    pub(crate) fn holds(&self, stream: u64) -> bool {
+        let state = self.state.lock();
+        state.messages.iter().any(|it| it.stream == stream)
+    }
+
     /// Nothing more is taken or sent.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.filled.notify_one();
+        self.drained.notify_waiters();
     }
 
     /// The next frames, once there are some; `None` when closed.
@@ -126,6 +180,11 @@ impl Outbox {
                 }
                 let batch = state.batch();
                 if batch.has_remaining() {
+                    let waiting = std::mem::take(&mut state.waiting);
+                    drop(state);
+                    if waiting > 0 {
+                        self.drained.notify_waiters();
+                    }
                     return Some(batch);
                 }
             }
@@ -135,6 +194,11 @@ impl Outbox {
 }
 
 impl State {
+    /// One message always has room where nothing waits.
+    fn has_room(&self, message: &Message, bytes_max: usize) -> bool {
+        self.bytes == 0 || self.bytes + message.len() <= bytes_max
+    }
+
     fn batch(&mut self) -> Batch {
         let mut batch = Batch::default();
         while let Some(head) = self.signals.pop_front() {
@@ -341,7 +405,7 @@ mod tests {
         outbox.push(1, Opening::Answer, message(b"", 500)).unwrap();
         assert_eq!(
             outbox.push(2, Opening::Answer, message(b"", 1)),
-            Err(NotTaken::Full)
+            Err(NotTaken::Full(message(b"", 1)))
         );
         outbox.cancel(1);
         assert_eq!(outbox.push(2, Opening::Answer, message(b"", 1)), Ok(()));
@@ -350,6 +414,73 @@ mod tests {
             outbox.push(3, Opening::Answer, message(b"", 1)),
             Err(NotTaken::Closed)
         );
+    }
+
+    #[test]
+    fn a_message_is_held_until_its_last_fragment_is_on_its_way() {
+        let outbox = Outbox::new(usize::MAX);
+        let request = Opening::Request { wait_ms: 1 };
+        outbox
+            .push(1, request, message(b"", 2 * BATCH_BYTES))
+            .unwrap();
+        outbox.push(2, request, message(b"", 10)).unwrap();
+        assert!(outbox.holds(1) && outbox.holds(2));
+        let first = outbox.state.lock().batch();
+        assert!(first.has_remaining() && outbox.holds(1) && !outbox.holds(2));
+        outbox.close();
+        assert!(outbox.holds(1));
+    }
+
+    #[test]
+    fn an_answer_that_finds_no_room_waits_for_it() {
+        let executor = kvorum_runtime::Runtime::simulated(1).unwrap();
+        let runtime = executor.runtime();
+        executor.block_on(async move {
+            let outbox = std::sync::Arc::new(Outbox::new(100));
+            let large = message(b"", 2 * BATCH_BYTES);
+            outbox.push(1, Opening::Answer, large).unwrap();
+            let waiting = outbox.clone();
+            let pushing = runtime.spawn("pushing", async move {
+                let small = message(b"", 10);
+                waiting.push_when_drained(2, Opening::Answer, small).await;
+            });
+            runtime.yield_now().await;
+            assert!(!outbox.holds(2));
+            while outbox.holds(1) {
+                outbox.next_batch().await.unwrap();
+            }
+            pushing.await.unwrap();
+            assert!(outbox.holds(2));
+        });
+    }
+
+    #[test]
+    fn a_peer_that_never_reads_is_noticed() {
+        let outbox = Outbox::new(100);
+        for stream in 0..=100_000 {
+            assert!(!outbox.is_overrun());
+            outbox.signal(FrameHead::Overload { stream });
+        }
+        assert!(outbox.is_overrun());
+    }
+
+    #[test]
+    fn who_waits_for_room_does_not_outlive_the_connection() {
+        let executor = kvorum_runtime::Runtime::simulated(1).unwrap();
+        let runtime = executor.runtime();
+        executor.block_on(async move {
+            let outbox = std::sync::Arc::new(Outbox::new(100));
+            outbox.push(1, Opening::Answer, message(b"", 200)).unwrap();
+            let waiting = outbox.clone();
+            let pushing = runtime.spawn("pushing", async move {
+                let small = message(b"", 10);
+                waiting.push_when_drained(2, Opening::Answer, small).await;
+            });
+            runtime.yield_now().await;
+            outbox.close();
+            pushing.await.unwrap();
+            assert!(!outbox.holds(2));
+        });
     }
 
     #[test]

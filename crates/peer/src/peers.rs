@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_ring::NodeId;
-use kvorum_runtime::{Listener, Moment, Runtime};
+use kvorum_runtime::{Listener, Moment, Room, Runtime};
 use parking_lot::Mutex;
 
+use crate::connected::{Callers, Connected};
 use crate::dialler::{Asking, Call};
+use crate::encryption::Encryption;
 use crate::error::PeerError;
 use crate::hello::{Admission, Introduction, NOBODY};
 use crate::lane::Lane;
@@ -19,7 +21,7 @@ use crate::message::Message;
 use crate::serving::{Answering, serve};
 
 /// Bounds and patience.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PeerSettings {
     /// The largest message, in bytes.
     pub message_bytes_max: usize,
@@ -27,6 +29,11 @@ pub struct PeerSettings {
     pub queued_bytes_max: usize,
     /// Requests in progress for one connection; messages that are still coming as well.
     pub in_progress_max: usize,
+    /// The messages of requests in progress for one connection, in bytes; one is always taken.
+    pub in_progress_bytes_max: usize,
+    /// For large messages that are coming and requests in progress, of all connections together and
+    /// whoever else it is shared with. Those of [`Lane::Control`] count and are not refused.
+    pub room: Room,
     /// How long connecting and the hello may take.
     pub connect_wait_max: Duration,
     /// After a failed attempt, the first pause before the next; each failure doubles it.
@@ -43,9 +50,11 @@ impl Default for PeerSettings {
             message_bytes_max: 256 << 20,
             queued_bytes_max: 64 << 20,
             in_progress_max: 10_000,
+            in_progress_bytes_max: 256 << 20,
+            room: Room::default(),
             connect_wait_max: Duration::from_secs(5),
             retry_pause_min: Duration::from_millis(100),
-            retry_pause_max: Duration::from_secs(5),
+            retry_pause_max: Duration::from_secs(1),
             silence_max: Duration::from_secs(10),
         }
     }
@@ -61,12 +70,18 @@ pub trait Directory: Send + Sync {
 
     /// Whether a caller may ask.
     fn admit(&self, caller: &Introduction) -> Admission;
+
+    /// What the cluster calls a node, which its certificate has to speak for; `None` where that is not
+    /// known, and any certificate of the cluster does.
+    fn name(&self, _node: NodeId) -> Option<String> {
+        None
+    }
 }
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The node, as it says; TLS proves it where it is on.
+    /// The node, as it says; where connections have to be encrypted, its certificate says so as well.
     pub node: NodeId,
     /// The lane that it asks on.
     pub lane: Lane,
@@ -101,6 +116,8 @@ struct Shared {
     runtime: Runtime,
     directory: Arc<dyn Directory>,
     settings: PeerSettings,
+    encryption: Encryption,
+    callers: Arc<Callers>,
     links: Mutex<BTreeMap<(NodeId, Lane), Arc<Link>>>,
 }
 
@@ -120,13 +137,25 @@ struct Attempts {
 }
 
 impl Peers {
-    /// No connections yet: they are made when they are needed.
+    /// No connections yet: they are made when they are needed. None will be encrypted.
     pub fn new(runtime: Runtime, directory: Arc<dyn Directory>, settings: PeerSettings) -> Self {
+        Self::encrypted(runtime, directory, settings, Encryption::Off)
+    }
+
+    /// As [`Peers::new`], with connections that are encrypted or not.
+    pub fn encrypted(
+        runtime: Runtime,
+        directory: Arc<dyn Directory>,
+        settings: PeerSettings,
+        encryption: Encryption,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 runtime,
                 directory,
                 settings,
+                encryption,
+                callers: Arc::default(),
                 links: Mutex::default(),
             }),
         }
@@ -172,10 +201,16 @@ impl Peers {
         let call = Call {
             address,
             node: NOBODY,
+            name: None,
             lane: Lane::Control,
             introduction,
         };
-        let connecting = Asking::connect(runtime, call, self.shared.settings);
+        let Shared {
+            settings,
+            encryption,
+            ..
+        } = &*self.shared;
+        let connecting = Asking::connect(runtime, call, settings.clone(), encryption);
         let remaining = deadline.since(runtime.now());
         let timed_out = |_| PeerError::Timeout { node: NOBODY };
         let connected = runtime.timeout(remaining, connecting).await;
@@ -190,6 +225,32 @@ impl Peers {
         links.retain(|(linked, _), _| *linked != node);
     }
 
+    /// The connections that stand, by node; those that are only used once are not among them.
+    pub fn connections(&self) -> Vec<Connected> {
+        let mut all = self.shared.callers.all();
+        let links = self.shared.links.lock();
+        for ((node, lane), link) in links.iter() {
+            let open = link.open.lock();
+            all.extend(
+                open.as_ref()
+                    .filter(|it| it.is_open())
+                    .map(|asking| Connected {
+                        node: *node,
+                        lane: *lane,
+                        is_asking: true,
+                        is_encrypted: asking.is_encrypted(),
+                    }),
+            );
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// Whether connections are encrypted.
+    pub fn encryption(&self) -> &Encryption {
+        &self.shared.encryption
+    }
+
     /// Answers whoever connects, for as long as the future is polled.
     pub async fn serve(&self, listener: Listener, service: Arc<dyn PeerService>) {
         let runtime = self.shared.runtime.clone();
@@ -197,13 +258,18 @@ impl Peers {
             runtime: runtime.clone(),
             directory: self.shared.directory.clone(),
             service,
-            settings: self.shared.settings,
+            settings: self.shared.settings.clone(),
+            encryption: self.shared.encryption.clone(),
+            callers: self.shared.callers.clone(),
         });
         let mut connections = Vec::new();
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    let serving = serve(answering.clone(), stream);
+                Ok((stream, peer)) => {
+                    let Some(guest) = self.shared.callers.welcome(peer) else {
+                        continue;
+                    };
+                    let serving = serve(answering.clone(), stream, guest);
                     let task = runtime.spawn("peer connection", serving).abort_on_drop();
                     connections
                         .retain(|task: &kvorum_runtime::TaskGuard<()>| !task.task().is_finished());
@@ -234,6 +300,7 @@ impl Peers {
             runtime,
             directory,
             settings,
+            encryption,
             ..
         } = &*self.shared;
         let link = self.link(node, lane);
@@ -249,10 +316,11 @@ impl Peers {
         let call = Call {
             address,
             node,
+            name: directory.name(node),
             lane,
             introduction: directory.introduction(),
         };
-        match Asking::connect(runtime, call, *settings).await {
+        match Asking::connect(runtime, call, settings.clone(), encryption).await {
             Ok(asking) => {
                 let asking = Arc::new(asking);
                 *attempts = Attempts::default();
@@ -260,6 +328,9 @@ impl Peers {
                 Ok(asking)
             }
             Err(error) => {
+                if error.is_about_encryption() {
+                    tracing::warn!(event = "peer_not_encrypted", node = %node, error = %error);
+                }
                 attempts.failures = attempts.failures.saturating_add(1);
                 attempts.last = Some((address, runtime.now(), error.clone()));
                 Err(error)

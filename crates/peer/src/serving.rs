@@ -1,22 +1,27 @@
 //! The side that answers: one connection on which a peer asks.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use kvorum_runtime::{Runtime, Stream, TaskGuard};
+use kvorum_runtime::{COUNTED_BYTES_MIN, Runtime, Stream, Taken, TaskGuard};
+use kvorum_tls::{Certified, HandshakeError, SecureStream, begins_handshake};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::assembly::Assembly;
-use crate::connection;
+use crate::connected::{Callers, Connected, Guest};
+use crate::connection::{self, Ended};
+use crate::encryption::{Encryption, check_names};
 use crate::error::ProtocolError;
 use crate::frame::{Frame, FrameHead};
 use crate::hello::{Admission, HELLO_BYTES_MAX, Hello, NOBODY, Refusal, Verdict};
+use crate::lane::Lane;
 use crate::message::Message;
-use crate::outbox::{Opening, Outbox};
+use crate::outbox::{NotTaken, Opening, Outbox};
 use crate::peers::{Caller, Directory, PeerService, PeerSettings, Served};
 
 /// The first bytes of a hello, which tell its length.
@@ -28,6 +33,32 @@ pub(crate) struct Answering {
     pub(crate) directory: Arc<dyn Directory>,
     pub(crate) service: Arc<dyn PeerService>,
     pub(crate) settings: PeerSettings,
+    pub(crate) encryption: Encryption,
+    pub(crate) callers: Arc<Callers>,
+}
+
+/// Why a caller is not answered.
+#[derive(Debug, thiserror::Error)]
+enum NotGreeted {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    Handshake(HandshakeError),
+    #[error("it asks for TLS, and `cluster.tls` is off here")]
+    EncryptionOff,
+    /// Its request timed out, for one.
+    #[error("it hung up during the handshake")]
+    HungUp,
+}
+
+impl NotGreeted {
+    fn from_handshake(error: HandshakeError) -> Self {
+        match error {
+            // It began with TLS: it can.
+            HandshakeError::NotSpoken => Self::HungUp,
+            error => Self::Handshake(error),
+        }
+    }
 }
 
 /// A connection on which a peer asks.
@@ -35,20 +66,65 @@ struct Connection {
     answering: Arc<Answering>,
     caller: Caller,
     outbox: Arc<Outbox>,
-    in_progress: Arc<Mutex<BTreeMap<u64, TaskGuard<()>>>>,
-    /// How long the senders of requests that are still coming will wait.
-    waits: BTreeMap<u64, u32>,
+    in_progress: Arc<Mutex<InProgress>>,
+    /// Of requests that are still coming.
+    waits: BTreeMap<u64, Waits>,
+    /// Requests that were refused while they were coming, with the bytes that are still to come.
+    refused: BTreeMap<u64, u64>,
     assembly: Assembly,
 }
 
+/// A request that is still coming.
+struct Waits {
+    wait_ms: u32,
+    room: Option<Taken>,
+}
+
+/// Large requests in progress leave no room for another one.
+struct NoRoom;
+
+/// Requests that are being answered, by stream.
+#[derive(Default)]
+struct InProgress {
+    tasks: BTreeMap<u64, (TaskGuard<()>, usize)>,
+    /// Of their messages.
+    bytes: usize,
+}
+
+impl InProgress {
+    fn has_room(&self, bytes: usize, settings: &PeerSettings) -> bool {
+        let fits = self.bytes == 0 || self.bytes + bytes <= settings.in_progress_bytes_max;
+        fits && self.tasks.len() < settings.in_progress_max
+    }
+
+    fn insert(&mut self, stream: u64, task: TaskGuard<()>, bytes: usize) {
+        self.bytes += bytes;
+        if let Some((_, bytes)) = self.tasks.insert(stream, (task, bytes)) {
+            self.bytes -= bytes;
+        }
+    }
+
+    fn remove(&mut self, stream: u64) {
+        if let Some((_, bytes)) = self.tasks.remove(&stream) {
+            self.bytes -= bytes;
+        }
+    }
+}
+
 /// Answers a peer until the connection ends. What is in progress then is dropped.
-pub(crate) async fn serve(answering: Arc<Answering>, mut stream: Stream) {
+pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Guest) {
     let runtime = answering.runtime.clone();
-    let settings = answering.settings;
+    let settings = answering.settings.clone();
     let peer = stream.peer_address();
-    let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, &mut stream));
-    let caller = match greeted.await {
-        Ok(Ok(caller)) => caller,
+    // A socket that cannot be told so works all the same, only slower.
+    let _told_or_slower = stream.set_nodelay(true);
+    let greeted = runtime.timeout(settings.connect_wait_max, greet(&answering, stream));
+    let (caller, stream) = match greeted.await {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(NotGreeted::HungUp)) => {
+            tracing::debug!(event = "peer_hung_up", peer = %peer);
+            return;
+        }
         Ok(Err(refusal)) => {
             tracing::warn!(event = "peer_refused", peer = %peer, reason = %refusal);
             return;
@@ -58,8 +134,14 @@ pub(crate) async fn serve(answering: Arc<Answering>, mut stream: Stream) {
             return;
         }
     };
-    // A socket that cannot be told so works all the same, only slower.
-    let _told_or_slower = stream.set_nodelay(true);
+    let connected = Connected {
+        node: caller.node,
+        lane: caller.lane,
+        is_asking: false,
+        is_encrypted: stream.is_encrypted(),
+    };
+    let mut calling = answering.callers.note(connected, caller.is_member);
+    let _guest = (!caller.is_member).then_some(guest);
     let (mut input, output) = stream.into_split();
     let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
     // Guarded: when this future is dropped, the connection ends in both directions.
@@ -71,57 +153,100 @@ pub(crate) async fn serve(answering: Arc<Answering>, mut stream: Stream) {
         outbox: outbox.clone(),
         in_progress: Arc::default(),
         waits: BTreeMap::new(),
+        refused: BTreeMap::new(),
         answering,
     };
+    let in_progress = connection.in_progress.clone();
     let take = |frame| connection.take(frame);
     let silence_max = settings.silence_max;
-    let ended = connection::read(&runtime, &mut input, &outbox, silence_max, take).await;
+    let reading = connection::read(&runtime, &mut input, &outbox, silence_max, take);
+    let mut reading = pin!(reading);
+    let ended = poll_fn(
+        |context| match Pin::new(&mut calling.replaced).poll(context) {
+            Poll::Ready(_) => Poll::Ready(Ended::Replaced),
+            Poll::Pending => reading.as_mut().poll(context),
+        },
+    );
+    let ended = ended.await;
     tracing::debug!(event = "peer_connection_ended", peer = %peer, reason = %ended);
     outbox.close();
-    connection.in_progress.lock().clear();
+    in_progress.lock().tasks.clear();
 }
 
-/// Hears a hello and answers with the verdict.
-async fn greet(answering: &Answering, stream: &mut Stream) -> Result<Caller, Refusal> {
-    let hello = hear(stream).await.ok_or(Refusal::NoHello)?;
-    let own = answering.directory.introduction();
-    let version = hello.common_version();
-    let admission = if version.is_none() {
-        Admission::Refused(Refusal::NoCommonVersion)
-    } else if hello.expected != NOBODY && hello.expected != own.node {
-        Admission::Refused(Refusal::OtherNode)
+/// Hears a hello, behind a handshake or not, and answers with the verdict.
+async fn greet(
+    answering: &Answering,
+    mut stream: Stream,
+) -> Result<(Caller, SecureStream), NotGreeted> {
+    let mut start = [0; HELLO_START_BYTES];
+    let heard = stream.read_exact(&mut start).await;
+    heard.map_err(|_| Refusal::NoHello)?;
+    let (mut stream, certified) = if begins_handshake(&start) {
+        let tls = answering.encryption.tls();
+        let tls = tls.ok_or(NotGreeted::EncryptionOff)?;
+        let shaken = tls.accept(stream, &start).await;
+        let (mut stream, certified) = shaken.map_err(NotGreeted::from_handshake)?;
+        let heard = stream.read_exact(&mut start).await;
+        heard.map_err(|_| NotGreeted::HungUp)?;
+        (stream, Some(certified))
     } else {
-        answering.directory.admit(&hello.introduction)
+        (stream.into(), None)
     };
+    let hello = hear_rest(&start, &mut stream).await;
+    let hello = hello.ok_or(Refusal::NoHello)?;
+    let admission = admit(answering, &hello, certified.as_ref());
     let verdict = Verdict {
         admission,
-        version: version.unwrap_or(0),
-        node: own.node,
+        version: hello.common_version().unwrap_or(0),
+        node: answering.directory.introduction().node,
     };
-    let sent = stream.write_all(&verdict.encode()).await;
+    let sent = async {
+        stream.write_all(&verdict.encode()).await?;
+        stream.flush().await
+    };
+    let sent = sent.await;
     if let Admission::Refused(refusal) = admission {
-        return Err(refusal);
+        return Err(refusal.into());
     }
     sent.map_err(|_| Refusal::NoHello)?;
-    Ok(Caller {
+    let caller = Caller {
         node: hello.introduction.node,
         lane: hello.lane,
         is_member: admission == Admission::Member,
-    })
+    };
+    Ok((caller, stream))
 }
 
-async fn hear(stream: &mut Stream) -> Option<Hello> {
+fn admit(answering: &Answering, hello: &Hello, certified: Option<&Certified>) -> Admission {
+    let own = answering.directory.introduction();
+    if certified.is_none() && answering.encryption.is_required() {
+        return Admission::Refused(Refusal::NotEncrypted);
+    }
+    if hello.common_version().is_none() {
+        return Admission::Refused(Refusal::NoCommonVersion);
+    }
+    if hello.expected != NOBODY && hello.expected != own.node {
+        return Admission::Refused(Refusal::OtherNode);
+    }
+    let admission = answering.directory.admit(&hello.introduction);
+    if let (Some(certified), Admission::Member | Admission::Stranger) = (certified, admission) {
+        let caller = &hello.introduction;
+        let name = answering.directory.name(caller.node);
+        if let Err(error) = check_names(certified, &own.cluster_name, name.as_deref()) {
+            tracing::warn!(event = "peer_certificate_of_another", node = %caller.node, error = %error);
+            return Admission::Refused(Refusal::OtherCertificate);
+        }
+    }
+    admission
+}
+
+async fn hear_rest(start: &[u8; HELLO_START_BYTES], stream: &mut SecureStream) -> Option<Hello> {
     let mut bytes = [0; HELLO_BYTES_MAX];
-    stream
-        .read_exact(&mut bytes[..HELLO_START_BYTES])
-        .await
-        .ok()?;
-    let rest = Hello::rest_of(bytes.first_chunk()?)?;
+    let rest = Hello::rest_of(start)?;
     let end = HELLO_START_BYTES + rest;
-    stream
-        .read_exact(bytes.get_mut(HELLO_START_BYTES..end)?)
-        .await
-        .ok()?;
+    bytes.get_mut(..HELLO_START_BYTES)?.copy_from_slice(start);
+    let heard = stream.read_exact(bytes.get_mut(HELLO_START_BYTES..end)?);
+    heard.await.ok()?;
     Hello::decode(bytes.get(..end)?)
 }
 
@@ -134,24 +259,32 @@ impl Connection {
                 head_len,
                 len,
             } => {
+                let Ok(room) = self.room_for(len) else {
+                    return self.refuse(stream, len, frame.fragment.len());
+                };
                 let whole = self.assembly.begin(stream, head_len, len, frame.fragment)?;
                 match whole {
-                    Some(message) => self.handle(stream, wait_ms, message),
+                    Some(message) => self.handle(stream, wait_ms, room, message),
                     None => {
-                        self.waits.insert(stream, wait_ms);
+                        self.waits.insert(stream, Waits { wait_ms, room });
                     }
                 }
             }
+            FrameHead::More { stream } if self.refused.contains_key(&stream) => {
+                self.pass_over(stream, frame.fragment.len());
+            }
             FrameHead::More { stream } => {
                 if let Some(message) = self.assembly.go_on(stream, &frame.fragment)? {
-                    let wait_ms = self.waits.remove(&stream).unwrap_or(0);
-                    self.handle(stream, wait_ms, message);
+                    let waits = self.waits.remove(&stream);
+                    let (wait_ms, room) = waits.map_or((0, None), |it| (it.wait_ms, it.room));
+                    self.handle(stream, wait_ms, room, message);
                 }
             }
             FrameHead::Cancelled { stream } => {
+                self.refused.remove(&stream);
                 self.assembly.forget(stream);
                 self.waits.remove(&stream);
-                self.in_progress.lock().remove(&stream);
+                self.in_progress.lock().remove(stream);
             }
             // We do not ask on this connection.
             FrameHead::Answer { stream, .. } | FrameHead::Overload { stream } => {
@@ -162,18 +295,61 @@ impl Connection {
         Ok(())
     }
 
-    fn handle(&mut self, stream: u64, wait_ms: u32, message: Message) {
+    /// Room for a request of so many bytes, if it is large; an error where there is none.
+    fn room_for(&self, len: u64) -> Result<Option<Taken>, NoRoom> {
+        let settings = &self.answering.settings;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        if len <= COUNTED_BYTES_MIN || len > settings.message_bytes_max {
+            return Ok(None);
+        }
+        match self.caller.lane {
+            // The cluster's state comes before what is done in it.
+            Lane::Control => Ok(Some(settings.room.take_anyway(len))),
+            Lane::Requests | Lane::Bulk => settings.room.take(len).map(Some).ok_or(NoRoom),
+        }
+    }
+
+    /// Answers a request of which no more than its beginning has come.
+    fn refuse(&mut self, stream: u64, len: u64, come: usize) -> Result<(), ProtocolError> {
+        let max = self.answering.settings.in_progress_max;
+        if self.refused.len() >= max {
+            return Err(ProtocolError::TooMany { max });
+        }
+        self.refused.insert(stream, len);
+        self.pass_over(stream, come);
+        self.outbox.signal(FrameHead::Overload { stream });
+        Ok(())
+    }
+
+    fn pass_over(&mut self, stream: u64, come: usize) {
+        if let Some(left) = self.refused.get_mut(&stream) {
+            *left = left.saturating_sub(come as u64);
+            if *left == 0 {
+                self.refused.remove(&stream);
+            }
+        }
+    }
+
+    fn handle(&mut self, stream: u64, wait_ms: u32, room: Option<Taken>, message: Message) {
         let answering = &self.answering;
         let wait = Duration::from_millis(u64::from(wait_ms));
         let deadline = answering.runtime.now().plus(wait);
-        if self.in_progress.lock().len() >= answering.settings.in_progress_max {
+        let bytes = message.len();
+        let has_room = self.in_progress.lock().has_room(bytes, &answering.settings);
+        if !has_room {
             self.outbox.signal(FrameHead::Overload { stream });
             return;
         }
         match answering.service.handle(self.caller, message, deadline) {
-            Served::Now(answer) => reply(&self.outbox, stream, answer),
+            Served::Now(answer) => {
+                let pushed = self.outbox.push(stream, Opening::Answer, answer);
+                if let Err(NotTaken::Full(answer)) = pushed {
+                    let answer = Box::pin(std::future::ready(answer));
+                    self.await_answer(stream, wait, (bytes, room), answer);
+                }
+            }
             Served::Overload => self.outbox.signal(FrameHead::Overload { stream }),
-            Served::Later(answer) => self.await_answer(stream, wait, answer),
+            Served::Later(answer) => self.await_answer(stream, wait, (bytes, room), answer),
         }
     }
 
@@ -181,27 +357,27 @@ impl Connection {
         &self,
         stream: u64,
         wait: Duration,
+        (bytes, room): (usize, Option<Taken>),
         answer: Pin<Box<dyn Future<Output = Message> + Send>>,
     ) {
         let runtime = self.answering.runtime.clone();
         let (outbox, in_progress) = (self.outbox.clone(), self.in_progress.clone());
         let work = async move {
+            let answering = async {
+                let answer = answer.await;
+                // "Overload" would say that nothing was carried out. It waits for room, and counts as in
+                // progress meanwhile, so that further requests are refused before they are carried out.
+                let push = outbox.push_when_drained(stream, Opening::Answer, answer);
+                push.await;
+            };
             // Past the deadline nobody listens.
-            if let Ok(answer) = runtime.timeout(wait, answer).await {
-                reply(&outbox, stream, answer);
-            }
-            in_progress.lock().remove(&stream);
+            let _answered_or_late = runtime.timeout(wait, answering).await;
+            in_progress.lock().remove(stream);
+            drop(room);
         };
         // Locked over both, so that the task does not end before it is known.
         let mut in_progress = self.in_progress.lock();
         let task = self.answering.runtime.spawn("peer request", work);
-        in_progress.insert(stream, task.abort_on_drop());
-    }
-}
-
-fn reply(outbox: &Outbox, stream: u64, answer: Message) {
-    if outbox.push(stream, Opening::Answer, answer).is_err() {
-        // A closed outbox ignores it; a full one gets the news through.
-        outbox.signal(FrameHead::Overload { stream });
+        in_progress.insert(stream, task.abort_on_drop(), bytes);
     }
 }

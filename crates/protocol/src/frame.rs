@@ -160,6 +160,13 @@ impl FrameDecoder {
     }
 }
 
+/// How long the frame at the front of `buffer` says that it is, its length field included, in bytes;
+/// `None` while that has not come. Not checked against any limit.
+pub fn announced_bytes(buffer: &[u8]) -> Option<usize> {
+    let length = u32::from_be_bytes(*buffer.first_chunk::<LENGTH_BYTES>()?);
+    Some((length as usize).saturating_add(LENGTH_BYTES))
+}
+
 /// Appends `message` as a frame under its own code.
 ///
 /// # Errors

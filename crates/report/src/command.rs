@@ -10,11 +10,10 @@ use anyhow::{Context, bail, ensure};
 use crate::files::write_atomically;
 use crate::matrix::{self, MatrixArguments};
 use crate::page;
+use crate::program::Program;
 use crate::quick::{self, QuickArguments};
 use crate::result::RunResult;
-
-/// The name of a run's page in its directory.
-const REPORT: &str = "report.html";
+use crate::run_report::{REPORT, write_page};
 
 /// What can be asked for.
 #[derive(Debug, clap::Subcommand)]
@@ -27,15 +26,6 @@ pub enum ReportCommand {
     Matrix(MatrixArguments),
     /// Tell in two minutes what this machine gives with each backend
     Quick(QuickArguments),
-}
-
-/// The program that runs this: where servers and loads come from.
-#[derive(Debug, Clone)]
-pub struct Program {
-    /// The binary `kvorum`.
-    pub binary: PathBuf,
-    /// Storage engines that are built in.
-    pub engines: Vec<String>,
 }
 
 /// Arguments of `kvorum bench report`.
@@ -94,21 +84,6 @@ pub fn execute(
         ReportCommand::Quick(arguments) => return quick::execute(arguments, program, out),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Makes the report of a run as `report.html` in its directory, and says where that is.
-///
-/// # Errors
-/// A directory that is no run's, or a page that cannot be written.
-pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
-    let page = directory.join(REPORT);
-    write_page(directory, &page)?;
-    Ok(page)
-}
-
-fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
-    let run = RunResult::read(directory)?;
-    write_atomically(page, &page::run(&run, &[]))
 }
 
 fn compare(arguments: &CompareArguments) -> anyhow::Result<()> {

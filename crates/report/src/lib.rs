@@ -15,8 +15,12 @@ mod interruption;
 mod load;
 mod matrix;
 pub mod page;
+mod program;
 mod quick;
 pub mod result;
+mod run_report;
 mod server_process;
 
-pub use command::{Program, ReportCommand, execute, write_report};
+pub use command::{ReportCommand, execute};
+pub use program::Program;
+pub use run_report::write_report;

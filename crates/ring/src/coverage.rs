@@ -4,6 +4,7 @@
 //! so that each owner partition is held by one of them, and tells each which owner partitions are
 //! its to answer for: every key is reported exactly once although the vnodes overlap.
 
+use crate::detour::Detours;
 use crate::node_id::NodeId;
 use crate::partition::Partition;
 use crate::ring::{Epoch, Ring};
@@ -57,29 +58,53 @@ impl Ring {
         offset: u16,
         up: impl Fn(NodeId) -> bool,
     ) -> Result<CoveragePlan, CoverageError> {
+        self.coverage_plan_of(n_val, colocated, offset, |node, _| up(node))
+    }
+
+    /// The same, of those vnodes alone that are `available`; nodes are named with each.
+    pub fn coverage_plan_of(
+        &self,
+        n_val: u32,
+        colocated: bool,
+        offset: u16,
+        available: impl Fn(NodeId, Partition) -> bool,
+    ) -> Result<CoveragePlan, CoverageError> {
         let n = self.effective_n(n_val, colocated).max(1);
-        let readers = self
-            .size()
-            .partitions()
-            .map(|partition| self.reader(partition));
-        let available: Vec<bool> = readers.map(up).collect();
-        self.all_covered(n, &available)?;
+        let is_available = |partition| available(self.reader(partition), partition);
+        let available: Vec<bool> = self.size().partitions().map(is_available).collect();
+        let detours = self.read_detours(colocated);
+        self.all_covered(detours, n, &available)?;
         // Some vnode of a smallest plan holds the owner partition at the offset, and there are n that
         // do. Going on greedily from behind each of them finds a plan as small as any.
         let fewest = (1..=n)
             .map(|step| self.size().wrap(offset.wrapping_add(step)))
-            .map(|start| self.spans_from(start, n, &available))
+            .map(|start| self.spans_from(start, detours, n, &available))
             .min_by_key(Vec::len);
-        let vnodes = fewest
-            .unwrap_or_default()
-            .iter()
-            .map(|span| self.covering(span, n))
-            .collect();
+        let mut vnodes: Vec<CoverageVnode> = Vec::new();
+        for span in fewest.unwrap_or_default() {
+            let covering = self.covering(&span, n);
+            // By way of a detour, a vnode may come up twice.
+            match vnodes.iter_mut().find(|it| it.partition == span.vnode) {
+                Some(twice) if !detours.is_empty() => {
+                    twice.owners.extend(covering.owners);
+                    twice.whole = false;
+                }
+                _ => vnodes.push(covering),
+            }
+        }
         Ok(CoveragePlan { vnodes })
     }
 
-    fn all_covered(&self, n: u16, available: &[bool]) -> Result<(), CoverageError> {
-        let covered = |owner| (0..n).any(|step| available[self.size().after(owner, step).slot()]);
+    fn all_covered(
+        &self,
+        detours: &Detours,
+        n: u16,
+        available: &[bool],
+    ) -> Result<(), CoverageError> {
+        let covered = |owner| {
+            let mut list = detours.walk(self.size(), owner).take(usize::from(n));
+            list.any(|partition| available[partition.slot()])
+        };
         let missing: Vec<_> = self
             .size()
             .partitions()
@@ -93,26 +118,51 @@ impl Ring {
     }
 
     /// Takes for each owner partition not yet covered the available vnode that reaches furthest.
-    fn spans_from(&self, start: Partition, n: u16, available: &[bool]) -> Vec<Span> {
+    fn spans_from(
+        &self,
+        start: Partition,
+        detours: &Detours,
+        n: u16,
+        available: &[bool],
+    ) -> Vec<Span> {
         let size = self.size();
         let mut spans = Vec::with_capacity(usize::from(size.get() / n) + 1);
         let mut done = 0;
         while done < size.get() {
             let first = size.after(start, done);
-            let reach = (0..n)
-                .rev()
-                .find(|step| available[size.after(first, *step).slot()]);
+            let list = detours.walk(size, first).take(usize::from(n));
+            let furthest = list
+                .filter(|vnode| available[vnode.slot()])
+                .map(|vnode| (self.reach(detours, first, n, vnode), vnode))
+                .max_by_key(|(reach, _)| *reach);
             // Every owner partition has an available vnode: checked before.
-            let Some(reach) = reach else { break };
-            let count = (reach + 1).min(size.get() - done);
+            let Some((reach, vnode)) = furthest else {
+                break;
+            };
+            let count = reach.min(size.get() - done);
             spans.push(Span {
                 first,
                 count,
-                vnode: size.after(first, reach),
+                vnode,
             });
             done += count;
         }
         spans
+    }
+
+    /// Of how many owner partitions from `first` on, of which it holds that one, a vnode holds the keys.
+    fn reach(&self, detours: &Detours, first: Partition, n: u16, vnode: Partition) -> u16 {
+        let size = self.size();
+        if detours.is_empty() {
+            return size.distance(first, vnode) + 1;
+        }
+        let holds = |step: &u16| {
+            let owner = size.after(first, *step);
+            let mut list = detours.walk(size, owner).take(usize::from(n));
+            list.any(|partition| partition == vnode)
+        };
+        let held = (1..size.get()).take_while(holds).count();
+        u16::try_from(held).unwrap_or(0) + 1
     }
 
     fn covering(&self, span: &Span, n: u16) -> CoverageVnode {

@@ -3,12 +3,15 @@
 //! A cluster that grows from one node to three has one replica of everything until two and three are
 //! filled: the number is agreed, and changes in the same steps as a partition's owner, for all
 //! partitions at once. The old list of a key has the old number of replicas, the new list the new one.
+//!
+//! In the same steps the number stays and the lists change that make detours, or are to.
 
+use crate::detour::Detours;
 use crate::moving::MoveError;
 use crate::phase::{List, Phase};
 use crate::ring::Ring;
 
-/// A change of the number of replicas.
+/// A change of the number of replicas, or of the detours of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// The number that it will be.
@@ -36,6 +39,9 @@ impl Ring {
     }
 
     /// The number of replicas begins to change by one. Writes go to the longer list from now on.
+    ///
+    /// With the present number it is the detours that begin to change, to those that so many replicas on
+    /// distinct nodes need.
     pub fn begin_growth(&mut self, to: u16) -> Result<(), MoveError> {
         if !self.moves.is_empty() {
             let partitions = self.moves.len();
@@ -44,9 +50,15 @@ impl Ring {
         if self.growth.is_some() {
             return Err(MoveError::Growing);
         }
-        if to.abs_diff(self.replicas_max) != 1 || to == 0 {
+        let mut next = self.detours.clone();
+        if to == self.replicas_max {
+            next = self.detours_for(to);
+        }
+        let changes_lists = to.abs_diff(self.replicas_max) == 1 || next != self.detours;
+        if !changes_lists || to == 0 {
             return Err(MoveError::OtherGrowth);
         }
+        self.next_detours = next;
         let phase = Phase::Filling;
         self.change_growth(Some(Growth { to, phase }));
         Ok(())
@@ -64,6 +76,7 @@ impl Ring {
     pub fn settle_growth(&mut self) -> Result<(), MoveError> {
         let growth = self.growth_in(Phase::Closing)?;
         self.replicas_max = growth.to;
+        self.detours = std::mem::take(&mut self.next_detours);
         self.change_growth(None);
         Ok(())
     }
@@ -71,6 +84,7 @@ impl Ring {
     /// The number stays as it is. Possible while the new replicas fill.
     pub fn abandon_growth(&mut self) -> Result<(), MoveError> {
         self.growth_in(Phase::Filling)?;
+        self.next_detours = Detours::default();
         self.change_growth(None);
         Ok(())
     }

@@ -9,12 +9,14 @@
 //! - [`position`]: bytes of an address to a [`Position`], exactly as Riak hashes them;
 //! - [`Ring`]: who owns each partition, and since which [`Epoch`];
 //! - [`claim`]: who should own each partition;
+//! - [`Detours`]: what lists pass over, so that replicas are on distinct nodes;
 //! - [`Transition`]: a ring on its way to another, one replica of a list at a time;
 //! - [`Ring::preference_list`] and [`Ring::write_list`]: the replicas of one key, fallbacks included;
 //! - [`Ring::coverage_plan`]: the fewest vnodes that together hold every key.
 
 mod claim;
 mod coverage;
+mod detour;
 mod growth;
 mod moving;
 mod node_id;
@@ -29,6 +31,7 @@ mod write_list;
 
 pub use claim::{ClaimError, Claimant, claim};
 pub use coverage::{CoverageError, CoveragePlan, CoverageVnode};
+pub use detour::{Detours, Fill};
 pub use growth::Growth;
 pub use moving::{Move, MoveError};
 pub use node_id::{NodeId, NodeIdError};

@@ -54,8 +54,8 @@ impl Ring {
         let owner = position.owner(self.size());
         let mut list = PreferenceList::new();
         let mut down = SmallVec::<[Partition; 3]>::new();
-        for step in 0..n {
-            let partition = self.size().after(owner, step);
+        let places = self.read_detours(colocated).walk(self.size(), owner);
+        for partition in places.take(usize::from(n)) {
             let node = self.reader(partition);
             if up(node) {
                 list.push(self.replica(partition, node, Role::Primary));

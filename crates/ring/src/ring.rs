@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::detour::Detours;
 use crate::growth::Growth;
 use crate::moving::Move;
 use crate::node_id::NodeId;
@@ -52,6 +53,9 @@ pub struct Ring {
     pub(crate) moves: BTreeMap<Partition, Move>,
     pub(crate) replicas_max: u16,
     pub(crate) growth: Option<Growth>,
+    pub(crate) detours: Detours,
+    /// Of use while something grows.
+    pub(crate) next_detours: Detours,
 }
 
 /// Why lists of owners and epochs do not make a ring.
@@ -110,6 +114,8 @@ impl Ring {
             epochs: epochs.into(),
             moves: BTreeMap::new(),
             growth: None,
+            detours: Detours::default(),
+            next_detours: Detours::default(),
         }
     }
 
@@ -192,8 +198,10 @@ impl Ring {
         let members = u16::try_from(self.members.len()).unwrap_or(u16::MAX);
         let n = n.min(members).min(self.size.get());
         let shares = |partition: Partition| {
-            let mut nodes: Vec<_> = (0..n)
-                .map(|step| self.owner(self.size.after(partition, step)))
+            let list = self.detours.walk(self.size, partition);
+            let mut nodes: Vec<_> = list
+                .take(usize::from(n))
+                .map(|partition| self.owner(partition))
                 .collect();
             nodes.sort_unstable();
             nodes.dedup();

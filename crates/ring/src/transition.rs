@@ -79,11 +79,22 @@ impl Transition {
     /// do; at most `count`. Those come first that leave the fewest replicas on one node, so that on
     /// the way no list is more crowded than it must be.
     pub fn startable(&self, ring: &Ring, count: usize) -> Vec<Partition> {
+        self.startable_of(ring, count, |_| true)
+    }
+
+    /// As [`Transition::startable`], of those partitions that `may` move at all.
+    pub fn startable_of(
+        &self,
+        ring: &Ring,
+        count: usize,
+        may: impl Fn(Partition) -> bool,
+    ) -> Vec<Partition> {
         let mut imagined = ring.clone();
         let mut chosen = Vec::new();
         while chosen.len() < count {
             let open = self
                 .due(&imagined)
+                .filter(|partition| may(*partition))
                 .filter(|partition| self.obstacle(&imagined, *partition).is_none());
             let best = open
                 .min_by_key(|partition| (self.crowding_after(&imagined, *partition), *partition));
@@ -99,14 +110,15 @@ impl Transition {
 
     /// A partition in motion, itself included, that is too close for this one to move as well.
     pub fn obstacle(&self, ring: &Ring, partition: Partition) -> Option<Partition> {
+        let mut moving = ring.moves().keys().copied();
+        moving.find(|moving| self.is_close(ring, partition, *moving))
+    }
+
+    /// True for partitions of which one has to wait while the other moves.
+    pub fn is_close(&self, ring: &Ring, one: Partition, other: Partition) -> bool {
         let size = ring.size();
-        let is_close = |moving: &&Partition| {
-            let apart = size
-                .distance(partition, **moving)
-                .min(size.distance(**moving, partition));
-            apart < self.apart
-        };
-        ring.moves().keys().find(is_close).copied()
+        let apart = size.distance(one, other).min(size.distance(other, one));
+        apart < self.apart || ring.share_a_detour(one, other, self.apart)
     }
 
     /// How many neighbours within one preference list are on the target's node once all moves in

@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use crate::detour::Detours;
 use crate::node_id::NodeId;
 use crate::partition::Partition;
 use crate::position::Position;
@@ -69,7 +70,7 @@ impl Ring {
             n_new: self.bounded_n(n_val, colocated, replicas_to),
         };
         let mut missing = SmallVec::<[Place; 3]>::new();
-        for place in self.places(owner, list.n_old, list.n_new) {
+        for place in self.places(owner, colocated, [list.n_old, list.n_new]) {
             if up(place.node) {
                 list.replicas
                     .push(self.at(place, place.node, Role::Primary));
@@ -101,10 +102,22 @@ impl Ring {
         list
     }
 
-    fn places(&self, owner: Partition, n_old: u16, n_new: u16) -> impl Iterator<Item = Place> + '_ {
-        (0..n_old.max(n_new)).flat_map(move |step| {
-            let partition = self.size().after(owner, step);
-            let (in_old, in_new) = (step < n_old, step < n_new);
+    fn places(
+        &self,
+        owner: Partition,
+        colocated: bool,
+        [n_old, n_new]: [u16; 2],
+    ) -> impl Iterator<Item = Place> + '_ {
+        let [old, new] = self.write_detours(colocated);
+        let list = |detours: &'_ Detours, n: u16| -> SmallVec<[Partition; 4]> {
+            let walk = detours.walk(self.size(), owner);
+            walk.take(usize::from(n)).collect()
+        };
+        let (old, new) = (list(old, n_old), list(new, n_new));
+        let mut partitions = old.clone();
+        partitions.extend(new.iter().filter(|it| !old.contains(it)).copied());
+        partitions.into_iter().flat_map(move |partition| {
+            let (in_old, in_new) = (old.contains(&partition), new.contains(&partition));
             let moving = self.moves().get(&partition);
             let source = Place {
                 partition,

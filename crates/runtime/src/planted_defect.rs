@@ -1,15 +1,14 @@
 //! Defects that parts of a node can be told to have, so that those who look for defects are tested too.
 //!
-//! A simulation runs one cluster at a time, so one defect for the whole process is enough. Without the
-//! feature `planted-defects` none can be planted and every question is answered "no" at compile time.
-//! It is here because this crate is below all that have some.
+//! A simulated cluster has one thread, and the defect belongs to that: clusters with different ones run
+//! side by side. Without the feature `planted-defects` none can be planted and every question is
+//! answered "no" at compile time. It is here because this crate is below all that have some.
 
 /// One promise that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum PlantedDefect {
     /// A read that finds a replica behind leaves it so.
-    ReadRepairDropped = 1,
+    ReadRepairDropped,
     /// A write is confirmed before it is synced.
     AcknowledgedBeforeSync,
     /// A transfer begins before its source has learned of the move.
@@ -40,11 +39,23 @@ pub enum PlantedDefect {
     SiblingsDropped,
     /// A write that is tried again at another replica is taken for a new one.
     RetryTakenForNewWrite,
+    /// A record of the agreed log counts as kept before it is synced.
+    AgreedBeforeSync,
+    /// Whom a node has voted for is forgotten when it starts.
+    VoteForgotten,
+    /// A commit carries out whatever is staged, whichever plan it names.
+    PlanNotCompared,
+    /// A node says that it has all of a partition before it has.
+    MoveClosedEarly,
+    /// A move is settled before its source knows that it closes.
+    MoveSettledEarly,
+    /// Reads ask new replicas of a larger number as soon as one of them has what it needs.
+    GrowthClosedEarly,
 }
 
 impl PlantedDefect {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 22] = [
         Self::ReadRepairDropped,
         Self::AcknowledgedBeforeSync,
         Self::EpochRuleSkippedOnSender,
@@ -61,23 +72,30 @@ impl PlantedDefect {
         Self::ReplaySkipped,
         Self::SiblingsDropped,
         Self::RetryTakenForNewWrite,
+        Self::AgreedBeforeSync,
+        Self::VoteForgotten,
+        Self::PlanNotCompared,
+        Self::MoveClosedEarly,
+        Self::MoveSettledEarly,
+        Self::GrowthClosedEarly,
     ];
 }
 
 #[cfg(feature = "planted-defects")]
-static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<PlantedDefect>> = const { std::cell::Cell::new(None) };
+}
 
-/// Plants a defect, or takes it away.
+/// Plants a defect in all that runs on this thread, or takes it away.
 #[cfg(feature = "planted-defects")]
 pub fn plant(defect: Option<PlantedDefect>) {
-    let number = defect.map_or(0, |defect| defect as u8);
-    PLANTED.store(number, std::sync::atomic::Ordering::Relaxed);
+    PLANTED.set(defect);
 }
 
 /// True when this defect was planted.
 #[cfg(feature = "planted-defects")]
 pub fn is_planted(defect: PlantedDefect) -> bool {
-    PLANTED.load(std::sync::atomic::Ordering::Relaxed) == defect as u8
+    PLANTED.get() == Some(defect)
 }
 
 /// True when this defect was planted: never, without the feature.

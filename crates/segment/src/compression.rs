@@ -2,9 +2,11 @@
 //!
 //! The codec stands in each record, so that a log may hold all of them and a change of setting needs
 //! no rewriting. A value that does not shrink by a sixteenth is stored as it is: reading it back must
-//! not pay for nothing. Large values are judged by a sample first.
+//! not pay for nothing. Large values are judged by a sample first, and where value after value does not
+//! shrink (images, what is encrypted), only one in a few is tried until one does.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use kvorum_encoding::checksum;
@@ -16,6 +18,9 @@ const COMPRESSED_BYTES_MIN: usize = 128;
 const SAMPLE_BYTES: usize = 4096;
 /// From here on a sample decides whether the whole is tried.
 const SAMPLED_BYTES_MIN: usize = 4 * SAMPLE_BYTES;
+
+/// After so many values in a row that did not shrink, one in as many is tried.
+const PATIENCE: u32 = 16;
 
 /// How new backs are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +166,8 @@ pub struct Compressor {
     compression: Compression,
     /// Idle Zstandard contexts: making one costs more than compressing a small value with it.
     contexts: Mutex<Vec<zstd::bulk::Compressor<'static>>>,
+    /// Values in a row that did not shrink, or were not tried.
+    in_vain: AtomicU32,
 }
 
 impl Compressor {
@@ -169,25 +176,43 @@ impl Compressor {
         Self {
             compression,
             contexts: Mutex::new(Vec::new()),
+            in_vain: AtomicU32::new(0),
         }
     }
 
     /// Encodes a back, compressed where that pays.
     pub fn encode<'a>(&self, raw: &'a [u8]) -> EncodedBack<'a> {
-        if raw.len() < COMPRESSED_BYTES_MIN || !sample_shrinks(self.compression, raw) {
-            return EncodedBack::plain(raw);
-        }
-        let (codec, packed) = match self.compression {
-            Compression::None => return EncodedBack::plain(raw),
-            Compression::Lz4 => (Codec::Lz4, Some(lz4_flex::block::compress(raw))),
-            Compression::Zstd(level) => (Codec::Zstd, self.zstd(raw, level)),
-        };
+        let is_tried = self.compression != Compression::None
+            && raw.len() >= COMPRESSED_BYTES_MIN
+            && self.is_worth_a_try();
+        let packed = if is_tried { self.pack(raw) } else { None };
         match packed {
-            Some(packed) if shrinks(packed.len(), raw.len()) => {
+            Some((codec, packed)) => {
+                self.in_vain.store(0, Ordering::Relaxed);
                 EncodedBack::of(Cow::Owned(packed), codec, raw.len() as u64)
             }
-            _ => EncodedBack::plain(raw),
+            None => EncodedBack::plain(raw),
         }
+    }
+
+    /// Counts the value among those in vain; one that shrinks begins the count anew. Threads that
+    /// count at once may try one more or one less.
+    fn is_worth_a_try(&self) -> bool {
+        let in_vain = self.in_vain.fetch_add(1, Ordering::Relaxed);
+        in_vain < PATIENCE || in_vain.is_multiple_of(PATIENCE)
+    }
+
+    /// A value that shrinks, compressed.
+    fn pack(&self, raw: &[u8]) -> Option<(Codec, Vec<u8>)> {
+        if !sample_shrinks(raw) {
+            return None;
+        }
+        let (codec, packed) = match self.compression {
+            Compression::None => return None,
+            Compression::Lz4 => (Codec::Lz4, lz4_flex::block::compress(raw)),
+            Compression::Zstd(level) => (Codec::Zstd, self.zstd(raw, level)?),
+        };
+        shrinks(packed.len(), raw.len()).then_some((codec, packed))
     }
 
     /// `None` when the library fails, which it has no reason to: the value is then stored plain.
@@ -207,10 +232,7 @@ fn shrinks(packed_len: usize, raw_len: usize) -> bool {
     packed_len <= raw_len - raw_len / 16
 }
 
-fn sample_shrinks(compression: Compression, raw: &[u8]) -> bool {
-    if compression == Compression::None {
-        return false;
-    }
+fn sample_shrinks(raw: &[u8]) -> bool {
     if raw.len() < SAMPLED_BYTES_MIN {
         return true;
     }
@@ -267,6 +289,23 @@ mod tests {
         );
         let zstd = Compressor::new(Compression::Zstd(1)).encode(&text).codec;
         assert_eq!(zstd, Codec::Zstd);
+    }
+
+    #[test]
+    fn where_nothing_shrinks_few_are_tried_until_one_does() {
+        let compressor = Compressor::new(Compression::Lz4);
+        let text = b"text ".repeat(100);
+        let is_packed = |raw: &[u8]| compressor.encode(raw).codec == Codec::Lz4;
+        for _ in 0..PATIENCE - 1 {
+            assert!(!is_packed(&noise(500)));
+        }
+        assert!(is_packed(&text), "patience lasts, and begins anew");
+        for _ in 0..3 * PATIENCE + 1 {
+            assert!(!is_packed(&noise(500)));
+        }
+        let waited = (0..PATIENCE).take_while(|_| !is_packed(&text)).count();
+        assert_eq!(waited, 15, "the next try is the sixteenth");
+        assert!(is_packed(&text));
     }
 
     #[test]

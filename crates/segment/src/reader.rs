@@ -140,9 +140,11 @@ impl SegmentReader {
     /// [`SegmentError::Damaged`] costs the header only: records are bound to the segment by their own
     /// checksums. [`SegmentError::Foreign`] and [`SegmentError::NewerFormat`] cost the file.
     pub fn check_header(&self) -> Result<u8> {
-        let mut bytes = [0; FILE_HEADER_LEN];
-        let read = self.file.read_at(&mut bytes, 0, Reading::MayBlock)?;
-        check_file_header(&bytes[..read], &self.id, self.path())
+        again_if_damaged(|| {
+            let mut bytes = [0; FILE_HEADER_LEN];
+            let read = self.file.read_at(&mut bytes, 0, Reading::MayBlock)?;
+            check_file_header(&bytes[..read], &self.id, self.path())
+        })
     }
 
     /// Which segment this is.

@@ -7,6 +7,7 @@
 //! and the caller may know more (a checkpoint, or a later segment). What none of them proves is cut.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 use kvorum_disk::Reading;
@@ -18,6 +19,8 @@ use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, 
 
 /// Bytes read at once.
 const WINDOW_BYTES: u64 = 512 << 10;
+/// Less at once would be many reads.
+const WINDOW_BYTES_MIN: u64 = 16 << 10;
 const ALIGN: usize = 8;
 const _: () = assert!(ALIGN as u64 == RECORD_ALIGN_BYTES);
 
@@ -53,6 +56,12 @@ pub struct Damage {
     pub found: String,
 }
 
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {}: {}", self.len, self.offset, self.found)
+    }
+}
+
 /// How a segment ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
@@ -84,6 +93,8 @@ pub struct Scan {
     reader: SegmentReader,
     window: Bytes,
     window_at: u64,
+    /// How much is read at once.
+    window_bytes: u64,
     position: u64,
     /// Where records must end: the seal, or the end of the file.
     limit: u64,
@@ -121,6 +132,7 @@ impl Scan {
             reader,
             window: Bytes::new(),
             window_at: 0,
+            window_bytes: WINDOW_BYTES,
             position: aligned(options.from.max(FILE_HEADER_BYTES)),
             limit,
             durable_to: options
@@ -141,6 +153,28 @@ impl Scan {
             scan.seal = Some(seal);
         }
         Ok(scan)
+    }
+
+    /// Reads about so many bytes at once from now on, within bounds: for whoever works in steps.
+    pub fn set_read_ahead(&mut self, bytes: u64) {
+        self.window_bytes = bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES);
+    }
+
+    /// Reads about so many bytes for nothing but their damage. Returns how many, and whether the end
+    /// was reached.
+    pub fn check(&mut self, bytes: u64, mut damaged: impl FnMut(Damage)) -> Result<(u64, bool)> {
+        let mut read_bytes = 0;
+        while read_bytes < bytes || read_bytes == 0 {
+            match self.next().transpose()? {
+                None => return Ok((read_bytes, true)),
+                Some(Scanned::Record(record)) => read_bytes += record.head.location.len,
+                Some(Scanned::Damage(damage)) => {
+                    read_bytes += damage.len;
+                    damaged(damage);
+                }
+            }
+        }
+        Ok((read_bytes, false))
     }
 
     /// How the segment ends; known when the iterator is exhausted.
@@ -404,6 +438,7 @@ impl Scan {
             reader: self.reader.clone(),
             window: Bytes::new(),
             window_at: 0,
+            window_bytes: WINDOW_BYTES,
             position: from,
             limit: self.limit,
             durable_to: 0,
@@ -456,13 +491,19 @@ impl Scan {
 
     fn fill(&mut self, at: u64, len: u64) -> Result<()> {
         let rest = self.reader.file_len()?.saturating_sub(at);
-        let len = index_of(len.max(WINDOW_BYTES).min(rest));
+        let len = index_of(len.max(self.window_bytes).min(rest));
         let mut window = BytesMut::zeroed(len);
-        let read = self
-            .reader
-            .file()
-            .read_at(&mut window, at, Reading::MayBlock)?;
-        window.truncate(read);
+        // The start of a record that did not fit is not read twice.
+        let start = index_of(at.wrapping_sub(self.window_at)).min(self.window.len());
+        let kept = self.window.slice(start..);
+        let kept = &kept[..kept.len().min(len)];
+        window[..kept.len()].copy_from_slice(kept);
+        let read = self.reader.file().read_at(
+            &mut window[kept.len()..],
+            at + kept.len() as u64,
+            Reading::MayBlock,
+        )?;
+        window.truncate(kept.len() + read);
         self.window = window.freeze();
         self.window_at = at;
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use kvorum_runtime::Runtime;
+use kvorum_runtime::{COUNTED_BYTES_MIN, Room, Runtime, Taken};
 
 /// How long a client may pause within a body before the request is given up. Riak's servers waited
 /// as long.
@@ -25,6 +25,9 @@ const DISCARD_TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct RequestBody {
     incoming: Incoming,
     bytes_max: u64,
+    room: Room,
+    /// Of that, for as long as the request is in progress, once the body is large.
+    taken: Option<Taken>,
 }
 
 /// Why a body was not taken.
@@ -33,6 +36,9 @@ pub(crate) enum BodyError {
     /// Longer than allowed.
     #[error("the body is larger than {bytes_max} bytes")]
     TooLarge { bytes_max: u64 },
+    /// Large, and requests in progress leave no room for it.
+    #[error("overload")]
+    NoRoom,
     /// The client stopped sending.
     #[error("the body did not arrive")]
     TooSlow,
@@ -42,10 +48,12 @@ pub(crate) enum BodyError {
 }
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, bytes_max: u64) -> Self {
+    pub(crate) fn new(incoming: Incoming, bytes_max: u64, room: Room) -> Self {
         Self {
             incoming,
             bytes_max,
+            room,
+            taken: None,
         }
     }
 
@@ -55,6 +63,7 @@ impl RequestBody {
         if announced > self.bytes_max {
             return Err(self.too_large());
         }
+        self.take_room(usize::try_from(announced).unwrap_or(usize::MAX))?;
         let Some(first) = self.next_data(runtime).await? else {
             return Ok(Bytes::new());
         };
@@ -72,6 +81,7 @@ impl RequestBody {
             if (body.len() + data.len()) as u64 > self.bytes_max {
                 return Err(self.too_large());
             }
+            self.take_room(body.len() + data.len())?;
             body.extend_from_slice(&data);
             piece = self.next_data(runtime).await?;
         }
@@ -95,6 +105,23 @@ impl RequestBody {
         };
         // Whether it ended or was given up, the answer is next.
         let _ = runtime.timeout(DISCARD_TIME_MAX, drain).await;
+    }
+
+    /// Takes room for a body of so many bytes in all, if that is large.
+    fn take_room(&mut self, bytes: usize) -> Result<(), BodyError> {
+        if bytes <= COUNTED_BYTES_MIN {
+            return Ok(());
+        }
+        let taken = match self.taken.as_mut() {
+            Some(taken) => taken,
+            None => self.taken.insert(self.room.take_anyway(0)),
+        };
+        let held = usize::try_from(taken.bytes()).unwrap_or(usize::MAX);
+        match bytes.saturating_sub(held) {
+            0 => Ok(()),
+            more if taken.grow(more) => Ok(()),
+            _ => Err(BodyError::NoRoom),
+        }
     }
 
     fn too_large(&self) -> BodyError {
@@ -145,6 +172,30 @@ pub(crate) enum Body {
 
 impl Body {
     pub(crate) const EMPTY: Self = Self::Whole(Bytes::new());
+
+    /// Counts the body among what takes room, if it is large, until the last of it is sent.
+    pub(crate) fn count_in(&mut self, room: &Room) {
+        if let Self::Whole(bytes) = self
+            && bytes.len() > COUNTED_BYTES_MIN
+        {
+            *bytes = Bytes::from_owner(Counted {
+                _room: room.take_anyway(bytes.len()),
+                bytes: std::mem::take(bytes),
+            });
+        }
+    }
+}
+
+/// Bytes that take room for as long as anybody holds them.
+struct Counted {
+    bytes: Bytes,
+    _room: Taken,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl hyper::body::Body for Body {

@@ -29,7 +29,11 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
     let runtime = service.coordinator.runtime();
     let arrived = runtime.now();
     let (head, incoming) = request.into_parts();
-    let mut body = RequestBody::new(incoming, service.settings.body_bytes_max);
+    let mut body = RequestBody::new(
+        incoming,
+        service.settings.body_bytes_max,
+        service.room.clone(),
+    );
     // What a panicked handler leaves half done is its own request, which is over then.
     let handled = AssertUnwindSafe(handle(service, &head, &mut body, arrived))
         .catch_unwind()
@@ -46,6 +50,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
         body.discard(runtime).await;
     }
     compressing::compress(&head, &mut answer, runtime).await;
+    answer.body_mut().count_in(&service.room);
     answer
         .headers_mut()
         .insert(SERVER, service.server_header.clone());
@@ -82,7 +87,8 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
     let method = exchange.method();
     match route {
         Route::Root => root::resources(&exchange),
-        Route::Ping => Ok(root::ping()),
+        Route::Ping => Ok(root::ping(&exchange)),
+        Route::Health => Ok(root::health(&exchange)),
         Route::Stats => statistics::stats(&exchange),
         Route::Metrics => Ok(statistics::metrics(&exchange)),
         Route::Buckets(_, bucket_type) => listing::buckets(&exchange, &bucket_type).await,

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use kvorum_coordinator::Coordinator;
 use kvorum_protocol::http_fields::{QueryParameters, choose_media_type, parse_timeout_ms};
-use kvorum_runtime::Moment;
+use kvorum_runtime::{Moment, Room};
 
 use crate::body::RequestBody;
 use crate::facts::NodeFacts;
@@ -24,6 +24,8 @@ pub(crate) struct Service {
     pub(crate) settings: HttpSettings,
     pub(crate) facts: Arc<dyn NodeFacts>,
     pub(crate) server_header: HeaderValue,
+    /// For bodies that are larger than a connection's usual buffers.
+    pub(crate) room: Room,
 }
 
 /// A request in progress.

@@ -1,4 +1,4 @@
-//! What the node knows of itself, as `/stats` and `/metrics` show it.
+//! What the node knows of itself, as `/stats` `/metrics`, `/ping` and `/health` show it.
 
 use std::borrow::Cow;
 
@@ -13,4 +13,20 @@ pub trait NodeFacts: Send + Sync {
 
     /// The OpenMetrics text.
     fn metrics(&self) -> String;
+
+    /// How many of the node's vnodes serve. Who has all stores open from the start need not count.
+    fn vnodes(&self) -> VnodeCounts {
+        VnodeCounts::default()
+    }
+}
+
+/// The node's vnodes, by whether their stores are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VnodeCounts {
+    /// They serve.
+    pub open: usize,
+    /// Their stores are being opened: the node has just started.
+    pub opening: usize,
+    /// Their stores could not be opened.
+    pub failed: usize,
 }

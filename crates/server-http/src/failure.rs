@@ -23,7 +23,11 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::MatchFound | RequestError::Modified | RequestError::ConditionNotFound => {
             return empty(StatusCode::PRECONDITION_FAILED).into();
         }
-        RequestError::Overload | RequestError::VnodeNotReady | RequestError::DiskFull(_) => {
+        RequestError::Overload
+        | RequestError::VnodeNotReady
+        | RequestError::VnodeOpening
+        | RequestError::VnodeFailed
+        | RequestError::DiskFull(_) => {
             return retry_later(&error.to_string()).into();
         }
         RequestError::QuorumAboveN { n_val } | RequestError::RequestNAboveBucketN { n_val } => (
@@ -43,6 +47,10 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::Timeout => (
             StatusCode::SERVICE_UNAVAILABLE,
             "request timed out\n".to_owned(),
+        ),
+        RequestError::OutcomeUnknown => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("request timed out: {}\n", error.explain()),
         ),
         RequestError::AllNodesDown
         | RequestError::InsufficientVnodes { .. }
@@ -79,6 +87,7 @@ pub(crate) fn retry_later(reason: &str) -> Answer {
 /// The answer to a request whose body was not taken.
 pub(crate) fn of_body(error: &BodyError) -> Refusal {
     let status = match error {
+        BodyError::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
         BodyError::Broken(cause) => {
@@ -87,6 +96,13 @@ pub(crate) fn of_body(error: &BodyError) -> Refusal {
         }
     };
     let mut answer = text(status, format!("{error}\n"));
+    if matches!(error, BodyError::NoRoom) {
+        // What is left of it is read and dropped.
+        answer
+            .headers_mut()
+            .insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+        return answer.into();
+    }
     // Where the next request would begin is not known.
     answer
         .headers_mut()
@@ -180,8 +196,24 @@ mod tests {
             (RequestError::Modified, 412, ""),
             (RequestError::ConditionNotFound, 412, ""),
             (RequestError::Timeout, 503, "request timed out\n"),
+            (
+                RequestError::OutcomeUnknown,
+                503,
+                "request timed out: the connection to a replica broke over the write, which may be \
+                 there or not; read before writing again\n",
+            ),
             (RequestError::Overload, 503, "overload\n"),
             (RequestError::VnodeNotReady, 503, "vnode_not_ready\n"),
+            (
+                RequestError::VnodeOpening,
+                503,
+                "vnode_not_ready: its store is still being opened, retry shortly\n",
+            ),
+            (
+                RequestError::VnodeFailed,
+                503,
+                "vnode_failed: its store could not be opened, see the node's log\n",
+            ),
             (
                 RequestError::DiskFull("/data".into()),
                 503,
@@ -213,7 +245,11 @@ mod tests {
             assert_eq!(answer.status().as_u16(), status, "{error:?}");
             let retries = matches!(
                 error,
-                RequestError::Overload | RequestError::VnodeNotReady | RequestError::DiskFull(_)
+                RequestError::Overload
+                    | RequestError::VnodeNotReady
+                    | RequestError::VnodeOpening
+                    | RequestError::VnodeFailed
+                    | RequestError::DiskFull(_)
             );
             assert_eq!(
                 answer.headers().contains_key(RETRY_AFTER),

@@ -21,20 +21,10 @@ use crate::body::{Abandoned, Body};
 use crate::exchange::Exchange;
 use crate::listing::check_enabled;
 use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, text, with_body};
-use crate::route::BucketPath;
+use crate::route::IndexPath;
 use crate::{failure, origin};
 
 const HELD_BACK_BYTES: usize = 1 << 20;
-
-/// An index as a URL names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct IndexPath {
-    pub(crate) path: BucketPath,
-    pub(crate) field: Bytes,
-    pub(crate) first: Bytes,
-    /// Of a range.
-    pub(crate) last: Option<Bytes>,
-}
 
 /// The objects that an index has in a range, or under one value.
 pub(crate) async fn query(exchange: &Exchange<'_>, index: &IndexPath) -> Outcome {

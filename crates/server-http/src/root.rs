@@ -1,12 +1,13 @@
-//! `/ping` and `/`, by which clients find out what a server can do.
+//! `/ping`, `/health` and `/`, by which clients find out what a server can do.
 
 use std::fmt::Write as _;
 
 use http::header::{LINK, VARY};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
+use crate::facts::VnodeCounts;
 use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_body};
 
 /// Riak's names for what is served, and the first path piece of each. Clients switch features on by
@@ -33,9 +34,40 @@ const RESOURCES: [(&str, &str); 19] = [
     ("riak_kv_wm_stats", "/stats"),
 ];
 
-/// `OK`.
-pub(crate) fn ping() -> Answer {
-    with_body(StatusCode::OK, HTML, Body::Whole("OK".into()))
+/// Of `/ping`: how many vnodes serve.
+const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
+
+/// `OK`, from the moment on when the node listens; a header says how many vnodes serve.
+pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
+    let mut answer = with_body(StatusCode::OK, HTML, Body::Whole("OK".into()));
+    let VnodeCounts {
+        open,
+        opening,
+        failed,
+    } = exchange.service.facts.vnodes();
+    let counts = format!("open={open}, opening={opening}, failed={failed}");
+    if let Ok(counts) = HeaderValue::from_str(&counts) {
+        answer.headers_mut().insert(VNODES, counts);
+    }
+    answer
+}
+
+/// Whether every vnode serves, for whoever spreads requests over nodes: 503 while stores are being
+/// opened. One that could not be opened keeps nobody away from the others.
+pub(crate) fn health(exchange: &Exchange<'_>) -> Answer {
+    let VnodeCounts {
+        open,
+        opening,
+        failed,
+    } = exchange.service.facts.vnodes();
+    let (status, word) = match (opening, failed) {
+        (0, 0) => (StatusCode::OK, "ready"),
+        (0, _) => (StatusCode::OK, "degraded"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "opening"),
+    };
+    let vnodes = serde_json::json!({"open": open, "opening": opening, "failed": failed});
+    let body = serde_json::json!({"status": word, "vnodes": vnodes}).to_string();
+    with_body(status, JSON, Body::Whole(body.into()))
 }
 
 /// The list of resources, for people by default and for programs if they ask; always in `Link`.

@@ -8,8 +8,6 @@ use http::Method;
 use kvorum_encoding::{Bucket, BucketType, Key};
 use kvorum_protocol::http_fields::{UrlGeneration, decode_percent_and_plus, encode_percent};
 
-use crate::index::IndexPath;
-
 /// The first path piece of the old URLs.
 pub(crate) const OLD_PREFIX: &str = "riak";
 
@@ -47,6 +45,16 @@ pub(crate) struct BucketPath {
     pub(crate) bucket: Bucket,
 }
 
+/// An index as a URL names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IndexPath {
+    pub(crate) path: BucketPath,
+    pub(crate) field: Bytes,
+    pub(crate) first: Bytes,
+    /// Of a range.
+    pub(crate) last: Option<Bytes>,
+}
+
 impl BucketPath {
     /// The URL of an object in this bucket.
     pub(crate) fn location(&self, key: &Key) -> String {
@@ -77,6 +85,7 @@ pub(crate) enum Missing {
 pub(crate) enum Route {
     Root,
     Ping,
+    Health,
     Stats,
     Metrics,
     /// The buckets of a type.
@@ -103,6 +112,7 @@ impl Route {
         let route = match pieces.next_raw() {
             None => Self::Root,
             Some("ping") => Self::Ping,
+            Some("health") => Self::Health,
             Some("stats") => Self::Stats,
             Some("metrics") => Self::Metrics,
             Some("mapred") => Self::Missing(Missing::MapReduce),
@@ -121,6 +131,7 @@ impl Route {
         match self {
             Self::Root
             | Self::Ping
+            | Self::Health
             | Self::Stats
             | Self::Metrics
             | Self::Buckets(..)
@@ -268,6 +279,7 @@ mod tests {
             ("//", Some(Route::Root)),
             ("/ping", Some(Route::Ping)),
             ("/ping/x", None),
+            ("/health", Some(Route::Health)),
             ("/stats/", Some(Route::Stats)),
             ("/metrics", Some(Route::Metrics)),
             ("/riak", Some(Route::Buckets(Form::Old, default_type()))),

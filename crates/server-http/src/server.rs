@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kvorum_coordinator::Coordinator;
-use kvorum_runtime::{Listener, Stream};
+use kvorum_runtime::{Listener, Room, Stream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::dispatch;
@@ -58,6 +58,16 @@ impl Server {
         settings: HttpSettings,
         facts: Arc<dyn NodeFacts>,
     ) -> Self {
+        Self::within(Room::default(), coordinator, settings, facts)
+    }
+
+    /// A server whose large requests and answers share `room` with those of others.
+    pub fn within(
+        room: Room,
+        coordinator: Arc<Coordinator>,
+        settings: HttpSettings,
+        facts: Arc<dyn NodeFacts>,
+    ) -> Self {
         let visible: String = settings
             .server_header
             .chars()
@@ -73,6 +83,7 @@ impl Server {
             settings,
             facts,
             server_header,
+            room,
         };
         Self {
             service: Arc::new(service),

@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
+use kvorum_coordinator::{Coordinator, RequestError};
 use kvorum_protocol::frame::{self, FrameDecoder};
-use kvorum_runtime::{Moment, Stream};
+use kvorum_runtime::{COUNTED_BYTES_MIN, Moment, Room, Stream, Taken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::fault_log::{Fault, FaultLog};
 use crate::output::Output;
 use crate::seats::Seat;
-use crate::server::Shared;
+use crate::settings::ServerSettings;
 
 /// Room made for a read before a request, in bytes.
 const READ_BYTES: usize = 16 * 1024;
@@ -28,6 +29,14 @@ const SEND_BYTES: usize = 256 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 /// The client id that Riak gives to connections that set none.
 const CLIENT_ID: &[u8] = &[0; 4];
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) settings: ServerSettings,
+    /// For requests and replies that are larger than a connection's usual buffers.
+    pub(crate) room: Room,
+}
 
 /// A connection and its buffers.
 pub(crate) struct Connection {
@@ -45,6 +54,18 @@ pub(crate) struct Connection {
     decoder: FrameDecoder,
     /// True when a frame made the input buffer large.
     is_swollen: bool,
+    /// What becomes of a large frame of which a part has come.
+    coming: Coming,
+}
+
+/// The frame at the front of the input, where it is not whole.
+enum Coming {
+    /// None is large.
+    Small,
+    /// There is room for it.
+    Admitted { _room: Taken },
+    /// There is none: so many bytes of it are to be passed over before it is refused.
+    Refused { bytes: usize },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,6 +88,7 @@ impl Connection {
             input: BytesMut::new(),
             decoder,
             is_swollen: false,
+            coming: Coming::Small,
         }
     }
 
@@ -107,6 +129,9 @@ impl Connection {
     async fn answer_received(&mut self) -> io::Result<Framing> {
         let mut is_first = true;
         loop {
+            if !self.pass_over_refused() {
+                return Ok(Framing::InStep);
+            }
             match self.decoder.decode(&mut self.input) {
                 Ok(Some(frame)) => {
                     if !is_first {
@@ -115,11 +140,17 @@ impl Connection {
                     is_first = false;
                     self.is_swollen |= frame.payload.len() > KEPT_BYTES_MAX;
                     self.answer(frame).await?;
+                    self.coming = Coming::Small;
                     if self.output.len() >= SEND_BYTES {
                         self.send().await?;
                     }
                 }
-                Ok(None) => return Ok(Framing::InStep),
+                Ok(None) => {
+                    if !self.admit_coming() {
+                        continue;
+                    }
+                    return Ok(Framing::InStep);
+                }
                 Err(error) => {
                     self.faults.note(Fault::BadFrame, &error);
                     let text = format!("Invalid message packet, reason: {error}");
@@ -130,8 +161,41 @@ impl Connection {
         }
     }
 
+    /// Takes room for the frame that is coming, if it is large; false when there is none.
+    fn admit_coming(&mut self) -> bool {
+        let is_new = matches!(self.coming, Coming::Small);
+        let large = || frame::announced_bytes(&self.input).filter(|it| *it > COUNTED_BYTES_MIN);
+        let Some(bytes) = is_new.then(large).flatten() else {
+            return true;
+        };
+        match self.shared.room.take(bytes) {
+            Some(room) => self.coming = Coming::Admitted { _room: room },
+            None => self.coming = Coming::Refused { bytes },
+        }
+        matches!(self.coming, Coming::Admitted { .. })
+    }
+
+    /// Drops what has come of a refused frame, and answers it at its end; false when more is to come.
+    fn pass_over_refused(&mut self) -> bool {
+        let Coming::Refused { bytes } = &mut self.coming else {
+            return true;
+        };
+        let come = self.input.len().min(*bytes);
+        self.input.advance(come);
+        *bytes -= come;
+        if *bytes > 0 {
+            return false;
+        }
+        self.coming = Coming::Small;
+        let text = RequestError::Overload.to_string();
+        frame::encode_error(text.as_bytes(), self.output.buffer());
+        true
+    }
+
     /// Sends what waits in the output.
     pub(crate) async fn send(&mut self) -> io::Result<()> {
+        let is_large = self.output.len() > COUNTED_BYTES_MIN;
+        let _room = is_large.then(|| self.shared.room.take_anyway(self.output.len()));
         self.output.send(&mut self.stream).await
     }
 

@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 pub(crate) enum GivenTime {
     /// The write gets its own.
     Drop,
-    /// The object is stored as it is, time included.
+    /// The object is stored as it is, times included.
     Keep,
 }
 
@@ -27,6 +27,10 @@ pub(crate) fn content_of(message: pb::RpbContent, time: GivenTime) -> Result<Con
         GivenTime::Keep => time_of(&message),
         GivenTime::Drop => Timestamp::ZERO,
     };
+    let expires_at = message
+        .expires_at_usecs
+        .filter(|_| time == GivenTime::Keep)
+        .map(Timestamp::from_micros);
     let deleted = message.deleted();
     let links = message.links.into_iter().map(|link| Link {
         bucket: link.bucket.unwrap_or_default(),
@@ -39,6 +43,7 @@ pub(crate) fn content_of(message: pb::RpbContent, time: GivenTime) -> Result<Con
     });
     let metadata = Metadata {
         last_modified,
+        expires_at,
         deleted,
         content_type: message.content_type.unwrap_or_default(),
         charset: message.charset.unwrap_or_default(),
@@ -111,6 +116,7 @@ fn content_message(sibling: &Sibling) -> pb::RpbContent {
         usermeta: metadata.user_metadata.iter().map(user).collect(),
         indexes: metadata.indexes.iter().map(index).collect(),
         deleted: metadata.deleted.then_some(true),
+        expires_at_usecs: None,
     }
 }
 

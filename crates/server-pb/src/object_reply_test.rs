@@ -46,6 +46,7 @@ fn message_of(object: &Object, values: Values, key: Option<&[u8]>) -> pb::RpbPut
             usermeta: metadata.user_metadata.iter().map(user).collect(),
             indexes: metadata.indexes.iter().map(index).collect(),
             deleted: metadata.deleted.then_some(true),
+            expires_at_usecs: None,
         }
     };
     pb::RpbPutResp {

@@ -54,6 +54,11 @@ impl Seats {
         })
     }
 
+    /// How many seats are taken, those of acceptors included.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.lock().waiting.len()
+    }
+
     /// Tells everyone to stop and waits until all have left.
     pub(crate) async fn stop(&self) {
         {

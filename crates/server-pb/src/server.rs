@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kvorum_coordinator::Coordinator;
-use kvorum_runtime::{Listener, Moment, Stream};
+use kvorum_runtime::{Listener, Moment, Room, Stream};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Shared};
 use crate::seats::{Seat, Seats};
 use crate::settings::ServerSettings;
 
@@ -24,18 +25,14 @@ pub trait ConnectionMeter: Send + Sync {
     fn disconnected(&self);
 }
 
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) settings: ServerSettings,
-    meter: Arc<dyn ConnectionMeter>,
-    seats: Arc<Seats>,
-}
-
 /// The protocol-buffer server of a node. Clones are handles to the same server.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
+    meter: Arc<dyn ConnectionMeter>,
+    seats: Arc<Seats>,
+    /// The last connection was one too many.
+    is_crowded: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -45,19 +42,32 @@ impl Server {
         settings: ServerSettings,
         meter: Arc<dyn ConnectionMeter>,
     ) -> Self {
-        let shared = Arc::new(Shared {
-            coordinator,
-            settings,
+        Self::within(Room::default(), coordinator, settings, meter)
+    }
+
+    /// A server whose large requests and replies share `room` with those of others.
+    pub fn within(
+        room: Room,
+        coordinator: Arc<Coordinator>,
+        settings: ServerSettings,
+        meter: Arc<dyn ConnectionMeter>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                coordinator,
+                settings,
+                room,
+            }),
             meter,
             seats: Arc::default(),
-        });
-        Self { shared }
+            is_crowded: Arc::default(),
+        }
     }
 
     /// Accepts connections until the server is stopped; then the address is free again. Several
     /// listeners may be served at once.
     pub async fn serve(&self, listener: Listener) {
-        let Some(seat) = self.shared.seats.take() else {
+        let Some(seat) = self.seats.take() else {
             return;
         };
         let mut is_failing = false;
@@ -84,11 +94,19 @@ impl Server {
     /// be sent; returns when every connection has ended. A peer that does not take its reply holds
     /// this up, so the caller sets the limit.
     pub async fn stop(&self) {
-        self.shared.seats.stop().await;
+        self.seats.stop().await;
     }
 
     fn open(&self, stream: Stream, peer: SocketAddr) {
-        let Some(seat) = self.shared.seats.take() else {
+        if self.seats.taken() > self.shared.settings.connections_max {
+            if !self.is_crowded.swap(true, Ordering::Relaxed) {
+                let most = self.shared.settings.connections_max;
+                tracing::warn!(event = "pb_connections_refused", peer = %peer, most);
+            }
+            return;
+        }
+        self.is_crowded.store(false, Ordering::Relaxed);
+        let Some(seat) = self.seats.take() else {
             return;
         };
         if self.shared.settings.nodelay
@@ -97,9 +115,9 @@ impl Server {
             tracing::debug!(event = "pb_nodelay_refused", peer = %peer, error = %error);
         }
         let runtime = self.shared.coordinator.runtime();
-        self.shared.meter.connected(runtime.now());
+        self.meter.connected(runtime.now());
         let open = Open {
-            meter: Arc::clone(&self.shared.meter),
+            meter: Arc::clone(&self.meter),
             peer,
             seat,
         };

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// stored by default is 50 MB, and its metadata comes on top.
 const FRAME_BYTES_MAX: u32 = 64 << 20;
 
+/// Connections that are open at once unless configured otherwise.
+const CONNECTIONS_MAX: usize = 10_000;
+
 /// The version that clients are told. They unlock features by it and expect three dotted integers,
 /// so it is the version of Riak whose protocol is spoken, not our own.
 const SERVER_VERSION: &str = "3.2.0";
@@ -20,6 +23,8 @@ pub struct ServerSettings {
     /// Longest frame that is accepted, code and payload, in bytes. A connection's memory is bounded
     /// by about twice of it. Default: 64 MiB.
     pub frame_bytes_max: u32,
+    /// Connections at which further ones are closed as soon as they are accepted. Default: 10,000.
+    pub connections_max: usize,
     /// Whether replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,
     /// When index queries without a timeout are given up; `None` for never. Default: never.
@@ -52,6 +57,7 @@ impl ServerSettings {
             node_name: node_name.into(),
             server_version: SERVER_VERSION.to_owned(),
             frame_bytes_max: FRAME_BYTES_MAX,
+            connections_max: CONNECTIONS_MAX,
             nodelay: true,
             index_timeout: None,
             jobs: JobSwitches::default(),

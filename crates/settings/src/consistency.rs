@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::byte_size;
 use crate::problem::Problem;
-use crate::settings::{BucketDefaults, QuorumValue, Settings};
+use crate::settings::{BucketDefaults, LeveldbSettings, QuorumValue, Settings, StorageBackend};
 
 /// What makes it impossible to start.
 pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
@@ -18,6 +18,9 @@ pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
              `buckets.default.merge_strategy = 2`: set the strategy to 1"
                 .to_owned(),
         );
+    }
+    if settings.node.storage_backend == StorageBackend::Leveldb {
+        found.extend(tier_conflicts(&settings.leveldb));
     }
     let log = &settings.commit_log;
     if log.bytes_max < log.segment_bytes.saturating_mul(2) {
@@ -50,6 +53,36 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
                 byte_size::render(limit)
             ));
         }
+    }
+    found
+}
+
+fn tier_conflicts(leveldb: &LeveldbSettings) -> Vec<String> {
+    let Some(level) = leveldb.tiered_from_level else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (key, path) in [
+        ("fast", &leveldb.tiered_path_fast),
+        ("slow", &leveldb.tiered_path_slow),
+    ] {
+        if path.is_none() {
+            found.push(format!(
+                "`leveldb.tiered = {level}` wants `leveldb.tiered.path.{key}`: set it to a directory of \
+                 the {key} device, or `leveldb.tiered = off`"
+            ));
+        }
+    }
+    if let Some(tiers) = leveldb.tiers()
+        && (tiers.fast_root.starts_with(&tiers.slow_root)
+            || tiers.slow_root.starts_with(&tiers.fast_root))
+    {
+        found.push(format!(
+            "`leveldb.tiered.path.fast` and `leveldb.tiered.path.slow` lead to {} and {}: set them to \
+             two directories of which neither is in the other, or `leveldb.tiered = off`",
+            tiers.fast_root.display(),
+            tiers.slow_root.display()
+        ));
     }
     found
 }

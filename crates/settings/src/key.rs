@@ -64,6 +64,8 @@ pub enum Category {
     Node,
     /// Addresses and protocols.
     Listeners,
+    /// Encryption of what goes over the network.
+    Encryption,
     /// Requests: limits, deletes, jobs.
     Requests,
     /// Limits of objects.
@@ -86,9 +88,10 @@ pub enum Category {
 
 impl Category {
     /// All headings in their order.
-    pub const ALL: [Category; 11] = [
+    pub const ALL: [Category; 12] = [
         Category::Node,
         Category::Listeners,
+        Category::Encryption,
         Category::Requests,
         Category::Objects,
         Category::Buckets,
@@ -105,6 +108,7 @@ impl Category {
         match self {
             Category::Node => "Node and directories",
             Category::Listeners => "Listeners and protocols",
+            Category::Encryption => "Encryption between nodes",
             Category::Requests => "Requests",
             Category::Objects => "Object limits",
             Category::Buckets => "Default bucket properties",

@@ -53,5 +53,5 @@ pub use settings::{
     DurabilityMode, HttpSettings, JobSettings, LeveldbSettings, ListenerSettings, LogLevel,
     LogOutput, LogSettings, MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings,
     ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
-    SyncStrategy,
+    SyncStrategy, TlsMode, TlsSettings,
 };

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// All settings of a node.
@@ -15,6 +15,8 @@ pub struct Settings {
     pub node: NodeSettings,
     /// Where clients connect.
     pub listeners: ListenerSettings,
+    /// Encryption between nodes.
+    pub cluster_tls: TlsSettings,
     /// The protocol buffers server.
     pub protobuf: ProtobufSettings,
     /// The HTTP server.
@@ -48,6 +50,8 @@ pub struct NodeSettings {
     pub nodename: String,
     /// `cluster_name`.
     pub cluster_name: String,
+    /// `worker_threads`; `None` is one for each core.
+    pub worker_threads: Option<u64>,
     /// `ring_size`: partitions, a power of two.
     pub ring_size: u64,
     /// `ring.state_dir`.
@@ -82,6 +86,32 @@ pub struct ListenerSettings {
     pub http: BTreeMap<String, SocketAddr>,
     /// `listener.peer.$name`.
     pub peer: BTreeMap<String, SocketAddr>,
+    /// `peer.advertised_address`: what other nodes are told in place of the first of `peer`.
+    pub peer_advertised: Option<SocketAddr>,
+}
+
+/// Encryption between nodes: `cluster.tls`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// `cluster.tls` itself.
+    pub mode: TlsMode,
+    /// `certfile`.
+    pub certificate: PathBuf,
+    /// `keyfile`.
+    pub key: PathBuf,
+    /// `cacertfile`.
+    pub authority: PathBuf,
+}
+
+/// Whether connections between nodes are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsMode {
+    /// None is.
+    Off,
+    /// Those to and from nodes that can.
+    Optional,
+    /// All are.
+    On,
 }
 
 /// The protocol buffers server.
@@ -256,6 +286,8 @@ pub struct BitcaskSettings {
     pub read_cache_bytes: Option<u64>,
     /// `merge.policy`.
     pub merge_policy: MergePolicy,
+    /// `merge.dead_share_max`, percent.
+    pub merge_dead_share_max_percent: u8,
     /// `merge.window.start`: hour of the day, 0 to 23.
     pub merge_window_start_hour: u8,
     /// `merge.window.end`: hour of the day, 0 to 23, itself within the window.
@@ -344,6 +376,23 @@ pub struct LeveldbSettings {
     pub retention: Option<Duration>,
     /// `expiration.mode`: only tables of which everything is expired are worked on for it.
     pub expires_whole_files: bool,
+    /// `tiered`: tables of this level and those below it are old; `None` is off.
+    pub tiered_from_level: Option<u64>,
+    /// `tiered.path.fast`.
+    pub tiered_path_fast: Option<PathBuf>,
+    /// `tiered.path.slow`. Ask [`LeveldbSettings::tiers`].
+    pub tiered_path_slow: Option<PathBuf>,
+}
+
+/// Two places for the stores of leveldb.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeveldbTiers {
+    /// Tables of this level and those below it are in the slow one.
+    pub from_level: u64,
+    /// Where the stores are.
+    pub fast_root: PathBuf,
+    /// Where their old tables are.
+    pub slow_root: PathBuf,
 }
 
 /// The memory backend: `memory_backend.*`.
@@ -360,6 +409,12 @@ pub struct MemorySettings {
 /// Background work: `maintenance.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaintenanceSettings {
+    /// `transfer_limit`: transfers at once in each direction.
+    pub transfer_limit: u64,
+    /// `handoff.inbound`.
+    pub handoff_inbound: bool,
+    /// `handoff.outbound`.
+    pub handoff_outbound: bool,
     /// `io_bytes_per_second_max`; `None` is no ceiling.
     pub io_bytes_per_second_max: Option<u64>,
     /// `cpu_share_max`: per cent of all cores.
@@ -370,6 +425,8 @@ pub struct MaintenanceSettings {
     pub memory_bytes_max: Option<u64>,
     /// `open_files_max`; `None` follows the process's limit.
     pub open_files_max: Option<u64>,
+    /// `scrub.period`; `None` for no scrubbing.
+    pub scrub_period: Option<Duration>,
 }
 
 /// Logs: `logger.*`.
@@ -459,6 +516,7 @@ impl Settings {
             node: NodeSettings {
                 nodename: String::new(),
                 cluster_name: String::new(),
+                worker_threads: None,
                 ring_size: 0,
                 ring_state_dir: PathBuf::new(),
                 data_dir: PathBuf::new(),
@@ -470,6 +528,13 @@ impl Settings {
                 protobuf: BTreeMap::new(),
                 http: BTreeMap::new(),
                 peer: BTreeMap::new(),
+                peer_advertised: None,
+            },
+            cluster_tls: TlsSettings {
+                mode: TlsMode::Off,
+                certificate: PathBuf::new(),
+                key: PathBuf::new(),
+                authority: PathBuf::new(),
             },
             protobuf: ProtobufSettings {
                 backlog: 0,
@@ -505,11 +570,15 @@ impl Settings {
                 bytes_max: None,
             },
             maintenance: MaintenanceSettings {
+                transfer_limit: 0,
+                handoff_inbound: false,
+                handoff_outbound: false,
                 io_bytes_per_second_max: None,
                 cpu_share_max_percent: 0,
                 step_time: Duration::ZERO,
                 memory_bytes_max: None,
                 open_files_max: None,
+                scrub_period: None,
             },
             log: LogSettings {
                 level: LogLevel::Info,
@@ -585,6 +654,7 @@ impl BitcaskSettings {
             file_bytes_max: 0,
             compression: Compression::None,
             merge_policy: MergePolicy::Always,
+            merge_dead_share_max_percent: 0,
             merge_window_start_hour: 0,
             merge_window_end_hour: 0,
             merge_trigger_fragmentation_percent: 0,
@@ -605,6 +675,21 @@ impl LeveldbSettings {
         self.retention.filter(|_| self.expiration)
     }
 
+    /// The two places, if there are two: each path with `data_root` behind it, as in Riak.
+    pub fn tiers(&self) -> Option<LeveldbTiers> {
+        let behind = |path: &Path| {
+            let named = self.data_root.components();
+            let named =
+                named.filter(|it| matches!(it, Component::Normal(_) | Component::ParentDir));
+            path.join(named.collect::<PathBuf>())
+        };
+        Some(LeveldbTiers {
+            from_level: self.tiered_from_level?,
+            fast_root: behind(self.tiered_path_fast.as_ref()?),
+            slow_root: behind(self.tiered_path_slow.as_ref()?),
+        })
+    }
+
     fn blank() -> LeveldbSettings {
         LeveldbSettings {
             data_root: PathBuf::new(),
@@ -623,6 +708,9 @@ impl LeveldbSettings {
             expiration: false,
             retention: None,
             expires_whole_files: false,
+            tiered_from_level: None,
+            tiered_path_fast: None,
+            tiered_path_slow: None,
         }
     }
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_coordinator::{
-    Condition, DeleteOptions, GetOptions, PutKind, PutOptions, PutRequest, RequestError,
+    Condition, DeleteOptions, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
+    RequestError,
 };
 use kvorum_encoding::{Address, Bucket, BucketType, Key};
 use kvorum_object::{Clock, Content, Object};
@@ -146,6 +147,13 @@ impl Running {
             .await
     }
 
+    /// True where the node itself has a replica of the key.
+    fn is_replica_of(&self, address: &Address) -> bool {
+        let places = self.coordinator.preference_list(address);
+        let own = |place: &ReplicaPlace| place.is_primary && place.node == self.coordinator.node();
+        places.is_ok_and(|places| places.iter().any(own))
+    }
+
     async fn delete(
         &self,
         address: Address,
@@ -213,10 +221,13 @@ impl Client {
                 continue;
             };
             let key = usize::try_from(self.draw.below(u64::from(self.cluster.plan.keys)));
-            let (key, is_strict) = (key.unwrap_or(0), self.draw.chance(60));
+            let plan = &self.cluster.plan;
+            let (key, is_strict) = (key.unwrap_or(0), self.draw.chance(plan.strict_percent));
+            let deletes = plan.delete_percent;
             match self.draw.below(100) {
-                0..45 => self.write(&node, key, is_strict, Change::Put).await,
-                45..55 => self.write(&node, key, is_strict, Change::Delete).await,
+                0..55 if !plan.allow_mult => self.write_own(&node, key).await,
+                kind if kind < deletes => self.write(&node, key, is_strict, Change::Delete).await,
+                0..55 => self.write(&node, key, is_strict, Change::Put).await,
                 55..95 => drop(self.read(&node, key, is_strict).await),
                 95..98 => self.read_steady(&node).await,
                 _ => self.list(&node).await,
@@ -251,6 +262,7 @@ impl Client {
         };
         let clock = object.as_ref().map(|it| it.clock().fingerprint());
         self.note(key, "read", &format!("{clock:x?}"));
+        let allow_mult = self.cluster.plan.allow_mult;
         let (seen, wrong) = {
             let mut ledger = self.cluster.ledger.lock();
             ledger.operations.reads += 1;
@@ -258,7 +270,7 @@ impl Client {
             ledger.operations.checked_reads += u64::from(is_checked);
             let is_owed =
                 |at: Duration, by_primaries: bool| is_checked && by_primaries && at < begun;
-            ledger.histories[key].judge(&name, object.as_deref(), is_owed)
+            ledger.histories[key].judge(&name, object.as_deref(), allow_mult, is_owed)
         };
         for wrong in wrong {
             let (number, at) = (self.number, begun.as_millis());
@@ -268,9 +280,23 @@ impl Client {
         Some(seen)
     }
 
+    /// Of the keys that no other client writes the nearest one, always with what it had read.
+    async fn write_own(&mut self, node: &Running, key: usize) {
+        let clients = usize::from(self.cluster.plan.clients.max(1));
+        let (keys, number) = (
+            usize::from(self.cluster.plan.keys),
+            usize::from(self.number),
+        );
+        let own = key - key % clients + number;
+        let own = if own < keys { own } else { number };
+        self.write(node, own, true, Change::Put).await;
+    }
+
     async fn write(&mut self, node: &Running, key: usize, is_strict: bool, change: Change) {
         // Some write blindly; who deletes has seen what.
-        let seen = match change == Change::Delete || self.draw.chance(80) {
+        let plan = &self.cluster.plan;
+        let is_blind = plan.allow_mult && self.draw.chance(plan.blind_percent);
+        let seen = match change == Change::Delete || !is_blind {
             true => {
                 let Some(seen) = self.read(node, key, is_strict).await else {
                     return;
@@ -283,6 +309,7 @@ impl Client {
             return;
         }
         let write = self.cluster.ledger.lock().histories[key].begin(change, is_strict, &seen);
+        let is_replica = node.is_replica_of(&address(BUCKET, &key_name(key)));
         let (name, quorum) = (key_name(key), Some(Quorum::Quorum));
         let by_primaries = is_strict.then_some(Quorum::Quorum);
         let answer = match change {
@@ -319,6 +346,12 @@ impl Client {
             Err(error) => error.to_string(),
         };
         self.note(key, &what, &told);
+        let is_all_down = matches!(&answer, Err(NoAnswer::Refused(RequestError::AllNodesDown)));
+        if is_all_down && is_replica && node.is_replica_of(&address(BUCKET, &name)) {
+            self.cluster.accuse(&format!(
+                "{what} of {name}: a node that has a replica itself says that all nodes are down"
+            ));
+        }
         let now = self.cluster.runtime.now().elapsed();
         let wrong = {
             let mut ledger = self.cluster.ledger.lock();
@@ -407,6 +440,7 @@ impl History {
         &mut self,
         key: &str,
         object: Option<&Object>,
+        allow_mult: bool,
         is_owed: impl Fn(Duration, bool) -> bool,
     ) -> (Seen, Vec<String>) {
         let mut wrong = Vec::new();
@@ -417,6 +451,10 @@ impl History {
             },
             None => self.nothing(),
         };
+        if !allow_mult {
+            let wrong = self.not_the_last(key, object, &is_owed);
+            return (seen, wrong.into_iter().collect());
+        }
         if let Some(lost) = self.lost(&seen, &is_owed) {
             wrong.push(format!("{key} lacks {}", self.describe(lost)));
         }

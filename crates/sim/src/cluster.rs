@@ -1,8 +1,9 @@
 //! The machines, what they have agreed on, and how that reaches them.
 //!
-//! The agreed state is the real one, changed by the real commands; what is simulated is the log that
-//! carries it: every machine learns of every change some time later, and a machine that is down when it
-//! comes up.
+//! Members agree by their own log, and what they agree on is looked up there. Where the control plane is
+//! stood in for, the agreed state is the real one, changed by the real commands; what is simulated is the
+//! log that carries it: every machine learns of every change some time later, and a machine that is down
+//! when it comes up.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,15 +12,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kvorum_cluster::{ClusterId, ClusterState, Command, Member, MemberStatus, StagedChange};
 use kvorum_properties::PropertyOverlay;
-use kvorum_ring::{Claimant, RingSize, claim};
+use kvorum_ring::{Claimant, NodeId, RingSize, claim};
 use kvorum_runtime::{Runtime, World};
 use parking_lot::Mutex;
 
 use crate::client::Ledger;
 use crate::machine::{Machine, address_of, node_id};
-use crate::plan::RunPlan;
+use crate::plan::{Control, RunPlan};
 use crate::trace::Trace;
 use crate::weather::Weather;
+use crate::witness::Witness;
 
 /// A change of the members that waits for its turn: one plan is committed at a time.
 #[derive(Clone, Copy, Debug)]
@@ -34,19 +36,24 @@ pub(crate) struct Cluster {
     pub(crate) world: World,
     pub(crate) runtime: Runtime,
     pub(crate) plan: RunPlan,
-    pub(crate) trace: Trace,
+    pub(crate) trace: Arc<Trace>,
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) weather: Mutex<Weather>,
     pub(crate) changes: Mutex<VecDeque<MemberChange>>,
     machines: Mutex<BTreeMap<u8, Arc<Machine>>>,
     agreed: Mutex<Arc<ClusterState>>,
+    witness: Mutex<Witness>,
 }
 
 impl Cluster {
-    /// The machines of a plan, their nodes started.
-    pub(crate) fn start(world: World, plan: RunPlan, trace: Trace) -> anyhow::Result<Arc<Self>> {
+    /// The cluster of a plan, without its machines.
+    pub(crate) fn start(
+        world: World,
+        plan: RunPlan,
+        trace: Arc<Trace>,
+    ) -> anyhow::Result<Arc<Self>> {
         let agreed = Arc::new(first_state(&plan)?);
-        let cluster = Arc::new(Self {
+        Ok(Arc::new(Self {
             runtime: world.runtime(),
             world,
             ledger: Mutex::new(Ledger::new(plan.keys)),
@@ -54,26 +61,53 @@ impl Cluster {
             changes: Mutex::default(),
             machines: Mutex::default(),
             agreed: Mutex::new(agreed),
+            witness: Mutex::default(),
             plan,
             trace,
-        });
-        for number in 1..=cluster.plan.nodes {
-            cluster.add_machine(number)?;
+        }))
+    }
+
+    /// Starts the plan's nodes, and whoever sees to it that changes are carried out.
+    pub(crate) async fn begin(self: &Arc<Self>) -> anyhow::Result<()> {
+        if self.plan.control == Control::Members {
+            self.found().await?;
+            self.runtime.spawn("operator", self.clone().operate());
+            if self.plan.has_second_operator {
+                let second = self.clone().stage_unasked();
+                self.runtime.spawn("second operator", second);
+            }
+            return Ok(());
         }
-        Ok(cluster)
+        for number in 1..=self.plan.nodes {
+            self.add_told_machine(number).await?;
+        }
+        self.runtime
+            .spawn("mover", self.clone().carry_out_changes());
+        Ok(())
+    }
+
+    /// A new machine, with nothing on it yet.
+    pub(crate) fn add_machine(&self, number: u8) -> Arc<Machine> {
+        let machine = Machine::new(&self.world, number, &self.plan, self.agreed());
+        let machine = Arc::new(machine);
+        self.machines.lock().insert(number, machine.clone());
+        self.set_links();
+        machine
     }
 
     /// A new machine with a node that knows what is agreed now.
-    fn add_machine(self: &Arc<Self>, number: u8) -> anyhow::Result<()> {
-        let machine = Machine::new(&self.world, number, &self.plan, self.agreed());
-        let machine = Arc::new(machine);
-        machine.start()?;
-        self.machines.lock().insert(number, machine.clone());
-        self.set_links();
+    async fn add_told_machine(self: &Arc<Self>, number: u8) -> anyhow::Result<()> {
+        let machine = self.add_machine(number);
+        machine.start().await?;
         let cluster = self.clone();
         self.runtime
             .spawn("news", async move { cluster.bring_news(machine).await });
         Ok(())
+    }
+
+    pub(crate) fn next_number(&self) -> u8 {
+        let last = self.machines.lock().keys().next_back().copied();
+        last.unwrap_or(0) + 1
     }
 
     /// Tells a machine what is agreed, again and again, each time a little late and at times very.
@@ -83,14 +117,47 @@ impl Cluster {
             let late = if drawn.is_multiple_of(12) { 1_500 } else { 60 };
             let pause = Duration::from_millis(5 + (drawn >> 8) % late);
             self.runtime.sleep(pause).await;
-            // What a sick disk does not let it do is tried again.
-            let _learned_or_later = machine.learn(&self.agreed());
+            if !self.weather.lock().is_deaf(machine.number) {
+                // What a sick disk does not let it do is tried again.
+                let _learned_or_later = machine.learn(&self.agreed());
+            }
             machine.forget_disk_log();
         }
     }
 
+    /// What is agreed on: of members the newest state that one of them knows.
     pub(crate) fn agreed(&self) -> Arc<ClusterState> {
+        if self.plan.control == Control::Members {
+            let states = self.witnessed();
+            let mut agreed = self.agreed.lock();
+            for state in states {
+                if state.id() == agreed.id() && state.version() > agreed.version() {
+                    self.note(&format!("agreed version {}", state.version()));
+                    *agreed = state;
+                }
+            }
+            return agreed.clone();
+        }
         self.agreed.lock().clone()
+    }
+
+    /// What each member knows, or knew last. One that does not run may have been told by the harness alone.
+    fn witnessed(&self) -> Vec<Arc<ClusterState>> {
+        let mut states = Vec::new();
+        for machine in self.machines() {
+            let (is_running, state) = (machine.running().is_some(), machine.learned());
+            let sees = || self.witness.lock().sees(machine.number, &state);
+            if let Some(wrong) = is_running.then(sees).flatten() {
+                self.accuse(&wrong);
+            }
+            states.push(state);
+        }
+        states
+    }
+
+    /// The first state of a cluster that a member has founded.
+    pub(crate) fn note_founded(&self, state: Arc<ClusterState>) {
+        *self.agreed.lock() = state;
     }
 
     /// Has a command agreed on.
@@ -102,8 +169,24 @@ impl Cluster {
         Ok(())
     }
 
+    /// Those whose nodes take part in the cluster.
     pub(crate) fn machines(&self) -> Vec<Arc<Machine>> {
-        self.machines.lock().values().cloned().collect()
+        let mut machines = self.all_machines();
+        machines.retain(|machine| machine.takes_part());
+        machines
+    }
+
+    /// Those too whose nodes are only about to join.
+    pub(crate) fn all_machines(&self) -> Vec<Arc<Machine>> {
+        let machines = self.machines.lock();
+        let there = machines.values().filter(|it| !it.is_retired());
+        there.cloned().collect()
+    }
+
+    /// The machine on which a node is.
+    pub(crate) fn machine_of(&self, node: NodeId) -> Option<Arc<Machine>> {
+        let mut machines = self.all_machines().into_iter();
+        machines.find(|machine| machine.node() == node)
     }
 
     pub(crate) fn machine(&self, number: u8) -> Option<Arc<Machine>> {
@@ -111,7 +194,9 @@ impl Cluster {
     }
 
     pub(crate) fn note(&self, event: &str) {
-        self.trace.note(self.runtime.now().elapsed(), event);
+        let at = self.runtime.now().elapsed();
+        tracing::debug!(at_ms = at.as_millis(), "{event}");
+        self.trace.note(at, event);
     }
 
     /// Something that must not happen.
@@ -138,7 +223,7 @@ impl Cluster {
     }
 
     /// Begins the next change of members, if none is under way.
-    pub(crate) fn begin_change(self: &Arc<Self>) -> anyhow::Result<()> {
+    pub(crate) async fn begin_change(self: &Arc<Self>) -> anyhow::Result<()> {
         let agreed = self.agreed();
         let is_moving = agreed.transition().is_some() || !agreed.ring().moves().is_empty();
         if is_moving || agreed.ring().growth().is_some() {
@@ -161,13 +246,13 @@ impl Cluster {
             }
         }
         match change {
-            MemberChange::Join => drop(self.add_member()?),
+            MemberChange::Join => drop(self.add_member().await?),
             MemberChange::Leave(number) => self.propose(Command::Stage {
                 node: node_id(number),
                 change: StagedChange::Leave,
             })?,
             MemberChange::Replace(number) => {
-                let by = node_id(self.add_member()?);
+                let by = node_id(self.add_member().await?);
                 self.propose(Command::Stage {
                     node: node_id(number),
                     change: StagedChange::Replace { by },
@@ -178,16 +263,15 @@ impl Cluster {
         self.propose(Command::CommitPlan { id })
     }
 
-    fn add_member(self: &Arc<Self>) -> anyhow::Result<u8> {
-        let last = self.machines.lock().keys().next_back().copied();
-        let number = last.unwrap_or(0) + 1;
+    async fn add_member(self: &Arc<Self>) -> anyhow::Result<u8> {
+        let number = self.next_number();
         let member = Member {
             status: MemberStatus::Joining,
             ..Member::new(&format!("node{number}"))
         };
         let node = node_id(number);
         self.propose(Command::AddMember { node, member })?;
-        self.add_machine(number)?;
+        self.add_told_machine(number).await?;
         Ok(number)
     }
 }
@@ -204,7 +288,7 @@ fn first_state(plan: &RunPlan) -> anyhow::Result<ClusterState> {
         state = kvorum_cluster::apply(&state, Command::AddMember { node, member })?;
     }
     let properties = PropertyOverlay {
-        allow_mult: Some(true),
+        allow_mult: Some(plan.allow_mult),
         n_val: Some(plan.n_val),
         ..PropertyOverlay::default()
     };

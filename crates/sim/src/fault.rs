@@ -58,11 +58,13 @@ pub enum FaultKind {
     Leave,
     /// A new node takes all partitions of another.
     Replace,
+    /// A node learns nothing of what the cluster agrees on, and goes on with what it knew.
+    LateNews,
 }
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::PartitionHalves,
         Self::IsolateOne,
         Self::OneWay,
@@ -88,6 +90,7 @@ impl FaultKind {
         Self::Join,
         Self::Leave,
         Self::Replace,
+        Self::LateNews,
     ];
 
     /// Its name in reports.
@@ -118,6 +121,7 @@ impl FaultKind {
             Self::Join => "join",
             Self::Leave => "leave",
             Self::Replace => "replace",
+            Self::LateNews => "late-news",
         }
     }
 

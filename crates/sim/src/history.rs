@@ -206,6 +206,33 @@ impl History {
         })
     }
 
+    /// Where siblings are not kept and each key has one writer, what is wrong with not showing the
+    /// last write that is owed. What it was never told the fate of may stand in its place: whether it
+    /// was there before or after is for the clocks to say.
+    pub(crate) fn not_the_last(
+        &self,
+        key: &str,
+        object: Option<&Object>,
+        is_owed: impl Fn(Duration, bool) -> bool,
+    ) -> Option<String> {
+        let is_last = |write: &Write| {
+            let at = write.acknowledged;
+            at.is_some_and(|at| is_owed(at, write.is_strict))
+        };
+        let last = self.writes.iter().rposition(is_last)?;
+        let siblings = object.map(Object::siblings).unwrap_or_default();
+        let [only] = siblings else {
+            let (count, last) = (siblings.len(), self.describe(last));
+            return Some(format!("{key} has {count} values instead of one: {last}"));
+        };
+        let shown = write_of(key, &only.value)?;
+        let is_known = self.writes[shown].acknowledged.is_some();
+        (shown < last && is_known).then(|| {
+            let (shown, last) = (self.describe(shown), self.describe(last));
+            format!("{key} shows {shown} instead of {last}")
+        })
+    }
+
     /// A write as a sentence.
     pub(crate) fn describe(&self, number: usize) -> String {
         self.writes.get(number).map_or_else(String::new, |write| {

@@ -7,30 +7,39 @@
 //! alone. Two runs of one seed have the same trace, and a failing plan is made smaller by running it
 //! again with less in it ([`shrink`]).
 //!
-//! Where to look: `fault` is what can go wrong and `weather` how it does; `history` is the judge;
-//! `machine` is what a node is made of here, `cluster` and `mover` stand in for the control plane.
+//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong and `weather` how it does; `history` is the judge;
+//! `machine` has what nodes have in common. A node is a member as the server opens it (`agreeing`, and
+//! `operator` for who has them join and leave), or one whose control plane is stood in for (`told`, with
+//! `cluster` and `mover`): a plan's [`Control`] says which.
 //!
 //! The judge goes by values, each of which is written once, and by what clients had read before they
 //! wrote; never by the clocks that the database made.
 
+mod agreeing;
 mod client;
 mod cluster;
+mod disk_copy;
 mod draw;
 mod fault;
 mod history;
 mod machine;
 mod mover;
+mod operator;
 mod plan;
 mod run;
+mod scenario;
 mod shrink;
 mod stores;
+mod told;
 mod trace;
 mod weather;
+mod witness;
 
 pub use client::Operations;
 pub use draw::Draw;
 pub use fault::{Fault, FaultKind};
-pub use plan::{Engine, RunPlan};
-pub use run::{Outcome, run};
+pub use plan::{Control, Engine, RunPlan};
+pub use run::{Outcome, run, run_traced};
+pub use scenario::Scenario;
 pub use shrink::shrink;
 pub use trace::Trace;

@@ -3,6 +3,7 @@
 //! The steps and their gates are those of the ring's moves. What stands in is the transfer itself: it
 //! is done in one piece, through the vnodes and their logs, while both machines can reach each other.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use kvorum_backend::{
     Durability, Durable, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Reading, Timestamp,
     Visited,
 };
+use kvorum_claimant::Pacing;
 use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
-use kvorum_coordinator::LocalVnodes as _;
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Object, Resolution};
-use kvorum_ring::{Move, NodeId, Partition, Phase};
+use kvorum_ring::{Fill, KeyHash, Move, NodeId, Partition, Phase, position};
 use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_vnode::{Handled, Operation, ReplicaReply, ReplicaRequest, Vnode};
 
@@ -24,28 +25,33 @@ use crate::machine::number_of;
 
 const PERIOD: Duration = Duration::from_millis(150);
 const MOVES_MAX: usize = 4;
+/// A move that waits for a machine that is down gives up its place after this long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A receiver that dies confirms nothing more of what it was given: it is given all again after this.
+const FILL_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl Cluster {
     /// Works for as long as it is polled.
     pub(crate) async fn carry_out_changes(self: Arc<Self>) {
+        let mut pacing = Pacing::new(PATIENCE);
         loop {
             self.runtime.sleep(PERIOD).await;
-            if let Err(error) = self.begin_change() {
+            if let Err(error) = self.begin_change().await {
                 self.accuse(&format!("a change of members was refused: {error:#}"));
             }
             let state = self.agreed();
-            for (partition, at) in state.next_moves(MOVES_MAX) {
-                let step = MoveStep::Begin;
-                self.take_step(Command::Move {
-                    partition,
-                    at,
-                    step,
-                });
+            let is_up = |node| {
+                let machine = self.machine(number_of(node));
+                machine.is_some_and(|machine| machine.running().is_some())
+            };
+            let now = self.runtime.now();
+            for command in pacing.next_commands(&state, MOVES_MAX, now, is_up) {
+                self.take_step(command);
             }
             for (partition, moving) in self.agreed().ring().moves().clone() {
                 self.advance(partition, moving).await;
             }
-            self.advance_growth();
+            self.advance_growth().await;
             for node in self.agreed().exited().collect::<Vec<_>>() {
                 self.take_step(Command::RemoveMember { node });
             }
@@ -66,7 +72,9 @@ impl Cluster {
             Phase::Filling => {
                 let skips_rule = is_planted(PlantedDefect::EpochRuleSkippedOnSender);
                 if (skips_rule || knows(source)) && knows(moving.to) {
-                    match self.fill(partition, source, moving.to).await {
+                    let filling = self.fill(partition, source, moving.to);
+                    let filled = self.runtime.timeout(FILL_TIME_MAX, filling).await;
+                    match filled.context("no confirmation").flatten() {
                         Ok(()) => self.take_step(Command::Move {
                             partition,
                             at,
@@ -97,21 +105,33 @@ impl Cluster {
 
     /// Gives the receiver all that the source has, durably.
     async fn fill(&self, partition: Partition, from: NodeId, to: NodeId) -> anyhow::Result<()> {
-        let vnode_of = |node| -> anyhow::Result<Arc<Vnode>> {
+        self.copy([(partition, from), (partition, to)], |_| true)
+            .await
+    }
+
+    /// Gives one vnode what another has of the keys that are wanted, durably.
+    async fn copy(
+        &self,
+        [source, target]: [(Partition, NodeId); 2],
+        is_wanted: impl Fn(&StorageKey) -> bool,
+    ) -> anyhow::Result<()> {
+        let vnode_of = |(partition, node)| -> anyhow::Result<Arc<Vnode>> {
             let machine = self.machine(number_of(node)).context("no machine")?;
             let running = machine.running().context("down")?;
             running.vnodes.vnode(partition).context("no vnode")
         };
-        let (source, target) = (vnode_of(from)?, vnode_of(to)?);
-        let (one, other) = (number_of(from), number_of(to));
+        let (one, other) = (number_of(source.1), number_of(target.1));
+        let (source, target) = (vnode_of(source)?, vnode_of(target)?);
         {
             let weather = self.weather.lock();
             if weather.link(one, other).is_cut || weather.link(other, one).is_cut {
                 bail!("cut");
             }
         }
+        let mut objects = everything(&source)?;
+        objects.retain(|(key, _)| is_wanted(key));
         let mut tickets = Vec::new();
-        for (place, (key, object)) in everything(&source)?.into_iter().enumerate() {
+        for (place, (key, object)) in objects.into_iter().enumerate() {
             if place % 3 == 0 && is_planted(PlantedDefect::TransferCompletedWithoutDigest) {
                 continue;
             }
@@ -129,28 +149,58 @@ impl Cluster {
         Ok(())
     }
 
-    /// The number of replicas only ever follows members that leave: nothing has to be filled for it.
-    fn advance_growth(&self) {
+    /// A change of the number of replicas or of the detours of lists. The number only ever follows members
+    /// that leave.
+    async fn advance_growth(&self) {
         let state = self.agreed();
         let from = state.ring().replicas_max();
-        if let Some(to) = state.next_growth() {
-            let step = GrowthStep::Begin(to);
-            self.take_step(Command::Grow { from, step });
-            return;
-        }
         let Some(growth) = state.ring().growth() else {
             return;
         };
         let all_know = self.machines().iter().all(|machine| {
             machine.running().is_some() && machine.learned().version() >= state.version()
         });
-        if all_know {
-            let step = match growth.phase {
-                Phase::Filling => GrowthStep::Close,
-                Phase::Closing => GrowthStep::Settle,
-            };
-            self.take_step(Command::Grow { from, step });
+        if !all_know {
+            return;
         }
+        let step = match growth.phase {
+            Phase::Filling => {
+                let filling = self.fill_lists(&state);
+                let filled = self.runtime.timeout(FILL_TIME_MAX, filling).await;
+                if let Err(error) = filled.context("no confirmation").flatten() {
+                    self.note(&format!("lists not filled: {error:#}"));
+                    return;
+                }
+                GrowthStep::Close
+            }
+            Phase::Closing => GrowthStep::Settle,
+        };
+        self.take_step(Command::Grow { from, step });
+    }
+
+    /// Gives each vnode that newly has replicas of keys what it is to have of them, durably.
+    async fn fill_lists(&self, state: &ClusterState) -> anyhow::Result<()> {
+        let ring = state.ring();
+        let mut fills = BTreeMap::<Fill, BTreeSet<Partition>>::new();
+        for owner in ring.size().partitions() {
+            for n in 1..=ring.replicas_max() {
+                for fill in ring.fills(owner, n) {
+                    fills.entry(fill).or_default().insert(owner);
+                }
+            }
+        }
+        for (fill, owners) in fills {
+            let ends = [fill.source, fill.target].map(|it| (it, ring.owner(it)));
+            let is_wanted = |key: &StorageKey| {
+                let address = key.decode().ok();
+                address.is_some_and(|it| {
+                    let place = position(&it.bucket_type, &it.bucket, &it.key, KeyHash::Standard);
+                    owners.contains(&place.owner(ring.size()))
+                })
+            };
+            self.copy(ends, is_wanted).await?;
+        }
+        Ok(())
     }
 }
 

@@ -6,13 +6,30 @@ use std::time::Duration;
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
 
+/// From one that keeps several moves under way for as long as clients are there, and lets all of them end in
+/// the time that there is for it.
+const TRANSFER_RATES: [Option<u64>; 3] = [None, Some(16_000), Some(40_000)];
+
 /// What stores are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// Bitcask behind the node's commit log, on disks that can fail.
     Bitcask,
+    /// Sorted tables behind the node's commit log, on disks that can fail.
+    Leveldb,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,
+}
+
+/// What nodes know the cluster by, and what moves partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The harness: it tells each node of each ring, each at its own time, and copies what moves in one
+    /// piece.
+    StandIn,
+    /// The nodes themselves, members as the server opens them: an agreed log with elections, staged plans,
+    /// transfers page by page.
+    Members,
 }
 
 /// A run, before it runs.
@@ -26,6 +43,16 @@ pub struct RunPlan {
     pub ring_size: u64,
     /// Replicas of each key.
     pub n_val: u32,
+    /// What nodes know the cluster by.
+    pub control: Control,
+    /// Clients begin when the nodes have joined, not only when partitions have moved and the number of
+    /// replicas has grown. Of members alone.
+    pub is_early: bool,
+    /// Another operator stages changes of his own, also between a look at a plan and its commit. Of members
+    /// alone.
+    pub has_second_operator: bool,
+    /// What transfers of a member may take; `None` for no bound.
+    pub transfer_bytes_per_second: Option<u64>,
     /// What stores are made of.
     pub engine: Engine,
     /// Clients that read, write, delete and list.
@@ -44,6 +71,14 @@ pub struct RunPlan {
     pub faults: Vec<Fault>,
     /// Replicas elsewhere are asked for heads first.
     pub heads_first: bool,
+    /// Of a hundred requests, those that delete; at most 50.
+    pub delete_percent: u64,
+    /// Of a hundred puts, those of clients that have not read before.
+    pub blind_percent: u64,
+    /// Of a hundred requests, those whose quorums count primaries alone.
+    pub strict_percent: u64,
+    /// Concurrent versions stay side by side. Without, each key has one client that writes it.
+    pub allow_mult: bool,
 }
 
 impl RunPlan {
@@ -52,7 +87,8 @@ impl RunPlan {
         Self::drawn(seed, None)
     }
 
-    /// A plan with faults of these kinds alone, on disks: for what needs them to meet.
+    /// A plan with faults of these kinds alone, on disks: for what needs them to meet. Of kinds that
+    /// make a machine forget there is one fault at most, whatever is asked for.
     pub fn focused(seed: u64, kinds: &[FaultKind]) -> Self {
         Self::drawn(seed, Some(kinds))
     }
@@ -62,13 +98,24 @@ impl RunPlan {
         let nodes = [3, 3, 4, 4, 5, 5, 5, 6, 7, 9];
         let nodes = draw.one_of(&nodes).copied().unwrap_or(3);
         let ring_size = if nodes > 5 { 32 } else { 8 << draw.below(3) };
-        let engine = if draw.chance(80) || focus.is_some() {
-            Engine::Bitcask
-        } else {
-            Engine::Memory
+        let engine = match draw.below(100) {
+            0..60 => Engine::Bitcask,
+            _ if focus.is_some() => Engine::Bitcask,
+            60..80 => Engine::Leveldb,
+            _ => Engine::Memory,
+        };
+        // Draws of their own: those of before stay what they were.
+        let kind = &mut Draw::new(seed ^ 0x6d65_6d62_6572);
+        let control = match kind.below(3) {
+            0 => Control::Members,
+            _ => Control::StandIn,
         };
         let mut plan = Self {
             seed,
+            control,
+            is_early: control == Control::Members && kind.chance(40),
+            has_second_operator: false,
+            transfer_bytes_per_second: kind.one_of(&TRANSFER_RATES).copied().flatten(),
             nodes,
             ring_size,
             n_val: if nodes >= 5 && draw.chance(25) { 5 } else { 3 },
@@ -81,16 +128,31 @@ impl RunPlan {
             length: Duration::from_secs(draw.between(20, 30)),
             faults: Vec::new(),
             heads_first: draw.chance(70),
+            delete_percent: *draw.one_of(&[5, 10, 10, 25]).unwrap_or(&10),
+            blind_percent: *draw.one_of(&[5, 20, 20, 60]).unwrap_or(&20),
+            strict_percent: *draw.one_of(&[30, 60, 60, 90]).unwrap_or(&60),
+            allow_mult: !draw.chance(8),
         };
+        plan.give_writers_keys();
         plan.draw_faults(draw, focus);
+        // What a machine forgets must not be about to move: it may be the only source.
+        let may_move = control == Control::Members && !plan.is_amnesiac();
+        plan.has_second_operator = may_move && kind.chance(30);
         plan
     }
 
+    /// Without siblings every key has one writer, so that there is a key for each.
+    pub(crate) fn give_writers_keys(&mut self) {
+        if !self.allow_mult {
+            self.keys = self.keys.max(u16::from(self.clients));
+        }
+    }
+
     fn draw_faults(&mut self, draw: &mut Draw, focus: Option<&[FaultKind]>) {
-        let (has_disk, length) = (self.engine == Engine::Bitcask, self.length);
+        let (has_disk, length) = (self.engine != Engine::Memory, self.length);
         // What a machine forgets is there again only when all is repaired: one such fault a run, and
         // none while partitions move, of which it may be the only source.
-        let is_amnesiac = has_disk && focus.is_none() && draw.chance(30);
+        let is_amnesiac = has_disk && focus.is_none() && draw.chance(40);
         let fits = |kind: &FaultKind| {
             let lacks_disk = kind.needs_disk() && !has_disk;
             let is_too_much = is_amnesiac && kind.moves_partitions();
@@ -98,7 +160,10 @@ impl RunPlan {
         };
         let mut kinds: Vec<FaultKind> = FaultKind::ALL.into_iter().filter(fits).collect();
         match focus {
-            Some(focus) => kinds = focus.to_vec(),
+            Some(focus) => {
+                kinds = focus.to_vec();
+                kinds.retain(|kind| !kind.is_amnesia());
+            }
             // What needs the same fault twice, or two to meet, comes sooner when there are few kinds.
             None if draw.chance(40) => {
                 let count = draw.between(2, 5);
@@ -121,16 +186,18 @@ impl RunPlan {
                 seed: draw.next_u64(),
             }
         };
-        for _ in 0..draw.between(10, 40) {
+        for _ in 0..draw.between(12, 44) {
             let kind = draw.one_of(&kinds).copied().unwrap_or(FaultKind::Delay);
             self.faults.push(one(draw, kind));
         }
-        if is_amnesiac {
-            let kind = match draw.chance(50) {
-                true => FaultKind::Wipe,
-                false => FaultKind::Rollback,
-            };
-            self.faults.push(one(draw, kind));
+        let mut amnesias = vec![FaultKind::Wipe, FaultKind::Rollback];
+        if let Some(focus) = focus {
+            amnesias.retain(|kind| focus.contains(kind));
+        }
+        if let Some(kind) = draw.one_of(&amnesias)
+            && (is_amnesiac || focus.is_some())
+        {
+            self.faults.push(one(draw, *kind));
         }
         self.faults.sort_by_key(|fault| fault.begin);
     }
@@ -145,14 +212,19 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes, {} partitions, n_val {}, {:?}, {} clients, {} keys, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, {} s, {} faults",
             self.seed,
             self.nodes,
+            self.control,
+            self.is_early,
+            self.has_second_operator,
+            self.transfer_bytes_per_second,
             self.ring_size,
             self.n_val,
             self.engine,
             self.clients,
             self.keys,
+            self.allow_mult,
             self.length.as_secs(),
             self.faults.len()
         )?;

@@ -18,8 +18,7 @@ use parking_lot::Mutex;
 use crate::client::{BUCKET, Client, Operations, STEADY_BUCKET, STEADY_KEYS, address, key_name};
 use crate::cluster::Cluster;
 use crate::fault::FaultKind;
-use crate::machine::number_of;
-use crate::plan::RunPlan;
+use crate::plan::{Control, RunPlan};
 use crate::trace::Trace;
 
 /// Nodes find one another before clients begin.
@@ -29,6 +28,11 @@ const CALM_WAIT_MAX: Duration = Duration::from_secs(180);
 /// A read repairs what it finds within this.
 const REPAIR_WAIT: Duration = Duration::from_secs(6);
 const ATTEMPTS_MAX: usize = 30;
+/// All of a run ends within this, whatever is the matter with it.
+const RUN_MAX: Duration = Duration::from_secs(900);
+/// Keys of which it is said that they cannot be read: a cluster that is broken would take hours to
+/// refuse them all.
+const UNREADABLE_KEYS_MAX: usize = 3;
 
 /// What became of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,21 @@ pub struct Outcome {
     pub took: Duration,
     /// The events in words, if they were asked for.
     pub trace: Vec<String>,
+}
+
+impl Outcome {
+    /// Of a run that was not waited for.
+    pub fn unfinished(what: String, trace: &Trace) -> Self {
+        Self {
+            violations: vec![what],
+            operations: Operations::default(),
+            faults: BTreeMap::new(),
+            trace_hash: trace.hash(),
+            events: trace.events(),
+            took: trace.part().1,
+            trace: trace.take_kept(),
+        }
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -93,16 +112,28 @@ fn panics_here() -> Vec<String> {
 /// # Errors
 /// When it cannot begin; what goes wrong later is in the outcome.
 pub fn run(plan: &RunPlan, keep_trace: bool) -> anyhow::Result<Outcome> {
+    run_traced(plan, &Arc::new(Trace::new(keep_trace)))
+}
+
+/// Carries out a plan under the eyes of another thread, who sees in the trace how far it has come.
+///
+/// # Errors
+/// When it cannot begin; what goes wrong later is in the outcome.
+pub fn run_traced(plan: &RunPlan, trace: &Arc<Trace>) -> anyhow::Result<Outcome> {
     collect_panics();
     let _of_before = panics_here();
     let (executor, world) = World::new(plan.seed).context("make a world")?;
-    let trace = if keep_trace {
-        Trace::kept()
-    } else {
-        Trace::default()
-    };
-    let cluster = Cluster::start(world, plan.clone(), trace)?;
-    executor.block_on(live(&cluster));
+    let cluster = Cluster::start(world, plan.clone(), trace.clone())?;
+    executor.block_on(async {
+        let ended = cluster.runtime.timeout(RUN_MAX, live(&cluster)).await;
+        if ended.is_err() {
+            let (part, since) = cluster.trace.part();
+            let (most, since) = (RUN_MAX.as_secs(), since.as_millis());
+            cluster.accuse(&format!(
+                "no end within {most} s: {part}, which began at {since} ms, does not end"
+            ));
+        }
+    });
     for panicked in panics_here() {
         cluster.accuse(&format!("something panicked: {panicked}"));
     }
@@ -121,9 +152,18 @@ pub fn run(plan: &RunPlan, keep_trace: bool) -> anyhow::Result<Outcome> {
 
 async fn live(cluster: &Arc<Cluster>) {
     let runtime = &cluster.runtime;
-    runtime.spawn("mover", cluster.clone().carry_out_changes());
-    runtime.sleep(WARM_UP).await;
+    let begin = |part| cluster.trace.begin_part(runtime.now().elapsed(), part);
+    begin("founding");
+    if let Err(error) = cluster.begin().await {
+        cluster.accuse(&format!("the cluster does not begin: {error:#}"));
+        return;
+    }
+    begin("warming up");
+    if cluster.plan.control == Control::StandIn {
+        runtime.sleep(WARM_UP).await;
+    }
     cluster.write_steady_keys().await;
+    begin("clients under faults");
     let clients: Vec<_> = (0..cluster.plan.clients)
         .map(|number| runtime.spawn("client", Client::new(cluster, number).live()))
         .collect();
@@ -133,13 +173,17 @@ async fn live(cluster: &Arc<Cluster>) {
     for client in clients {
         let _ended = client.await;
     }
+    begin("faults that outlast clients");
     for fault in faults {
         let _ended = fault.await;
     }
-    cluster.note("calm");
+    begin("calming down");
     if cluster.calm_down().await {
+        begin("repair by reading");
         cluster.repair_by_reading().await;
+        begin("checks of the replicas");
         cluster.check_replicas();
+        begin("checks of the listings");
         cluster.check_listings().await;
     }
 }
@@ -196,7 +240,7 @@ impl Cluster {
         }
     }
 
-    fn unrest(&self) -> Option<String> {
+    pub(crate) fn unrest(&self) -> Option<String> {
         let state = self.agreed();
         let (ring, changes) = (state.ring(), self.changes.lock().len());
         if changes > 0 || state.transition().is_some() || !ring.moves().is_empty() {
@@ -205,19 +249,36 @@ impl Cluster {
         if let Some(growth) = ring.growth() {
             return Some(format!("the number of replicas changes: {growth:?}"));
         }
+        if self.plan.control == Control::Members {
+            if let Some(next) = state.next_growth() {
+                return Some(format!("the number of replicas is to become {next}"));
+            }
+            if self.plan.has_second_operator && !state.staged().is_empty() {
+                return Some(format!("{:?} is staged", state.staged()));
+            }
+            if let Some(left) = state.exited().next() {
+                return Some(format!("{left} has left and is still a member"));
+            }
+        }
         for machine in self.machines() {
             let number = machine.number;
             let Some(node) = machine.running() else {
                 return Some(format!("node {number} is down"));
             };
+            if let Some(shortcoming) = node.shortcoming() {
+                return Some(format!("node {number} {shortcoming}"));
+            }
             if machine.learned().version() < state.version() {
-                return Some(format!("node {number} has not learned of the last state"));
+                let machines = self.machines();
+                let logs: Vec<String> = machines.iter().filter_map(|it| it.log_status()).collect();
+                return Some(format!(
+                    "node {number} has not learned of the last state; {}",
+                    logs.join("; ")
+                ));
             }
             if let Some(down) = ring.members().iter().find(|it| !node.liveness.is_up(**it)) {
-                return Some(format!(
-                    "node {number} takes {} to be down",
-                    number_of(*down)
-                ));
+                let down = self.machine_of(*down).map_or(0, |it| it.number);
+                return Some(format!("node {number} takes {down} to be down"));
             }
             let hints = node.hint_count();
             if hints > 0 {
@@ -232,6 +293,7 @@ impl Cluster {
     async fn repair_by_reading(&self) {
         let busy = (0..usize::from(self.plan.keys)).map(|key| (BUCKET, key_name(key)));
         let steady = (0..STEADY_KEYS).map(|key| (STEADY_BUCKET, key_name(key)));
+        let mut unreadable = 0;
         for (bucket, key) in busy.chain(steady) {
             let all = GetOptions {
                 r: Some(Quorum::All),
@@ -259,6 +321,10 @@ impl Cluster {
                 self.accuse(&format!(
                     "{key} cannot be read though nothing is wrong: {last}"
                 ));
+                unreadable += 1;
+                if unreadable == UNREADABLE_KEYS_MAX {
+                    return;
+                }
             }
         }
         self.runtime.sleep(REPAIR_WAIT).await;
@@ -272,8 +338,12 @@ impl Cluster {
                 continue;
             };
             let everything = |_, _| true;
-            let judged =
-                self.ledger.lock().histories[number].judge(&key, object.as_deref(), everything);
+            let judged = self.ledger.lock().histories[number].judge(
+                &key,
+                object.as_deref(),
+                self.plan.allow_mult,
+                everything,
+            );
             for wrong in judged.1 {
                 self.accuse(&format!("in the end: {wrong}"));
             }
@@ -294,8 +364,9 @@ impl Cluster {
         let places = node.coordinator.preference_list(&address).ok()?;
         let mut held = Vec::new();
         for place in places {
-            let number = number_of(place.node);
-            let running = self.machine(number).and_then(|machine| machine.running());
+            let machine = self.machine_of(place.node);
+            let number = machine.as_ref().map_or(0, |machine| machine.number);
+            let running = machine.and_then(|machine| machine.running());
             let stored = running.ok_or_else(|| "it is down".to_owned());
             match stored.and_then(|node| node.stored(place.partition, &storage_key)) {
                 Ok(object) => held.push((number, object)),

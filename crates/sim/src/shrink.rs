@@ -42,6 +42,11 @@ pub fn shrink(
         candidate.faults[at].length /= 2;
         attempt(candidate, &mut best);
     }
+    let candidate = RunPlan {
+        has_second_operator: false,
+        ..best.clone()
+    };
+    attempt(candidate, &mut best);
     while best.clients > 1 {
         let mut candidate = best.clone();
         candidate.clients /= 2;

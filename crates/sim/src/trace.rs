@@ -14,6 +14,8 @@ pub struct Trace {
 struct State {
     hash: u64,
     events: u64,
+    /// The last part of the run that began, and when.
+    part: (&'static str, Duration),
     /// The events in words, for those who compare two runs.
     kept: Option<Vec<String>>,
 }
@@ -23,16 +25,17 @@ impl Default for State {
         Self {
             hash: 0xcbf2_9ce4_8422_2325,
             events: 0,
+            part: ("the start", Duration::ZERO),
             kept: None,
         }
     }
 }
 
 impl Trace {
-    /// A trace that also keeps what it is told.
-    pub fn kept() -> Self {
+    /// A trace that also keeps what it is told, where that is wanted.
+    pub fn new(is_kept: bool) -> Self {
         let trace = Self::default();
-        trace.state.lock().kept = Some(Vec::new());
+        trace.state.lock().kept = is_kept.then(Vec::new);
         trace
     }
 
@@ -50,6 +53,17 @@ impl Trace {
         if let Some(kept) = &mut state.kept {
             kept.push(format!("{:>10} us  {event}", at.as_micros()));
         }
+    }
+
+    /// Notes that a part of the run begins.
+    pub fn begin_part(&self, at: Duration, part: &'static str) {
+        self.note(at, part);
+        self.state.lock().part = (part, at);
+    }
+
+    /// The last part that began, and when: what a run that does not end is stuck in.
+    pub fn part(&self) -> (&'static str, Duration) {
+        self.state.lock().part
     }
 
     /// The number.

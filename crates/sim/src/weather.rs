@@ -12,7 +12,8 @@ use kvorum_runtime::Link;
 use crate::cluster::{Cluster, MemberChange};
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
-use crate::machine::{Machine, address_of, node_id};
+use crate::machine::{Machine, address_of};
+use crate::plan::Control;
 
 /// How links are when nothing is wrong.
 const FAIR: Link = Link {
@@ -32,6 +33,8 @@ pub(crate) struct Weather {
     delays: BTreeMap<usize, (Vec<u8>, Link)>,
     /// Machines that are to stay down.
     holds: BTreeMap<u8, BTreeSet<usize>>,
+    /// Machines whose nodes learn nothing, by the fault that made it so.
+    deaf: BTreeMap<usize, u8>,
 }
 
 impl Weather {
@@ -46,6 +49,11 @@ impl Weather {
         }
         link.is_cut = self.cuts.values().any(|cut| cut.contains(&(from, to)));
         link
+    }
+
+    /// True while a machine's node learns nothing of what is agreed.
+    pub(crate) fn is_deaf(&self, number: u8) -> bool {
+        self.deaf.values().any(|deaf| *deaf == number)
     }
 }
 
@@ -87,8 +95,20 @@ impl Cluster {
         self.note(&format!("fault {id} is over"));
     }
 
+    /// Where a node has two replicas of a key it may be all that confirmed a write: what such a node
+    /// forgets is gone, and rightly so. What moves may have but one source.
+    fn survives_amnesia(&self) -> bool {
+        let agreed = self.agreed();
+        let ring = agreed.ring();
+        let n_val = u16::try_from(self.plan.n_val).unwrap_or(3);
+        let moves = agreed.transition().is_some() || ring.growth().is_some();
+        let is_settled = !moves && ring.moves().is_empty();
+        let is_grown = self.plan.control == Control::StandIn || ring.replicas_max() >= n_val;
+        ring.crowded(n_val).is_empty() && is_settled && is_grown
+    }
+
     /// Starts a node unless another fault keeps it down; a sick disk may take several attempts.
-    async fn revive(&self, machine: &Machine) {
+    pub(crate) async fn revive(&self, machine: &Machine) {
         let begun = self.runtime.now();
         loop {
             let is_held = {
@@ -98,13 +118,15 @@ impl Cluster {
                     .get(&machine.number)
                     .is_some_and(|it| !it.is_empty())
             };
-            if is_held {
+            if is_held || machine.is_retired() {
                 return;
             }
-            match machine.start() {
+            match machine.start().await {
                 Ok(()) => {
-                    let recovery = machine.running().map(|node| node.stores.recovery.clone());
+                    let recovery = machine.running().map(|node| node.stores.recovery());
                     self.note(&format!("node {} starts: {recovery:?}", machine.number));
+                    // What it has forgotten shows before others tell it.
+                    let _agreed = self.agreed();
                     return;
                 }
                 Err(error) => {
@@ -129,7 +151,7 @@ impl Cluster {
 impl Storm<'_> {
     /// The whole of the fault; false when there was nothing that it could hit.
     async fn rage(&mut self) -> bool {
-        let machines = self.cluster.machines();
+        let machines = self.cluster.all_machines();
         let numbers: Vec<u8> = machines.iter().map(|machine| machine.number).collect();
         let Some(victim) = self.draw.one_of(&machines).cloned() else {
             return false;
@@ -138,9 +160,7 @@ impl Storm<'_> {
             .note(&format!("it hits node {}", victim.number));
         // Where a node has two replicas of a key it may be all that confirmed a write: what such a
         // node forgets is gone, and rightly so.
-        let ring = self.cluster.agreed().ring().clone();
-        let n_val = u16::try_from(self.cluster.plan.n_val).unwrap_or(3);
-        if self.fault.kind.is_amnesia() && !ring.crowded(n_val).is_empty() {
+        if self.fault.kind.is_amnesia() && !self.cluster.survives_amnesia() {
             return false;
         }
         match self.fault.kind {
@@ -165,18 +185,20 @@ impl Storm<'_> {
             | FaultKind::SyncError
             | FaultKind::DiskFull => self.spoil_disk(&victim).await,
             FaultKind::SlowDisk => self.slow_disk(&victim).await,
-            FaultKind::Wipe => self.replace_disk(&victim, MemoryDisk::new()).await,
+            FaultKind::Wipe => self.replace_disk(&victim, &MemoryDisk::new()).await,
             FaultKind::Rollback => {
                 let Some(copy) = victim.copy_disk() else {
                     return false;
                 };
                 self.cluster.ledger.lock().is_amnesiac = true;
                 self.cluster.runtime.sleep(self.fault.length).await;
-                self.replace_disk(&victim, copy).await;
+                self.replace_disk(&victim, &copy).await;
             }
             FaultKind::Join | FaultKind::Leave | FaultKind::Replace => {
-                return self.change_members(victim.number);
+                return self.change_members(&victim);
             }
+            FaultKind::LateNews if self.cluster.plan.control == Control::Members => return false,
+            FaultKind::LateNews => self.withhold_news(victim.number).await,
         }
         true
     }
@@ -400,24 +422,32 @@ impl Storm<'_> {
         victim.slowness.fetch_sub(micros, Ordering::Relaxed);
     }
 
-    async fn replace_disk(&mut self, victim: &Machine, disk: MemoryDisk) {
+    async fn replace_disk(&mut self, victim: &Machine, copy: &MemoryDisk) {
         self.cluster.ledger.lock().is_amnesiac = true;
         self.hold(victim);
-        victim.crash_onto(disk);
+        if let Err(error) = victim.crash_onto(self.draw.next_u64(), copy) {
+            self.cluster.accuse(&format!("no copy of a disk: {error}"));
+        }
         self.cluster.runtime.sleep(RESTART_PAUSE).await;
         self.release(victim).await;
     }
 
-    fn change_members(&mut self, victim: u8) -> bool {
+    async fn withhold_news(&mut self, victim: u8) {
+        self.cluster.weather.lock().deaf.insert(self.id, victim);
+        self.cluster.runtime.sleep(self.fault.length).await;
+        self.cluster.weather.lock().deaf.remove(&self.id);
+    }
+
+    fn change_members(&mut self, victim: &Machine) -> bool {
         let state = self.cluster.agreed();
         let is_valid = |member: &kvorum_cluster::Member| member.status == MemberStatus::Valid;
         let members = state.members().values().filter(|it| is_valid(it)).count();
         let enough = usize::try_from(self.cluster.plan.n_val).unwrap_or(3);
-        let is_member = state.member(node_id(victim)).is_some_and(is_valid);
+        let is_member = state.member(victim.node()).is_some_and(is_valid);
         let change = match self.fault.kind {
             FaultKind::Join => MemberChange::Join,
-            FaultKind::Leave if members > enough && is_member => MemberChange::Leave(victim),
-            FaultKind::Replace if is_member => MemberChange::Replace(victim),
+            FaultKind::Leave if members > enough && is_member => MemberChange::Leave(victim.number),
+            FaultKind::Replace if is_member => MemberChange::Replace(victim.number),
             _ => return false,
         };
         self.cluster.changes.lock().push_back(change);

@@ -13,7 +13,7 @@ use crate::codec::Codec;
 use crate::footer::{
     FILE_HEADER_BYTES, FOOTER_BYTES, FOOTER_MAGIC, MAGIC, footer_checksum, header_id,
 };
-use crate::frame::{ChecksumSeed, FRAME_HEADER_BYTES, FrameReader};
+use crate::frame::{FRAME_HEADER_BYTES, FrameReader};
 use crate::salvage::{Walked, walk};
 use crate::{Block, BlockCursor, BlockHandle, Part, Properties, SstError, TableId};
 
@@ -55,11 +55,7 @@ impl TableAnatomy {
             number: 0,
         };
         let id = own.or(fallback).unwrap_or(none);
-        let reader = FrameReader {
-            file,
-            seed: ChecksumSeed::of(&id),
-            file_len,
-        };
+        let reader = FrameReader::new(file, &id, file_len);
         let first = FILE_HEADER_BYTES.min(file_len);
         let footer_at = file_len.saturating_sub(FOOTER_BYTES).max(first);
         let walked = walk(&reader, first, footer_at, Reading::MayBlock).map_err(disk_error)?;

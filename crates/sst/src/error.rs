@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kvorum_disk::DiskError;
+use kvorum_disk::{DiskError, ErrorKind};
 
 /// The result of every operation on a table.
 pub type Result<T> = std::result::Result<T, SstError>;
@@ -121,6 +121,11 @@ impl SstError {
     /// True when stored bytes are damaged.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Foreign { .. })
+    }
+
+    /// True when the device failed at reading.
+    pub(crate) fn is_of_device(&self) -> bool {
+        matches!(self, Self::Disk(error) if error.kind() == ErrorKind::Device)
     }
 
     pub(crate) fn damaged(

@@ -100,6 +100,8 @@ impl FrameHeader {
 }
 
 const FRAME_HEADER_BYTES_U32: u32 = 20;
+/// What a device may fail to read while it reads the bytes around.
+const SECTOR_BYTES: usize = 4096;
 
 /// Appends the frame's header of a block that will stand at `offset`; the payload follows it.
 ///
@@ -168,9 +170,22 @@ pub(crate) struct FrameReader {
     pub(crate) seed: ChecksumSeed,
     /// Where the file ends for its readers; what stands behind is not ours.
     pub(crate) file_len: u64,
+    /// Whether blocks that the device cannot read are damaged, for good. Whoever serves cannot know:
+    /// a device may fail for a while, and nothing may be passed over for that.
+    pub(crate) has_bad_sectors: bool,
 }
 
 impl FrameReader {
+    /// For whoever serves the file.
+    pub(crate) fn new(file: Arc<dyn DiskFile>, id: &TableId, file_len: u64) -> Self {
+        Self {
+            file,
+            seed: ChecksumSeed::of(id),
+            file_len,
+            has_bad_sectors: false,
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
@@ -184,6 +199,43 @@ impl FrameReader {
         Ok(bytes)
     }
 
+    /// The bytes of blocks.
+    pub(crate) fn read_blocks(&self, offset: u64, len: usize, reading: Reading) -> Result<Vec<u8>> {
+        match self.has_bad_sectors {
+            true => self.read_readable(offset, len, reading),
+            false => self.read(offset, len, reading),
+        }
+    }
+
+    /// Reads bytes with zeros where the device fails: no checksum lets them pass, so that a bad sector
+    /// is damage like any other.
+    pub(crate) fn read_readable(
+        &self,
+        offset: u64,
+        len: usize,
+        reading: Reading,
+    ) -> Result<Vec<u8>> {
+        match self.read(offset, len, reading) {
+            Err(error) if error.is_of_device() => {}
+            read => return read,
+        }
+        let rest = usize::try_from(self.file_len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(rest)];
+        let mut at = 0;
+        while at < bytes.len() {
+            let from = offset + at as u64;
+            let to_boundary = SECTOR_BYTES - usize::try_from(from).unwrap_or(0) % SECTOR_BYTES;
+            let piece = to_boundary.min(bytes.len() - at);
+            match self.read(from, piece, reading) {
+                Ok(read) => bytes[at..at + read.len()].copy_from_slice(&read),
+                Err(error) if error.is_of_device() => {}
+                Err(error) => return Err(error),
+            }
+            at += piece;
+        }
+        Ok(bytes)
+    }
+
     /// Reads and checks a block and restores its payload. A device may err once: what looks damaged
     /// is read again before it is called so.
     pub(crate) fn read_block(
@@ -194,7 +246,7 @@ impl FrameReader {
     ) -> Result<Bytes> {
         let once = || {
             let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
-            let bytes = self.read(handle.offset, len, reading)?;
+            let bytes = self.read_blocks(handle.offset, len, reading)?;
             self.open_frame(&Bytes::from(bytes), handle, part)
         };
         match once() {

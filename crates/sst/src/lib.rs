@@ -26,7 +26,8 @@
 //!    offset: a block in the wrong place does not pass.
 //! 2. A damaged data block is an error that names path and offset, and costs the keys of that block
 //!    only; a scan reports it as a [`Gap`] and goes on behind it.
-//! 3. A damaged index, filter, segment set, property block or footer costs time and no key.
+//! 3. A damaged index, filter, segment set, property block or footer costs time and no key. A file that
+//!    was cut costs the keys of the blocks that it no longer has, and says so.
 //! 4. With [`kvorum_disk::Reading::CachedOnly`] nothing waits for a device.
 
 pub mod anatomy;
@@ -35,6 +36,7 @@ mod block_builder;
 mod cache;
 mod codec;
 mod error;
+mod examine;
 mod filter;
 mod footer;
 mod frame;
@@ -44,6 +46,7 @@ mod properties;
 mod salvage;
 mod scan;
 mod segment_sets;
+mod structure;
 mod table;
 mod window;
 mod writer;
@@ -52,10 +55,12 @@ pub use block::{Block, BlockCursor};
 pub use cache::{BlockCache, CacheKey, NoCache};
 pub use codec::{Codec, Compression};
 pub use error::{Part, Result, SstError};
+pub use examine::{BadRange, EachEntry, Examination, claimed_store, examine};
 pub use filter::{FilterKind, hash_key};
 pub use frame::{BlockHandle, TableId};
 pub use mark::{Mark, MarkKind, Marks};
 pub use properties::{BlobUse, Facts, Properties};
 pub use scan::{Gap, ScanFilter, ScanItem, ScanOptions, TableScan};
+pub use structure::StructureCheck;
 pub use table::{DamageSink, Found, IgnoreDamage, KnownTable, ReadContext, Table, TableDamage};
 pub use writer::{KEY_BYTES_MAX, TableOptions, TableWriter, VALUE_BYTES_MAX, WrittenTable};

@@ -78,7 +78,7 @@ impl DataEntry {
 }
 
 /// What the top index says of a partition.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Partition {
     /// At or behind the partition's last key, before the next one's first.
     pub(crate) separator: Bytes,

@@ -1,5 +1,8 @@
-//! Reading a table whose index is damaged: blocks say by themselves what they are and how long.
+//! Reading a table whose index is damaged: blocks say by themselves what they are and how long. How
+//! long the file was is known to its owner: what is missing at its end is a gap like any other, be it
+//! cut inside a block or between two.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
@@ -12,6 +15,9 @@ use crate::partition::{DataEntry, Modified, Partition, separator};
 use crate::window::Window;
 use crate::{Block, BlockCursor, BlockHandle, Part, Result};
 
+/// What a walk over frames reads at once.
+const WALK_BYTES: usize = 128 << 10;
+
 /// What a walk over the frames of a table meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walked {
@@ -20,7 +26,8 @@ pub(crate) struct Walked {
     pub(crate) handle: BlockHandle,
 }
 
-/// All frames from `from` to `to`. Only their headers are checked.
+/// All frames from `from` to `to`. Only their headers are checked. What a file that was cut does not
+/// have any more is a range in which no frame starts.
 pub(crate) fn walk(
     reader: &FrameReader,
     from: u64,
@@ -29,41 +36,50 @@ pub(crate) fn walk(
 ) -> Result<Vec<Walked>> {
     let mut walked = Vec::new();
     let mut window = Window::default();
-    let (mut at, mut bad_from) = (from, None);
-    while at < to {
-        let bytes = window.bytes(reader, at, FRAME_HEADER_BYTES, reading)?;
+    let mut at = from;
+    loop {
+        let next = next_frame(reader, &mut window, at..to, WALK_BYTES, reading)?;
+        let start = next.map_or(to, |(_, handle)| handle.offset);
+        if at < start {
+            walked.push(bad(at, start));
+        }
+        let Some((part, handle)) = next else {
+            return Ok(walked);
+        };
+        walked.push(Walked {
+            part: Some(part),
+            handle,
+        });
+        at = handle.end();
+    }
+}
+
+/// The first frame that starts in a range and ends in it, found by its header, which alone is checked.
+/// `read_bytes` are read at once.
+pub(crate) fn next_frame(
+    reader: &FrameReader,
+    window: &mut Window,
+    range: Range<u64>,
+    read_bytes: usize,
+    reading: Reading,
+) -> Result<Option<(Part, BlockHandle)>> {
+    for at in range.clone() {
+        let bytes = window.bytes(reader, at, FRAME_HEADER_BYTES, read_bytes, reading)?;
         if bytes.len() < FRAME_HEADER_BYTES {
             break;
         }
-        let header = decode_frame_header(bytes, reader.seed, at)
-            .filter(|header| at + u64::from(header.frame_len()) <= to);
-        match header {
-            Some(header) => {
-                if let Some(start) = bad_from.take() {
-                    walked.push(bad(start, at));
-                }
-                let handle = BlockHandle {
-                    offset: at,
-                    len: header.frame_len(),
-                };
-                walked.push(Walked {
-                    part: Some(header.part),
-                    handle,
-                });
-                at = handle.end();
-            }
-            None => {
-                bad_from.get_or_insert(at);
-                at += 1;
-            }
+        let header = decode_frame_header(bytes, reader.seed, at);
+        if let Some(header) = header
+            && at + u64::from(header.frame_len()) <= range.end
+        {
+            let handle = BlockHandle {
+                offset: at,
+                len: header.frame_len(),
+            };
+            return Ok(Some((header.part, handle)));
         }
     }
-    let end = to.min(reader.file_len);
-    let rest = bad_from.unwrap_or(at);
-    if rest < end {
-        walked.push(bad(rest, end));
-    }
-    Ok(walked)
+    Ok(None)
 }
 
 fn bad(from: u64, to: u64) -> Walked {
@@ -83,6 +99,10 @@ pub(crate) fn rebuild_index(
     upper: Option<&[u8]>,
     reading: Reading,
 ) -> Result<Option<(Block, Bytes)>> {
+    Ok(rows_of(reader, from, to, reading)?.finish(None, upper))
+}
+
+fn rows_of(reader: &FrameReader, from: u64, to: u64, reading: Reading) -> Result<Rows> {
     let mut rows = Rows::default();
     for walked in walk(reader, from, to, reading)? {
         match walked.part {
@@ -94,7 +114,7 @@ pub(crate) fn rebuild_index(
             None => rows.push_bad(walked.handle),
         }
     }
-    Ok(rows.finish(upper))
+    Ok(rows)
 }
 
 /// The first and the last key of a data block, or `None` when it is damaged.
@@ -127,12 +147,15 @@ fn first_and_last(
 #[derive(Default)]
 struct Rows {
     rows: Vec<(Vec<u8>, BlockHandle)>,
+    /// The first key that can be read.
+    first: Option<Vec<u8>>,
     /// A damaged range whose keys end somewhere before the next block.
     open: Option<BlockHandle>,
 }
 
 impl Rows {
     fn push_block(&mut self, handle: BlockHandle, first: &[u8], last: Vec<u8>) {
+        self.first.get_or_insert_with(|| first.to_vec());
         if let Some(bad) = self.open.take() {
             self.rows.push((just_before(first), bad));
         }
@@ -154,7 +177,9 @@ impl Rows {
         }
     }
 
-    fn finish(mut self, upper: Option<&[u8]>) -> Option<(Block, Bytes)> {
+    /// The rows as an index, with its last key. Keys up to `lower` are before it; the last one is at or
+    /// before `upper`.
+    fn finish(mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<(Block, Bytes)> {
         if let Some(bad) = self.open.take() {
             let behind = match (upper, self.rows.last()) {
                 (Some(upper), _) => upper.to_vec(),
@@ -169,7 +194,11 @@ impl Rows {
         }
         let mut builder = BlockBuilder::new(4, false);
         for (separator, handle) in &self.rows {
-            if !builder.is_empty() && &separator[..] <= builder.last_key() {
+            let before = match builder.is_empty() {
+                true => lower,
+                false => Some(builder.last_key()),
+            };
+            if before.is_some_and(|before| &separator[..] <= before) {
                 continue;
             }
             let modified = Modified::ANY;
@@ -203,15 +232,17 @@ fn just_before(first: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Makes the top index of a table again. The file's end may be missing.
+/// Makes the top index of a table again, of which `written_len` bytes were written. The file's end may
+/// be missing.
 pub(crate) fn rebuild_partitions(
     reader: &FrameReader,
-    largest: Option<&[u8]>,
+    written_len: u64,
+    largest: &[u8],
     reading: Reading,
 ) -> Result<Vec<Partition>> {
     let mut drafts: Vec<Draft> = Vec::new();
     let mut draft = Draft::at(FILE_HEADER_BYTES);
-    for walked in walk(reader, FILE_HEADER_BYTES, reader.file_len, reading)? {
+    for walked in walk(reader, FILE_HEADER_BYTES, written_len, reading)? {
         match walked.part {
             Some(Part::SegmentSets) => draft.segment_sets = Some(walked.handle),
             Some(Part::Filter) => draft.filter = Some(walked.handle),
@@ -227,17 +258,45 @@ pub(crate) fn rebuild_partitions(
                 draft.data_to = walked.handle.end();
             }
             Some(Part::Properties | Part::TopIndex) => break,
+            None => {
+                if draft.is_closed() {
+                    // The index between them is damaged, and who knows how much behind it.
+                    let next = Draft::at(walked.handle.offset);
+                    drafts.push(std::mem::replace(&mut draft, next));
+                }
+                draft.is_torn = true;
+                draft.data_to = walked.handle.end();
+            }
             _ => draft.data_to = walked.handle.end(),
         }
     }
     drafts.push(draft);
-    let mut partitions = Vec::new();
-    let count = drafts.len();
-    for (number, draft) in drafts.into_iter().enumerate() {
-        let upper = largest.filter(|_| number + 1 >= count);
-        partitions.extend(draft.finish(reader, upper, reading)?);
+    let rows = drafts
+        .iter()
+        .map(|it| rows_of(reader, it.data_from, it.data_to, reading));
+    let rows = rows.collect::<Result<Vec<Rows>>>()?;
+    let uppers = uppers(&rows, largest);
+    let mut partitions: Vec<Partition> = Vec::new();
+    for ((draft, rows), upper) in drafts.into_iter().zip(rows).zip(&uppers) {
+        let lower = partitions.last().map(|it| &it.separator[..]);
+        partitions.extend(draft.finish(rows, lower, upper.as_deref()));
     }
     Ok(partitions)
+}
+
+/// For each run of blocks the last key that it may have had, where its end is damaged or the table's.
+fn uppers(rows: &[Rows], largest: &[u8]) -> Vec<Option<Vec<u8>>> {
+    let mut upper = largest.to_vec();
+    let mut uppers = Vec::with_capacity(rows.len());
+    for (at, it) in rows.iter().enumerate().rev() {
+        let is_open = it.open.is_some() || at + 1 == rows.len();
+        uppers.push(is_open.then(|| upper.clone()));
+        if let Some(first) = &it.first {
+            upper = just_before(first);
+        }
+    }
+    uppers.reverse();
+    uppers
 }
 
 /// A partition while its parts are being found.
@@ -247,6 +306,9 @@ struct Draft {
     segment_sets: Option<BlockHandle>,
     filter: Option<BlockHandle>,
     index: BlockHandle,
+    /// Bytes of it are in no frame: there may have been the end of one partition and the beginning of
+    /// the next.
+    is_torn: bool,
 }
 
 impl Draft {
@@ -257,6 +319,7 @@ impl Draft {
             segment_sets: None,
             filter: None,
             index: BlockHandle::default(),
+            is_torn: false,
         }
     }
 
@@ -265,18 +328,10 @@ impl Draft {
     }
 
     /// A filter is kept only where the index next to it proves that both are of these blocks.
-    fn finish(
-        self,
-        reader: &FrameReader,
-        upper: Option<&[u8]>,
-        reading: Reading,
-    ) -> Result<Option<Partition>> {
-        let rebuilt = rebuild_index(reader, self.data_from, self.data_to, upper, reading)?;
-        let Some((block, separator)) = rebuilt else {
-            return Ok(None);
-        };
-        let has_index = self.index.len > 0;
-        Ok(Some(Partition {
+    fn finish(self, rows: Rows, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<Partition> {
+        let (block, separator) = rows.finish(lower, upper)?;
+        let has_index = self.index.len > 0 && !self.is_torn;
+        Some(Partition {
             separator,
             data_from: self.data_from,
             data_to: self.data_to,
@@ -285,6 +340,6 @@ impl Draft {
             segment_sets: None,
             modified: Modified::ANY,
             rebuilt: OnceLock::from(block),
-        }))
+        })
     }
 }

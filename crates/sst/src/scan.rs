@@ -329,8 +329,14 @@ impl TableScan {
             // A scan that goes on reads more at once; a short one pays for little.
             let ahead = self.ahead_bytes.min(rest).max(len);
             self.ahead_bytes = (2 * self.ahead_bytes).min(self.options.read_ahead_bytes);
-            self.window
-                .fill(reader, handle.offset, ahead, context.reading)?;
+            let filled = self
+                .window
+                .fill(reader, handle.offset, ahead, context.reading);
+            match filled {
+                // It may be none of this block's bytes that cannot be read.
+                Err(error) if error.is_of_device() => {}
+                filled => filled?,
+            }
         }
         let opened = self
             .window

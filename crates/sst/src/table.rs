@@ -9,7 +9,7 @@ use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::filter::may_contain;
 use crate::footer::{FILE_HEADER_BYTES, FOOTER_BYTES, Footer, check_file_header};
-use crate::frame::{ChecksumSeed, FrameReader};
+use crate::frame::FrameReader;
 use crate::partition::{DataEntry, Partition, decode_top_index, successor};
 use crate::salvage::{rebuild_index, rebuild_partitions};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What its owner knows of a table before it is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownTable {
     /// Which table it is.
     pub id: TableId,
@@ -92,6 +92,7 @@ pub struct Found {
 }
 
 /// An open table. Reads go on after its name is gone.
+#[derive(Clone)]
 pub struct Table {
     pub(crate) reader: FrameReader,
     id: TableId,
@@ -117,11 +118,7 @@ impl Table {
     ) -> Result<Self> {
         let file = disk.open(path, OpenMode::Read)?;
         let file_len = known.file_len.min(file.len()?);
-        let reader = FrameReader {
-            file,
-            seed: ChecksumSeed::of(&known.id),
-            file_len,
-        };
+        let reader = FrameReader::new(file, &known.id, file_len);
         let mut table = Self {
             reader,
             id: known.id,
@@ -132,23 +129,25 @@ impl Table {
             memory_bytes: 0,
         };
         table.check_header(sink)?;
-        table.report_cut(sink);
         table.partitions = table.find_partitions(sink)?;
+        table.report_cut(sink);
         let separators = table.partitions.iter().map(|it| it.separator.len());
         let held = separators.sum::<usize>() + table.partitions.len() * size_of::<Partition>();
         table.memory_bytes = held as u64;
         Ok(table)
     }
 
+    /// The same table for whoever takes what is left of it: blocks that the device cannot read are damaged.
+    pub fn giving_up_bad_sectors(mut self) -> Self {
+        self.reader.has_bad_sectors = true;
+        self
+    }
+
     /// The properties that stand in a table's file, for whoever has no other copy.
     pub fn read_properties(disk: &dyn Disk, path: &Path, id: TableId) -> Result<Properties> {
         let file = disk.open(path, OpenMode::Read)?;
         let file_len = file.len()?;
-        let reader = FrameReader {
-            file,
-            seed: ChecksumSeed::of(&id),
-            file_len,
-        };
+        let reader = FrameReader::new(file, &id, file_len);
         let footer = read_footer(&reader, &id)?;
         let payload = reader.read_block(footer.properties, Part::Properties, Reading::MayBlock)?;
         Properties::decode(&mut ByteReader::new(&payload))
@@ -173,6 +172,12 @@ impl Table {
     /// What an open table holds in memory beside what caches have of it: its top index. In bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
+    }
+
+    /// Keys that cut the table into parts of some hundred blocks, in order; the last one is at or
+    /// behind its last key.
+    pub fn separators(&self) -> impl Iterator<Item = &Bytes> {
+        self.partitions.iter().map(|it| &it.separator)
     }
 
     /// Sums over the entries.
@@ -231,10 +236,10 @@ impl Table {
         Ok(value.map(|value| Found { value }))
     }
 
-    fn check_header(&self, sink: &dyn DamageSink) -> Result<()> {
+    pub(crate) fn check_header(&self, sink: &dyn DamageSink) -> Result<()> {
         let header_len = usize::try_from(FILE_HEADER_BYTES).unwrap_or(usize::MAX);
         let check = || {
-            let bytes = self.reader.read(0, header_len, Reading::MayBlock)?;
+            let bytes = self.reader.read_blocks(0, header_len, Reading::MayBlock)?;
             check_file_header(&bytes, &self.id, self.path())
         };
         let checked = match check() {
@@ -246,13 +251,19 @@ impl Table {
                 self.report(sink, &error, None);
                 Ok(())
             }
+            // Every block says whose it is; nothing depends on the header.
+            Err(error) if error.is_of_device() => Ok(()),
             checked => checked,
         }
     }
 
+    fn is_cut(&self) -> bool {
+        self.reader.file_len < self.file_len
+    }
+
     /// The file is shorter than it was: the keys at its end are gone.
     fn report_cut(&self, sink: &dyn DamageSink) {
-        if self.reader.file_len < self.file_len {
+        if self.is_cut() {
             let (at, missing) = (self.reader.file_len, self.file_len - self.reader.file_len);
             sink.met(TableDamage {
                 number: self.id.number,
@@ -260,9 +271,17 @@ impl Table {
                 len: missing,
                 part: Part::Footer,
                 found: format!("the file ends at byte {at} of {}", self.file_len),
-                keys: None,
+                keys: self.cut_keys(),
             });
         }
+    }
+
+    /// The keys at the end of a file that was cut; `None` where all blocks of entries are there.
+    fn cut_keys(&self) -> Option<(Bytes, Bytes)> {
+        let last = self.partitions.len().checked_sub(1)?;
+        let is_missing = |handle: BlockHandle| handle.end() > self.reader.file_len;
+        let keys = self.keys_of(last, is_missing, &ReadContext::default());
+        keys.unwrap_or_default()
     }
 
     fn find_partitions(&self, sink: &dyn DamageSink) -> Result<Vec<Partition>> {
@@ -275,9 +294,11 @@ impl Table {
         };
         match read() {
             Err(error) if error.is_damage() => {
-                self.report(sink, &error, None);
-                let largest = Some(&self.properties.largest[..]);
-                rebuild_partitions(&self.reader, largest, Reading::MayBlock)
+                if !self.is_cut() {
+                    self.report(sink, &error, None);
+                }
+                let largest = &self.properties.largest[..];
+                rebuild_partitions(&self.reader, self.file_len, largest, Reading::MayBlock)
             }
             partitions => partitions,
         }
@@ -427,14 +448,16 @@ impl Table {
         error: &SstError,
         context: &ReadContext<'_>,
     ) {
-        let keys = self.keys_of(partition, handle, context).unwrap_or_default();
+        let is_it = |it: BlockHandle| it == handle;
+        let keys = self.keys_of(partition, is_it, context).unwrap_or_default();
         self.report(context.sink, error, keys);
     }
 
+    /// The range of keys of the first block in a partition that is meant.
     fn keys_of(
         &self,
         partition: usize,
-        handle: BlockHandle,
+        is_meant: impl Fn(BlockHandle) -> bool,
         context: &ReadContext<'_>,
     ) -> Result<Option<(Bytes, Bytes)>> {
         let mut before = match partition.checked_sub(1) {
@@ -445,7 +468,7 @@ impl Table {
         let mut cursor = BlockCursor::new(index);
         while let Ok(true) = cursor.advance() {
             let behind = successor(cursor.key());
-            if DataEntry::decode(cursor.value()).is_ok_and(|it| it.handle == handle) {
+            if DataEntry::decode(cursor.value()).is_ok_and(|it| is_meant(it.handle)) {
                 return Ok(Some((before, behind)));
             }
             before = behind;
@@ -454,11 +477,11 @@ impl Table {
     }
 }
 
-fn read_footer(reader: &FrameReader, id: &TableId) -> Result<Footer> {
+pub(crate) fn read_footer(reader: &FrameReader, id: &TableId) -> Result<Footer> {
     let read = || -> Result<Option<Footer>> {
         let at = reader.file_len.saturating_sub(FOOTER_BYTES);
         let len = usize::try_from(FOOTER_BYTES).unwrap_or(usize::MAX);
-        let bytes = reader.read(at, len, Reading::MayBlock)?;
+        let bytes = reader.read_blocks(at, len, Reading::MayBlock)?;
         Ok(Footer::decode(&bytes, id))
     };
     let footer = match read()? {

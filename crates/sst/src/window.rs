@@ -6,9 +6,6 @@ use kvorum_disk::Reading;
 use crate::Result;
 use crate::frame::FrameReader;
 
-/// What a walk over frames reads at once.
-const WALK_BYTES: usize = 128 << 10;
-
 /// A piece of a file in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
@@ -17,16 +14,18 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// `len` bytes from `offset`, fewer at the end of the file, with what a walk will want next.
+    /// `len` bytes from `offset`, fewer at the end of the file. Where they are not there, `read_bytes`
+    /// are read.
     pub(crate) fn bytes(
         &mut self,
         reader: &FrameReader,
         offset: u64,
         len: usize,
+        read_bytes: usize,
         reading: Reading,
     ) -> Result<&[u8]> {
         if self.held(offset, len).is_none() {
-            self.fill(reader, offset, len.max(WALK_BYTES), reading)?;
+            self.fill(reader, offset, len.max(read_bytes), reading)?;
         }
         let start = usize::try_from(offset - self.at).unwrap_or(usize::MAX);
         let held = self.bytes.get(start..).unwrap_or_default();
@@ -49,7 +48,7 @@ impl Window {
         reading: Reading,
     ) -> Result<()> {
         self.bytes = Bytes::new();
-        self.bytes = reader.read(offset, len, reading)?.into();
+        self.bytes = reader.read_blocks(offset, len, reading)?.into();
         self.at = offset;
         Ok(())
     }

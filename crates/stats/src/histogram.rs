@@ -8,13 +8,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::recording::Recording;
+use crate::recording::{Recording, SLICE_SECONDS, SLICES, slot_of};
 use crate::stripe::STRIPES;
 use crate::window::{COUNT_MAX, Cell};
-
-/// The window is ten slices of six seconds.
-const SLICE_SECONDS: u64 = 6;
-const SLICES: u64 = 10;
 
 /// Each power of two is cut into so many buckets.
 const STEP_BITS: u32 = 5;
@@ -171,19 +167,6 @@ impl Histogram {
             .iter()
             .filter_map(|stripe| stripe.get().map(Box::as_ref))
     }
-}
-
-/// Where the slice of a second is kept, and in which turn around the window.
-pub(crate) fn slice_of(second: u64) -> (usize, u64) {
-    slot_of(second / SLICE_SECONDS)
-}
-
-/// Where a slice of time is kept, and in which turn around the window.
-fn slot_of(number: u64) -> (usize, u64) {
-    (
-        usize::try_from(number % SLICES).unwrap_or(0),
-        number / SLICES,
-    )
 }
 
 fn summarise(counts: &[u64], maximum: u64) -> HistogramSummary {

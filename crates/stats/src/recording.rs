@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::histogram;
 use crate::stripe::Stripe;
+
+/// A histogram's window is ten slices of six seconds.
+pub(crate) const SLICE_SECONDS: u64 = 6;
+pub(crate) const SLICES: u64 = 10;
 
 /// A moment at which several figures are recorded by one thread, worked out once for all of them.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +24,15 @@ impl Recording {
         Self {
             stripe: Stripe::of_this_thread(),
             second,
-            slice: histogram::slice_of(second),
+            slice: slot_of(second / SLICE_SECONDS),
         }
     }
+}
+
+/// Where a slice of time is kept, and in which turn around the window.
+pub(crate) fn slot_of(number: u64) -> (usize, u64) {
+    (
+        usize::try_from(number % SLICES).unwrap_or(0),
+        number / SLICES,
+    )
 }

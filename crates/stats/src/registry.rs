@@ -126,13 +126,13 @@ stats! {
         vnode_heads,
         /// Writes by vnodes.
         vnode_puts,
-        /// Reads of index entries by vnodes.
+        /// Index queries that vnodes began.
         vnode_index_reads,
-        /// Objects written whose index entries were written with them.
+        /// Objects written by vnodes whose stores have indexes.
         vnode_index_writes,
         /// Index entries written.
         vnode_index_writes_postings,
-        /// Objects deleted whose index entries were deleted with them.
+        /// Objects deleted by vnodes whose stores have indexes.
         vnode_index_deletes,
         /// Index entries deleted.
         vnode_index_deletes_postings,

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvorum_backend::StoreId;
+use kvorum_encoding::StorageKey;
 use kvorum_object::{ActorId, Clock, Dot};
 use parking_lot::Mutex;
 
@@ -21,6 +22,35 @@ struct SourceState {
     next: u64,
 }
 
+/// Under which of a vnode's actors an entry is written.
+///
+/// What an actor wrote to a key has to be in the entry that it writes over: its next dot claims to have
+/// seen all of its earlier ones. A store that keeps several entries for one key, each for another
+/// replica's place, therefore writes each of them under an actor of its own, drawn from the vnode's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane(u64);
+
+impl Lane {
+    /// That of the vnode's own actor.
+    #[cfg(test)]
+    pub(crate) const OWN: Self = Self(0);
+
+    /// The lane that a key's first bytes name; with none of them it is the vnode's own actor.
+    pub(crate) fn of(key: &StorageKey, prefix_bytes: usize) -> Self {
+        let prefix = key.as_bytes().iter().take(prefix_bytes);
+        // A leading one, so that no prefix is lane 0.
+        let start = u64::from(prefix_bytes > 0);
+        Self(prefix.fold(start, |lane, byte| (lane << 8) | u64::from(*byte)))
+    }
+
+    /// Different for every lane, and the actor itself in lane 0.
+    fn actor(self, actor: ActorId) -> ActorId {
+        // Odd, so that no two lanes meet: 2^64 divided by the golden ratio.
+        let spread = self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ActorId((actor.0 ^ spread).max(ActorId::CONTENT.0 + 1))
+    }
+}
+
 /// Somebody has seen dots of the present actor that the source does not know it issued, or the store
 /// was erased since: the actor must not be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +66,19 @@ impl DotSource {
 
     /// The next dot of the vnode, unless one of the clocks has seen it or a later one. No other call
     /// ever returns the same.
-    pub(crate) fn next_beyond(&self, store: StoreId, seen: &[&Clock]) -> Result<Dot, Overtaken> {
+    pub(crate) fn next_beyond(
+        &self,
+        store: StoreId,
+        lane: Lane,
+        seen: &[&Clock],
+    ) -> Result<Dot, Overtaken> {
         let mut state = self.state.lock();
-        if state.store != store || seen.iter().any(|clock| state.is_overtaken_by(clock)) {
+        let is_overtaken = seen.iter().any(|clock| state.is_overtaken_by(lane, clock));
+        if state.store != store || is_overtaken {
             return Err(Overtaken);
         }
         let dot = Dot {
-            actor: state.actor,
+            actor: lane.actor(state.actor),
             counter: state.next,
         };
         state.next += 1;
@@ -51,8 +87,13 @@ impl DotSource {
 
     /// True when a clock names a dot of this vnode's actor that the vnode never issued: its own past
     /// was lost, and the actor must not be used again.
-    pub fn is_overtaken_by(&self, clock: &Clock) -> bool {
-        self.state.lock().is_overtaken_by(clock)
+    pub(crate) fn is_overtaken_by(&self, lane: Lane, clock: &Clock) -> bool {
+        self.state.lock().is_overtaken_by(lane, clock)
+    }
+
+    /// True when what has this clock was written under the present actor, if only in part.
+    pub(crate) fn has_written(&self, lane: Lane, clock: &Clock) -> bool {
+        clock.get(lane.actor(self.actor())) > 0
     }
 
     /// The actor in use.
@@ -88,7 +129,7 @@ impl DotSource {
 }
 
 impl SourceState {
-    fn is_overtaken_by(&self, clock: &Clock) -> bool {
-        clock.get(self.actor) >= self.next
+    fn is_overtaken_by(&self, lane: Lane, clock: &Clock) -> bool {
+        clock.get(lane.actor(self.actor)) >= self.next
     }
 }

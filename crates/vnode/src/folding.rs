@@ -80,6 +80,7 @@ impl Vnode {
 
     fn snapshot(&self, request: &FoldRequest) -> Result<Box<dyn Snapshot>, ReplicaFailure> {
         self.check_epoch(request.epoch)?;
+        self.check_complete()?;
         let snapshot = self.backend.snapshot(request.lease);
         snapshot.map_err(|error| failure_of(&error))
     }

@@ -5,6 +5,7 @@
 //! ended at, on another snapshot.
 
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{Flow, FoldEnd, FoldRange, IndexRange, Lease, Timestamp};
@@ -98,10 +99,14 @@ impl Vnode {
         lease: Lease,
     ) -> Result<IndexPage, PageFailure> {
         self.check_epoch(request.epoch)?;
+        self.check_complete()?;
         let Some(indexes) = self.backend.indexes() else {
             let engine = self.backend.status().engine.to_owned();
             return Err(ReplicaFailure::IndexesNotSupported(engine).into());
         };
+        if request.after.is_none() {
+            self.counts.index_reads.fetch_add(1, Ordering::Relaxed);
+        }
         let mut part = Part::new(request);
         let end = match &request.scan {
             IndexScan::Keys { from, to } => {

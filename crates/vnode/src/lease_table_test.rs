@@ -10,9 +10,11 @@ use kvorum_runtime::SeededRandomness;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dot_source::Overtaken;
+use crate::dot_source::{Lane, Overtaken};
 
 const STORE: StoreId = StoreId(7);
+/// The lane of a store that keeps one entry for each key.
+const OWN: Lane = Lane::OWN;
 
 fn directory() -> &'static Path {
     Path::new("data")
@@ -44,7 +46,7 @@ fn seal(table: &LeaseTable, source: &DotSource, sequence: u64) {
 }
 
 fn next(source: &DotSource) -> Dot {
-    source.next_beyond(STORE, &[]).unwrap()
+    source.next_beyond(STORE, OWN, &[]).unwrap()
 }
 
 #[test]
@@ -208,12 +210,17 @@ fn an_actor_that_others_know_better_issues_nothing() {
         clock.observe(Dot { counter, ..first }, Timestamp::from_micros(1));
         clock
     };
-    assert!(!source.is_overtaken_by(&clock_with(1)));
-    assert!(source.is_overtaken_by(&clock_with(2)));
-    assert_eq!(source.next_beyond(STORE, &[&clock_with(2)]), Err(Overtaken));
-    assert_eq!(source.next_beyond(StoreId(8), &[]), Err(Overtaken));
+    assert!(!source.is_overtaken_by(OWN, &clock_with(1)));
+    assert!(source.is_overtaken_by(OWN, &clock_with(2)));
+    assert_eq!(
+        source.next_beyond(STORE, OWN, &[&clock_with(2)]),
+        Err(Overtaken)
+    );
+    assert_eq!(source.next_beyond(StoreId(8), OWN, &[]), Err(Overtaken));
     source.change_actor(StoreId(8), ActorId(99));
-    let dot = source.next_beyond(StoreId(8), &[&clock_with(2)]).unwrap();
+    let dot = source
+        .next_beyond(StoreId(8), OWN, &[&clock_with(2)])
+        .unwrap();
     assert_eq!((dot.actor, dot.counter), (ActorId(99), 1));
 }
 
@@ -347,7 +354,9 @@ impl World {
         if !source.is_ready() {
             return;
         }
-        let dot = source.next_beyond(StoreId(store.identity), &[]).unwrap();
+        let dot = source
+            .next_beyond(StoreId(store.identity), OWN, &[])
+            .unwrap();
         let earlier = self.issued.entry(dot.actor).or_default();
         assert!(!earlier.contains(&dot.counter), "{dot} was issued twice");
         for counter in earlier.iter().copied() {

@@ -95,6 +95,7 @@ pub(crate) fn failure_of(error: &BackendError) -> ReplicaFailure {
         ErrorKind::Misuse => ReplicaFailure::Internal(detail),
         ErrorKind::TooLarge
         | ErrorKind::Failed
+        | ErrorKind::Unread
         | ErrorKind::Closed
         | ErrorKind::NewerFormat
         | ErrorKind::Locked

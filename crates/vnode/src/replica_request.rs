@@ -75,6 +75,17 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// True when the answer says what is there, or depends on it.
+    pub(crate) fn tells_what_is_there(&self) -> bool {
+        match self {
+            Self::Get { .. } => true,
+            Self::Coordinate { update, .. } => update.condition != Condition::Always,
+            Self::Store { .. } | Self::Mend { .. } | Self::Reap { .. } => false,
+        }
+    }
+}
+
 /// How much of an object a get reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
@@ -191,8 +202,40 @@ pub enum ReplicaFailure {
     /// The node has no open store for the partition: it has not learned yet that it is to have one, or
     /// has learned that it has it no more.
     NotServing,
+    /// The store lacks what this replica has promised to hold, and is being repaired: another replica
+    /// has to be asked.
+    Incomplete,
+    /// The store failed before, and takes no writes until it is opened again; nothing was done.
+    Unwritable(String),
+    /// The node has the partition, and its store is not open.
+    NotOpen {
+        /// It could not be opened; otherwise it is being opened.
+        is_failed: bool,
+    },
     /// The store has no indexes; its name.
     IndexesNotSupported(String),
+}
+
+impl ReplicaFailure {
+    /// True when a write that failed with this may be there all the same, and may outlive the failure:
+    /// a store that has applied a batch is told afterwards that the log in front of it was not synced.
+    /// Whoever makes such a write again makes a second one.
+    pub fn may_have_written(&self) -> bool {
+        match self {
+            Self::Full(_) | Self::Damaged(_) | Self::Storage(_) | Self::Internal(_) => true,
+            Self::StaleEpoch { .. }
+            | Self::ConditionFound
+            | Self::ConditionModified
+            | Self::ConditionAbsent
+            | Self::ObjectTooLarge { .. }
+            | Self::TooManySiblings { .. }
+            | Self::NotServing
+            | Self::Incomplete
+            | Self::Unwritable(_)
+            | Self::NotOpen { .. }
+            | Self::IndexesNotSupported(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for ReplicaFailure {
@@ -222,8 +265,16 @@ impl fmt::Display for ReplicaFailure {
             Self::Full(detail)
             | Self::Damaged(detail)
             | Self::Storage(detail)
+            | Self::Unwritable(detail)
             | Self::Internal(detail) => f.write_str(detail),
             Self::NotServing => f.write_str("the partition is not served here now"),
+            Self::Incomplete => f.write_str("the partition is being repaired here"),
+            Self::NotOpen { is_failed: false } => {
+                f.write_str("the store of the partition is still being opened")
+            }
+            Self::NotOpen { is_failed: true } => {
+                f.write_str("the store of the partition could not be opened")
+            }
             Self::IndexesNotSupported(engine) => {
                 write!(f, "the backend {engine} has no secondary indexes")
             }

@@ -1,9 +1,9 @@
 //! The vnode: one partition's identity, and the dispatch of what is asked of it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use kvorum_backend::{Backend, ReadAt, Reading, Tag, Timestamp};
+use kvorum_backend::{Backend, IndexCounts, IndexFolds, ReadAt, Reading, Tag, Timestamp};
 use kvorum_object::Limits;
 use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::{PlantedDefect, is_planted};
@@ -28,14 +28,22 @@ pub struct VnodeSettings {
 pub struct Vnode {
     pub(crate) partition: Partition,
     epoch: AtomicU64,
+    /// It lacks what it has promised to hold: see [`Vnode::mark_incomplete`].
+    is_incomplete: AtomicBool,
     pub(crate) backend: Arc<dyn Backend>,
     /// The store keeps indexes.
     pub(crate) has_indexes: bool,
+    /// What its store had counted when it began.
+    index_counts_before: IndexCounts,
     pub(crate) key_locks: KeyLocks,
     pub(crate) leases: Arc<LeaseTable>,
     pub(crate) dots: Arc<DotSource>,
     pub(crate) settings: VnodeSettings,
+    /// How many first bytes of a key say which replica's place the entry is kept for.
+    pub(crate) place_bytes: usize,
     pub(crate) counts: Counts,
+    /// Why the store takes no more writes, once it has said so: what failed it says again.
+    pub(crate) unwritable: OnceLock<String>,
     /// Shared with whoever has tombstones kept.
     tombstones_kept: Arc<()>,
 }
@@ -50,9 +58,17 @@ pub(crate) struct Counts {
     pub(crate) gets: AtomicU64,
     pub(crate) heads: AtomicU64,
     pub(crate) puts: AtomicU64,
+    pub(crate) index_reads: AtomicU64,
     pub(crate) damaged_reads: AtomicU64,
     pub(crate) size_warnings: AtomicU64,
     pub(crate) sibling_warnings: AtomicU64,
+}
+
+fn counts_of(backend: &dyn Backend) -> IndexCounts {
+    backend
+        .indexes()
+        .map(IndexFolds::counts)
+        .unwrap_or_default()
 }
 
 /// What `vnode-status` shows of a vnode besides its store.
@@ -72,8 +88,14 @@ pub struct VnodeStatus {
     pub heads: u64,
     /// Writes applied since the start.
     pub puts: u64,
+    /// Index queries begun since the start.
+    pub index_reads: u64,
+    /// What was done to the store's indexes since the start; nothing where it has none.
+    pub index_counts: IndexCounts,
     /// Reads that met damaged bytes since the start.
     pub damaged_reads: u64,
+    /// It holds all that it has promised to hold.
+    pub is_complete: bool,
     /// Writes above the warning threshold for an object's size, since the start.
     pub size_warnings: u64,
     /// Writes above the warning threshold for the number of siblings, since the start.
@@ -107,15 +129,27 @@ impl Vnode {
         Self {
             partition,
             epoch: AtomicU64::new(epoch.get()),
+            is_incomplete: AtomicBool::new(false),
             has_indexes: backend.capabilities().indexes,
+            index_counts_before: counts_of(&*backend),
             backend,
             key_locks: KeyLocks::new(),
             leases,
             dots,
             settings,
+            place_bytes: 0,
             counts: Counts::default(),
+            unwritable: OnceLock::new(),
             tombstones_kept: Arc::new(()),
         }
+    }
+
+    /// As a vnode that keeps entries for others: the first `place_bytes` bytes of each key say for whom,
+    /// so that one key may have several entries, which know nothing of each other.
+    #[must_use]
+    pub fn keeping_for_others(mut self, place_bytes: usize) -> Self {
+        self.place_bytes = place_bytes;
+        self
     }
 
     /// The vnode's partition.
@@ -126,6 +160,11 @@ impl Vnode {
     /// The store, for maintenance and status.
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// Why the store takes no more writes, once a write has met that.
+    pub fn unwritable(&self) -> Option<&str> {
+        self.unwritable.get().map(String::as_str)
     }
 
     /// Counts and identity, for `vnode-status`.
@@ -139,7 +178,10 @@ impl Vnode {
             gets: read(&self.counts.gets),
             heads: read(&self.counts.heads),
             puts: read(&self.counts.puts),
+            index_reads: read(&self.counts.index_reads),
+            index_counts: counts_of(&*self.backend).since(&self.index_counts_before),
             damaged_reads: read(&self.counts.damaged_reads),
+            is_complete: self.is_complete(),
             size_warnings: read(&self.counts.size_warnings),
             sibling_warnings: read(&self.counts.sibling_warnings),
         }
@@ -152,7 +194,7 @@ impl Vnode {
     }
 
     pub(crate) fn keeps_tombstones(&self) -> bool {
-        Arc::strong_count(&self.tombstones_kept) > 1
+        Arc::strong_count(&self.tombstones_kept) > 1 || !self.is_complete()
     }
 
     /// Takes over a newer epoch; an older one is ignored.
@@ -160,8 +202,47 @@ impl Vnode {
         self.epoch.fetch_max(epoch.get(), Ordering::AcqRel);
     }
 
+    /// Notes that the store lacks what this replica has acknowledged: another store stands in its place,
+    /// or its partition has come here without a transfer. Until [`Vnode::mark_complete`] it takes writes
+    /// and answers no reads: that it has nothing says nothing, and what it has may be older than what it
+    /// had.
+    pub fn mark_incomplete(&self) {
+        self.is_incomplete.store(true, Ordering::Release);
+    }
+
+    /// Everything that the other replicas have is here.
+    pub fn mark_complete(&self) {
+        self.is_incomplete.store(false, Ordering::Release);
+    }
+
+    /// True unless it lacks what it has promised to hold.
+    pub fn is_complete(&self) -> bool {
+        !self.is_incomplete.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn check_complete(&self) -> Result<(), ReplicaFailure> {
+        if self.is_complete() {
+            Ok(())
+        } else {
+            Err(ReplicaFailure::Incomplete)
+        }
+    }
+
     /// Carries out a request, or says that it would have to wait for a device.
     pub fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
+        if !self.is_complete() && request.operation.tells_what_is_there() {
+            return Handled::Done(ReplicaReply::Failed(ReplicaFailure::Incomplete));
+        }
+        self.handle_filling(request, now, reading)
+    }
+
+    /// As [`Vnode::handle`], for whoever fills the store: what is there is told, complete or not.
+    pub fn handle_filling(
+        &self,
+        request: &ReplicaRequest,
+        now: Timestamp,
+        reading: Reading,
+    ) -> Handled {
         match self.carry_out(request, ReadAt { reading, now }) {
             Ok(reply) => Handled::Done(reply),
             Err(Interrupted::Failed(failure)) => Handled::Done(ReplicaReply::Failed(failure)),

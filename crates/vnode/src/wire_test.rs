@@ -166,6 +166,10 @@ fn replies() -> Vec<ReplicaReply> {
         ReplicaFailure::Storage("broken".into()),
         ReplicaFailure::Internal("odd".into()),
         ReplicaFailure::NotServing,
+        ReplicaFailure::Incomplete,
+        ReplicaFailure::Unwritable("broken before".into()),
+        ReplicaFailure::NotOpen { is_failed: false },
+        ReplicaFailure::NotOpen { is_failed: true },
         ReplicaFailure::IndexesNotSupported("bitcask".into()),
     ];
     let stored = |value| ReplicaReply::Stored {

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
-    Batch, Durability, Durable, Fields, IndexEntry, ReadAt, Reading, Timestamp, Write,
+    Batch, Durability, Durable, ErrorKind, Fields, IndexEntry, ReadAt, Reading, Timestamp, Write,
 };
 use kvorum_encoding::{StorageKey, checksum};
 use kvorum_object::{
-    Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution, Stored,
-    UpdateError,
+    ActorId, Clock, Dot, Head, LimitExceeded, LimitLevel, Merged, Object, ObjectSize, Resolution,
+    Stored, UpdateError,
 };
 use kvorum_ring::Epoch;
 use kvorum_runtime::{PlantedDefect, is_planted};
 
-use crate::dot_source::Overtaken;
+use crate::dot_source::{Lane, Overtaken};
 use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
@@ -32,11 +32,15 @@ impl Vnode {
         epoch: Epoch,
         at: ReadAt,
     ) -> Result<ReplicaReply, Interrupted> {
+        // Said before anything is done, so that another replica can be asked to coordinate.
+        if let Some(detail) = self.unwritable.get() {
+            return Err(ReplicaFailure::Unwritable(detail.clone()).into());
+        }
         let _turn = self.take_turn(key, epoch, at.reading)?;
         let head = self.head_to_update(key, update, at)?;
         check_condition(&update.condition, head.as_ref())?;
         let stored = self.stored_to_update(key, update, head.as_ref(), at)?;
-        let dot = self.next_dot(&update.context, head.as_ref());
+        let dot = self.next_dot(key, &update.context, head.as_ref());
         let write = kvorum_object::Write {
             context: &update.context,
             content: update.content.clone(),
@@ -110,7 +114,10 @@ impl Vnode {
     }
 
     /// Removes what is stored under a key if it is still of this version; true when nothing is left.
-    /// For what has found another home: the dots of what is removed stay seen there. Blocks.
+    /// For what has found another home. Blocks.
+    ///
+    /// What this vnode wrote of it is not here any more, and a later write that knows nothing of it would
+    /// claim to have seen it: such a write comes under a fresh actor.
     pub fn forget(
         &self,
         key: &StorageKey,
@@ -129,6 +136,9 @@ impl Vnode {
         match self.read_head(key, ReadAt { reading, now }) {
             Ok(None) => Ok(true),
             Ok(Some(head)) if head.clock() == clock => {
+                if self.dots.has_written(self.lane(key), clock) {
+                    self.take_fresh_actor();
+                }
                 let batch = Batch::of(Write::remove(key.clone()));
                 let _durable = self.put(&batch, durability)?;
                 Ok(true)
@@ -208,7 +218,7 @@ impl Vnode {
         resolution: Resolution,
         durability: Durability,
     ) -> Result<ReplicaReply, Interrupted> {
-        if self.dots.is_overtaken_by(incoming.clock()) {
+        if self.dots.is_overtaken_by(self.lane(key), incoming.clock()) {
             self.change_actor("overtaken");
         }
         let resolution = match is_planted(PlantedDefect::SiblingsDropped) {
@@ -263,10 +273,16 @@ impl Vnode {
         renewed.map_err(|error| ReplicaFailure::Storage(format!("take the dot lease: {error}")))
     }
 
-    fn next_dot(&self, context: &Clock, stored: Option<&Head>) -> Dot {
+    fn lane(&self, key: &StorageKey) -> Lane {
+        Lane::of(key, self.place_bytes)
+    }
+
+    fn next_dot(&self, key: &StorageKey, context: &Clock, stored: Option<&Head>) -> Dot {
         let seen = [context, stored.map_or(context, Head::clock)];
+        let lane = self.lane(key);
         loop {
-            match self.dots.next_beyond(self.backend.identity(), &seen) {
+            let dot = self.dots.next_beyond(self.backend.identity(), lane, &seen);
+            match dot {
                 Ok(dot) => return dot,
                 Err(Overtaken) => self.change_actor("overtaken"),
             }
@@ -275,8 +291,7 @@ impl Vnode {
 
     /// Goes on under a fresh actor: what this vnode knows of the dots of the present one is not all.
     fn change_actor(&self, reason: &'static str) {
-        let (former, actor) = (self.dots.actor(), self.leases.fresh_actor());
-        self.dots.change_actor(self.backend.identity(), actor);
+        let (former, actor) = self.take_fresh_actor();
         tracing::warn!(
             event = "actor_changed",
             partition = self.partition.number(),
@@ -284,6 +299,13 @@ impl Vnode {
             former = %former,
             actor = %actor,
         );
+    }
+
+    /// The former actor and the one that follows it.
+    fn take_fresh_actor(&self) -> (ActorId, ActorId) {
+        let (former, actor) = (self.dots.actor(), self.leases.fresh_actor());
+        self.dots.change_actor(self.backend.identity(), actor);
+        (former, actor)
     }
 
     fn check_limits(
@@ -348,9 +370,12 @@ impl Vnode {
 
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, ReplicaFailure> {
         let receipt = self.backend.put(batch, durability);
-        receipt
-            .map(|receipt| receipt.durable)
-            .map_err(|error| failure_of(&error))
+        receipt.map(|receipt| receipt.durable).map_err(|error| {
+            if error.kind() == ErrorKind::Failed {
+                self.unwritable.get_or_init(|| error.to_string());
+            }
+            failure_of(&error)
+        })
     }
 }
 

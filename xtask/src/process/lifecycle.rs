@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
+use crate::process::backup;
+use crate::process::demo;
 use crate::process::idle;
 use crate::process::load::Load;
 use crate::process::sync_trace;
@@ -72,6 +74,14 @@ pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
     check(
         "sync strategy interval syncs afterwards",
         sync_trace::interval_syncs_afterwards,
+    );
+    check(
+        "a second backup moves what is new",
+        backup::second_one_moves_what_is_new,
+    );
+    check(
+        "the demo shows everything, loses nothing and leaves nothing",
+        demo::shows_everything_and_leaves_nothing,
     );
     Ok(tally)
 }
@@ -175,11 +185,12 @@ fn unknown_key_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<Str
     Ok(String::new())
 }
 
-/// Who answers can be told to stop: whatever starts it waits for an answer, not for a log line.
+/// Who answers can be told to stop: whatever starts it waits for an answer, not for a log line, nor
+/// for all vnodes to be open.
 fn stop_at_once_is_graceful(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[])?;
     for attempt in 1..=STOPS_AT_ONCE {
-        site.start()?
+        site.start_until_it_answers()?
             .stop()
             .with_context(|| format!("attempt {attempt} of {STOPS_AT_ONCE}"))?;
     }

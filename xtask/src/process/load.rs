@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use kvorum_client::{Client, ClientSettings};
+use kvorum_witness::{Lengths, attempt_of, value};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::process::history::History;
-use crate::process::value::{attempt_of, value};
 
 /// Connections that write at the same time.
 const WRITERS: u32 = 16;
@@ -194,7 +194,7 @@ async fn write(
             client.delete_key(BUCKET, &name).await
         } else {
             let attempt = written.history.attempt_write(key);
-            let value = Bytes::from(value(writer, key, attempt));
+            let value = Bytes::from(value(writer, key, attempt, Lengths::Varied));
             client.put_value(BUCKET, &name, value).await
         };
         if result.is_err() {
@@ -231,7 +231,7 @@ async fn verify(
         let observed = answer
             .content
             .first()
-            .map(|content| attempt_of(writer, key, &content.value))
+            .map(|content| attempt_of(writer, key, &content.value, Lengths::Varied))
             .transpose();
         let verdict = observed.and_then(|observed| history.judge(key, observed));
         if let Err(loss) = verdict {

@@ -8,6 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use crate::command;
 
@@ -79,6 +81,29 @@ impl Mount {
     pub(crate) fn make_read_only(&self) -> anyhow::Result<()> {
         self.unmount()?;
         self.enter("loop,ro")
+    }
+
+    /// Fills what room is left, until [`Mount::make_room`].
+    pub(crate) fn fill(&self) -> anyhow::Result<()> {
+        let filler = fs::File::create(self.filler()).context("creating the filler")?;
+        let (mut at, mut piece) = (0, IMAGE_BYTES / 2);
+        while piece >= 4096 {
+            match rustix::fs::fallocate(&filler, FallocateFlags::empty(), at, piece) {
+                Ok(()) => at += piece,
+                Err(Errno::NOSPC) => piece /= 2,
+                Err(error) => return Err(error).context("filling the disk"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the room back that [`Mount::fill`] took.
+    pub(crate) fn make_room(&self) -> anyhow::Result<()> {
+        fs::remove_file(self.filler()).context("removing the filler")
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.point.join("filler")
     }
 
     fn enter(&self, options: &str) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use kvorum_agreement::{
     Agreement, AgreementError, AgreementSettings, Founding, Machine, OpenError, Parts,
 };
-use kvorum_disk::{CrashOptions, MemoryDisk};
+use kvorum_disk::{CrashOptions, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_peer::{
     Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
 };
@@ -88,6 +88,8 @@ impl PeerService for Answers {
 struct Node {
     number: u8,
     disk: MemoryDisk,
+    /// The same disk, which can be told to fail.
+    faulty: FaultyDisk,
     running: Option<Running>,
 }
 
@@ -106,9 +108,11 @@ fn settings() -> AgreementSettings {
 
 impl Node {
     fn new(number: u8) -> Self {
+        let disk = MemoryDisk::new();
         Self {
             number,
-            disk: MemoryDisk::new(),
+            faulty: FaultyDisk::over_memory(&disk),
+            disk,
             running: None,
         }
     }
@@ -121,7 +125,7 @@ impl Node {
         let words = Arc::new(Words::default());
         let parts = Parts {
             runtime: runtime.clone(),
-            disk: Arc::new(self.disk.clone()),
+            disk: Arc::new(self.faulty.clone()),
             directory: PathBuf::from("agreement"),
             node: node(self.number),
             peers: peers.clone(),
@@ -298,6 +302,68 @@ fn a_majority_goes_on_without_the_rest_and_a_minority_keeps_what_was_agreed() {
 }
 
 #[test]
+fn who_catches_up_knows_what_was_agreed_elsewhere_and_who_cannot_is_told_how_old_it_is() {
+    simulated(30, |world| async move {
+        let runtime = world.runtime();
+        let nodes = cluster(&world, 3).await;
+        let catch_up = async |node: &Node| {
+            let deadline = runtime.now().plus(Duration::from_secs(5));
+            node.running().agreement.catch_up(deadline).await
+        };
+        // One of them is far from the others, and learns late what they agree on.
+        for other in [1, 2] {
+            let far = Link {
+                delay_min: Duration::from_millis(100),
+                delay_max: Duration::from_millis(100),
+                is_cut: false,
+            };
+            world.set_link(address(other), address(3), far);
+            world.set_link(address(3), address(other), far);
+        }
+        for round in 0..6 {
+            let word = format!("word{round}");
+            nodes[round % 3].propose(&runtime, &word).await.unwrap();
+            let reader = &nodes[(round + 1 + round / 3) % 3];
+            catch_up(reader).await.unwrap();
+            assert_eq!(reader.words().last(), Some(&word));
+        }
+        for other in [1, 2] {
+            cut(&world, other, 3, false);
+        }
+        let heard_ago = |node: &Node| node.running().agreement.behind_at_most().unwrap();
+        assert!(
+            nodes
+                .iter()
+                .all(|it| heard_ago(it) < Duration::from_secs(1))
+        );
+
+        // The one that is cut off may have led, and may still believe that it does.
+        for alone in 0..3 {
+            let others: Vec<u8> = (1..=3).filter(|it| *it != nodes[alone].number).collect();
+            for other in &others {
+                cut(&world, nodes[alone].number, *other, true);
+            }
+            runtime.sleep(Duration::from_secs(10)).await;
+            let begun = runtime.now();
+            let refused = catch_up(&nodes[alone]).await;
+            assert!(
+                matches!(refused, Err(AgreementError::NoMajority { .. })),
+                "{refused:?}"
+            );
+            assert!(runtime.now().since(begun) <= Duration::from_secs(5));
+            let ago = heard_ago(&nodes[alone]).as_secs();
+            assert!((14..=16).contains(&ago), "{ago}");
+            for other in others {
+                catch_up(&nodes[usize::from(other) - 1]).await.unwrap();
+                cut(&world, nodes[alone].number, other, false);
+            }
+            runtime.sleep(Duration::from_secs(30)).await;
+            catch_up(&nodes[alone]).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_voter_that_is_gone_is_replaced() {
     simulated(4, |world| async move {
         let runtime = world.runtime();
@@ -427,4 +493,40 @@ fn what_was_agreed_survives_crashes_and_cuts() {
 #[test]
 fn one_seed_gives_one_course() {
     assert_eq!(storm(7), storm(7));
+}
+
+/// It ended for good at the first write that failed, and its file could not be read afterwards.
+#[test]
+fn a_node_whose_disk_takes_nothing_for_a_while_has_its_say_again_afterwards() {
+    let rules = [
+        Rule::new(Fault::Error(ErrorKind::NoSpace)).on(Operation::Write),
+        Rule::new(Fault::Error(ErrorKind::Device)).on(Operation::Sync),
+        Rule::new(Fault::TornWrite { bytes: 70 }).on(Operation::Write),
+    ];
+    for (seed, rule) in (20..).zip(rules) {
+        simulated(seed, |world| async move {
+            let runtime = world.runtime();
+            let mut nodes = cluster(&world, 3).await;
+            nodes[0].propose(&runtime, "before").await.unwrap();
+            for ill in 0..3 {
+                nodes[ill].faulty.add_rule(rule.clone());
+                let others = (ill + 1) % 3;
+                nodes[others].propose(&runtime, "during").await.unwrap();
+                let status = nodes[ill].running().agreement.status();
+                assert!(status.hindrance.is_some(), "{status:?}");
+                nodes[ill].faulty.heal();
+                runtime.sleep(Duration::from_secs(10)).await;
+                assert_eq!(nodes[ill].words(), nodes[others].words());
+                nodes[ill].propose(&runtime, "after").await.unwrap();
+                assert_eq!(nodes[ill].running().agreement.status().hindrance, None);
+                nodes[ill].lose_power(&world).await;
+                nodes[ill].start(&world, Founding::Opened).await;
+            }
+            runtime.sleep(Duration::from_secs(10)).await;
+            for node in &nodes {
+                assert_eq!(node.words(), nodes[0].words());
+                assert_eq!(node.words().len(), 7);
+            }
+        });
+    }
 }

@@ -32,6 +32,11 @@ impl Arbiter {
             paid_in: self.paid_in(debts.sum(), now),
             done_rate: whole(self.pace.done(now)),
             needed_rate: whole(self.pace.needed()),
+            transfer_rate: whole(self.pace.transferred(now)),
+            transfer_allowed_rate: {
+                let allowed = self.pace.transfers_allowed();
+                allowed.is_finite().then(|| whole(allowed))
+            },
             allowed_rate: allowed.is_finite().then(|| whole(allowed)),
             speed: whole(self.speeds.bytes_per_second()),
             ingest_rate: whole(self.pace.ingest(now)),
@@ -44,7 +49,10 @@ impl Arbiter {
             steps: self.steps.clone(),
             longest_step: self.longest_step,
             cpu_cores: self.pace.cpu(now),
-            memory_bytes: self.memory_bytes(),
+            memory_bytes: self.memory_bytes() + self.memory.caches + self.memory.requests,
+            memory: self.memory,
+            memory_orders: self.memory_orders,
+            refuses_puts: self.refuses_puts(),
             open_files: self.open_files,
         }
     }

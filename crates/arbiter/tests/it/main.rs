@@ -9,5 +9,6 @@ mod bounds;
 mod failures;
 mod fairness;
 mod foreground;
+mod scarcity;
 mod syncs;
 mod world;

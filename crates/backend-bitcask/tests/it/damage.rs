@@ -6,8 +6,9 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use kvorum_backend::{Backend, ErrorKind, TaskKind};
+use kvorum_backend::{Backend, ErrorKind, StepBudget, TaskKind, Timestamp};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode, Reading};
 
@@ -175,4 +176,145 @@ fn a_store_without_its_identity_is_not_guessed_at() {
     }
     let refused = try_open(&disk, settings()).err().map(|it| it.kind());
     assert_eq!(refused, Some(ErrorKind::Corrupt));
+}
+
+/// Scrubs all that is due at a time, a little at once; the number of files that were begun.
+fn scrub(store: &Bitcask, now: Timestamp) -> usize {
+    let due = || {
+        let tasks = store.maintenance_due(now);
+        tasks.into_iter().find(|it| it.kind == TaskKind::Scrub)
+    };
+    let mut files = std::collections::BTreeSet::new();
+    while let Some(task) = due() {
+        files.insert(task.subject);
+        let budget = StepBudget { bytes: 200 };
+        store.maintenance_step(&task, budget, now).unwrap();
+    }
+    files.len()
+}
+
+#[test]
+fn a_scrub_finds_rot_before_a_reader_does_and_tells_it_once() {
+    const PERIOD: Duration = Duration::from_secs(100);
+    let settings = BitcaskSettings {
+        scrub_period: Some(PERIOD),
+        ..settings()
+    };
+    let disk = MemoryDisk::new();
+    drop(filled(&disk));
+    let store = open(&disk, settings.clone());
+    do_all(&store, NOW);
+    flip(&disk, &segment(1), 90);
+    assert_eq!(scrub(&store, NOW), 0);
+    let after = |periods: u64| Timestamp(NOW.0 + periods * PERIOD.as_secs() * 1_000_000);
+    assert_eq!(store.status().lost, []);
+    let files = scrub(&store, after(1));
+    assert!(files >= 1, "{files}");
+    let status = store.status();
+    assert_eq!(status.lost.len(), 1, "{:?}", status.lost);
+    assert_eq!(status.lost[0].file, "0000000001.segment");
+    assert_eq!(status.corrupt_reads, 1);
+    // The next cycle begins, and is over.
+    scrub(&store, after(2));
+    scrub(&store, after(3));
+    assert_eq!(store.status().lost.len(), 1);
+    assert!(readable(&store) >= 29);
+    store.close().unwrap();
+    drop(store);
+    // What was read in this cycle is not read again.
+    let store = open(&disk, settings);
+    assert_eq!(scrub(&store, after(3)), 0);
+    assert_eq!(store.status().lost.len(), 1);
+}
+
+/// Hints and the checkpoint are copies of what segments say: rot in them costs nothing once it is known.
+#[test]
+fn a_scrub_finds_rot_in_hints_and_the_checkpoint_tells_it_and_has_them_written_again() {
+    const PERIOD: Duration = Duration::from_secs(100);
+    let settings = BitcaskSettings {
+        scrub_period: Some(PERIOD),
+        checkpoint_after_bytes: 1,
+        ..settings()
+    };
+    let disk = MemoryDisk::new();
+    drop(filled(&disk));
+    let store = open(&disk, settings.clone());
+    do_all(&store, NOW);
+    do_task(&store, TaskKind::Checkpoint, 0, NOW);
+    drop(store);
+    // The cycle begins with all of them.
+    disk.remove_file(Path::new("store/scrub")).ok();
+    let store = open(&disk, settings.clone());
+    assert_eq!(scrub(&store, NOW), 0);
+    let (hint, checkpoint) = (
+        Path::new("store/0000000001.hint"),
+        Path::new("store/checkpoint"),
+    );
+    let whole = |path: &Path| kvorum_disk::read_file(&disk, path, 1 << 20).unwrap();
+    let before = whole(hint);
+    let middle = |path: &Path| disk.info(path).unwrap().unwrap().len / 2;
+    for rot in [middle(hint), 20, before.len() as u64 - 1] {
+        flip(&disk, hint, rot);
+    }
+    flip(&disk, checkpoint, middle(checkpoint));
+    scrub(&store, Timestamp(NOW.0 + PERIOD.as_secs() * 1_000_000));
+    let status = store.status();
+    let told: Vec<&str> = status.lost.iter().map(|it| &*it.file).collect();
+    assert_eq!(told, ["checkpoint", "0000000001.hint"], "{:?}", status.lost);
+    assert!(
+        status
+            .lost
+            .iter()
+            .all(|it| it.held.contains("nothing is lost"))
+    );
+    assert_eq!(status.corrupt_reads, 2);
+    assert_eq!(readable(&store), 30);
+    // Which is due at once, and mends them.
+    let done = do_all(&store, NOW);
+    assert!(done.contains(&TaskKind::Checkpoint), "{done:?}");
+    assert!(done.contains(&TaskKind::Hint), "{done:?}");
+    assert_eq!(whole(hint), before);
+    drop(store);
+    let store = open(&disk, settings);
+    assert_eq!(readable(&store), 30);
+    assert_eq!(store.status().lost.len(), 2, "{:?}", store.status().lost);
+}
+
+/// As above for every byte of them.
+#[test]
+fn no_flip_of_a_hint_or_a_checkpoint_escapes_a_scrub() {
+    const PERIOD: Duration = Duration::from_secs(100);
+    let settings = BitcaskSettings {
+        scrub_period: Some(PERIOD),
+        ..settings()
+    };
+    let first = MemoryDisk::new();
+    let store = open(&first, settings.clone());
+    put(&store, "key", "body");
+    drop(store);
+    let store = open(
+        &first,
+        BitcaskSettings {
+            file_bytes_max: 1,
+            ..settings.clone()
+        },
+    );
+    put(&store, "other", "body");
+    do_all(&store, NOW);
+    do_task(&store, TaskKind::Checkpoint, 0, NOW);
+    drop(store);
+    for name in ["0000000001.hint", "checkpoint"] {
+        let path = Path::new("store").join(name);
+        let len = first.info(&path).unwrap().unwrap().len;
+        for offset in 0..len {
+            let disk = first.crash_image(CrashOptions::everything());
+            let store = open(&disk, settings.clone());
+            flip(&disk, &path, offset);
+            scrub(&store, NOW);
+            scrub(&store, Timestamp(NOW.0 + PERIOD.as_secs() * 1_000_000));
+            let lost = store.status().lost;
+            let is_told = lost.iter().any(|it| it.file == name);
+            assert!(is_told, "byte {offset} of {len} of {name}: {lost:?}");
+        }
+    }
 }

@@ -25,7 +25,7 @@ impl EngineUnderTest for Engine {
             cheap_heads: true,
             ordered: false,
             indexes: false,
-            backups: false,
+            backups: true,
         }
     }
 
@@ -80,6 +80,7 @@ fn settings(variation: u32) -> BitcaskSettings {
         },
         // Different keys collide, and every file is a page or two.
         2 => BitcaskSettings {
+            scrub_period: Some(Duration::from_micros(2_500)),
             fingerprint: Some(|key| u64::from(key.last().copied().unwrap_or(0) % 3) << 47),
             file_bytes_max: 2048,
             checkpoint_after_bytes: 4096,

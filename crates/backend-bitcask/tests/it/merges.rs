@@ -1,10 +1,22 @@
 //! Merges of any files in any order: removed keys stay away, snapshots keep what they saw.
 
-use kvorum_backend::{Backend, Flow, FoldDetail, FoldFilter, FoldRange, Lease, TaskKind};
-use kvorum_backend_bitcask::Bitcask;
-use kvorum_disk::{CrashOptions, MemoryDisk};
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
 
-use crate::store::{NOW, body_of, do_all, do_task, folded, one_file_each, open, put, remove};
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, StepBudget,
+    Task, TaskKind, Urgency, Write,
+};
+use kvorum_backend_bitcask::Bitcask;
+use std::path::Path;
+
+use kvorum_disk::{CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+
+use crate::store::{
+    NOW, body_of, do_all, do_task, folded, key, one_file_each, open, put, put_of, remove,
+};
 
 const FILES: u64 = 4;
 
@@ -81,6 +93,85 @@ fn ordered_subsets() -> Vec<Vec<u64>> {
         start += 1;
     }
     all
+}
+
+pub(crate) const SIX: u64 = 6;
+
+fn script_name(script: u64) -> String {
+    format!("{script:06b}")
+}
+
+/// What so many files can say of a key, all of it in one store: bit n of a key's script says whether
+/// file n holds a put or a removal of it.
+pub(crate) fn scripted_files(disk: &MemoryDisk, files: u64) {
+    // A file for each batch of all keys.
+    let store = open(disk, one_file_each());
+    for file in 0..files {
+        let writes = (0..1u64 << files).map(|script| match script >> file & 1 {
+            1 => put_of(&script_name(script), &file.to_string(), Fields::default()),
+            _ => Write::remove(key(&script_name(script))),
+        });
+        let batch = Batch {
+            writes: writes.collect(),
+        };
+        let receipt = store.put(&batch, Durability::Grouped).unwrap();
+        receipt.wait().unwrap();
+    }
+    put(&store, "other", "x");
+    (1..=files).for_each(|file| do_task(&store, TaskKind::Hint, file, NOW));
+    store.sync().unwrap();
+}
+
+/// Keys with the newest values of all scripts, as folds show them.
+pub(crate) fn expected_of_scripted(files: u64) -> Vec<(String, String)> {
+    let last = files - 1;
+    let live = (0..1u64 << files).filter(|script| script >> last & 1 == 1);
+    let live = live.map(|script| (script_name(script), last.to_string()));
+    live.chain([("other".to_owned(), "x".to_owned())]).collect()
+}
+
+fn merge_at_once(store: &Bitcask, file: u64) {
+    let task = Task {
+        kind: TaskKind::Merge,
+        subject: file,
+        urgency: Urgency::Normal,
+        cost_bytes: 0,
+    };
+    let budget = StepBudget { bytes: u64::MAX };
+    let step = store.maintenance_step(&task, budget, NOW);
+    assert!(step.unwrap().is_done);
+}
+
+/// Merges one more of the files in every way there is, after a crash each time. Returns how many merges
+/// there were.
+fn merge_on(before: &MemoryDisk, merged: &mut Vec<u64>, expected: &[(String, String)]) -> u64 {
+    let mut merges = 0;
+    for file in (1..=SIX).rev() {
+        if merged.contains(&file) {
+            continue;
+        }
+        merged.push(file);
+        let disk = before.crash_image(CrashOptions::nothing_unsynced());
+        let store = open(&disk, one_file_each());
+        merge_at_once(&store, file);
+        assert_eq!(folded(&store, NOW), expected, "{merged:?}");
+        assert!(store.status().lost.is_empty());
+        drop(store);
+        merges += 1 + merge_on(&disk, merged, expected);
+        merged.pop();
+    }
+    merges
+}
+
+/// As above for every order of every subset of six files, every script at once, and a crash after each
+/// merge.
+#[test]
+fn r13_no_subset_of_six_files_merged_in_any_order_with_crashes_brings_a_removed_key_back() {
+    let disk = MemoryDisk::new();
+    scripted_files(&disk, SIX);
+    let merges = merge_on(&disk, &mut Vec::new(), &expected_of_scripted(SIX));
+    // Every ordered subset but the empty one.
+    assert_eq!(merges, 1956);
 }
 
 #[test]
@@ -178,4 +269,59 @@ fn overwriting_keeps_the_disk_bounded_and_upkeep_comes_to_an_end() {
     let store = open(&disk, settings);
     assert_eq!(body_of(&store, "h"), Some(format!("{body}49")));
     assert_eq!(store.status().live_bytes, status.live_bytes);
+}
+
+/// A sector that stays unreadable keeps its segment from being merged, and no other.
+#[test]
+fn a_segment_that_cannot_be_read_holds_up_no_other_merge() {
+    let memory = MemoryDisk::new();
+    let mut settings = one_file_each();
+    settings.file_bytes_max = 4_000;
+    settings.merge.store_dead_trigger_percent = 30;
+    settings.merge.small_file_threshold_bytes = 100;
+    let big = |round: usize| format!("{round} ").repeat(100);
+    {
+        let store = open(&memory, settings.clone());
+        for number in 0..60 {
+            put(&store, &format!("key{number:02}"), &big(0));
+        }
+        do_all(&store, NOW);
+    }
+    let first = Path::new("store/0000000001.segment");
+    let len = memory.info(first).unwrap().unwrap().len;
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, settings.clone());
+    let device = Rule::new(Fault::Error(ErrorKind::Device)).on(Operation::Read);
+    disk.add_rule(device.path(first).over(len - 1..len));
+    // Of every file all but two keys are dead, also of those that were written meanwhile.
+    for round in 1..8 {
+        let changed = (0..60).filter(|number| number % 5 > 0);
+        changed.for_each(|number| {
+            put(&store, &format!("key{number:02}"), &big(round));
+        });
+        for _ in 0..20 {
+            for task in store.maintenance_due(NOW) {
+                let budget = StepBudget { bytes: 2_000 };
+                while store
+                    .maintenance_step(&task, budget, NOW)
+                    .is_ok_and(|step| !step.is_done)
+                {}
+            }
+        }
+    }
+    let status = store.status();
+    assert!(
+        status.dead_bytes < 2 * len && status.disk_bytes < 3 * status.live_bytes,
+        "{status:?}"
+    );
+    assert!(memory.info(first).unwrap().is_some());
+    drop(store);
+    let store = open(&memory, settings);
+    do_all(&store, NOW);
+    for number in 0..60 {
+        let round = if number % 5 > 0 { 7 } else { 0 };
+        let body = body_of(&store, &format!("key{number:02}"));
+        assert_eq!(body, Some(big(round)), "{number}");
+    }
+    assert!(memory.info(first).unwrap().is_none());
 }

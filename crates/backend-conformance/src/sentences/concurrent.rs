@@ -1,7 +1,8 @@
 //! Sentences about what several threads see: whole batches, in order.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use bytes::Bytes;
@@ -13,10 +14,13 @@ use kvorum_disk::MemoryDisk;
 
 use super::Stage;
 use crate::names::{KEYS, key, keys};
+use crate::trial::backup::{make_backup, restore};
 use crate::violation::{MustSucceed, ensure};
 use crate::{Checked, Violation};
 
 const BATCHES: u32 = 150;
+/// Each is opened: enough of them to meet every kind of upkeep.
+const BACKUPS_MAX: usize = 12;
 const NOW: Timestamp = Timestamp(1_000_000);
 
 /// A writer puts every key in each batch; whoever reads meanwhile sees one batch throughout, or
@@ -44,6 +48,64 @@ pub(super) fn readers_see_whole_batches(stage: &Stage<'_>) -> Checked {
         }
         Ok(())
     })
+}
+
+/// A writer puts every key in each batch while backups are made: each has one batch throughout, no
+/// older one than the last before it was asked for, and no later one than the last when it was there.
+pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
+    if !stage.engine.capabilities().backups {
+        return Ok(());
+    }
+    let trial = stage.open(&MemoryDisk::new())?;
+    let store = trial.store()?;
+    put_everywhere(store, 0)?;
+    let last_put = AtomicU32::new(0);
+    let is_over = AtomicBool::new(false);
+    let backups = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let outcome = (1..BATCHES).try_for_each(|number| {
+                put_everywhere(store, number)?;
+                last_put.store(number, Ordering::Release);
+                Ok(())
+            });
+            is_over.store(true, Ordering::Release);
+            outcome
+        });
+        let upkeep = scope.spawn(|| repeat(&is_over, || one_maintenance_step(store)));
+        let made = scope.spawn(|| {
+            let mut made = Vec::new();
+            while !is_over.load(Ordering::Acquire) && made.len() < BACKUPS_MAX {
+                let before = last_put.load(Ordering::Acquire);
+                let directory = PathBuf::from(format!("backups/{}", made.len()));
+                make_backup(store, &directory)?;
+                // One more may be there that is not known to be.
+                let after = last_put.load(Ordering::Acquire) + 1;
+                made.push((directory, before..=after));
+            }
+            Ok(made)
+        });
+        for outcome in [writer.join(), upkeep.join()] {
+            outcome.unwrap_or_else(|_| Err(Violation::of(19, "a thread of writers panicked")))?;
+        }
+        let made = made.join();
+        made.unwrap_or_else(|_| Err(Violation::of(19, "the thread of backups panicked")))
+    })?;
+    for (directory, batches) in backups {
+        let (_, copy) = restore(stage.engine, &trial.opening, &directory)?;
+        fold_sees_one_batch(&*copy)?;
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: NOW,
+        };
+        let Lookup::Found(entry) = copy.get(&key(0), at).must("get")? else {
+            return Err(Violation::of(19, "a backup has lost a key"));
+        };
+        let number = entry.body.first_chunk().copied().map(u32::from_le_bytes);
+        ensure(number.is_some_and(|it| batches.contains(&it)), 19, || {
+            format!("a backup has batch {number:?}, and {batches:?} were put about then")
+        })?;
+    }
+    Ok(())
 }
 
 fn repeat(is_over: &AtomicBool, check: impl Fn() -> Checked) -> Checked {

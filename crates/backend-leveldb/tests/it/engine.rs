@@ -1,8 +1,11 @@
 //! The engine with settings so small that a few dozen writes fill memtables, tables and blob files.
 
+use std::path::Path;
+use std::time::Duration;
+
 use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
-use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy};
+use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy, Tiers};
 use kvorum_lsm::policy::PolicySettings;
 
 /// Leveldb, perhaps with a defect.
@@ -28,6 +31,10 @@ impl EngineUnderTest for Engine {
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         let settings = LeveldbSettings {
             defect: self.defect,
+            tiers: (opening.variation == 3).then(|| Tiers {
+                slow_directory: Path::new("slow").join(&opening.directory),
+                from_level: 2,
+            }),
             ..small_settings(opening.variation)
         };
         let disk = opening.disk.clone();
@@ -37,7 +44,7 @@ impl EngineUnderTest for Engine {
     }
 
     fn variations(&self) -> u32 {
-        3
+        4
     }
 
     /// Many small files, and each change of them written twice.
@@ -86,9 +93,20 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             sync: SyncStrategy::None,
             ..eager
         },
+        // Over two directories, with many levels.
+        3 => LeveldbSettings {
+            policy: PolicySettings {
+                base_bytes: 3_000,
+                multiplier: 2,
+                ..eager.policy
+            },
+            blob_threshold_bytes: 1_500,
+            ..eager
+        },
         // Everything apart. All have filters: without one, a block that is lost is lost for every
         // key in its range, whatever older layers have.
         _ => LeveldbSettings {
+            scrub_period: Some(Duration::from_micros(2_500)),
             blob_threshold_bytes: 1,
             block_bytes: 120,
             block_restart_interval: 1,

@@ -460,3 +460,29 @@ fn reopened(disk: &std::sync::Arc<dyn kvorum_disk::Disk>) -> std::sync::Arc<Clus
     );
     kvorum_cluster::AgreedState::current(&opened.unwrap().state)
 }
+
+/// Three do not divide eight.
+#[test]
+fn three_nodes_agree_on_detours_last_and_keep_them() {
+    let kept = |state: &ClusterState| {
+        let json = state.to_json().unwrap();
+        assert_eq!(ClusterState::from_json(&json).unwrap(), *state);
+    };
+    let three = commit(&join(&join(&founded(), 2), 3));
+    let mut with_next = 0;
+    let state = carry_out(three, 2, |state| {
+        kept(state);
+        with_next += usize::from(state.ring().next_detours().is_some_and(|it| !it.is_empty()));
+    });
+    assert!(with_next > 0);
+    assert!(!state.ring().detours().is_empty());
+    assert_eq!(state.ring().crowded(3), []);
+    assert_eq!(
+        (state.ring().replicas_max(), state.next_growth()),
+        (3, None)
+    );
+    let plan = join(&state, 4).plan().unwrap();
+    assert_eq!(plan.crowded, []);
+    let four = carry_out(commit(&join(&state, 4)), 2, kept);
+    assert!(four.ring().detours().is_empty());
+}

@@ -3,6 +3,10 @@
 //!
 //! Segments in which no admitted store has anything above what it covers are not read. The others are
 //! read from end to end; bodies are checked on the way, which costs what reading them costs.
+//!
+//! Stores may be admitted one after the other while others write: what a store lacks was logged before
+//! this run, and segments stay for a store that was not admitted yet. Each admission reads the segments
+//! anew, so that the fewer there are, the better.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +15,7 @@ use kvorum_backend::{
     Backend, BackendError, ErrorKind, LoggedRecord, Result, Sequence, SharedLog, SharedSegment,
     StoreId,
 };
-use kvorum_segment::{ScanOptions, Scanned};
+use kvorum_segment::Scanned;
 
 use crate::error::from_segment;
 use crate::value_log::ValueLog;
@@ -26,6 +30,8 @@ pub struct Admission {
     pub batches_replayed: u64,
     /// Places in those segments that are damaged, in words. What they held may be lost.
     pub damage: Vec<String>,
+    /// Stores that could not take what they lack, and why. They are not admitted.
+    pub failed: Vec<(StoreId, BackendError)>,
 }
 
 /// A store that is being admitted.
@@ -79,6 +85,9 @@ impl ValueLog {
             .known
             .erased
             .retain(|store| !newcomers.contains_key(store));
+        identity
+            .undecided
+            .retain(|store| !newcomers.contains_key(store));
         if identity.known.erased.len() < before {
             self.write_identity(&mut identity)?;
         }
@@ -95,22 +104,16 @@ fn replay_segment(
         return Ok(());
     };
     admission.segments_read += 1;
-    let end = segment.end();
-    let options = ScanOptions {
-        durable_to: end,
-        until: Some(end),
-        ..ScanOptions::default()
-    };
     let shared: Arc<dyn SharedSegment> = segment.clone();
     let mut batch: Vec<LoggedRecord> = Vec::new();
-    for scanned in reader.scan(options).map_err(|error| from_segment(&error))? {
+    let scan = reader.scan(segment.scan_options());
+    for scanned in scan.map_err(|error| from_segment(&error))? {
         let record = match scanned.map_err(|error| from_segment(&error))? {
             Scanned::Record(record) => logged(segment.number, &record),
             Scanned::Damage(damage) => {
                 segment.set_damaged();
-                let (path, len, at) = (segment.path.display(), damage.len, damage.offset);
-                let what = format!("{path}: {len} bytes at {at}: {}", damage.found);
-                admission.damage.push(what);
+                let path = segment.path.display();
+                admission.damage.push(format!("{path}: {damage}"));
                 continue;
             }
         };
@@ -145,9 +148,16 @@ fn replay_batch(
         return Ok(());
     };
     let adopting = newcomer.engine.adopting().ok_or_else(not_adopting)?;
-    adopting.replay(segment, sequence, batch)?;
-    newcomer.reached = sequence;
-    admission.batches_replayed += 1;
+    match adopting.replay(segment, sequence, batch) {
+        Ok(()) => {
+            newcomer.reached = sequence;
+            admission.batches_replayed += 1;
+        }
+        Err(error) => {
+            newcomers.remove(&first.head.store);
+            admission.failed.push((first.head.store, error));
+        }
+    }
     Ok(())
 }
 

@@ -87,10 +87,11 @@ impl Contents {
         decode_covered(covered).ok().flatten()
     }
 
-    /// Writes the file beside its segment.
-    pub(crate) fn write(&self, disk: &dyn Disk, segment: &Path) -> Result<()> {
-        replace_file(disk, &contents_path(segment), &self.encode())
-            .map_err(|error| from_disk(&error))
+    /// Writes the file beside its segment; returns its length.
+    pub(crate) fn write(&self, disk: &dyn Disk, segment: &Path) -> Result<u64> {
+        let encoded = self.encode();
+        replace_file(disk, &contents_path(segment), &encoded).map_err(|error| from_disk(&error))?;
+        Ok(encoded.len() as u64)
     }
 
     /// Reads the file beside a segment; `None` when there is none that speaks of this segment as it

@@ -72,10 +72,11 @@ impl Identity {
         decode_covered(covered).ok().flatten()
     }
 
-    /// Writes the file.
-    pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
-        replace_file(disk, &Self::path(directory), &self.encode())
-            .map_err(|error| from_disk(&error))
+    /// Writes the file, and returns its length in bytes.
+    pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<u64> {
+        let bytes = self.encode();
+        replace_file(disk, &Self::path(directory), &bytes).map_err(|error| from_disk(&error))?;
+        Ok(bytes.len() as u64)
     }
 
     /// Reads the file; `None` when it is missing or damaged.
@@ -84,12 +85,20 @@ impl Identity {
     /// Those of the disk; [`ErrorKind::NewerFormat`].
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
         let path = Self::path(directory);
-        let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) if is_no_file_of_ours(error.kind()) => return Ok(None),
-            Err(error) => return Err(from_disk(&error)),
+        let read = || match read_file(disk, &path, FILE_BYTES_MAX) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if is_no_file_of_ours(error.kind()) => Ok(None),
+            Err(error) => Err(from_disk(&error)),
         };
-        match Self::decode(&bytes) {
+        let Some(bytes) = read()? else {
+            return Ok(None);
+        };
+        let decoded = match Self::decode(&bytes) {
+            // A device may err once: what looks damaged is read again.
+            None => read()?.and_then(|bytes| Self::decode(&bytes)),
+            decoded => decoded,
+        };
+        match decoded {
             Some(Ok(identity)) => Ok(Some(identity)),
             Some(Err(version)) => {
                 let path = path.display();

@@ -5,9 +5,9 @@ use kvorum_backend::{
     BackendError, ErrorKind, LogPlace, LogRecord, LoggedFront, LoggedRecord, Result, Sequence,
     StoreId,
 };
-use kvorum_segment::{BACK_BYTES_MAX, BatchPlace, Codec, EncodedBack, FRONT_BYTES_MAX, Record};
-
-use crate::value_log::log_segment::place_of;
+use kvorum_segment::{
+    BACK_BYTES_MAX, BatchPlace, Codec, EncodedBack, FRONT_BYTES_MAX, Location, Record,
+};
 
 /// What an item takes beside its fronts and backs, roughly. Bytes.
 const OVERHEAD_BYTES: u64 = 256;
@@ -196,5 +196,14 @@ fn record_of(record: &Encoded, sequence: u64, index: usize, count: usize) -> Rec
         batch: BatchPlace::of(index, count),
         front: &record.front,
         back: EncodedBack::from_parts(&back.bytes, record.codec, back.raw_len, back.checksum),
+    }
+}
+/// Where a record of a segment stands, for engines.
+pub(crate) fn place_of(segment: u32, at: Location) -> LogPlace {
+    LogPlace {
+        segment,
+        offset: at.offset,
+        front_end: at.front_end,
+        len: at.len,
     }
 }

@@ -12,12 +12,13 @@ use kvorum_backend::{
     Sequence, SharedSegment, StoreId,
 };
 use kvorum_segment::{
-    FILE_HEADER_BYTES, Location, SegmentError, SegmentReader, StoredFront, StoredRecord,
+    FILE_HEADER_BYTES, Location, ScanOptions, SegmentError, SegmentReader, StoredFront,
+    StoredRecord,
 };
 use parking_lot::Mutex;
 
 use crate::error::from_segment;
-use crate::value_log::item::{Item, split_front};
+use crate::value_log::item::{Item, place_of, split_front};
 
 /// What a store has in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,16 @@ impl LogSegment {
 
     pub(crate) fn reader(&self) -> Option<&SegmentReader> {
         self.reader.get()
+    }
+
+    /// For reading everything that was appended, which must all be there.
+    pub(crate) fn scan_options(&self) -> ScanOptions {
+        let end = self.end();
+        ScanOptions {
+            durable_to: end,
+            until: Some(end),
+            ..ScanOptions::default()
+        }
     }
 
     /// Its file was created.
@@ -254,16 +265,6 @@ fn location_of(place: LogPlace) -> Location {
         offset: place.offset,
         front_end: place.front_end,
         len: place.len,
-    }
-}
-
-/// Where a record of a segment stands, for engines.
-pub(crate) fn place_of(segment: u32, at: Location) -> LogPlace {
-    LogPlace {
-        segment,
-        offset: at.offset,
-        front_end: at.front_end,
-        len: at.len,
     }
 }
 

@@ -169,8 +169,7 @@ impl Opening<'_> {
         let id = self.id(number);
         let reader =
             SegmentReader::open(self.disk, &path, id).map_err(|error| from_segment(&error))?;
-        // A device may err once: what looks damaged is read again.
-        let is_header_whole = match reader.check_header().or_else(|_| reader.check_header()) {
+        let is_header_whole = match reader.check_header() {
             Ok(_) => true,
             Err(SegmentError::Damaged { .. }) => false,
             Err(error @ SegmentError::Foreign { .. }) => {
@@ -353,9 +352,7 @@ fn read(reader: &SegmentReader, is_proven: bool) -> Result<Read> {
         let record = match scanned.map_err(|error| from_segment(&error))? {
             Scanned::Record(record) => record,
             Scanned::Damage(damage) => {
-                let (len, at) = (damage.len, damage.offset);
-                let what = format!("{len} bytes at {at}: {}", damage.found);
-                read.damage.push(what);
+                read.damage.push(damage.to_string());
                 continue;
             }
         };

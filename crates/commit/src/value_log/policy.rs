@@ -1,15 +1,20 @@
 //! Which segment is collected next: a function of sizes and ages.
 //!
-//! The dead may take a set share of the log. Beyond that, the segment is collected that frees most
+//! The dead may take a set share of the log, the segment being written included. Beyond that, the segment is collected that frees most
 //! for what it costs, older ones first: what has lived long will live on, and pays for its copy longer.
 
-/// What is known of a closed segment.
+/// More victims than this say no more of how much there is to do.
+const VICTIMS_COUNTED: usize = 32;
+
+/// What is known of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentFacts {
     pub(crate) number: u32,
     pub(crate) bytes: u64,
     /// What would have to be copied.
     pub(crate) live_bytes: u64,
+    /// Nothing is appended to it any more, so that it may be collected.
+    pub(crate) is_closed: bool,
 }
 
 impl SegmentFacts {
@@ -41,10 +46,24 @@ pub(crate) fn choose(segments: &[SegmentFacts], dead_percent_max: u8) -> Option<
         return None;
     }
     let newest = segments.iter().map(|it| it.number).max()?;
-    let best = segments
-        .iter()
-        .max_by_key(|it| (it.worth(newest), u32::MAX - it.number))?;
+    let closed = segments.iter().filter(|it| it.is_closed);
+    let best = closed.max_by_key(|it| (it.worth(newest), u32::MAX - it.number))?;
     (best.dead_bytes() > 0).then_some(best.number)
+}
+
+/// What collecting reads and copies until no more than `dead_percent_max` is dead, as far as that is
+/// known: the first victims.
+pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64 {
+    let mut left = segments.to_vec();
+    let mut owed = 0;
+    for _ in 0..VICTIMS_COUNTED {
+        let Some(number) = choose(&left, dead_percent_max) else {
+            break;
+        };
+        let collected = left.extract_if(.., |it| it.number == number);
+        owed += collected.map(|it| it.bytes + it.live_bytes).sum::<u64>();
+    }
+    owed
 }
 
 #[cfg(test)]
@@ -56,7 +75,19 @@ mod tests {
             number,
             bytes: 100,
             live_bytes,
+            is_closed: true,
         }
+    }
+
+    #[test]
+    fn what_is_dead_in_the_segment_being_written_counts_and_others_pay() {
+        let open = SegmentFacts {
+            is_closed: false,
+            ..facts(3, 0)
+        };
+        assert_eq!(choose(&[facts(1, 90), facts(2, 80)], 30), None);
+        assert_eq!(choose(&[facts(1, 90), facts(2, 80), open], 30), Some(2));
+        assert_eq!(choose(&[open], 30), None);
     }
 
     #[test]
@@ -64,6 +95,15 @@ mod tests {
         assert_eq!(choose(&[facts(1, 70), facts(2, 70)], 30), None);
         assert_eq!(choose(&[], 0), None);
         assert_eq!(choose(&[facts(1, 100)], 0), None);
+    }
+
+    #[test]
+    fn what_is_owed_ends_where_the_bound_is_met() {
+        let segments = [facts(1, 20), facts(2, 50), facts(3, 100)];
+        // Of 300 bytes 130 are dead; without the first one of 200 bytes 50.
+        assert_eq!(owed_bytes(&segments, 30), 120);
+        assert_eq!(owed_bytes(&segments, 20), 270);
+        assert_eq!(owed_bytes(&segments, 50), 0);
     }
 
     #[test]

@@ -11,20 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kvorum_backend::{
-    Adopting, Backend, ErrorKind, LoggedRecord, Result, SharedLog, StepBudget, StepOutcome, StoreId,
+    Adopting, Backend, BackendError, ErrorKind, LoggedRecord, Result, SharedLog, StepBudget,
+    StepOutcome, StoreId, Unreadable,
 };
-use kvorum_segment::{Scan, ScanOptions, Scanned};
+use kvorum_segment::{Damage, Scan, Scanned};
 
 use crate::error::from_segment;
 use crate::value_log::ValueLog;
 use crate::value_log::log_segment::{LogSegment, logged};
 use crate::value_log::opening::LOST_NAME;
-use crate::value_log::policy::{SegmentFacts, choose, totals};
+use crate::value_log::policy::{SegmentFacts, choose, owed_bytes, totals};
 
+/// Usage is asked for so many times while a segment is filled.
+const SURVEYS_PER_SEGMENT: u64 = 4;
 /// Upkeep presses when this much more than allowed is dead. Percent.
-const PRESSING_PERCENT: u8 = 15;
-/// What creating or sealing a file is taken to cost. Bytes.
-const FILE_COST_BYTES: u64 = 1 << 20;
+const PRESSING_PERCENT: u8 = 3;
 
 /// What upkeep knows and does.
 #[derive(Default)]
@@ -33,20 +34,53 @@ pub(super) struct Upkeep {
     pub(super) is_usage_new: bool,
     /// Damage that was not told yet.
     pub(super) damage: Vec<String>,
-    /// The newest segment when usage was asked for last.
-    surveyed: Option<u32>,
-    /// Closed segments, as they were then.
+    /// The newest segment when usage was asked for last, and its end.
+    surveyed: Option<(u32, u64)>,
+    /// The segments as they were then.
     facts: Vec<SegmentFacts>,
     waiting_bytes: u64,
-    /// Collected, and still needed for a snapshot or a backup.
+    /// Collected, and still needed for a snapshot or a backup; or not to be read, however often that was
+    /// tried: then it stays as it is until the next opening, and others have their turn.
     settled: BTreeSet<u32>,
+    /// Segments whose collections failed.
+    unreadable: Unreadable,
     collection: Option<Collection>,
+    /// Nothing is to be collected for now.
+    is_held: bool,
+}
+
+impl Upkeep {
+    pub(super) fn set_held(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    fn collection_failed(&mut self, segment: u32, error: &BackendError) {
+        if self.unreadable.failed(segment.into(), error) {
+            self.settled.insert(segment);
+            self.is_usage_new = true;
+        }
+    }
 }
 
 /// A segment that is being collected.
 struct Collection {
     segment: Arc<LogSegment>,
     scan: Box<Scan>,
+    /// Once all was read: the stores that have yet to settle.
+    settling: Option<Vec<StoreId>>,
+}
+
+/// What collecting the next segment, or the rest of it, is known to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectionDue {
+    /// The segment.
+    pub segment: u32,
+    /// What is left of it, in bytes read plus bytes written.
+    pub cost_bytes: u64,
+    /// The same with other segments that will be due after it.
+    pub owed_bytes: u64,
+    /// More than allowed is dead.
+    pub is_pressing: bool,
 }
 
 /// What all open stores need.
@@ -58,23 +92,59 @@ struct Needs {
 }
 
 impl ValueLog {
-    pub(super) fn is_any_upkeep_due(&self) -> bool {
+    pub(super) fn is_any_chore_due(&self) -> bool {
         let files = self.files();
-        let is_due = |upkeep: &Upkeep| {
-            let is_survey_due =
-                upkeep.is_usage_new || upkeep.surveyed != Some(files.newest().number);
-            is_survey_due || upkeep.collection.is_some() || self.victim(upkeep).is_some()
-        };
         let wants_mark = files.wants_mark();
         wants_mark
             || files.wants_seal()
             || files.wants_spare()
             || self.wants_identity()
-            || is_due(&self.keeper.upkeep.lock())
+            || self.is_survey_due(&self.keeper.upkeep.lock())
+    }
+
+    pub(super) fn next_collection(&self) -> Option<CollectionDue> {
+        let is_pressing = self.is_too_much_dead();
+        let percent_max = self.files().settings.dead_percent_max;
+        let upkeep = self.keeper.upkeep.lock();
+        let (segment, read_to) = match &upkeep.collection {
+            Some(under_way) if !upkeep.is_held => {
+                (under_way.segment.number, under_way.scan.read_to())
+            }
+            _ => (self.victim(&upkeep)?, 0),
+        };
+        let facts = upkeep.facts.iter().find(|it| it.number == segment);
+        let (bytes, live_bytes) = facts.map_or((0, 0), |it| (it.bytes, it.live_bytes));
+        let unread = bytes.saturating_sub(read_to);
+        let unread_live = live_bytes.min(unread);
+        let cost_bytes = (unread + unread_live).max(1);
+        let others = upkeep.facts.iter().filter(|it| it.number != segment);
+        let others: Vec<SegmentFacts> = others.copied().collect();
+        Some(CollectionDue {
+            segment,
+            cost_bytes,
+            owed_bytes: cost_bytes + owed_bytes(&others, percent_max),
+            is_pressing,
+        })
+    }
+
+    /// What was appended since the last survey may have made much dead.
+    fn is_survey_due(&self, upkeep: &Upkeep) -> bool {
+        let files = self.files();
+        let newest = files.newest();
+        let is_appended = upkeep.surveyed.is_none_or(|(number, end)| {
+            let appended = newest.end().saturating_sub(end);
+            number != newest.number
+                || appended * SURVEYS_PER_SEGMENT >= files.settings.segment_bytes
+        });
+        upkeep.is_usage_new || is_appended
     }
 
     pub(super) fn is_too_much_dead(&self) -> bool {
-        let (bytes, dead) = totals(&self.keeper.upkeep.lock().facts);
+        let upkeep = self.keeper.upkeep.lock();
+        if upkeep.is_held {
+            return false;
+        }
+        let (bytes, dead) = totals(&upkeep.facts);
         let percent_max = self
             .files()
             .settings
@@ -88,42 +158,40 @@ impl ValueLog {
         (totals(&upkeep.facts).1, upkeep.waiting_bytes)
     }
 
-    pub(super) fn do_upkeep(&self, budget: StepBudget) -> Result<StepOutcome> {
+    /// Does a chore; false when there is none.
+    pub(super) fn do_chore(&self) -> Result<bool> {
         let files = self.files();
-        let done = |cost_bytes| StepOutcome {
-            cost_bytes,
-            is_done: false,
-        };
         let has_spare = files.make_spare().map_err(|failure| self.told(failure))?;
         if has_spare || self.settle_identity()? || files.seal_one()? {
-            return Ok(done(FILE_COST_BYTES));
+            return Ok(true);
         }
         files.mark_if_idle()?;
-        let newest = files.newest().number;
         let is_survey_due = {
             let mut upkeep = self.keeper.upkeep.lock();
-            let is_due = upkeep.is_usage_new || upkeep.surveyed != Some(newest);
+            let is_due = self.is_survey_due(&upkeep);
             upkeep.is_usage_new = false;
             is_due
         };
         if is_survey_due {
-            self.survey(newest).inspect_err(|_| self.usage_changed())?;
-            return Ok(done(FILE_COST_BYTES));
+            self.survey().inspect_err(|_| self.usage_changed())?;
         }
-        match self.collect(budget)? {
-            Some(cost_bytes) => Ok(done(cost_bytes)),
-            None => Ok(StepOutcome::nothing_left()),
-        }
+        Ok(is_survey_due)
     }
 
     /// Asks every store what it needs, and drops what none does.
-    fn survey(&self, newest: u32) -> Result<()> {
+    fn survey(&self) -> Result<()> {
         // In this order: what was appended to a segment before it was closed is seen by usage, and
         // what superseded it is durable behind the sync.
-        let closed = self.files().closed();
+        let files = self.files();
+        let (newest, closed) = (files.newest(), files.closed());
+        let surveyed = (newest.number, newest.end());
+        let open = files.segments().into_iter();
+        let open =
+            open.filter(|it| it.has_records() && closed.iter().all(|i| i.number != it.number));
+        let open: Vec<_> = open.map(|it| (it.end(), it)).collect();
         let needs = self.ask_stores();
         self.sync()?;
-        let erased = self.keeper.identity.lock().known.erased.clone();
+        let erased = self.erased_for_certain();
         let mut unneeded = Vec::new();
         let mut facts = Vec::new();
         let mut waiting_bytes = 0;
@@ -140,26 +208,17 @@ impl ValueLog {
                 unneeded.push(segment);
                 continue;
             }
-            let is_waiting = segment
-                .holders()
-                .iter()
-                .any(|(store, holding)| holding.is_needed && !needs.asked.contains(store));
-            let bytes = segment.end();
-            if is_waiting {
-                waiting_bytes += bytes;
+            if needs.is_waiting(&segment) {
+                waiting_bytes += segment.end();
             }
-            let is_fixed = is_waiting || settled.contains(&segment.number);
-            let live_bytes = if is_fixed {
-                bytes
-            } else {
-                needs.live_bytes(segment.number)
-            };
-            facts.push(SegmentFacts {
-                number: segment.number,
-                bytes,
-                live_bytes,
-            });
+            let mut fact = needs.facts_of(&segment, segment.end(), true);
+            if settled.contains(&segment.number) {
+                fact.live_bytes = fact.bytes;
+            }
+            facts.push(fact);
         }
+        let open = open.iter();
+        facts.extend(open.map(|(end, segment)| needs.facts_of(segment, *end, false)));
         self.drop_unneeded(&unneeded)?;
         self.forget_erased()?;
         let mut upkeep = self.keeper.upkeep.lock();
@@ -167,7 +226,7 @@ impl ValueLog {
         upkeep.settled.retain(is_there);
         upkeep.facts = facts;
         upkeep.waiting_bytes = waiting_bytes;
-        upkeep.surveyed = Some(newest);
+        upkeep.surveyed = Some(surveyed);
         Ok(())
     }
 
@@ -194,6 +253,13 @@ impl ValueLog {
             }
         }
         needs
+    }
+
+    /// Stores that are erased, or are going to be.
+    fn erased_for_certain(&self) -> BTreeSet<StoreId> {
+        let identity = self.keeper.identity.lock();
+        let erased = identity.known.erased.difference(&identity.undecided);
+        erased.copied().collect()
     }
 
     fn drop_unneeded(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
@@ -251,35 +317,84 @@ impl ValueLog {
     }
 
     fn victim(&self, upkeep: &Upkeep) -> Option<u32> {
+        if upkeep.is_held {
+            return None;
+        }
         choose(&upkeep.facts, self.files().settings.dead_percent_max)
     }
 
-    /// Goes on collecting a segment, or begins; `None` when nothing is to be collected.
-    fn collect(&self, budget: StepBudget) -> Result<Option<u64>> {
-        let collection = self.keeper.upkeep.lock().collection.take();
+    /// Goes on collecting a segment, or begins.
+    pub(super) fn collect(&self, budget: StepBudget) -> Result<StepOutcome> {
+        let collection = {
+            let mut upkeep = self.keeper.upkeep.lock();
+            if upkeep.is_held {
+                return Ok(StepOutcome::nothing_left());
+            }
+            upkeep.collection.take()
+        };
         let collection = match collection {
             Some(collection) => Some(collection),
             None => self.begin_collection()?,
         };
         let Some(mut collection) = collection else {
-            return Ok(None);
+            return Ok(StepOutcome::nothing_left());
         };
         // After an error the segment is offered again from its start: what was copied is not current
         // any more where it stood.
-        let (cost_bytes, is_read) = self.offer(&mut collection, budget)?;
-        if !is_read {
-            self.keeper.upkeep.lock().collection = Some(collection);
-            return Ok(Some(cost_bytes));
+        let mut cost_bytes = 0;
+        if collection.settling.is_none() {
+            let offered = self.offer(&mut collection, budget).inspect_err(|error| {
+                let number = collection.segment.number;
+                self.keeper.upkeep.lock().collection_failed(number, error);
+            });
+            let (offered, is_read) = offered?;
+            cost_bytes = offered;
+            let holders = collection.segment.holders().into_iter();
+            let needing = holders.filter(|(_, holding)| holding.is_needed);
+            collection.settling = is_read.then(|| needing.map(|(store, _)| store).collect());
         }
-        for (store, holding) in collection.segment.holders() {
-            if let Some(engine) = self.engine(store).filter(|_| holding.is_needed) {
-                adopting_of(&engine, |it| it.settle(collection.segment.number))?;
+        let is_done = self.settle(&mut collection, budget, &mut cost_bytes)?;
+        let mut upkeep = self.keeper.upkeep.lock();
+        if is_done {
+            upkeep.settled.insert(collection.segment.number);
+            upkeep.is_usage_new = true;
+        } else {
+            upkeep.collection = Some(collection);
+        }
+        Ok(StepOutcome {
+            cost_bytes: cost_bytes.max(1),
+            is_done,
+        })
+    }
+
+    /// Has stores settle until the budget is used up; true when all have.
+    fn settle(
+        &self,
+        collection: &mut Collection,
+        budget: StepBudget,
+        cost_bytes: &mut u64,
+    ) -> Result<bool> {
+        let Some(settling) = &mut collection.settling else {
+            return Ok(false);
+        };
+        while let Some(store) = settling.last().copied() {
+            if *cost_bytes >= budget.bytes {
+                return Ok(false);
+            }
+            let rest = StepBudget {
+                bytes: budget.bytes - *cost_bytes,
+            };
+            let number = collection.segment.number;
+            let step = match self.engine(store) {
+                Some(engine) => adopting_of(&engine, |it| it.settle(number, rest))?,
+                None => None,
+            };
+            *cost_bytes += step.map_or(0, |step| step.cost_bytes);
+            if step.is_none_or(|step| step.is_done) {
+                settling.pop();
             }
         }
-        let mut upkeep = self.keeper.upkeep.lock();
-        upkeep.settled.insert(collection.segment.number);
-        upkeep.is_usage_new = true;
-        Ok(Some(cost_bytes))
+        Ok(true)
     }
 
     fn begin_collection(&self) -> Result<Option<Collection>> {
@@ -290,16 +405,12 @@ impl ValueLog {
         let Some(reader) = segment.reader() else {
             return Ok(None);
         };
-        let end = segment.end();
-        let options = ScanOptions {
-            durable_to: end,
-            until: Some(end),
-            ..ScanOptions::default()
-        };
-        let scan = reader.scan(options).map_err(|error| from_segment(&error))?;
+        let scan = reader.scan(segment.scan_options());
+        let scan = scan.map_err(|error| from_segment(&error))?;
         Ok(Some(Collection {
             scan: Box::new(scan),
             segment,
+            settling: None,
         }))
     }
 
@@ -310,6 +421,7 @@ impl ValueLog {
         let mut cost_bytes = 0;
         let mut is_read = false;
         // What is read may have to be written as well.
+        collection.scan.set_read_ahead(budget.bytes / 2);
         while 2 * cost_bytes < budget.bytes || cost_bytes == 0 {
             let Some(scanned) = collection.scan.next() else {
                 is_read = true;
@@ -324,33 +436,38 @@ impl ValueLog {
                 }
                 Scanned::Damage(damage) => {
                     cost_bytes += damage.len;
-                    let (path, len, at) = (segment.path.display(), damage.len, damage.offset);
-                    let what = format!("{path}: {len} bytes at {at}: {}", damage.found);
-                    if !segment.is_damaged() {
-                        self.keeper.upkeep.lock().damage.push(what);
-                    }
-                    segment.set_damaged();
+                    self.note_damage(segment, &damage);
                 }
             }
         }
         for (store, records) in by_store {
             if let Some(engine) = self.engine(store) {
-                cost_bytes += adopting_of(&engine, |it| it.relocate(&records))?;
+                let copied = adopting_of(&engine, |it| it.relocate(&records))?;
+                cost_bytes += copied.unwrap_or(0);
             }
         }
         Ok((cost_bytes, is_read))
     }
+
+    /// Damage is told once of each segment.
+    pub(super) fn note_damage(&self, segment: &LogSegment, damage: &Damage) {
+        if !segment.is_damaged() {
+            let what = format!("{}: {damage}", segment.path.display());
+            self.keeper.upkeep.lock().damage.push(what);
+        }
+        segment.set_damaged();
+    }
 }
 
-fn adopting_of<T: Default>(
+/// `None` for a store that does not take part any more.
+fn adopting_of<T>(
     engine: &Arc<dyn Backend>,
     call: impl FnOnce(&dyn Adopting) -> Result<T>,
-) -> Result<T> {
+) -> Result<Option<T>> {
     match engine.adopting().map(call) {
         // It was closed meanwhile, and says at its next opening what it needs.
-        Some(Err(error)) if error.kind() == ErrorKind::Closed => Ok(T::default()),
-        Some(outcome) => outcome,
-        None => Ok(T::default()),
+        Some(Err(error)) if error.kind() == ErrorKind::Closed => Ok(None),
+        called => called.transpose(),
     }
 }
 
@@ -358,6 +475,27 @@ impl Needs {
     fn is_needed_by(&self, segment: u32, store: StoreId) -> bool {
         let needed = self.segments.get(&segment);
         needed.is_some_and(|(stores, _)| stores.contains(&store))
+    }
+
+    /// True when a store needs it that is not open.
+    fn is_waiting(&self, segment: &LogSegment) -> bool {
+        let holders = segment.holders();
+        let mut needed = holders.iter().filter(|(_, holding)| holding.is_needed);
+        needed.any(|(store, _)| !self.asked.contains(store))
+    }
+
+    fn facts_of(&self, segment: &LogSegment, bytes: u64, is_closed: bool) -> SegmentFacts {
+        let live_bytes = if self.is_waiting(segment) {
+            bytes
+        } else {
+            self.live_bytes(segment.number)
+        };
+        SegmentFacts {
+            number: segment.number,
+            bytes,
+            live_bytes,
+            is_closed,
+        }
     }
 
     fn live_bytes(&self, segment: u32) -> u64 {

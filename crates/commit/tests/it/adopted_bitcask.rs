@@ -1,13 +1,13 @@
 //! The suite over bitcask with its entries in the value log.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_backend::{
-    Backend, Batch, Capabilities, Durability, Lease, Lookup, LostRange, ReadAt, Receipt, Result,
-    Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead, Task,
-    TaskKind, Timestamp, Urgency,
+    Backend, Backups, Batch, Capabilities, Durability, Lease, Lookup, LostRange, ReadAt, Receipt,
+    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, TaskKind, Timestamp, Urgency,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, SyncStrategy};
 use kvorum_backend_conformance::{EngineUnderTest, Opening, conformance_suite};
@@ -35,8 +35,13 @@ impl Adopted {
             segment_bytes: 4_000,
             dead_percent_max: 20,
         };
-        let directory = Path::new("value_log");
-        let (log, found) = ValueLog::open(disk.clone(), directory, draw(), log_settings)?;
+        // A backup has it in its own directory.
+        let own = opening.directory.join("value_log");
+        let directory = match disk.info(&own).ok().flatten() {
+            Some(_) => own,
+            None => PathBuf::from("value_log"),
+        };
+        let (log, found) = ValueLog::open(disk.clone(), &directory, draw(), log_settings)?;
         let shared = Arc::new(log.clone());
         let directory = &opening.directory;
         let engine = Bitcask::open_adopting(disk, directory, settings, draw, shared)?;
@@ -143,6 +148,22 @@ impl Backend for Adopted {
     fn close(&self) -> Result<()> {
         self.engine.close()
     }
+
+    fn backups(&self) -> Option<&dyn Backups> {
+        Some(self)
+    }
+}
+
+impl Backups for Adopted {
+    fn backup(&self, directory: &Path) -> Result<StoreBackup> {
+        let Some(backups) = self.engine.backups() else {
+            return Ok(StoreBackup::default());
+        };
+        let made = backups.backup(directory)?;
+        let held: Vec<_> = made.held.iter().cloned().collect();
+        self.log.backup(&directory.join("value_log"), &held)?;
+        Ok(made)
+    }
 }
 
 impl EngineUnderTest for AdoptedBitcask {
@@ -156,7 +177,7 @@ impl EngineUnderTest for AdoptedBitcask {
             cheap_heads: true,
             ordered: false,
             indexes: false,
-            backups: false,
+            backups: true,
         }
     }
 

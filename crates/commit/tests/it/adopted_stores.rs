@@ -142,6 +142,11 @@ impl Node {
         values
     }
 
+    fn put_durably(&self, store: usize, number: usize) {
+        let receipt = self.stores[store].put(&Batch::of(put(number)), Durability::Grouped);
+        receipt.unwrap().wait().unwrap();
+    }
+
     fn close(&self) -> Result<()> {
         self.stores.iter().try_for_each(|store| store.close())
     }
@@ -530,11 +535,7 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
     let disk: Arc<dyn Disk> = Arc::new(memory.clone());
     let drawn = Arc::new(AtomicU64::new(1));
     let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
-    let put = |store: usize, number: usize| {
-        let batch = Batch::of(put(number));
-        let receipt = node.stores[store].put(&batch, Durability::Grouped);
-        receipt.unwrap().wait().unwrap();
-    };
+    let put = |store: usize, number: usize| node.put_durably(store, number);
     put(0, 3);
     // Most of the first segments is dead, and all is covered.
     (0..40).for_each(|number| put(1, 5 * number));
@@ -561,6 +562,53 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
         node.log.status().segments < segments,
         "nothing was collected"
     );
+}
+
+/// A sector of the log that stays unreadable keeps its segment from being collected, and no other.
+#[test]
+fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
+    let memory = MemoryDisk::new();
+    let faulty = FaultyDisk::over_memory(&memory);
+    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+    let drawn = Arc::new(AtomicU64::new(1));
+    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+    let put = |store: usize, number: usize| node.put_durably(store, number);
+    // All but one of its entries are dead, which is more than of any other.
+    (0..KEYS).for_each(|number| put(0, number));
+    node.log.roll().unwrap();
+    (1..KEYS).for_each(|number| put(0, number));
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    let first = Path::new("node/log/0000000001.segment");
+    assert!(memory.info(first).unwrap().is_some());
+    faulty.add_rule(Rule::new(device).on(Operation::Read).path(first));
+    for round in 0..300 {
+        // Most of a segment dies with the next put, and some of it lives for long.
+        let number = |lasting| {
+            if round % 10 == lasting {
+                round / 10
+            } else {
+                5 * round
+            }
+        };
+        put(1, number(0));
+        put(2, number(5));
+        for store in &node.stores {
+            for task in store.maintenance_due(NOW) {
+                let budget = StepBudget { bytes: 100_000 };
+                let _failed_or_done = store.maintenance_step(&task, budget, NOW);
+            }
+        }
+        node.log.usage_changed();
+        for _ in 0..4 {
+            let _failed_or_done = node.log.upkeep_step(StepBudget { bytes: 10_000 });
+        }
+    }
+    let segments = node.log.status().segments;
+    assert!(segments < 6, "{segments} segments");
+    faulty.heal();
+    drop(node);
+    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+    assert_eq!(node.values(0).len(), KEYS);
 }
 
 /// What a version before left: stores behind a commit log, killed.

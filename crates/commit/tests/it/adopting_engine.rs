@@ -137,6 +137,8 @@ impl AdoptingEngine {
 
     fn cover_locked(&self, state: &mut State) -> Result<()> {
         self.log.sync()?;
+        // A checkpoint that names copies speaks of those that are on the disk.
+        self.write_copies(state)?;
         let mut out = Vec::new();
         for number in [state.id, state.last, state.slots.len() as u64] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -384,6 +386,8 @@ impl Adopting for AdoptingEngine {
             let value = (!slot.is_removal).then(|| record.back.bytes.to_vec());
             bytes += record.back.bytes.len() as u64;
             state.copies.insert(key.clone(), (slot.sequence, value));
+            // Until the copy is on the disk.
+            state.uncovered.insert(record.head.place.segment);
             state.slots.insert(
                 key,
                 Slot {
@@ -395,7 +399,7 @@ impl Adopting for AdoptingEngine {
         Ok(bytes)
     }
 
-    fn settle(&self, segment: u32) -> Result<()> {
+    fn settle(&self, segment: u32, _budget: StepBudget) -> Result<StepOutcome> {
         let mut state = self.state.lock();
         let before = state.slots.len();
         state.slots.retain(|_, slot| match slot.home {
@@ -403,8 +407,8 @@ impl Adopting for AdoptingEngine {
             Home::Copies => true,
         });
         state.lost += before - state.slots.len();
-        self.write_copies(&state)?;
-        self.cover_locked(&mut state)
+        self.cover_locked(&mut state)?;
+        Ok(StepOutcome::nothing_left())
     }
 }
 

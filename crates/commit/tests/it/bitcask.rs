@@ -21,7 +21,7 @@ impl EngineUnderTest for LoggedBitcask {
             cheap_heads: true,
             ordered: false,
             indexes: false,
-            backups: false,
+            backups: true,
         }
     }
 

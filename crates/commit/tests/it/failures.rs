@@ -35,6 +35,12 @@ fn batch(number: u8) -> Batch {
     ))
 }
 
+fn large_batch() -> Batch {
+    let key = StorageKey::from_encoded(vec![200]);
+    let body = vec![200; 5 << 20].into();
+    Batch::of(Write::put(key, Fields::default(), Bytes::new(), body))
+}
+
 fn kind(outcome: kvorum_backend::Result<Sequence>) -> Option<ErrorKind> {
     outcome.err().map(|error| error.kind())
 }
@@ -102,7 +108,38 @@ fn a_full_disk_fails_its_groups_and_later_ones_go_on() {
     }
     rig.faulty.heal();
     rig.put(5).unwrap();
-    assert_eq!(rig.recovered(), [batch(1), batch(5)]);
+    assert_eq!(rig.recovered(), [1, 2, 3, 4, 5].map(batch));
+}
+
+#[test]
+fn nothing_is_acknowledged_over_what_the_log_could_not_take() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    rig.fail(kvorum_disk::ErrorKind::NoSpace, Operation::Write);
+    assert_eq!(kind(rig.put(2)), Some(ErrorKind::Full));
+    rig.faulty.heal();
+    // Whoever wants what is there already asks for no more than a place behind it.
+    let nothing = rig.store.put(&Batch::default(), Durability::Grouped);
+    nothing.unwrap().wait().unwrap();
+    assert_eq!(rig.recovered(), [batch(1), batch(2)]);
+}
+
+#[test]
+fn what_is_queued_behind_a_failed_append_fails_with_it() {
+    let rig = Rig::new();
+    rig.put(1).unwrap();
+    rig.fail(kvorum_disk::ErrorKind::NoSpace, Operation::Write);
+    // Larger together than a group.
+    let queued: Vec<_> = (0..3)
+        .map(|_| rig.store.put(&large_batch(), Durability::Grouped))
+        .collect();
+    let nothing = rig.store.put(&Batch::default(), Durability::Grouped);
+    for receipt in queued {
+        assert_eq!(kind(receipt.unwrap().wait()), Some(ErrorKind::Full));
+        rig.faulty.heal();
+    }
+    assert_eq!(kind(nothing.unwrap().wait()), Some(ErrorKind::Full));
+    rig.put(2).unwrap();
 }
 
 #[test]
@@ -114,7 +151,7 @@ fn a_torn_append_leaves_nothing_in_the_way() {
             .add_rule(Rule::new(Fault::TornWrite { bytes }).nth(1));
         assert!(rig.put(2).is_err());
         rig.put(3).unwrap();
-        assert_eq!(rig.recovered(), [batch(1), batch(3)]);
+        assert_eq!(rig.recovered(), [1, 2, 3].map(batch));
     }
 }
 
@@ -131,7 +168,8 @@ fn a_segment_that_cannot_be_made_fails_groups_until_it_can() {
     assert_eq!(kind(rig.put(number)), Some(ErrorKind::Full));
     rig.faulty.heal();
     rig.put(200).unwrap();
-    durable.push(batch(200));
+    // The store shows what the log refused, and is synced for whatever it acknowledges next.
+    durable.extend([number, number, 200].map(batch));
     assert_eq!(rig.recovered(), durable);
 }
 

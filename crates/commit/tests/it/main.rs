@@ -11,6 +11,8 @@ mod leveldb;
 mod node;
 mod power_cuts;
 mod recovery;
+mod removal_cuts;
+mod removals;
 mod restarts;
 mod suite;
 mod value_log;

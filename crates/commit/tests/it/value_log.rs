@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
     Adopting, Backend, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogPromise,
-    LogRecord, Lookup, Reading, Sequence, SharedLog, StepBudget, StoreId, Write,
+    LogRecord, Lookup, Reading, Sequence, SharedLog, StepBudget, StoreId, Timestamp, Write,
 };
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{
@@ -347,6 +348,31 @@ fn any_flipped_byte_costs_one_record_at_most_and_is_told() {
         assert!(lost <= 1, "byte {at}: {lost}");
         let is_told = !node.damage.is_empty() || !node.opening.damage.is_empty();
         assert!(lost == 0 || is_told, "byte {at}");
+    }
+}
+
+#[test]
+fn a_header_that_is_misread_once_costs_nothing_with_or_without_the_identity() {
+    for has_identity in [false, true] {
+        for suffix in ["segment", "log"] {
+            let disk = MemoryDisk::new();
+            let drawn = drawn();
+            let node = Node::open(&shared(&disk), &drawn).unwrap();
+            put(&node, 0, 1).unwrap();
+            if has_identity {
+                node.do_upkeep().unwrap();
+            }
+            let expected = node.values();
+            drop(node);
+            let faulty = FaultyDisk::over_memory(&disk);
+            let flipped = Fault::FlippedBit { bit: 11 };
+            let rule = faulty.add_rule(Rule::new(flipped).path_ends_with(suffix).nth(1));
+            let node = Node::open(&shared(&faulty), &drawn).unwrap();
+            let is_there = suffix == "segment" || has_identity;
+            assert_eq!(faulty.fired(rule), u64::from(is_there), "{suffix}");
+            assert_eq!(node.values(), expected, "{suffix}, {has_identity}");
+            assert!(node.damage.is_empty(), "{:?}", node.damage);
+        }
     }
 }
 
@@ -686,4 +712,172 @@ fn stores_are_told_in_which_segment_their_oldest_record_stands() {
         .put(&batch(0), Durability::Buffered)
         .unwrap();
     assert!(matches!(receipt.durable, Durable::After(_)));
+}
+
+#[test]
+fn a_scrub_finds_rot_in_closed_segments_before_a_reader_does() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&shared(&disk), &drawn()).unwrap();
+    for number in 0..12 {
+        put(&node, number % 3, number).unwrap();
+    }
+    node.log.roll().unwrap();
+    let damaged = &segments(&disk)[0];
+    let file = disk.open(damaged, OpenMode::ReadWrite).unwrap();
+    let mut byte = [0];
+    file.read_at(&mut byte, 80, kvorum_disk::Reading::MayBlock)
+        .unwrap();
+    file.write_at(&[byte[0] ^ 1], 80).unwrap();
+    let period = Some(Duration::from_secs(100));
+    let scrub = |now| {
+        let mut steps = 0;
+        while node.log.scrub_due(period, now).is_some() {
+            let budget = StepBudget { bytes: 100 };
+            node.log.scrub_step(budget, period, now).unwrap();
+            steps += 1;
+        }
+        steps
+    };
+    assert_eq!(scrub(Timestamp(5)), 0);
+    assert_eq!(node.log.take_damage(), Vec::<String>::new());
+    assert!(scrub(Timestamp(100_000_005)) > 2);
+    let found = node.log.take_damage();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let name = damaged.file_name().unwrap().to_string_lossy();
+    assert!(found[0].contains(&*name), "{found:?}");
+}
+
+#[test]
+fn a_scrub_writes_the_contents_beside_a_segment_anew_whichever_byte_of_them_rotted() {
+    let disk = MemoryDisk::new();
+    let drawn = drawn();
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    for number in 0..12 {
+        put(&node, number % 3, number).unwrap();
+    }
+    node.log.roll().unwrap();
+    while node.log.chore_step().unwrap() {}
+    let period = Some(Duration::from_secs(100));
+    let mut now = Timestamp(5);
+    let mut scrub = || {
+        now.0 += 100_000_001;
+        while node.log.scrub_due(period, now).is_some() {
+            let budget = StepBudget { bytes: 1 << 20 };
+            node.log.scrub_step(budget, period, now).unwrap();
+        }
+        node.log.take_damage()
+    };
+    assert_eq!(scrub(), Vec::<String>::new());
+    let contents = names(&disk, DIRECTORY, "contents");
+    assert!(contents.len() > 1, "{contents:?}");
+    let path = &contents[0];
+    let whole = read_file(&disk, path, 1 << 20).unwrap();
+    let mended = |found: &[String]| {
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(&*path.to_string_lossy()), "{found:?}");
+        assert!(found[0].contains("nothing is lost"), "{found:?}");
+        assert_eq!(read_file(&disk, path, 1 << 20).unwrap(), whole);
+    };
+    for (at, byte) in whole.iter().enumerate() {
+        let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+        file.write_at(&[byte ^ 4], at as u64).unwrap();
+        mended(&scrub());
+    }
+    let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+    file.truncate(whole.len() as u64 - 1).unwrap();
+    mended(&scrub());
+    // That of another segment, whole in itself.
+    let other = read_file(&disk, &contents[1], 1 << 20).unwrap();
+    kvorum_disk::replace_file(&disk, path, &other).unwrap();
+    mended(&scrub());
+    disk.remove_file(path).unwrap();
+    mended(&scrub());
+    assert_eq!(scrub(), Vec::<String>::new());
+    let expected = node.values();
+    drop(node);
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    assert_eq!(node.values(), expected);
+}
+
+/// What is in it is not known for certain: every opening has to read it.
+#[test]
+fn a_scrub_writes_no_contents_beside_a_damaged_segment() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&shared(&disk), &drawn()).unwrap();
+    for number in 0..12 {
+        put(&node, number % 3, number).unwrap();
+    }
+    node.log.roll().unwrap();
+    while node.log.chore_step().unwrap() {}
+    let (segment, contents) = (&segments(&disk)[0], &names(&disk, DIRECTORY, "contents")[0]);
+    let file = disk.open(segment, OpenMode::ReadWrite).unwrap();
+    file.write_at(&[0xff; 8], 80).unwrap();
+    disk.remove_file(contents).unwrap();
+    let (period, now) = (Some(Duration::from_secs(100)), Timestamp(100_000_005));
+    assert!(node.log.scrub_due(period, Timestamp(1)).is_none());
+    while node.log.scrub_due(period, now).is_some() {
+        let budget = StepBudget { bytes: 1 << 20 };
+        node.log.scrub_step(budget, period, now).unwrap();
+    }
+    assert_eq!(node.log.take_damage().len(), 1);
+    assert!(disk.info(contents).unwrap().is_none());
+}
+
+#[test]
+fn stores_are_admitted_one_by_one_while_others_write_and_segments_go() {
+    let disk = MemoryDisk::new();
+    let drawn = drawn();
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    for number in 0..18 {
+        put(&node, number % 3, number).unwrap();
+    }
+    // What was about to be erased may be there all the same, and comes last.
+    let announced = node.engines[2].identity();
+    node.log.announce_erasure(announced).unwrap();
+    let expected = node.values();
+    drop(node);
+    let mut node = Node::begin(&shared(&disk), &drawn).unwrap();
+    for (store, before) in expected.iter().enumerate() {
+        node.admit_next(&shared(&disk), &drawn).unwrap();
+        assert_eq!(node.values()[store], *before);
+        if store < 2 {
+            for number in 0..12 {
+                put(&node, store, number).unwrap();
+            }
+            node.do_upkeep().unwrap();
+            assert!(node.log.status().waiting_bytes > 0);
+        }
+    }
+    node.log.settle_erasures();
+    node.do_upkeep().unwrap();
+    assert_eq!(node.log.status().waiting_bytes, 0);
+    assert_eq!(node.values()[2], expected[2]);
+    let expected = node.values();
+    drop(node);
+    assert_eq!(
+        Node::open(&shared(&disk), &drawn).unwrap().values(),
+        expected
+    );
+}
+
+#[test]
+fn of_what_was_about_to_be_erased_and_never_comes_nothing_is_kept_once_all_others_are_there() {
+    let disk = MemoryDisk::new();
+    let drawn = drawn();
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    for number in 0..18 {
+        put(&node, number % 3, number).unwrap();
+    }
+    let announced = node.engines[2].identity();
+    node.log.announce_erasure(announced).unwrap();
+    drop(node);
+    let mut node = Node::begin(&shared(&disk), &drawn).unwrap();
+    for _ in 0..2 {
+        node.admit_next(&shared(&disk), &drawn).unwrap();
+    }
+    node.do_upkeep().unwrap();
+    assert!(node.log.status().waiting_bytes > 0);
+    node.log.settle_erasures();
+    node.do_upkeep().unwrap();
+    assert_eq!(node.log.status().waiting_bytes, 0);
 }

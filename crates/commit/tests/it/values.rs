@@ -122,6 +122,35 @@ impl Node {
         })
     }
 
+    /// A log whose stores are to be opened one by one.
+    pub(crate) fn begin(disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>) -> Result<Self> {
+        let log_id = drawn.fetch_add(1, Ordering::Relaxed);
+        let (log, opening) = ValueLog::open(disk.clone(), Path::new(DIRECTORY), log_id, SETTINGS)?;
+        Ok(Self {
+            log,
+            engines: Vec::new(),
+            opening,
+            damage: Vec::new(),
+        })
+    }
+
+    /// Opens the next store.
+    pub(crate) fn admit_next(
+        &mut self,
+        disk: &Arc<dyn Disk>,
+        drawn: &Arc<AtomicU64>,
+    ) -> Result<()> {
+        let drawn = drawn.clone();
+        let draw = move || drawn.fetch_add(1, Ordering::Relaxed);
+        let shared: Arc<dyn SharedLog> = Arc::new(self.log.clone());
+        let directory = store_directory(self.engines.len());
+        let engine = AdoptingEngine::open(disk.clone(), &directory, shared, draw)?;
+        let admission = self.log.admit_some(&[engine.clone() as Arc<dyn Backend>])?;
+        assert!(admission.failed.is_empty());
+        self.engines.push(engine);
+        Ok(())
+    }
+
     pub(crate) fn do_upkeep(&self) -> Result<()> {
         for _ in 0..1_000 {
             if !self.log.is_upkeep_due() {

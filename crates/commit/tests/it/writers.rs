@@ -183,7 +183,9 @@ fn puts_that_nobody_waits_for_do_not_pile_up() {
             body.clone(),
         ));
         let _receipt = store.put(&batch, Durability::Buffered).unwrap();
+        assert!(log.queued_bytes() <= 66 << 20, "{}", log.queued_bytes());
     }
+    assert!(log.queued_bytes() > 1 << 20);
     assert!(log.status().batches >= 30, "{:?}", log.status());
 }
 

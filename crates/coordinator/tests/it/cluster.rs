@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_backend::{
-    Backend, Durability, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Reading, Timestamp,
-    Visited,
+    Backend, Durability, ErrorKind, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Reading,
+    Timestamp, Visited,
 };
 use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command, Member, ProposeError};
@@ -20,16 +20,18 @@ use kvorum_coordinator::{
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
-use kvorum_object::{Limits, Object, Resolution};
+use kvorum_object::{Clock, Limits, Object, Resolution};
 use kvorum_peer::{Admission, Directory, Introduction, PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, Link, ListenOptions, Runtime, SimulatedProcess, World};
 use kvorum_vnode::{
-    Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest, Vnode, VnodeSettings,
+    ClientUpdate, Condition, Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest,
+    Vnode, VnodeSettings,
 };
 use parking_lot::Mutex;
 
+use crate::trick_backend::TrickBackend;
 use crate::world::{NoMaintenance, Recorder, storage_key};
 
 const PORT: u16 = 8099;
@@ -109,6 +111,7 @@ pub(crate) struct ClusterNode {
     pub(crate) vnodes: Arc<NodeVnodes>,
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) meter: Arc<Recorder>,
+    pub(crate) maintenance: Arc<NoMaintenance>,
     leases: Arc<LeaseTable>,
     stores: Arc<AtomicU64>,
 }
@@ -130,6 +133,8 @@ pub(crate) struct Setup {
     /// Of these nodes, the first so many own partitions.
     pub(crate) owners: u8,
     pub(crate) heads_first: bool,
+    /// Stand-ins may be where a replica is already.
+    pub(crate) colocated: bool,
     pub(crate) peer: PeerSettings,
 }
 
@@ -140,6 +145,7 @@ impl Default for Setup {
             nodes: 4,
             owners: 4,
             heads_first: true,
+            colocated: false,
             peer: PeerSettings::default(),
         }
     }
@@ -219,14 +225,20 @@ impl Cluster {
         let known = Arc::new(Known(Mutex::new(state.clone())));
         let vnodes = Arc::new(NodeVnodes::default());
         let meter = Arc::new(Recorder::default());
-        let peers = Peers::new(runtime.clone(), Arc::new(Everybody(number)), setup.peer);
-        let service = Arc::new(ReplicaService::new(ServiceParts {
+        let peers = Peers::new(
+            runtime.clone(),
+            Arc::new(Everybody(number)),
+            setup.peer.clone(),
+        );
+        let maintenance = Arc::new(NoMaintenance::default());
+        let service = ReplicaService::new(ServiceParts {
             runtime: runtime.clone(),
             cluster: known.clone(),
             vnodes: vnodes.clone(),
             hints: hints.clone(),
             waiting_max: 1_000,
-        }));
+        });
+        let service = Arc::new(service.with_maintenance(maintenance.clone()));
         let at = SocketAddr::new(machine(number), PORT);
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let serving = peers.clone();
@@ -240,7 +252,7 @@ impl Cluster {
             cluster: known.clone(),
             vnodes: vnodes.clone(),
             meter: meter.clone(),
-            maintenance: Arc::new(NoMaintenance::default()),
+            maintenance: maintenance.clone(),
         };
         let remote = Remote {
             peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),
@@ -248,7 +260,7 @@ impl Cluster {
             heads_first: setup.heads_first,
         };
         let settings = CoordinatorSettings {
-            colocated_replicas: false,
+            colocated_replicas: setup.colocated,
             request_timeout: Duration::from_secs(5),
             slow_request_threshold: Duration::MAX,
             requests_max: 1_000,
@@ -262,6 +274,7 @@ impl Cluster {
             vnodes,
             hints,
             meter,
+            maintenance,
             leases,
             stores,
         };
@@ -362,9 +375,14 @@ fn a_vnode(
 }
 
 impl ClusterNode {
+    /// Learns of a state, and opens no store for it yet.
+    pub(crate) fn hear_of(&self, state: &Arc<ClusterState>) {
+        *self.known.0.lock() = state.clone();
+    }
+
     /// Takes over a newer state: opens what it is to have, and refuses older epochs from now on.
     pub(crate) fn learn(&self, state: &Arc<ClusterState>) {
-        *self.known.0.lock() = state.clone();
+        self.hear_of(state);
         let own = node_id(self.number);
         let ring = state.ring();
         let mut vnodes = self.vnodes.0.lock();
@@ -379,6 +397,19 @@ impl ClusterNode {
                 vnode.advance_epoch(epoch);
             }
         }
+    }
+
+    /// From now on its store takes no writes.
+    pub(crate) fn break_store(&self, partition: Partition) {
+        let backend = Arc::new(TrickBackend::new(u64::from(self.number) << 48));
+        backend.refuse_puts(Some(ErrorKind::Failed));
+        let settings = VnodeSettings {
+            limits: Limits::default(),
+        };
+        let leases = self.leases.clone();
+        let vnode = Vnode::new(partition, Epoch::FIRST, backend, leases, settings);
+        self.leases.renew().unwrap();
+        self.vnodes.0.lock().insert(partition, Arc::new(vnode));
     }
 
     pub(crate) fn vnode(&self, partition: Partition) -> Arc<Vnode> {
@@ -396,6 +427,32 @@ impl ClusterNode {
         match reply {
             ReplicaReply::Found(object) => Some(object),
             _ => None,
+        }
+    }
+
+    /// A client's blind write that is taken in another's place.
+    pub(crate) fn stand_in(&self, partition: Partition, key: &str, value: &str) -> Object {
+        let blind = crate::world::request(value, &Clock::new(), Condition::Always);
+        let update = ClientUpdate {
+            context: blind.context,
+            condition: blind.condition,
+            content: blind.content,
+            resolution: Resolution::KeepSiblings,
+        };
+        let operation = Operation::Coordinate {
+            key: storage_key(key),
+            update: Arc::new(update),
+            durability: Durability::Grouped,
+        };
+        let request = ReplicaRequest {
+            partition,
+            epoch: Epoch::FIRST,
+            operation,
+        };
+        let handled = self.hints.handle(&request, Timestamp(1), Reading::MayBlock);
+        match handled {
+            Handled::Done(ReplicaReply::Stored { object, .. }) => Arc::unwrap_or_clone(object),
+            other => unreachable!("{other:?}"),
         }
     }
 

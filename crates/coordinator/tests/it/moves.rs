@@ -306,6 +306,36 @@ fn a_coordinator_with_an_old_ring_hears_of_the_new_one_and_tries_again() {
 }
 
 #[test]
+fn a_write_waits_for_the_store_that_its_own_node_is_about_to_open() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 5,
+        ..Setup::default()
+    });
+    let partition = cluster.partitions("key")[0];
+    let mut moving = ring(4);
+    moving.begin_move(partition, node_id(5)).unwrap();
+    let state = cluster.state(moving);
+    for node in &cluster.nodes[..4] {
+        node.learn(&state);
+    }
+    let node = cluster.node(5).clone();
+    node.hear_of(&state);
+    let (learner, clock) = (node.clone(), cluster.runtime.clone());
+    cluster.runtime.spawn("opens late", async move {
+        clock.sleep(Duration::from_millis(700)).await;
+        learner.learn(&state);
+    });
+    let all = PutOptions {
+        w: Some(Quorum::All),
+        ..PutOptions::default()
+    };
+    let context = Clock::new();
+    let written = cluster.run(put(&node, "key", "value", &context, &all));
+    assert_eq!(values(&written.unwrap()), ["value"]);
+    assert!(node.stored(partition, "key").is_some());
+}
+
+#[test]
 fn a_write_that_was_half_done_goes_on_with_the_same_dot_in_the_new_list() {
     let cluster = Cluster::new(&Setup {
         nodes: 5,
@@ -468,4 +498,66 @@ fn a_listing_with_a_node_down_asks_the_others() {
     let mut listed = cluster.run(list(cluster.node(1)));
     listed.sort();
     assert_eq!(listed, ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
+    let cluster = Cluster::new(&Setup::default());
+    let names = ["a", "b", "c", "d", "e"];
+    let (all, context) = (
+        PutOptions {
+            w: Some(Quorum::All),
+            ..PutOptions::default()
+        },
+        Clock::new(),
+    );
+    for name in names {
+        cluster
+            .run(put(cluster.node(1), name, "value", &context, &all))
+            .unwrap();
+    }
+    let node = cluster.node(1).clone();
+    let places: Vec<Partition> = ring(4).partitions().map(|it| it.0).collect();
+    for partition in places {
+        node.vnodes.take_away(partition);
+    }
+    // Replicas elsewhere have the same; which are asked is drawn anew every time.
+    for turn in 0..20 {
+        let mut listed = cluster.run(list(&node));
+        listed.sort();
+        assert_eq!(listed, names, "turn {turn}");
+        let found = IndexValues::Equal("_".into());
+        let found = cluster.run(paged(&node.coordinator, "$bucket", &found, 2));
+        assert!(found.iter().map(|it| &it.1).eq(names.iter()), "turn {turn}");
+    }
+}
+
+/// A receiver that has everything, and reaches nobody: it is one of the new list and none of the old one.
+#[test]
+fn a_node_that_is_in_one_list_alone_does_not_say_that_all_nodes_are_down() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 5,
+        ..Setup::default()
+    });
+    let mut moving = ring(4);
+    let partition = cluster.partitions("key")[0];
+    moving.begin_move(partition, node_id(5)).unwrap();
+    moving.close_move(partition).unwrap();
+    cluster.learn(&cluster.state(moving));
+    (1..=4).for_each(|other| cluster.cut_off(other, true));
+    let written = |pw| {
+        let options = PutOptions {
+            pw,
+            sloppy_quorum: false,
+            ..PutOptions::default()
+        };
+        let blind = Clock::new();
+        let put = put(cluster.node(5), "key", "value", &blind, &options);
+        cluster.run(put).map(drop)
+    };
+    let (wanted, got) = (2, 0);
+    let refused = Err(RequestError::InsufficientVnodes { wanted, got });
+    assert_eq!(written(None), refused);
+    let refused = Err(RequestError::PrimaryWritesUnsatisfied { wanted, got });
+    assert_eq!(written(Some(Quorum::Quorum)), refused);
 }

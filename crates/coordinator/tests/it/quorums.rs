@@ -177,7 +177,8 @@ fn request_bucket_and_type_are_honoured_alike() {
                             }
                         }
                     };
-                    fail(Some(ErrorKind::Failed));
+                    // A store that failed to write would stay so.
+                    fail(Some(ErrorKind::Full));
                     let outcome = outcome(&world, &key, setting, given);
                     fail(None);
                     outcome

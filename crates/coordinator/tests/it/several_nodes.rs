@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_coordinator::{Coordinator, GetOptions, PutOptions, RequestError};
-use kvorum_object::{Clock, Object};
+use kvorum_coordinator::{Coordinator, DeleteOptions, GetOptions, PutOptions, RequestError};
+use kvorum_object::{Clock, Object, Resolution};
 use kvorum_peer::PeerSettings;
 use kvorum_properties::Quorum;
 use kvorum_vnode::Condition;
@@ -169,6 +169,40 @@ fn hints_come_home_and_are_forgotten() {
     assert_eq!(values(&home), ["value"]);
 }
 
+/// A stand-in that has handed over what it wrote knows nothing of it any more.
+#[test]
+fn what_a_stand_in_writes_next_does_not_supersede_what_it_has_handed_over() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 5,
+        owners: 5,
+        ..Setup::default()
+    });
+    let (owners, stranger) = (cluster.owners("key"), cluster.stranger("key"));
+    for value in ["one", "two"] {
+        (owners.iter()).for_each(|number| cluster.cut_off(*number, true));
+        cluster.put(stranger, "key", value).unwrap();
+        (owners.iter()).for_each(|number| cluster.heal(*number));
+        for node in &cluster.nodes {
+            let soon = cluster.runtime.now().plus(Duration::from_secs(5));
+            cluster.run(node.coordinator.hand_off_hints(soon));
+            assert_eq!(node.hint_count(), 0);
+        }
+    }
+    let read = cluster.get(owners[0], "key").unwrap().unwrap();
+    assert_eq!(values(&read), ["one", "two"]);
+}
+
+/// The lists of one key differ while nodes come and go, and so does the place in which a node stands.
+#[test]
+fn what_a_stand_in_writes_in_two_places_are_two_writes() {
+    let cluster = Cluster::new(&Setup::default());
+    let partitions = cluster.partitions("key");
+    let write = |place: usize, value| cluster.node(1).stand_in(partitions[place], "key", value);
+    let (one, two) = (write(0, "one"), write(1, "two"));
+    let merged = kvorum_object::merge(one, two, Resolution::KeepSiblings);
+    assert_eq!(values(&merged), ["one", "two"]);
+}
+
 #[test]
 fn a_stand_in_that_has_nothing_does_not_say_that_there_is_nothing() {
     let cluster = Cluster::new(&Setup::default());
@@ -202,6 +236,75 @@ fn all_replicas_down_and_a_stand_in_still_takes_writes_and_gives_them_back() {
     cluster.put(stranger, "key", "value").unwrap();
     let read = cluster.get(stranger, "key").unwrap().unwrap();
     assert_eq!(values(&read), ["value"]);
+}
+
+/// A quorum of two is two machines, however many are down. Who wants to write on the last one says so.
+#[test]
+fn a_node_that_reaches_no_other_takes_what_one_machine_can_promise() {
+    for (is_primary, colocated) in [(true, false), (false, false), (true, true), (false, true)] {
+        let cluster = Cluster::new(&Setup {
+            nodes: 5,
+            owners: 5,
+            colocated,
+            ..Setup::default()
+        });
+        let owners = cluster.owners("key");
+        let alone = match is_primary {
+            true => owners[1],
+            false => cluster.stranger("key"),
+        };
+        for other in (1..=5).filter(|it| *it != alone) {
+            cluster.cut_off(other, true);
+        }
+        let by_default = cluster.put(alone, "key", "quorum").map(drop);
+        let (wanted, got) = (2, 1);
+        let refused = Err(RequestError::InsufficientVnodes { wanted, got });
+        let expected = if colocated { Ok(()) } else { refused };
+        assert_eq!(by_default, expected, "{is_primary} {colocated}");
+        let one = PutOptions {
+            w: number(1),
+            dw: number(1),
+            ..PutOptions::default()
+        };
+        let written = |options| {
+            let (node, blind) = (cluster.node(alone), Clock::new());
+            let put = put(node, "key", "one", &blind, options);
+            cluster.run(put).map(drop)
+        };
+        assert_eq!(written(&one), Ok(()), "{is_primary} {colocated}");
+        let two_machines = PutOptions {
+            node_confirms: number(2),
+            ..one.clone()
+        };
+        let refused = Err(RequestError::InsufficientNodes { wanted, got });
+        assert_eq!(written(&two_machines), refused, "{is_primary} {colocated}");
+        let primaries = PutOptions {
+            pw: number(2),
+            ..one
+        };
+        let got = usize::from(is_primary);
+        let refused = Err(RequestError::PrimaryWritesUnsatisfied { wanted, got });
+        assert_eq!(written(&primaries), refused, "{is_primary} {colocated}");
+        let read = GetOptions {
+            r: number(1),
+            ..GetOptions::default()
+        };
+        let read = cluster.run(get(cluster.node(alone), "key", &read));
+        let read = values(&read.unwrap().unwrap());
+        assert!(read.contains(&"one".to_owned()), "{read:?}");
+        // What it took comes to where it belongs.
+        (1..=5).for_each(|other| cluster.set_links(other, false));
+        (1..=5).for_each(|other| cluster.heal(other));
+        let soon = cluster.runtime.now().plus(Duration::from_secs(5));
+        cluster.run(cluster.node(alone).coordinator.hand_off_hints(soon));
+        assert_eq!(cluster.node(alone).hint_count(), 0);
+        let all = GetOptions {
+            r: number(3),
+            ..GetOptions::default()
+        };
+        let home = cluster.run(get(cluster.node(alone), "key", &all));
+        assert_eq!(values(&home.unwrap().unwrap()), read);
+    }
 }
 
 #[test]
@@ -289,6 +392,51 @@ fn a_forward_that_nobody_answers_is_an_error_and_not_a_second_write() {
     );
 }
 
+/// The replicas that were to coordinate next are all up: that they are not asked is no reason to say that
+/// nobody is there.
+#[test]
+fn a_write_whose_coordinating_replica_goes_away_over_it_is_in_doubt_and_not_made_again() {
+    let mut outcomes = Vec::new();
+    for seed in 1..=40 {
+        let cluster = Cluster::new(&Setup {
+            seed,
+            ..Setup::default()
+        });
+        let (owners, stranger) = (cluster.owners("key"), cluster.stranger("key"));
+        // Connected first, so that the write is on its way at once.
+        cluster.put(stranger, "key", "one").unwrap();
+        cluster.settle();
+        let node = cluster.node(stranger).clone();
+        let client = cluster.runtime.spawn("client", async move {
+            put(&node, "key", "two", &Clock::new(), &PutOptions::default()).await
+        });
+        let after = Duration::from_micros(100 * seed);
+        cluster.run(cluster.runtime.sleep(after));
+        cluster.break_connections(stranger, owners[0]);
+        let written = cluster.run(client).unwrap().map(drop);
+        assert!(
+            matches!(written, Ok(()) | Err(RequestError::OutcomeUnknown)),
+            "{written:?}"
+        );
+        cluster.settle();
+        let all = GetOptions {
+            r: number(3),
+            ..GetOptions::default()
+        };
+        let read = cluster.run(get(cluster.node(stranger), "key", &all));
+        let read = values(&read.unwrap().unwrap());
+        let is_there = read == ["one", "two"];
+        assert!(is_there || read == ["one"], "seed {seed}: {read:?}");
+        assert!(is_there || written.is_err(), "seed {seed}");
+        outcomes.push((written.is_ok(), is_there));
+    }
+    // All that can happen has happened.
+    for outcome in [(true, true), (false, true), (false, false)] {
+        assert!(outcomes.contains(&outcome), "{outcome:?} of {outcomes:?}");
+    }
+    assert_eq!(RequestError::OutcomeUnknown.to_string(), "timeout");
+}
+
 #[test]
 fn a_forward_to_a_node_that_is_not_there_goes_to_another() {
     let cluster = Cluster::new(&Setup::default());
@@ -318,4 +466,45 @@ fn a_client_that_leaves_leaves_nothing_behind() {
     task.abort();
     cluster.run(cluster.runtime.sleep(Duration::from_millis(50)));
     assert_eq!(coordinator.requests_in_progress(), 0);
+}
+
+#[test]
+fn another_replica_coordinates_for_one_whose_store_has_failed() {
+    let cluster = Cluster::new(&Setup::default());
+    let (owners, partitions) = (cluster.owners("key"), cluster.partitions("key"));
+    cluster.node(owners[0]).break_store(partitions[0]);
+    // What was being done when it failed may have been done.
+    assert!(cluster.put(owners[0], "key", "first").is_err());
+    for at in [owners[0], owners[1], cluster.stranger("key")] {
+        let written = cluster.put(at, "key", "later");
+        assert!(written.is_ok(), "at {at}: {written:?}");
+    }
+}
+
+#[test]
+fn a_node_without_room_refuses_what_is_put_and_nothing_else() {
+    let cluster = Cluster::new(&Setup::default());
+    let owner = cluster.owners("key")[0];
+    assert!(cluster.put(owner, "key", "value").is_ok());
+    let is_full = &cluster.node(owner).maintenance.is_full;
+    is_full.store(true, std::sync::atomic::Ordering::Relaxed);
+    let refused = cluster.put(owner, "key", "other");
+    assert_eq!(refused.map(|_| ()), Err(RequestError::Overload));
+    // As a replica, too: all of them cannot be had.
+    let all = PutOptions {
+        pw: number(3),
+        ..PutOptions::default()
+    };
+    let stranger = cluster.stranger("key");
+    let clock = Clock::new();
+    let written = put(cluster.node(stranger), "key", "other", &clock, &all);
+    assert!(cluster.run(written).is_err());
+    // Others stand in, and it is read and deleted from.
+    assert!(cluster.put(stranger, "key", "third").is_ok());
+    let read = cluster.get(owner, "key").unwrap().unwrap();
+    let now = cluster.runtime.now();
+    let (options, clock) = (DeleteOptions::default(), Some(read.clock().clone()));
+    let coordinator = &cluster.node(owner).coordinator;
+    let deleted = cluster.run(coordinator.delete(&address("key"), clock, &options, now));
+    assert!(deleted.is_ok(), "{:?}", deleted.err());
 }

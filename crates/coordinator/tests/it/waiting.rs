@@ -204,3 +204,16 @@ fn nobody_is_held_back_beyond_their_own_timeout() {
     let put = start_put(&world, "k", options);
     assert!(put.is_finished());
 }
+
+#[test]
+fn without_room_puts_are_refused_at_once_and_deletions_are_not() {
+    let world = World::new(&Setup {
+        is_full: true,
+        ..Setup::default()
+    });
+    let refused = world.put_if("k", "v", Condition::Always);
+    assert_eq!(refused.map(|_| ()), Err(RequestError::Overload));
+    assert_eq!(world.coordinator.requests_in_progress(), 0);
+    world.delete("k");
+    assert!(world.get("k").is_none());
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) syncs_late: bool,
     /// What background work holds puts back by.
     pub(crate) put_delay: Duration,
+    /// There is no room for what is put.
+    pub(crate) is_full: bool,
 }
 
 impl Default for Setup {
@@ -45,6 +48,7 @@ impl Default for Setup {
             requests_max: 100,
             syncs_late: false,
             put_delay: Duration::ZERO,
+            is_full: false,
         }
     }
 }
@@ -121,15 +125,20 @@ impl Meter for Recorder {
     }
 }
 
-/// No maintenance at all, but perhaps a delay.
+/// No maintenance at all, but perhaps a delay, or no room.
 #[derive(Default)]
 pub(crate) struct NoMaintenance {
     put_delay: Duration,
+    pub(crate) is_full: AtomicBool,
 }
 
 impl MaintenanceWitness for NoMaintenance {
     fn put_delay(&self) -> Duration {
         self.put_delay
+    }
+
+    fn refuses_puts(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
     }
 
     fn step_between(&self, _from: Moment, _to: Moment) -> Option<String> {
@@ -184,6 +193,7 @@ impl World {
             meter: meter.clone(),
             maintenance: Arc::new(NoMaintenance {
                 put_delay: setup.put_delay,
+                is_full: AtomicBool::new(setup.is_full),
             }),
         };
         let settings = CoordinatorSettings {

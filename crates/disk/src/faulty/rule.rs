@@ -1,5 +1,6 @@
 //! Which operations fail, and how.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::{ErrorKind, Operation};
@@ -63,6 +64,8 @@ enum PathPattern {
 pub struct Rule {
     operation: Option<Operation>,
     path: PathPattern,
+    /// The operation touches one of these bytes.
+    bytes: Option<Range<u64>>,
     occurrence: Occurrence,
     fault: Fault,
 }
@@ -73,6 +76,7 @@ impl Rule {
         Self {
             operation: None,
             path: PathPattern::Any,
+            bytes: None,
             occurrence: Occurrence::Every,
             fault,
         }
@@ -106,6 +110,13 @@ impl Rule {
         self
     }
 
+    /// Only reads and writes that touch one of these bytes of a file, as of a bad sector.
+    #[must_use]
+    pub fn over(mut self, bytes: Range<u64>) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
     /// Only the n-th of the matching operations, counted from 1 when the rule is added.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
@@ -125,6 +136,7 @@ impl Rule {
             && self
                 .operation
                 .is_none_or(|operation| operation == call.operation)
+            && self.bytes.as_ref().is_none_or(|it| call.touches(it))
             && (self.path.matches(call.path) || call.other.is_some_and(|it| self.path.matches(it)))
     }
 }
@@ -161,6 +173,13 @@ impl<'a> Call<'a> {
             bytes: 0,
             is_cached_read: false,
         }
+    }
+
+    fn touches(&self, range: &Range<u64>) -> bool {
+        self.offset.is_some_and(|from| {
+            let to = from.saturating_add(self.bytes as u64);
+            from < range.end && range.start < to
+        })
     }
 
     pub(super) fn at(mut self, offset: u64, bytes: usize) -> Self {

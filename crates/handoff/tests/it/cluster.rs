@@ -485,7 +485,7 @@ impl Cluster {
         let peers = Peers::new(
             runtime.clone(),
             Arc::new(Everybody(number)),
-            self.setup.peer,
+            self.setup.peer.clone(),
         );
         let parts = Parts {
             node: node_id(number),

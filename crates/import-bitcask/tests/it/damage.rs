@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use crate::basho::{CaskFile, key, object_v1, plain};
+use crate::basho::{CaskFile, key};
+use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 
 const KEYS: u32 = 12;

@@ -1,6 +1,7 @@
 //! Files, keys and deletion marks of all versions.
 
-use crate::basho::{CaskFile, WRITTEN_AT, key, object_v1, old_key, plain, typed_key};
+use crate::basho::{CaskFile, WRITTEN_AT, key, old_key, typed_key};
+use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 use kvorum_import_bitcask::ImportError;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use kvorum_disk::{ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_import_bitcask::ImportError;
 
-use crate::basho::{CaskFile, key, object_v1, plain};
+use crate::basho::{CaskFile, key};
+use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 
 const KEYS: usize = 3000;

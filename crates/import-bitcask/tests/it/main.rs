@@ -8,9 +8,12 @@
 
 mod basho;
 mod damage;
+#[path = "../../../import/tests/shared/fake_server.rs"]
 mod fake_server;
 mod formats;
 mod interruptions;
 mod objects;
 mod replicas;
+#[path = "../../../import/tests/shared/riak_objects.rs"]
+mod riak_objects;
 mod world;

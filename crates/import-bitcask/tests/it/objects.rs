@@ -1,8 +1,8 @@
 //! What is kept of an object.
 
-use crate::basho::{
-    CaskFile, Sibling, atom, binary, dotted, integer, key, list, object_v0, object_v1, plain,
-    string, tuple,
+use crate::basho::{CaskFile, key};
+use crate::riak_objects::{
+    Sibling, atom, binary, dotted, integer, list, object_v0, object_v1, plain, string, tuple,
 };
 use crate::world::World;
 

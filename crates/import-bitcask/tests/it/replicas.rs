@@ -1,6 +1,7 @@
 //! Copies of an object in several partitions.
 
-use crate::basho::{CaskFile, dotted, key, object_v0, object_v1, plain};
+use crate::basho::{CaskFile, key};
+use crate::riak_objects::{dotted, object_v0, object_v1, plain};
 use crate::world::World;
 
 /// Writes one object a partition, with and without hint files.

@@ -82,6 +82,7 @@ impl World {
             runtime: self.executor.runtime(),
             file_mode: self.file_mode,
             is_running: self.is_running,
+            lock_holder: |_| None,
         };
         let progress = Arc::new(Progress::default());
         self.executor

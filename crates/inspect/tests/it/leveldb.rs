@@ -10,17 +10,24 @@ use bytes::Bytes;
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, IndexEntry, StepBudget, Timestamp, Write,
 };
-use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, PolicySettings, Shared};
+use kvorum_backend_leveldb::{
+    Compression, Leveldb, LeveldbSettings, PolicySettings, Shared, Tiers,
+};
 use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode, read_file};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
-use kvorum_inspect::{Plan, VerifyOptions};
+use kvorum_inspect::{InspectError, Plan, VerifyOptions};
 
 use crate::store::{covers, harmless, is_lock, pieces, verify, with_each_flip};
 
 const STORE: &str = "data/leveldb/0";
+const SLOW: &str = "data/slow/0";
 
 fn open(disk: &MemoryDisk) -> Leveldb {
+    open_over(disk, None)
+}
+
+fn open_over(disk: &MemoryDisk, tiers: Option<Tiers>) -> Leveldb {
     let draws = AtomicU64::new(7);
     let draw = move || draws.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let settings = LeveldbSettings {
@@ -33,6 +40,7 @@ fn open(disk: &MemoryDisk) -> Leveldb {
             level_zero_tables: 2,
             ..PolicySettings::default()
         },
+        tiers,
         ..LeveldbSettings::default()
     };
     let disk = Arc::new(disk.clone());
@@ -106,10 +114,32 @@ fn filled(has_tail: bool) -> MemoryDisk {
     disk
 }
 
+/// The same over two directories, with everything but level 0 in the slow one.
+fn filled_over_two() -> MemoryDisk {
+    let disk = filled(false);
+    let tiers = Tiers {
+        slow_directory: SLOW.into(),
+        from_level: 1,
+    };
+    let store = open_over(&disk, Some(tiers));
+    for _ in 0..20 {
+        let budget = StepBudget { bytes: 1 << 20 };
+        for task in store.maintenance_due(Timestamp(1)) {
+            let _outcome = store.maintenance_step(&task, budget, Timestamp(1)).unwrap();
+        }
+    }
+    store.close().unwrap();
+    disk
+}
+
 fn files(disk: &MemoryDisk) -> Vec<PathBuf> {
-    let entries = disk.list(Path::new(STORE)).unwrap();
+    files_in(disk, STORE)
+}
+
+fn files_in(disk: &MemoryDisk, directory: &str) -> Vec<PathBuf> {
+    let entries = disk.list(Path::new(directory)).unwrap();
     let files = entries.into_iter().filter(|it| it.kind == EntryKind::File);
-    files.map(|it| Path::new(STORE).join(it.name)).collect()
+    files.map(|it| Path::new(directory).join(it.name)).collect()
 }
 
 fn files_named(disk: &MemoryDisk, suffix: &str) -> Vec<PathBuf> {
@@ -145,6 +175,45 @@ fn every_byte_of_every_file_is_in_one_field() {
         covers(&pieces, len, &path);
         assert!(!pieces.iter().any(Piece::is_damaged), "{}", path.display());
     }
+}
+
+#[test]
+fn a_store_over_two_directories_is_checked_as_one() {
+    let disk = filled_over_two();
+    let slow = files_in(&disk, SLOW);
+    assert!(slow.len() > 1, "{slow:?}");
+    for path in files(&disk).into_iter().chain(slow.clone()) {
+        let len = disk.info(&path).unwrap().unwrap().len;
+        let pieces = pieces(&disk, &path);
+        covers(&pieces, len, &path);
+        assert!(!pieces.iter().any(Piece::is_damaged), "{}", path.display());
+    }
+    let checked = verify(&disk, Path::new(STORE));
+    assert_eq!(
+        (&checked.findings[..], &checked.notes[..]),
+        (&[][..], &[][..])
+    );
+    assert_eq!(checked.files, (files(&disk).len() + slow.len()) as u64 - 1);
+    assert_eq!(verify(&disk, Path::new("data")), checked);
+    for directory in [SLOW, "data/slow"] {
+        let refused = Plan::new(&disk, Path::new(directory), VerifyOptions::default());
+        let is_named = |fast: &Path| fast == Path::new(STORE);
+        assert!(matches!(refused, Err(InspectError::Slow { fast, .. }) if is_named(&fast)));
+    }
+    let cards = files(&disk).into_iter().chain(slow);
+    for path in cards.filter(|it| !is_lock(it)) {
+        let whole = pieces(&disk, &path);
+        with_each_flip(&disk, &path, |at| {
+            let what = format!("{} at {at}", path.display());
+            assert!(pieces(&disk, &path).iter().any(Piece::is_damaged), "{what}");
+            let is_found = !verify(&disk, Path::new(STORE)).findings.is_empty();
+            assert!(is_found || harmless(&path, &whole, at).is_some(), "{what}");
+        });
+    }
+    disk.rename(Path::new(SLOW), Path::new("away")).unwrap();
+    let findings = verify(&disk, Path::new(STORE)).findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].what.contains("not mounted"), "{findings:?}");
 }
 
 #[test]

@@ -2,10 +2,13 @@
 //! was removed stays away.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use bytes::Bytes;
 use kvorum_backend::{Durability, ErrorKind};
-use kvorum_disk::{CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_lsm::policy::PolicySettings;
+use kvorum_lsm::tiers::Tiers;
 use kvorum_lsm::{Lsm, LsmSettings, Op};
 
 use crate::support::{NOW, get, key, open, put, put_op, scanned, settings, try_open};
@@ -71,13 +74,14 @@ fn check(store: &Lsm, allowed: &Allowed, story: &str) {
     assert_eq!(shown, got, "{story}");
 }
 
-fn sweep(settings: &LsmSettings) {
+/// The power is cut after each `step`th operation.
+fn sweep(settings: &LsmSettings, step: usize) {
     let whole = MemoryDisk::new();
     let store = open(&whole, settings.clone());
     play(&store, &mut Allowed::default()).unwrap();
     let operations = whole.operations();
     assert!(operations > 100, "{operations}");
-    for cut in (0..operations).step_by(2) {
+    for cut in (0..operations).step_by(step) {
         let disk = MemoryDisk::new();
         disk.cut_after(cut);
         let mut allowed = Allowed::default();
@@ -104,15 +108,42 @@ fn sweep(settings: &LsmSettings) {
 
 #[test]
 fn r26_a_power_cut_anywhere_leaves_a_store_that_opens() {
-    sweep(&settings());
+    sweep(&settings(), 2);
+}
+
+#[test]
+fn over_two_directories_that_holds_after_operations_in_either() {
+    let tiered = LsmSettings {
+        tiers: Some(Tiers {
+            slow_directory: "slow/store".into(),
+            from_level: 2,
+        }),
+        policy: PolicySettings {
+            base_bytes: 600,
+            multiplier: 2,
+            table_bytes_max: 700,
+            ..settings().policy
+        },
+        memtable_bytes: 1_200,
+        blob_threshold_bytes: 150,
+        ..settings()
+    };
+    let whole = MemoryDisk::new();
+    play(&open(&whole, tiered.clone()), &mut Allowed::default()).unwrap();
+    let slow = whole.list(Path::new("slow/store")).unwrap();
+    for suffix in [".sst", ".blob"] {
+        assert!(slow.iter().any(|it| it.name.ends_with(suffix)), "{slow:?}");
+    }
+    sweep(&tiered, 5);
 }
 
 #[test]
 fn without_a_log_a_sync_is_a_flush_and_holds_as_well() {
-    sweep(&LsmSettings {
+    let settings = LsmSettings {
         has_log: false,
         ..settings()
-    });
+    };
+    sweep(&settings, 2);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Rot: what it hits is told and set aside, everything else is served, and upkeep comes to its end.
 
 use std::path::Path;
+use std::time::Duration;
 
-use kvorum_backend::ErrorKind;
+use kvorum_backend::{ErrorKind, StepBudget, TaskKind, Timestamp};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_lsm::{Lsm, LsmSettings, Op};
 
@@ -197,4 +198,44 @@ fn one_bad_copy_of_the_manifest_costs_nothing() {
         assert_eq!(right_and_damaged(&store), (KEYS, 0));
         assert_eq!(store.status(&everything()).lost.len(), 1);
     }
+}
+
+#[test]
+fn a_scrub_finds_rot_in_tables_and_blob_files_before_a_reader_does() {
+    let scrub = |store: &Lsm, now: Timestamp| {
+        let scrub_of = || store.maintenance_due(now).into_iter();
+        while let Some(task) = scrub_of().find(|it| it.kind == TaskKind::Scrub) {
+            let budget = StepBudget { bytes: 300 };
+            store.maintenance_step(&task, budget, now).unwrap();
+        }
+    };
+    let settings = LsmSettings {
+        scrub_period: Some(Duration::from_secs(100)),
+        blob_threshold_bytes: 60,
+        ..settings()
+    };
+    let disk = MemoryDisk::new();
+    filled(&disk, &settings);
+    let store = open(&disk, settings);
+    // What is read is in the cache, and rots on the disk.
+    assert_eq!(right_and_damaged(&store), (KEYS, 0));
+    let names = files(&disk, "");
+    for suffix in ["sst", "blob"] {
+        let damaged = names
+            .iter()
+            .find(|it| it.extension().is_some_and(|it| it == suffix));
+        flip(&disk, damaged.unwrap(), 60);
+    }
+    scrub(&store, Timestamp(1_000));
+    assert_eq!(store.status(&everything()).lost, []);
+    scrub(&store, Timestamp(101_000_000));
+    let status = store.status(&everything());
+    let mut suffixes: Vec<&str> = status
+        .lost
+        .iter()
+        .filter_map(|it| it.file.split_once('.').map(|(_, suffix)| suffix))
+        .collect();
+    suffixes.sort_unstable();
+    assert_eq!(suffixes, ["blob", "sst"], "{:?}", status.lost);
+    assert_eq!(status.corrupt_reads, 2);
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Durability, Fields, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
+    Durability, ErrorKind, Fields, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget,
+    TaskKind, Timestamp,
 };
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_lsm::policy::PolicySettings;
@@ -115,19 +116,30 @@ pub(crate) fn everything() -> ScanRange {
 
 /// Everything that a scan shows.
 pub(crate) fn scanned(store: &Lsm) -> Vec<(Bytes, Bytes)> {
+    try_scanned(store).unwrap()
+}
+
+/// The same where a device may fail.
+pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Bytes)>> {
+    let mut failed = None;
     let mut seen = Vec::new();
     let filter = FoldFilter::unexpired(NOW);
     let end = store
         .snapshot(Lease::Unlimited)
         .scan(&everything(), &filter, &mut |shown| {
-            if let Ok(body) = shown.body() {
-                seen.push((Bytes::copy_from_slice(shown.key), body));
+            match shown.body() {
+                Ok(body) => seen.push((Bytes::copy_from_slice(shown.key), body)),
+                Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                Err(error) => failed = Some(error),
             }
             ScanStep::Next
         });
-    assert_eq!(end.unwrap(), ScanEnd::Complete);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    assert_eq!(end?, ScanEnd::Complete);
     assert!(seen.is_sorted_by(|a, b| a.0 < b.0), "out of order");
-    seen
+    Ok(seen)
 }
 
 /// Does what is due, until nothing is or it has done so many rounds.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kvorum_backend::{
     Durability, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
 };
-use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_disk::{Disk as _, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_lsm::{Body, LsmSettings, Op, ScanEnd, ScanStep, Value};
 
 use crate::support::{
@@ -261,4 +261,33 @@ fn readers_writers_and_upkeep_do_not_disturb_each_other() {
         }
         is_over.store(true, Ordering::Release);
     });
+}
+
+/// Each attempt left its tables behind, as long as the device failed to read them back.
+#[test]
+fn a_flush_that_cannot_read_its_tables_leaves_nothing_behind() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    // Only a flush makes durable what it holds.
+    let settings = LsmSettings {
+        has_log: false,
+        ..settings()
+    };
+    let draw = std::sync::Arc::new(|| 5);
+    let shared = kvorum_lsm::Shared::new(40_000, 1 << 30);
+    let handle = std::sync::Arc::new(disk.clone());
+    let store = kvorum_lsm::Lsm::open(handle, Path::new("store"), settings, shared, draw);
+    let store = store.unwrap();
+    (0..20).for_each(|number| put(&store, number, &[3; 20]));
+    let before = memory.list(Path::new("store")).unwrap().len();
+    let unreadable = Fault::Error(kvorum_disk::ErrorKind::Device);
+    disk.add_rule(Rule::new(unreadable).on(Operation::Read));
+    for _ in 0..10 {
+        store.sync().unwrap_err();
+    }
+    let after = memory.list(Path::new("store")).unwrap().len();
+    assert!(after <= before + 2, "{before} files, then {after}");
+    disk.heal();
+    store.sync().unwrap();
+    assert_eq!(scanned(&store).len(), 20);
 }

@@ -189,3 +189,45 @@ fn one_who_leaves_hands_over_everything_and_is_gone() {
         assert_eq!(state.current().ring().replicas_max(), 2);
     });
 }
+
+/// It does not know the leader, and nobody else tells it that the leader is a member.
+#[test]
+fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
+    simulated(1, |world| async move {
+        let mut machines = cluster(&world, 4).await;
+        machines[3].stop(&world).await;
+        let fifth = Machine::new(5);
+        fifth.start(&world).await;
+        machines.push(fifth);
+        let newcomer = machines[4].member();
+        newcomer.join(at(1), Some(&name(1))).await.unwrap();
+        machines[0].commit_plan().await;
+        let log = || newcomer.state().agreement().status();
+        until(&world, "the newcomer votes", || {
+            log().voters.contains(&newcomer.node())
+        })
+        .await;
+        // Whoever else leads is stopped until somebody else does.
+        loop {
+            until(&world, "somebody leads", || log().leader.is_some()).await;
+            let leader = log().leader;
+            if leader == Some(newcomer.node()) {
+                break;
+            }
+            let leads = |it: &&Machine| Some(it.member().node()) == leader;
+            let machine = machines[..3].iter().find(leads).unwrap();
+            machine.stop(&world).await;
+            let is_other = || log().leader.is_some_and(|now| Some(now) != leader);
+            until(&world, "another leads", is_other).await;
+            machine.start(&world).await;
+        }
+        let agreed = machines[4].state().version();
+        machines[3].start(&world).await;
+        until(
+            &world,
+            "who was away knows as much as the others did",
+            || machines[3].state().version() >= agreed,
+        )
+        .await;
+    });
+}

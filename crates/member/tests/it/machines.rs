@@ -19,11 +19,11 @@ use kvorum_member::{Member, MemberSettings, OpenError, PEER_SERVICE, Parts};
 use kvorum_object::{Clock, Content, Limits, Object};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::RingSize;
-use kvorum_runtime::{Link, ListenOptions, Moment, SimulatedProcess, World};
+use kvorum_runtime::{Link, ListenOptions, Listener, Moment, Runtime, SimulatedProcess, World};
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
-use crate::stores::DiskStores;
+use crate::stores::{DiskStores, Gate};
 
 pub(crate) const PORT: u16 = 8099;
 
@@ -68,6 +68,8 @@ pub(crate) struct Machine {
     pub(crate) ring_size: u64,
     pub(crate) cluster_name: String,
     pub(crate) n_val: u32,
+    pub(crate) handoff_inbound: bool,
+    pub(crate) gate: Arc<Gate>,
     running: Mutex<Option<(SimulatedProcess, Arc<Member>)>>,
 }
 
@@ -79,6 +81,8 @@ impl Machine {
             ring_size: 16,
             cluster_name: "test".to_owned(),
             n_val: 3,
+            handoff_inbound: true,
+            gate: Arc::default(),
             running: Mutex::new(None),
         }
     }
@@ -109,7 +113,10 @@ impl Machine {
             agreement: kvorum_agreement::AgreementSettings::default(),
             liveness: kvorum_liveness::LivenessSettings::default(),
             claimant: kvorum_claimant::ClaimantSettings::default(),
-            transfers: kvorum_member::TransferSettings::default(),
+            transfers: kvorum_member::TransferSettings {
+                is_inbound_enabled: self.handoff_inbound,
+                ..kvorum_member::TransferSettings::default()
+            },
             hint_period: Duration::from_secs(10),
         }
     }
@@ -117,25 +124,32 @@ impl Machine {
     pub(crate) async fn try_start(&self, world: &World) -> Result<(), OpenError> {
         let process = world.start_process(ip(self.number));
         let runtime = process.runtime();
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let options = ListenOptions::default();
         let listener = runtime.listen(at(self.number), options).unwrap();
+        let member = Member::open(self.parts(runtime, vec![listener])).await?;
+        member.vnodes().until_opened().await;
+        *self.running.lock() = Some((process, member));
+        Ok(())
+    }
+
+    /// What a member is made of on this machine.
+    pub(crate) fn parts(&self, runtime: Runtime, listeners: Vec<Listener>) -> Parts {
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let nobody = Arc::new(Nobody);
-        let parts = Parts {
-            disk: disk.clone(),
+        let stores = DiskStores::new(disk.clone(), runtime.clone(), self.gate.clone());
+        Parts {
+            disk,
             directory: PathBuf::from("ring"),
             data_directory: PathBuf::from("data"),
-            stores: Arc::new(DiskStores::new(disk, runtime.clone())),
-            listeners: vec![listener],
+            stores: Arc::new(stores),
+            listeners,
+            encryption: kvorum_member::Encryption::Off,
             meter: nobody.clone(),
             maintenance: nobody,
             budget: Arc::new(kvorum_member::Unbounded),
             settings: self.settings(),
             runtime,
-        };
-        let member = Member::open(parts).await?;
-        *self.running.lock() = Some((process, member));
-        Ok(())
+        }
     }
 
     pub(crate) async fn start(&self, world: &World) {
@@ -183,24 +197,11 @@ impl Machine {
         key: &str,
         value: &str,
     ) -> Result<Arc<Object>, RequestError> {
-        let member = self.member();
         let context = match self.try_get(key).await {
             Ok(Some(object)) => object.clock().clone(),
             _ => Clock::new(),
         };
-        let request = PutRequest {
-            context,
-            condition: Condition::Always,
-            content: Content {
-                value: Bytes::copy_from_slice(value.as_bytes()),
-                ..Content::default()
-            },
-            kind: PutKind::Versioned,
-        };
-        let coordinator = member.coordinator();
-        let now = coordinator.runtime().now();
-        let options = PutOptions::default();
-        coordinator.put(&address(key), request, &options, now).await
+        put_at(&self.member(), key, value, context, &PutOptions::default()).await
     }
 
     pub(crate) async fn put(&self, key: &str, value: &str) {
@@ -208,20 +209,51 @@ impl Machine {
     }
 
     pub(crate) async fn try_get(&self, key: &str) -> Result<Option<Arc<Object>>, RequestError> {
-        let member = self.member();
-        let coordinator = member.coordinator();
-        let now = coordinator.runtime().now();
-        let options = GetOptions::default();
-        coordinator.get(&address(key), &options, now).await
+        get_at(&self.member(), key).await
     }
 
     /// The values of a key, as this node's clients see them.
     pub(crate) async fn get(&self, key: &str) -> Vec<String> {
-        let object = self.try_get(key).await.unwrap();
-        let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
-        let siblings = object.iter().flat_map(|object| object.siblings());
-        siblings.map(|sibling| text(&sibling.value)).collect()
+        values(self.try_get(key).await.unwrap().as_deref())
     }
+}
+
+/// The values of an object.
+pub(crate) fn values(object: Option<&Object>) -> Vec<String> {
+    let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
+    let siblings = object.into_iter().flat_map(Object::siblings);
+    siblings.map(|sibling| text(&sibling.value)).collect()
+}
+
+pub(crate) async fn get_at(
+    member: &Member,
+    key: &str,
+) -> Result<Option<Arc<Object>>, RequestError> {
+    let coordinator = member.coordinator();
+    let now = coordinator.runtime().now();
+    let options = GetOptions::default();
+    coordinator.get(&address(key), &options, now).await
+}
+
+pub(crate) async fn put_at(
+    member: &Member,
+    key: &str,
+    value: &str,
+    context: Clock,
+    options: &PutOptions,
+) -> Result<Arc<Object>, RequestError> {
+    let request = PutRequest {
+        context,
+        condition: Condition::Always,
+        content: Content {
+            value: Bytes::copy_from_slice(value.as_bytes()),
+            ..Content::default()
+        },
+        kind: PutKind::Versioned,
+    };
+    let coordinator = member.coordinator();
+    let now = coordinator.runtime().now();
+    coordinator.put(&address(key), request, options, now).await
 }
 
 pub(crate) fn address(key: &str) -> Address {
@@ -263,7 +295,7 @@ pub(crate) async fn joined(world: &World, count: u8) -> Vec<Machine> {
 }
 
 /// Everything between two machines takes a little while.
-fn link(world: &World, count: u8) {
+pub(crate) fn link(world: &World, count: u8) {
     let delay = Link {
         delay_min: Duration::from_micros(100),
         delay_max: Duration::from_millis(2),

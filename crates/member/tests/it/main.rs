@@ -8,6 +8,10 @@
 
 mod founding;
 mod joining;
+mod lost_stores;
 mod machines;
+mod opening;
+mod recovery;
 mod requests;
 mod stores;
+mod vouching;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kvorum_cluster::Command;
 
-use crate::machines::{Machine, cluster, cut, simulated, until};
+use crate::machines::{Machine, at, carry_out, cluster, cut, name, simulated, until};
 
 const KEYS: u32 = 40;
 
@@ -65,6 +65,72 @@ fn a_killed_node_misses_nothing_in_the_end() {
         // What it holds by itself is enough now, together with one that was away meanwhile.
         machines[2].lose_power(&world).await;
         check(&machines[1], 3).await;
+    });
+}
+
+/// Three nodes cannot take turns around sixteen partitions: at the end of the circle lists make a detour.
+#[test]
+fn any_one_of_three_nodes_may_be_down_and_no_key_notices() {
+    simulated(9, |world| async move {
+        let machines = cluster(&world, 3).await;
+        assert!(!machines[0].state().ring().detours().is_empty());
+        assert_eq!(machines[0].state().ring().crowded(3), []);
+        write(&machines[0], 0).await;
+        for (round, down) in (1..).zip(0..3) {
+            machines[down].lose_power(&world).await;
+            let others: Vec<&Machine> = (0..3)
+                .filter(|it| *it != down)
+                .map(|it| &machines[it])
+                .collect();
+            check(others[0], round - 1).await;
+            world.runtime().sleep(Duration::from_secs(15)).await;
+            assert_eq!(others[0].member().liveness().up().len(), 2);
+            check(others[1], round - 1).await;
+            write(others[0], round).await;
+            check(others[1], round).await;
+            machines[down].start(&world).await;
+            let is_well = || {
+                let up = |machine: &Machine| machine.member().liveness().up().len();
+                machines.iter().all(|it| up(it) == 3 && hints(it) == 0)
+            };
+            until(&world, "all is well again", is_well).await;
+        }
+        for machine in &machines {
+            check(machine, 3).await;
+        }
+    });
+}
+
+/// Lists that made a detour go straight on with a fourth node, and what they hold comes with them.
+#[test]
+fn detours_end_when_a_node_more_makes_them_needless() {
+    simulated(10, |world| async move {
+        let mut machines = cluster(&world, 3).await;
+        write(&machines[0], 1).await;
+        let fourth = Machine::new(4);
+        fourth.start(&world).await;
+        fourth.member().join(at(1), Some(&name(1))).await.unwrap();
+        machines.push(fourth);
+        machines[0].commit_plan().await;
+        carry_out(&world, &machines).await;
+        assert!(machines[0].state().ring().detours().is_empty());
+        assert_eq!(machines[0].state().ring().crowded(3), []);
+        for machine in &machines {
+            check(machine, 1).await;
+        }
+        for down in &machines[1..] {
+            down.lose_power(&world).await;
+            check(&machines[0], 1).await;
+            down.start(&world).await;
+            let is_well = || {
+                machines
+                    .iter()
+                    .all(|it| it.member().liveness().up().len() == 4)
+            };
+            until(&world, "all see one another", is_well).await;
+            // Who could not be reached is tried again after a pause.
+            world.runtime().sleep(Duration::from_secs(10)).await;
+        }
     });
 }
 

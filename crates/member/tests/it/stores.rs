@@ -1,29 +1,77 @@
 //! The stores of a simulated node: bitcask behind a commit log, on the node's disk.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Durability};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed, recover};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed, Recovered, recover_some};
 use kvorum_disk::Disk;
-use kvorum_member::{FirstStores, StoreError, Stores};
+use kvorum_member::{StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 pub(crate) struct DiskStores {
     disk: Arc<dyn Disk>,
     runtime: Runtime,
     log: Mutex<Option<CommitLog>>,
+    recovered: Mutex<Recovered>,
+    gate: Arc<Gate>,
 }
 
+/// Which stores are not opened at present, by the numbers of their partitions.
+#[derive(Default)]
+pub(crate) struct Gate {
+    closed: Mutex<Closed>,
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct Closed {
+    /// Whoever reads one waits.
+    held: BTreeSet<u16>,
+    /// Whoever reads one is told that the device fails.
+    refused: BTreeSet<u16>,
+}
+
+impl Gate {
+    pub(crate) fn hold(&self, partitions: impl IntoIterator<Item = u16>) {
+        self.closed.lock().held.extend(partitions);
+    }
+
+    pub(crate) fn refuse(&self, partitions: impl IntoIterator<Item = u16>) {
+        self.closed.lock().refused.extend(partitions);
+    }
+
+    pub(crate) fn open(&self) {
+        *self.closed.lock() = Closed::default();
+        self.opened.notify_all();
+    }
+
+    fn pass(&self, partition: Partition) -> Result<(), StoreError> {
+        let mut closed = self.closed.lock();
+        while closed.held.contains(&partition.number()) {
+            self.opened.wait(&mut closed);
+        }
+        if closed.refused.contains(&partition.number()) {
+            return Err("the device fails".into());
+        }
+        Ok(())
+    }
+}
+
+const LOG_DIRECTORY: &str = "commit_log";
+
 impl DiskStores {
-    pub(crate) fn new(disk: Arc<dyn Disk>, runtime: Runtime) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, runtime: Runtime, gate: Arc<Gate>) -> Self {
         Self {
             disk,
             runtime,
             log: Mutex::new(None),
+            recovered: Mutex::default(),
+            gate,
         }
     }
 
@@ -46,34 +94,50 @@ impl DiskStores {
 }
 
 impl Stores for DiskStores {
-    fn open_first(
-        &self,
-        size: RingSize,
-        partitions: &[Partition],
-    ) -> Result<FirstStores, StoreError> {
-        let mut engines = vec![self.engine(Path::new("hints"))?];
-        for partition in partitions {
-            engines.push(self.engine(&Self::directory(size, *partition))?);
-        }
-        let directory = Path::new("commit_log");
-        recover(&*self.disk, directory, &engines)?;
+    fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
+        let hints = self.engine(Path::new("hints"))?;
+        let directory = Path::new(LOG_DIRECTORY);
+        let mut recovered = self.recovered.lock();
+        recover_some(
+            &*self.disk,
+            directory,
+            std::slice::from_ref(&hints),
+            &mut recovered,
+        )?;
         let settings = CommitLogSettings {
             segment_bytes: 1 << 20,
             bytes_max: 1 << 28,
         };
         let id = self.runtime.random_u64();
+        recovered.running = Some(id);
         *self.log.lock() = Some(CommitLog::create(
             self.disk.clone(),
             directory,
             id,
             settings,
         )?);
-        let mut stores = engines.into_iter().map(|engine| self.committed(engine));
-        let hints = stores.next().ok_or("no store of hints")?;
-        Ok(FirstStores {
-            partitions: partitions.iter().copied().zip(stores).collect(),
-            hints,
-        })
+        Ok(self.committed(hints))
+    }
+
+    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
+        self.gate.pass(partition)?;
+        self.engine(&Self::directory(size, partition))
+    }
+
+    fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
+        let directory = Path::new(LOG_DIRECTORY);
+        let mut recovered = self.recovered.lock();
+        let recovered = recover_some(&*self.disk, directory, stores, &mut recovered);
+        let recovered = recovered.map_err(|error| error.to_string());
+        let committed = |store: &Arc<dyn Backend>| match &recovered {
+            Ok(found) if found.failed.is_empty() => Ok(self.committed(store.clone())),
+            other => Err(StoreError::from(format!("{other:?}"))),
+        };
+        stores.iter().map(committed).collect()
+    }
+
+    fn openings_at_once(&self) -> usize {
+        2
     }
 
     fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {

@@ -77,6 +77,7 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
             DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
         },
         expiry: leveldb.expiry(),
+        scrub_period: settings.maintenance.scrub_period,
         write_buffer_bytes: least + drawn % (most - least + 1),
         has_filter: leveldb.bloomfilter,
         block_bytes: usize::try_from(leveldb.block_bytes).unwrap_or(usize::MAX),

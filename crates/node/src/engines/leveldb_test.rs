@@ -43,7 +43,7 @@ fn store(lines: &[&str]) -> LeveldbSettings {
 type Effect = (&'static str, fn());
 
 /// All that are honoured.
-const EFFECTS: [Effect; 16] = [
+const EFFECTS: [Effect; 19] = [
     ("leveldb.data_root", stores_are_where_data_root_says),
     (
         "leveldb.maximum_memory.percent",
@@ -83,6 +83,12 @@ const EFFECTS: [Effect; 16] = [
     (
         "leveldb.expiration.mode",
         half_of_a_table_expired_is_enough_or_not,
+    ),
+    ("leveldb.tiered", old_tables_are_those_from_the_level_on),
+    ("leveldb.tiered.path.fast", stores_are_behind_the_fast_path),
+    (
+        "leveldb.tiered.path.slow",
+        old_tables_are_behind_the_slow_path,
     ),
 ];
 
@@ -252,6 +258,76 @@ fn stores_are_where_data_root_says() {
             .unwrap()
             .is_some()
     );
+}
+
+/// Files of the first partition's store behind the two paths, once its tables are on the last level.
+fn tiered(level: &str) -> (Vec<String>, Vec<String>) {
+    let disk = MemoryDisk::new();
+    let level = format!("leveldb.tiered = {level}");
+    let lines = [
+        "storage_backend = leveldb",
+        "leveldb.data_root = /stores",
+        "leveldb.tiered.path.fast = /quick",
+        "leveldb.tiered.path.slow = /large",
+        &level,
+    ];
+    let ring_size = RingSize::new(8).unwrap();
+    let seam: Arc<dyn Disk> = Arc::new(disk.clone());
+    let randomness = Arc::new(SeededRandomness::new(1));
+    let engines = Engines::new(seam, loaded(&lines), randomness);
+    let partition: Partition = ring_size.partitions().next().unwrap();
+    let store = engines.open(ring_size, partition, None).unwrap();
+    // Four tables are merged to the last level.
+    for number in 0..4 {
+        let (head, body) = (Bytes::from_static(b"head"), text(number, 100));
+        let write = Write::put(key(number), Fields::default(), head, body);
+        drop(store.put(&Batch::of(write), Durability::Buffered).unwrap());
+        store.sync().unwrap();
+    }
+    for task in store.maintenance_due(NOW) {
+        let budget = StepBudget { bytes: u64::MAX };
+        let _outcome = store.maintenance_step(&task, budget, NOW).unwrap();
+    }
+    drop(store);
+    let names = |root: &str| match disk.list(&Path::new(root).join("0")) {
+        Ok(entries) => entries.into_iter().map(|it| it.name).collect(),
+        Err(_) => Vec::new(),
+    };
+    let found = (names("/quick/stores"), names("/large/stores"));
+    engines.remove(ring_size, partition).unwrap();
+    for root in ["/quick/stores/0", "/large/stores/0"] {
+        assert!(disk.info(Path::new(root)).unwrap().is_none(), "{root}");
+    }
+    found
+}
+
+fn has(names: &[String], suffix: &str) -> bool {
+    names.iter().any(|it| it.ends_with(suffix))
+}
+
+fn old_tables_are_those_from_the_level_on() {
+    for level in ["1", "6"] {
+        let (fast, slow) = tiered(level);
+        assert!(
+            !has(&fast, ".sst") && has(&slow, ".sst"),
+            "{fast:?} {slow:?}"
+        );
+    }
+    let lines = ["leveldb.tiered = off", "leveldb.tiered.path.fast = /quick"];
+    assert_eq!(loaded(&lines).leveldb.tiers(), None);
+}
+
+fn stores_are_behind_the_fast_path() {
+    let (fast, slow) = tiered("6");
+    assert!(
+        has(&fast, "manifest-0") && !has(&slow, "manifest-0"),
+        "{slow:?}"
+    );
+}
+
+fn old_tables_are_behind_the_slow_path() {
+    let (_, slow) = tiered("6");
+    assert!(has(&slow, "tier-fast") && has(&slow, ".sst"), "{slow:?}");
 }
 
 /// What the cache rounds up is less.

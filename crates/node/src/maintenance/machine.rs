@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The part of all memory that stores may hold, in percent: the rest is for requests, and for the
@@ -36,6 +36,19 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 
 /// How many files the process may have open.
 pub(super) fn open_files_max() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// Raises that to as many as the system lets us have; `None` where there is no limit.
+pub(crate) fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if limit.current != limit.maximum {
+        let _raised_or_as_before = setrlimit(Resource::Nofile, raised);
+    }
     getrlimit(Resource::Nofile).current
 }
 

@@ -312,6 +312,7 @@ fn a_running_node_merges_and_tells_of_it() {
         "ring_size=8",
         // Into the stores' own files, which merges are about.
         "durability=none",
+        "bitcask.compression=none",
         "bitcask.max_file_size=1MB",
         "bitcask.merge.thresholds.small_file=disabled",
         "commit_log.segment_bytes=1MB",

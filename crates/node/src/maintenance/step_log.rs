@@ -1,7 +1,7 @@
 //! What requests and operators see of maintenance: which steps were done when, and the delay of puts.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_coordinator::MaintenanceWitness;
@@ -27,6 +27,7 @@ pub(crate) struct DoneStep {
 pub(crate) struct StepLog {
     steps: Mutex<VecDeque<DoneStep>>,
     put_delay_us: AtomicU64,
+    refuses_puts: AtomicBool,
 }
 
 impl StepLog {
@@ -39,6 +40,11 @@ impl StepLog {
     pub(crate) fn set_put_delay(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.put_delay_us.store(micros, Ordering::Relaxed);
+    }
+
+    /// Takes over whether puts are refused from now on.
+    pub(crate) fn set_refuses_puts(&self, refuses: bool) {
+        self.refuses_puts.store(refuses, Ordering::Relaxed);
     }
 
     /// Remembers a step that took long enough to be in somebody's way.
@@ -58,6 +64,10 @@ impl StepLog {
 impl MaintenanceWitness for StepLog {
     fn put_delay(&self) -> Duration {
         Duration::from_micros(self.put_delay_us.load(Ordering::Relaxed))
+    }
+
+    fn refuses_puts(&self) -> bool {
+        self.refuses_puts.load(Ordering::Relaxed)
     }
 
     fn step_between(&self, from: Moment, to: Moment) -> Option<String> {

@@ -46,8 +46,9 @@ fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
     line("Now", running_text(report));
     line("Owed", debt_text(report));
     line("Rate", rate_text(report));
+    line("Transfers", transfers_text(report));
     line("Clients", clients_text(report));
-    line("Put delay", format!("{} us", report.put_delay.as_micros()));
+    line("Put delay", put_delay_text(report));
     line("Steps", steps_text(report));
     let _infallible = write!(text, "\nBudgets\n{}\n", budgets_table(report, budgets));
     let _infallible = write!(text, "\nBy kind\n{}\n", kinds_table(report));
@@ -98,6 +99,14 @@ fn rate_text(report: &Report) -> String {
     format!("{done}/s done, {needed}/s needed, {allowed} allowed, {speed}/s possible")
 }
 
+fn transfers_text(report: &Report) -> String {
+    let allowed = match report.transfer_allowed_rate {
+        Some(rate) => format!("{}/s", bytes(rate)),
+        None => "as much as the I/O budget".to_owned(),
+    };
+    format!("{}/s done, {allowed} allowed", bytes(report.transfer_rate))
+}
+
 fn clients_text(report: &Report) -> String {
     let (reads, writes) = report.foreground_p99;
     format!(
@@ -109,6 +118,13 @@ fn clients_text(report: &Report) -> String {
         writes.as_micros(),
         report.free_share * 100.0,
     )
+}
+
+fn put_delay_text(report: &Report) -> String {
+    if report.refuses_puts {
+        return "puts are refused: memory or open files are used up, see Budgets".to_owned();
+    }
+    format!("{} us", report.put_delay.as_micros())
 }
 
 fn steps_text(report: &Report) -> String {
@@ -139,9 +155,24 @@ fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
         format!("{cores:.2}"),
     ]);
     table.add_row([
-        "memory of stores".to_owned(),
+        "memory".to_owned(),
         bytes(report.memory_bytes),
         most(budgets.memory_bytes_max),
+    ]);
+    table.add_row([
+        "  caches".to_owned(),
+        bytes(report.memory.caches),
+        bytes(report.memory_orders.caches_max),
+    ]);
+    table.add_row([
+        "  write buffers".to_owned(),
+        bytes(report.memory.write_buffers),
+        bytes(report.memory_orders.write_buffers_max),
+    ]);
+    table.add_row([
+        "  requests".to_owned(),
+        bytes(report.memory.requests),
+        String::new(),
     ]);
     table.add_row([
         "open files".to_owned(),
@@ -247,6 +278,8 @@ fn json_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
         "done_bytes_per_second": report.done_rate,
         "needed_bytes_per_second": report.needed_rate,
         "allowed_bytes_per_second": report.allowed_rate,
+        "transfer_bytes_per_second": report.transfer_rate,
+        "transfer_allowed_bytes_per_second": report.transfer_allowed_rate,
         "possible_bytes_per_second": report.speed,
         "put_bytes_per_second": report.ingest_rate,
         "amplification": report.amplification,
@@ -254,6 +287,7 @@ fn json_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
         "read_p99_us": micros(report.foreground_p99.0),
         "write_p99_us": micros(report.foreground_p99.1),
         "put_delay_us": micros(report.put_delay),
+        "refuses_puts": report.refuses_puts,
         "steps": all.count,
         "steps_beyond_twice_declared": all.overruns,
         "steps_failed": all.failures,
@@ -284,6 +318,11 @@ fn budgets_json(report: &Report, budgets: &Budgets) -> Value {
         "cpu_cores_used": report.cpu_cores,
         "memory_bytes_max": budgets.memory_bytes_max,
         "memory_bytes_used": report.memory_bytes,
+        "cache_bytes_max": report.memory_orders.caches_max,
+        "cache_bytes_used": report.memory.caches,
+        "write_buffer_bytes_max": report.memory_orders.write_buffers_max,
+        "write_buffer_bytes_used": report.memory.write_buffers,
+        "request_bytes_used": report.memory.requests,
         "open_files_max": budgets.open_files_max,
         "open_files_used": report.open_files,
         "step_time_us": micros(budgets.step_time),
@@ -371,8 +410,38 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
         ),
         (
             "memory_bytes",
-            "Memory that stores hold",
+            "Memory that stores hold, the caches that they share, and requests in progress",
             report.memory_bytes,
+        ),
+        (
+            "cache_bytes",
+            "Memory in caches of what was read",
+            report.memory.caches,
+        ),
+        (
+            "cache_bytes_allowed",
+            "What caches may take at present",
+            report.memory_orders.caches_max,
+        ),
+        (
+            "write_buffer_bytes",
+            "Memory in write buffers",
+            report.memory.write_buffers,
+        ),
+        (
+            "write_buffer_bytes_allowed",
+            "What write buffers may take at present",
+            report.memory_orders.write_buffers_max,
+        ),
+        (
+            "request_bytes",
+            "Memory in large requests in progress and in what waits for the node's log",
+            report.memory.requests,
+        ),
+        (
+            "refuses_puts",
+            "1 while puts are refused because memory or open files are used up",
+            u64::from(report.refuses_puts),
         ),
         (
             "open_files",
@@ -486,7 +555,7 @@ fn urgency_name(urgency: Urgency) -> &'static str {
 }
 
 /// A size in the unit that leaves at most four digits before the point.
-fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "KB", "MB", "GB"] {
         if amount < 1024.0 {

@@ -7,9 +7,8 @@ use bytes::Bytes;
 use kvorum_client::{Client, Get, GetOptions, Put, PutOptions, pb};
 use serde_json::Value;
 
-use crate::basho::{
-    CaskFile, WRITTEN_AT, dotted, key, object_v0, object_v1, old_key, plain, typed_key,
-};
+use crate::basho::{CaskFile, WRITTEN_AT, key, old_key, typed_key};
+use crate::riak_objects::{dotted, object_v0, object_v1, plain};
 use crate::server::Site;
 
 /// Writes a data file of a partition below `riak`, with its hint file.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bytes::Bytes;
@@ -71,13 +71,19 @@ async fn check_round(client: &mut Client, round: u8) {
 }
 
 /// Status line and body of an answer.
+/// Headers may follow the request's line.
 fn http(site: &Site, request: &str, body: &str) -> (String, String) {
+    let (line, more) = request.split_once("\r\n").unwrap_or((request, ""));
+    let more = match more {
+        "" => String::new(),
+        more => format!("{more}\r\n"),
+    };
     let mut stream = TcpStream::connect(site.http).unwrap();
     let len = body.len();
     let head = "Host: localhost\r\nConnection: close\r\nContent-Type: text/plain\r\n";
     write!(
         stream,
-        "{request} HTTP/1.1\r\n{head}Content-Length: {len}\r\n\r\n{body}"
+        "{line} HTTP/1.1\r\n{head}{more}Content-Length: {len}\r\n\r\n{body}"
     )
     .unwrap();
     let mut answer = String::new();
@@ -149,8 +155,21 @@ fn http_and_the_operators_verbs_know_the_engine() {
     assert!(status.contains("204"), "{status}");
     assert!(http(&site, &format!("GET {key}"), "").0.contains("404"));
 
+    let indexed = "PUT /buckets/b/keys/i\r\nx-riak-index-age_int: 7\r\nx-riak-index-town_bin: x";
+    let (status, _) = http(&site, indexed, "hello");
+    assert!(status.contains("204"), "{status}");
+    let found = http(&site, "GET /buckets/b/index/age_int/7", "").1;
+    assert_eq!(found, r#"{"keys":["i"]}"#);
+    let (status, _) = http(&site, "DELETE /buckets/b/keys/i", "");
+    assert!(status.contains("204"), "{status}");
     let stats: Value = serde_json::from_str(&http(&site, "GET /stats", "").1).unwrap();
     assert_eq!(stats["storage_backend"], "riak_kv_leveldb_backend");
+    let of_indexes = |name: &str| stats[format!("vnode_index_{name}_total")].as_u64();
+    assert!(of_indexes("writes") > Some(0), "{stats}");
+    assert_eq!(of_indexes("writes_postings"), Some(2), "{stats}");
+    assert_eq!(of_indexes("deletes_postings"), Some(2), "{stats}");
+    assert!(of_indexes("reads") > Some(0), "{stats}");
+    assert_eq!(stats["vnode_index_writes_postings"], 2, "{stats}");
     let metrics = http(&site, "GET /metrics", "").1;
     for figure in [
         "backend=\"leveldb\"",
@@ -188,11 +207,24 @@ fn largest_table(site: &Site) -> PathBuf {
 
 #[tokio::test]
 async fn a_missing_table_costs_its_keys_alone_and_is_told() {
+    costs_its_keys_alone(|table| std::fs::remove_file(table).unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_cut_table_costs_the_keys_behind_the_cut_alone_and_is_told() {
+    costs_its_keys_alone(|table| {
+        let file = std::fs::File::options().write(true).open(table).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 3).unwrap();
+    })
+    .await;
+}
+
+async fn costs_its_keys_alone(harm: impl Fn(&Path)) {
     let site = site();
     let server = site.start();
     put_round(&mut site.client().await, 1).await;
     server.stop();
-    std::fs::remove_file(largest_table(&site)).unwrap();
+    harm(&largest_table(&site));
 
     let server = site.start();
     let mut client = site.client().await;
@@ -214,10 +246,55 @@ async fn a_missing_table_costs_its_keys_alone_and_is_told() {
     let output = site.run(&["admin", "vnode-status", "--json"]);
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     let status = status.to_string();
-    assert!(status.contains("a table of"), "{status}");
     assert!(status.contains("with the keys from"), "{status}");
+    let metrics = http(&site, "GET /metrics", "").1;
+    assert!(metrics.contains("kvorum_store_lost_ranges "), "{metrics}");
+    assert!(!metrics.contains("kvorum_store_lost_ranges 0"), "{metrics}");
     // What is written anew is there again.
     put_round(&mut client, 2).await;
     check_round(&mut client, 2).await;
     server.stop();
+}
+
+#[tokio::test]
+async fn a_node_whose_stores_lost_their_manifests_has_every_object_after_a_repair() {
+    let site = site();
+    let server = site.start();
+    put_round(&mut site.client().await, 1).await;
+    let data = site.path().join("data");
+    let data = data.to_str().unwrap();
+    let refused = tool(&["repair", data]);
+    assert!(!refused.status.success(), "{refused:?}");
+    server.stop();
+
+    let sound = tool(&["repair", data]);
+    assert!(sound.status.success(), "{sound:?}");
+    let text = String::from_utf8(sound.stdout).unwrap();
+    assert!(text.contains("sound, nothing was done"), "{text}");
+
+    let store = largest_table(&site).parent().unwrap().to_owned();
+    for name in ["manifest-0", "manifest-1"] {
+        std::fs::remove_file(store.join(name)).unwrap();
+    }
+    let verified = tool(&["verify", data]);
+    let text = String::from_utf8(verified.stdout).unwrap();
+    assert!(text.contains("`kvorum repair` makes a new one"), "{text}");
+    let repaired = tool(&["repair", data, "--json"]);
+    assert!(repaired.status.success(), "{repaired:?}");
+    let said: Value = serde_json::from_slice(&repaired.stdout).unwrap();
+    let verdicts = said["stores"].as_array().unwrap().iter();
+    let verdicts: Vec<&str> = verdicts.filter_map(|it| it["verdict"].as_str()).collect();
+    let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
+    assert_eq!((count("repaired"), count("sound")), (1, verdicts.len() - 1));
+    assert!(tool(&["verify", data]).status.success());
+
+    let server = site.start();
+    check_round(&mut site.client().await, 1).await;
+    server.stop();
+}
+
+/// A verb that takes no configuration.
+fn tool(words: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    command.args(words).output().unwrap()
 }

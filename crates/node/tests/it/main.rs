@@ -6,9 +6,22 @@
 )]
 
 mod advise;
+mod backup;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;
+mod budgets;
 mod cluster;
 mod import;
+mod import_leveldb;
+#[path = "../../../import-leveldb/tests/it/level_store.rs"]
+#[expect(dead_code, reason = "what the importer's own tests need beyond these")]
+mod level_store;
 mod leveldb;
+mod migration;
+mod opening;
+#[path = "../../../import/tests/shared/riak_objects.rs"]
+mod riak_objects;
+mod runbook;
+mod scrubbing;
 mod server;
+mod tls;

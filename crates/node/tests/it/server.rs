@@ -69,16 +69,41 @@ impl Site {
         self.command(words).output().unwrap()
     }
 
+    /// Starts a server and waits until every vnode is open.
     pub(crate) fn start(&self) -> Server {
+        self.start_until(|states| states.iter().all(|state| state == "open"))
+    }
+
+    /// Starts a server and waits until its vnodes are in these states.
+    pub(crate) fn start_until(&self, is_awaited: impl Fn(&[String]) -> bool) -> Server {
         let mut command = self.command(&["server"]);
         let child = command.stdout(Stdio::null()).spawn().unwrap();
         let server = Server { child };
         let deadline = Instant::now() + READY_WITHIN;
-        while !self.run(&["ping"]).status.success() {
+        while !self.run(&["ping"]).status.success() || !is_awaited(&self.vnode_states()) {
             assert!(Instant::now() < deadline, "the server does not answer");
             std::thread::sleep(Duration::from_millis(30));
         }
         server
+    }
+
+    /// The lines of `/metrics`.
+    pub(crate) fn metrics(&self) -> Vec<String> {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(self.http).unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: kvorum\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply.lines().map(str::to_owned).collect()
+    }
+
+    /// Whether each vnode is open.
+    pub(crate) fn vnode_states(&self) -> Vec<String> {
+        let status = self.run(&["admin", "cluster", "partitions", "--json"]);
+        let partitions: Vec<serde_json::Value> = serde_json::from_slice(&status.stdout).unwrap();
+        let state = |it: &serde_json::Value| it["state"].as_str().unwrap().to_owned();
+        partitions.iter().map(state).collect()
     }
 
     pub(crate) async fn client(&self) -> Client {

@@ -5,6 +5,8 @@
     reason = "a test that cannot make its input should fail"
 )]
 
+mod encryption;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use kvorum_peer::{
     PeerSettings, Peers, Refusal, Served,
 };
 use kvorum_ring::NodeId;
-use kvorum_runtime::{ListenOptions, Moment, Runtime, TaskGuard};
+use kvorum_runtime::{ListenOptions, Moment, Room, Runtime, Stream, TaskGuard};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -27,6 +29,11 @@ fn node(number: u8) -> NodeId {
 
 fn address(number: u8) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7000 + u16::from(number)))
+}
+
+/// What the cluster calls a node.
+fn name(node: NodeId) -> String {
+    format!("node{}@host", node.as_bytes()[0])
 }
 
 /// One node's knowledge.
@@ -56,6 +63,13 @@ impl Directory for Known {
 
     fn address(&self, node: NodeId) -> Option<SocketAddr> {
         self.addresses.lock().get(&node).copied()
+    }
+
+    fn name(&self, node: NodeId) -> Option<String> {
+        self.addresses
+            .lock()
+            .contains_key(&node)
+            .then(|| name(node))
     }
 
     fn admit(&self, caller: &Introduction) -> Admission {
@@ -114,6 +128,10 @@ impl PeerService for Echo {
 /// A node that answers at its address for as long as the guard lives.
 fn answering(runtime: &Runtime, number: u8, settings: PeerSettings) -> (Arc<Echo>, TaskGuard<()>) {
     let peers = Peers::new(runtime.clone(), Known::of(number), settings);
+    answering_over(runtime, number, peers)
+}
+
+fn answering_over(runtime: &Runtime, number: u8, peers: Peers) -> (Arc<Echo>, TaskGuard<()>) {
     let echo = Arc::new(Echo::default());
     *echo.runtime.lock() = Some(runtime.clone());
     let listener = runtime
@@ -258,6 +276,183 @@ fn too_much_in_progress_is_refused_at_once() {
         let refuse = Message::of_head("refuse");
         let refused = peers.request(node(2), Lane::Requests, refuse, in_ms(&runtime, 1_000));
         assert_eq!(refused.await, overload);
+    });
+}
+
+#[test]
+fn requests_in_progress_are_bounded_in_bytes() {
+    simulated(|runtime| async move {
+        let few = PeerSettings {
+            in_progress_bytes_max: 100,
+            ..settings()
+        };
+        let _answering = answering(&runtime, 2, few);
+        let peers = asking(&runtime, settings());
+        let ask = |bytes: usize| {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 1_000));
+            let message = Message {
+                head: Bytes::from_static(b"wait 500"),
+                body: Bytes::from(vec![1; bytes]),
+            };
+            async move {
+                let asked = peers.request(node(2), Lane::Requests, message, deadline);
+                asked.await.map(|answer| answer.body.len())
+            }
+        };
+        // One is always taken.
+        let large = runtime.spawn("large", ask(200));
+        runtime.sleep(Duration::from_millis(10)).await;
+        assert_eq!(ask(1).await, Err(PeerError::Overload { node: node(2) }));
+        assert_eq!(large.await.unwrap(), Ok(200));
+        let one = runtime.spawn("one", ask(40));
+        let other = runtime.spawn("other", ask(40));
+        assert_eq!((one.await.unwrap(), other.await.unwrap()), (Ok(40), Ok(40)));
+    });
+}
+
+#[test]
+fn large_requests_of_all_connections_share_one_room_and_those_of_the_control_lane_are_taken() {
+    simulated(|runtime| async move {
+        let room = Room::new(1 << 20);
+        let shared = PeerSettings {
+            room: room.clone(),
+            ..settings()
+        };
+        let _answering = answering(&runtime, 2, shared);
+        let peers = asking(&runtime, settings());
+        let ask = |lane, bytes: usize| {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 2_000));
+            let message = Message {
+                head: Bytes::from_static(b"wait 500"),
+                body: Bytes::from(vec![1; bytes]),
+            };
+            async move {
+                let asked = peers.request(node(2), lane, message, deadline);
+                asked.await.map(|answer| answer.body.len())
+            }
+        };
+        let overload = Err(PeerError::Overload { node: node(2) });
+        let large = runtime.spawn("large", ask(Lane::Requests, 700_000));
+        runtime.sleep(Duration::from_millis(100)).await;
+        assert_eq!(room.taken_bytes(), 700_008);
+        // In fragments on two lanes, and in one.
+        assert_eq!(ask(Lane::Requests, 400_000).await, overload);
+        assert_eq!(ask(Lane::Bulk, 400_000).await, overload);
+        let other = room.take_anyway(300_000);
+        assert_eq!(ask(Lane::Requests, 50_000).await, overload);
+        drop(other);
+        let small = runtime.spawn("small", ask(Lane::Requests, 1_000));
+        let control = runtime.spawn("control", ask(Lane::Control, 400_000));
+        assert_eq!(small.await.unwrap(), Ok(1_000));
+        assert_eq!(control.await.unwrap(), Ok(400_000));
+        assert_eq!(large.await.unwrap(), Ok(700_000));
+        // The same connections carry what comes after.
+        assert_eq!(ask(Lane::Requests, 400_000).await, Ok(400_000));
+        assert_eq!(ask(Lane::Bulk, 400_000).await, Ok(400_000));
+        assert_eq!(room.taken_bytes(), 0);
+    });
+}
+
+/// A caller that is told of an overload asks elsewhere, for nothing was carried out: that has to be so.
+#[test]
+fn an_answer_that_finds_no_room_comes_later() {
+    simulated(|runtime| async move {
+        let narrow = PeerSettings {
+            queued_bytes_max: 1_000,
+            ..settings()
+        };
+        let _answering = answering(&runtime, 2, narrow);
+        let peers = asking(&runtime, settings());
+        let mut waiting = Vec::new();
+        for head in ["echo", "wait 1", "echo", "wait 1", "echo"] {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 1_000));
+            let message = Message {
+                head: Bytes::from_static(head.as_bytes()),
+                body: Bytes::from(vec![1; 1_000_000]),
+            };
+            waiting.push(runtime.spawn("waiting", async move {
+                let lane = Lane::Requests;
+                peers.request(node(2), lane, message, deadline).await
+            }));
+        }
+        for task in waiting {
+            assert_eq!(task.await.unwrap().unwrap().body.len(), 1_000_000);
+        }
+    });
+}
+
+#[test]
+fn callers_that_say_nothing_are_bounded_and_do_not_disturb_members() {
+    simulated(|runtime| async move {
+        let _answering = answering(&runtime, 2, settings());
+        let peers = asking(&runtime, settings());
+        let echo = || {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 1_000));
+            async move {
+                let asked = Message::of_head("echo");
+                peers
+                    .request(node(2), Lane::Requests, asked, deadline)
+                    .await
+            }
+        };
+        assert!(echo().await.is_ok());
+        let mut silent = Vec::new();
+        for _ in 0..64 {
+            silent.push(runtime.connect(address(2)).await.unwrap());
+        }
+        let is_closed = |mut stream: Stream| {
+            let runtime = runtime.clone();
+            async move {
+                let wait = Duration::from_millis(100);
+                let read = runtime.timeout(wait, stream.read_u8()).await;
+                matches!(read, Ok(Err(_)))
+            }
+        };
+        assert!(is_closed(runtime.connect(address(2)).await.unwrap()).await);
+        assert!(echo().await.is_ok());
+        assert!(!is_closed(silent.pop().unwrap()).await);
+        // They are given up after a while.
+        runtime.sleep(settings().connect_wait_max).await;
+        let late = asking(&runtime, settings());
+        let asked = Message::of_head("echo");
+        let asked = late.request(node(2), Lane::Control, asked, in_ms(&runtime, 1_000));
+        assert!(asked.await.is_ok());
+    });
+}
+
+/// As after links that broke without a word: the connections in use are the newest.
+#[test]
+fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
+    simulated(|runtime| async move {
+        let peers_of_2 = Peers::new(runtime.clone(), Known::of(2), settings());
+        let (echo, _guard) = answering_over(&runtime, 2, peers_of_2.clone());
+        let again: Vec<Peers> = (0..4).map(|_| asking(&runtime, settings())).collect();
+        let ask = |peers: &Peers, lane, head: &'static str| {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 1_000_000));
+            async move {
+                peers
+                    .request(node(2), lane, Message::of_head(head), deadline)
+                    .await
+            }
+        };
+        assert!(ask(&again[0], Lane::Control, "echo").await.is_ok());
+        let oldest = runtime.spawn("oldest", ask(&again[0], Lane::Requests, "never"));
+        runtime.sleep(Duration::from_millis(10)).await;
+        for peers in &again[1..3] {
+            assert!(ask(peers, Lane::Requests, "echo").await.is_ok());
+        }
+        assert_eq!(peers_of_2.connections().len(), 4);
+        assert_eq!(echo.in_progress.load(Ordering::Relaxed), 1);
+        assert!(ask(&again[3], Lane::Requests, "echo").await.is_ok());
+        assert!(matches!(
+            oldest.await.unwrap(),
+            Err(PeerError::Broken { .. })
+        ));
+        assert_eq!(echo.in_progress.load(Ordering::Relaxed), 0);
+        assert_eq!(peers_of_2.connections().len(), 4);
+        // One that is in use comes back.
+        assert!(ask(&again[0], Lane::Requests, "echo").await.is_ok());
+        assert!(ask(&again[0], Lane::Control, "echo").await.is_ok());
     });
 }
 

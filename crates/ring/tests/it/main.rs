@@ -7,6 +7,7 @@
 
 mod claim;
 mod coverage;
+mod detours;
 mod preference_list;
 mod stale_reads;
 mod transition;

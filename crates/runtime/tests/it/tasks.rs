@@ -168,3 +168,10 @@ fn threads_run_in_production_and_are_refused_in_a_simulation() {
     );
     production.shut_down(Duration::from_secs(1));
 }
+
+#[test]
+fn nodes_on_one_machine_share_its_cores_and_none_is_without() {
+    let of_each = |cores, nodes| ProductionOptions::workers_of_each(cores, nodes).get();
+    assert_eq!([of_each(64, 5), of_each(15, 5), of_each(14, 5)], [12, 3, 2]);
+    assert_eq!([of_each(2, 5), of_each(0, 5), of_each(8, 0)], [1, 1, 1]);
+}

@@ -2,7 +2,7 @@
 
 use kvorum_object::Limits;
 
-use crate::world::{Options, run, run_with};
+use crate::world::{Options, ROOM_BYTES, run, run_with};
 
 const TEXT: (&str, &str) = ("Content-Type", "text/plain");
 type Headers = &'static [(&'static str, &'static str)];
@@ -381,6 +381,49 @@ fn an_overloaded_node_says_when_to_come_back() {
             assert_eq!(answer.header("retry-after"), Some("1"));
         }
         assert_eq!(client.get("/ping").await.status, 200);
+    });
+}
+
+#[test]
+fn large_bodies_are_refused_while_others_take_the_room_and_small_ones_are_taken() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        let others = world.room.take_anyway(ROOM_BYTES);
+        let large = vec![7; 1 << 20];
+        let refused = client.ask("PUT", OBJECT, &[TEXT], &large).await;
+        assert_eq!((refused.status, refused.text()), (503, "overload\n"));
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        // The connection goes on behind what was read and dropped.
+        client.put(OBJECT, "small").await;
+        drop(others);
+        let taken = client.ask("PUT", OBJECT, &[TEXT], &large).await;
+        assert_eq!(taken.status, 204);
+        assert_eq!(client.get(OBJECT).await.body.len(), large.len());
+        assert_eq!(world.room.taken_bytes(), 0);
+    });
+}
+
+#[test]
+fn a_body_of_unknown_length_takes_room_as_it_comes_and_an_answer_until_it_is_sent() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        let head = "PUT /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n10000\r\n";
+        client.send(head.as_bytes()).await;
+        client.send(&vec![7; 1 << 16]).await;
+        world.runtime.sleep(std::time::Duration::from_secs(1)).await;
+        let taken = world.room.taken_bytes();
+        assert!((1 << 15..=1 << 16).contains(&taken), "{taken}");
+        client.send(b"\r\n0\r\n\r\n").await;
+        assert_eq!(client.receive(false).await.unwrap().status, 204);
+        assert_eq!(world.room.taken_bytes(), 0);
+        // Nobody takes the answer; the sockets hold a part of it.
+        client
+            .send(b"GET /buckets/b/keys/k HTTP/1.1\r\nHost: x\r\n\r\n")
+            .await;
+        let answer = client.receive(false).await.unwrap();
+        assert_eq!(answer.body.len(), 1 << 16);
+        assert_eq!(world.room.taken_bytes(), 0);
     });
 }
 

@@ -20,12 +20,15 @@ use kvorum_encoding::BucketType;
 use kvorum_object::{Limits, Object};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{NodeId, Partition, RingSize};
-use kvorum_runtime::{ListenOptions, Moment, Runtime};
+use kvorum_runtime::{ListenOptions, Moment, Room, Runtime};
 use kvorum_server_http::{HttpSettings, NodeFacts, Server};
 use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 use serde_json::Value;
 
 use crate::client::Client;
+
+/// What large requests may take together; enough for most tests.
+pub(crate) const ROOM_BYTES: usize = 64 << 20;
 
 /// What a test changes about the node.
 #[derive(Default)]
@@ -40,6 +43,7 @@ pub(crate) struct World {
     pub(crate) runtime: Runtime,
     pub(crate) server: Arc<Server>,
     pub(crate) facts: Arc<Facts>,
+    pub(crate) room: Room,
     address: SocketAddr,
 }
 
@@ -69,13 +73,16 @@ pub(crate) fn run_with<F: Future<Output = ()>>(options: Options, test: impl FnOn
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = runtime.listen(any, ListenOptions::default()).unwrap();
         let address = listener.local_address();
-        let server = Arc::new(Server::new(coordinator, options.http, facts.clone()));
+        let room = Room::new(ROOM_BYTES as u64);
+        let server = Server::within(room.clone(), coordinator, options.http, facts.clone());
+        let server = Arc::new(server);
         let serving = server.clone();
         runtime.spawn("listener", async move { serving.serve(listener).await });
         let world = World {
             runtime: runtime.clone(),
             server: server.clone(),
             facts,
+            room,
             address,
         };
         test(world).await;

@@ -3,12 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use kvorum_client::{Error, Frame, MessageCode, pb};
+use kvorum_server_pb::ServerSettings;
 use prost::Message as _;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::node::{bytes, encoded, error_text, with_node, with_node_that_may_panic};
+use crate::node::{
+    ROOM_BYTES, bytes, encoded, error_text, with_node, with_node_that_may_panic, with_settings,
+};
 
 const PING: &[u8] = &[0, 0, 0, 1, 1];
 
@@ -219,5 +222,74 @@ fn a_peer_that_shuts_its_side_still_gets_its_replies() {
         assert!(raw.receive().await.is_some());
         assert!(raw.receive().await.is_some());
         assert!(raw.receive().await.is_none());
+    });
+}
+
+#[test]
+fn connections_beyond_the_bound_are_closed_and_those_there_are_go_on() {
+    let settings = ServerSettings {
+        connections_max: 2,
+        ..ServerSettings::new("few")
+    };
+    with_settings(settings, |node| async move {
+        let mut first = node.client().await;
+        let mut second = node.client().await;
+        first.ping().await.unwrap();
+        second.ping().await.unwrap();
+        let mut third = node.client().await;
+        assert!(third.ping().await.is_err());
+        first.ping().await.unwrap();
+        drop(second);
+        node.runtime.sleep(Duration::from_secs(1)).await;
+        let mut fourth = node.client().await;
+        fourth.ping().await.unwrap();
+    });
+}
+
+#[test]
+fn large_requests_are_refused_while_others_take_the_room_and_small_ones_are_answered() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let large = put_frame("large", vec![7; 1 << 20].into());
+        let others = node.room.take_anyway(ROOM_BYTES);
+        let small = put_frame("small", vec![7; 1 << 10].into());
+        // Pipelined, so that what comes behind a refused frame is found in its place.
+        let replies = client
+            .send_pipelined(&[
+                small.clone(),
+                large.clone(),
+                get_frame("small"),
+                large.clone(),
+            ])
+            .await
+            .unwrap();
+        assert_eq!(replies[0].code, MessageCode::RPB_PUT_RESP);
+        assert_eq!(error_text(&replies[1]), "overload");
+        assert_eq!(value_of(&replies[2]).len(), 1 << 10);
+        assert_eq!(error_text(&replies[3]), "overload");
+        drop(others);
+        let replies = client
+            .send_pipelined(&[large, get_frame("large")])
+            .await
+            .unwrap();
+        assert_eq!(replies[0].code, MessageCode::RPB_PUT_RESP);
+        assert_eq!(value_of(&replies[1]).len(), 1 << 20);
+        assert_eq!(node.room.taken_bytes(), 0);
+    });
+}
+
+#[test]
+fn a_large_request_takes_room_from_its_beginning_until_it_is_answered_or_its_peer_has_gone() {
+    with_node(|node| async move {
+        let mut frame = BytesMut::new();
+        let large = put_frame("large", vec![7; 1 << 20].into());
+        large.encode(&mut frame).unwrap();
+        let mut raw = node.raw().await;
+        raw.send(&frame[..100]).await;
+        node.runtime.sleep(Duration::from_secs(1)).await;
+        assert_eq!(node.room.taken_bytes(), frame.len() as u64);
+        drop(raw);
+        node.runtime.sleep(Duration::from_secs(1)).await;
+        assert_eq!(node.room.taken_bytes(), 0);
     });
 }

@@ -25,7 +25,7 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_protocol::CodedMessage;
 use kvorum_protocol::frame::{self, FrameDecoder};
 use kvorum_ring::{NodeId, Partition, RingSize};
-use kvorum_runtime::{Executor, ListenOptions, Moment, ProductionOptions, Runtime, Stream};
+use kvorum_runtime::{Executor, ListenOptions, Moment, ProductionOptions, Room, Runtime, Stream};
 use kvorum_server_pb::{ConnectionMeter, Server, ServerSettings};
 use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -33,6 +33,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 pub(crate) const NAME: &str = "kvorum@127.0.0.1";
 /// Small, so that a frame above it is quickly made.
 pub(crate) const FRAME_BYTES_MAX: u32 = 2 << 20;
+/// What large requests may take together; enough for most tests.
+pub(crate) const ROOM_BYTES: usize = 64 << 20;
 
 pub(crate) struct Node {
     pub(crate) runtime: Runtime,
@@ -40,6 +42,7 @@ pub(crate) struct Node {
     pub(crate) cluster: Arc<dyn AgreedState>,
     pub(crate) vnodes: Arc<Vnodes>,
     pub(crate) open_connections: Arc<OpenConnections>,
+    pub(crate) room: Room,
     address: SocketAddr,
 }
 
@@ -188,7 +191,8 @@ impl Node {
         };
         let open_connections = Arc::<OpenConnections>::default();
         let meter = Arc::clone(&open_connections) as Arc<dyn ConnectionMeter>;
-        let server = Server::new(coordinator, settings, meter);
+        let room = Room::new(ROOM_BYTES as u64);
+        let server = Server::within(room.clone(), coordinator, settings, meter);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = runtime.listen(any, ListenOptions::default()).unwrap();
         let address = listener.local_address();
@@ -200,6 +204,7 @@ impl Node {
             cluster,
             vnodes,
             open_connections,
+            room,
             address,
         }
     }

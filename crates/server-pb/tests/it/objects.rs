@@ -38,6 +38,7 @@ fn an_object_comes_back_with_all_its_metadata() {
             usermeta: vec![pair("u", Some("1")), pair("w", None)],
             indexes: vec![pair("i_int", Some("5"))],
             deleted: None,
+            expires_at_usecs: None,
         };
         let default = PutOptions::default();
         put(&mut client, None, Some("k"), None, &content, &default)
@@ -330,6 +331,34 @@ fn an_object_put_as_it_is_keeps_vclock_and_time() {
         assert_eq!(copy.vclock, original.vclock);
         assert_eq!(copy.content[0].last_mod, content.last_mod);
         assert_eq!(copy.content[0].last_mod_usecs, content.last_mod_usecs);
+    });
+}
+
+#[test]
+fn an_object_put_as_it_is_may_expire_and_any_other_may_not() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        for (as_is, expires_at, is_there) in [
+            (true, Some(1), false),
+            (true, Some(u64::MAX / 2), true),
+            (true, None, true),
+            (false, Some(1), true),
+        ] {
+            let options = PutOptions {
+                asis: Some(as_is),
+                ..PutOptions::default()
+            };
+            let content = pb::RpbContent {
+                expires_at_usecs: expires_at,
+                ..text_content("v")
+            };
+            let key = format!("{as_is} {expires_at:?}");
+            put(&mut client, None, Some(&key), None, &content, &options)
+                .await
+                .unwrap();
+            let found = client.get_key(b"b", key.as_bytes()).await.unwrap();
+            assert_eq!(!found.content.is_empty(), is_there, "{key}");
+        }
     });
 }
 

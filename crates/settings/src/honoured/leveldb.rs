@@ -177,4 +177,40 @@ pub(super) const KEYS: &[Key] = &[
          table is merged for another reason. \
          `normal`: also when half of a table is expired; it is then rewritten.",
     ),
+    key(
+        "leveldb.tiered",
+        Kind::IntegerOr {
+            word: "off",
+            least: 1,
+            most: 6,
+            set: |settings, value| settings.leveldb.tiered_from_level = value,
+        },
+        "off",
+        "Tables of this level and of those below it lie on a slow device, at \
+         `leveldb.tiered.path.slow`; younger ones, logs and all else of a store on a fast one, at \
+         `leveldb.tiered.path.fast`. Values that are kept apart from their keys follow the tables that \
+         name them. \
+         Levels fill from the last one, 6, up: 6 leaves about an eighth of the tables on the fast device, \
+         5 a seventieth, and less than 5 next to nothing. \
+         It can be changed at any time; tables are moved in the background.",
+    ),
+    unset(
+        "leveldb.tiered.path.fast",
+        Kind::Path(|settings, value| settings.leveldb.tiered_path_fast = Some(value)),
+        None,
+        "What stands before `leveldb.data_root` for the fast device: with `/fast` and \
+         `/var/lib/kvorum/leveldb` the stores are in `/fast/var/lib/kvorum/leveldb`. \
+         With `/` they stay where they were without `leveldb.tiered`. \
+         A node whose stores are at another place than its keys say does not start, and says what to \
+         move.",
+    ),
+    unset(
+        "leveldb.tiered.path.slow",
+        Kind::Path(|settings, value| settings.leveldb.tiered_path_slow = Some(value)),
+        None,
+        "The same for the slow device. \
+         A partition whose slow directory is not there, or not mounted, is not served, and is tried \
+         again. \
+         To move it: stop the node, move the directory, change the key.",
+    ),
 ];

@@ -47,6 +47,15 @@ pub(super) const KEYS: &[Key] = &[
     )
     .own(),
     key(
+        "peer.advertised_address",
+        Kind::Address(|settings, _, value| settings.listeners.peer_advertised = value),
+        "off",
+        "The address that the other nodes are told, where it is not the one listened on: behind a \
+         translation of addresses, in a container whose port is published under another, or \
+         behind a relay. `off` tells them that of the first `listener.peer.$name`.",
+    )
+    .own(),
+    key(
         "protobuf.backlog",
         Kind::Integer {
             least: 1,

@@ -10,7 +10,38 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'stat
     Key::new(name, kind, Some(default), Category::Maintenance, help).own()
 }
 
+const fn of_riak(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Maintenance, help)
+}
+
 pub(super) const KEYS: &[Key] = &[
+    of_riak(
+        "transfer_limit",
+        Kind::Integer {
+            least: 0,
+            most: 1_000,
+            set: |settings, value| settings.maintenance.transfer_limit = value,
+        },
+        "2",
+        "How many partitions this node fetches at once, and how many others fetch from it: \
+         when nodes join and leave, and for repairs. \
+         How fast they go is up to the arbiter of background work. \
+         `kvorum admin transfer-limit` changes it until the next start.",
+    ),
+    of_riak(
+        "handoff.inbound",
+        Kind::Flag(|settings, value| settings.maintenance.handoff_inbound = value),
+        "on",
+        "Whether this node fetches partitions. \
+         `kvorum admin handoff enable|disable` changes it until the next start.",
+    ),
+    of_riak(
+        "handoff.outbound",
+        Kind::Flag(|settings, value| settings.maintenance.handoff_outbound = value),
+        "on",
+        "Whether others may fetch partitions from this node. \
+         `kvorum admin handoff enable|disable` changes it until the next start.",
+    ),
     key(
         "maintenance.io_bytes_per_second_max",
         Kind::BytesOr {
@@ -54,10 +85,14 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.maintenance.memory_bytes_max = value,
         },
         "auto",
-        "How much memory the stores (key directories, write buffers, indexes of tables) may hold \
-         before work that frees memory comes first, and a warning is logged. \
-         The leveldb backend's block cache has a bound of its own (`leveldb.maximum_memory.percent`) \
-         and is not counted. \
+        "How much memory the stores may hold: key directories, write buffers, indexes of tables, and \
+         the caches that they share. Caches shrink to what the others leave of it. \
+         At nine tenths a warning is logged, work that frees memory comes first, write buffers are \
+         written earlier, and puts are held back more and more; at the whole of it puts are refused \
+         with `overload`, and deletions and reads go on. \
+         Large requests and replies in progress, and what waits for the node's log, count too; requests \
+         and messages of other nodes that are larger than 16 KB may have an eighth of the budget \
+         together, and get `overload` beyond it. \
          `auto` is three quarters of what the machine or the container has.",
     ),
     key(
@@ -69,7 +104,24 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.maintenance.open_files_max = value,
         },
         "auto",
-        "How many files the server may have open before work that makes files fewer comes first, \
-         and a warning is logged. `auto` is the limit of the process (`ulimit -n`).",
+        "How many files the server may have open, connections included. \
+         At nine tenths a warning is logged and work that makes files fewer comes first; at 98 % puts \
+         are refused with `overload`. A start is refused where the files of the stores and the connections \
+         of the other nodes need more, and clients may have as many connections as half of what these \
+         leave. Another node needs 12. \
+         `auto` is the limit of the process, which is raised to the hard one (`ulimit -Hn`).",
+    ),
+    key(
+        "scrub.period",
+        Kind::DurationOr {
+            word: "off",
+            unit: Unit::Seconds,
+            set: |settings, value| settings.maintenance.scrub_period = value,
+        },
+        "30d",
+        "Every file of the stores and of the value log is read again within this time, and its \
+         checksums are computed, so that rot is found while replicas can mend it. \
+         The reading is spread evenly over the period, comes after all other background work, and \
+         goes on after a restart where it was. `off` for never.",
     ),
 ];

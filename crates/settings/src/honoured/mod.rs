@@ -3,6 +3,7 @@
 mod bitcask;
 mod buckets;
 mod durability;
+mod encryption;
 mod leveldb;
 mod listeners;
 mod log;
@@ -15,9 +16,10 @@ mod requests;
 use crate::key::Key;
 
 /// All tables, in the order of the reference page.
-pub(crate) const TABLES: [&[Key]; 11] = [
+pub(crate) const TABLES: [&[Key]; 12] = [
     node::KEYS,
     listeners::KEYS,
+    encryption::KEYS,
     requests::KEYS,
     objects::KEYS,
     buckets::KEYS,

@@ -24,6 +24,20 @@ pub(super) const KEYS: &[Key] = &[
          a node of another name is not let in, so that a slip in an address joins no strangers.",
     )
     .own(),
+    key(
+        "worker_threads",
+        Kind::IntegerOr {
+            word: "auto",
+            least: 1,
+            most: 1024,
+            set: |settings, value| settings.node.worker_threads = value,
+        },
+        "auto",
+        "How many threads answer requests; `auto` is one for each core that the process may use. \
+         Where several nodes share a machine, give each its share of the cores: \
+         a node that is woken on more threads than it has cores for spends much of its time on that.",
+    )
+    .own(),
     Key {
         change: Change::Fixed,
         ..key(
@@ -94,7 +108,9 @@ pub(super) const KEYS: &[Key] = &[
         "Whether a cluster with fewer nodes than `n_val` keeps several replicas of an object on \
          one node, as Riak does. \
          Off, an object has at most one replica on each node: \
-         further copies on the same disks cost as much as they would elsewhere and protect little.",
+         further copies on the same disks cost as much as they would elsewhere and protect little. \
+         On, nodes that stand in for others do so for keys of which they have a replica as well: \
+         a node that reaches no other takes writes at any `w`, and has the only copies.",
     )
     .own(),
 ];

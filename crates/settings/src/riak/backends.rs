@@ -1,4 +1,4 @@
-//! Keys of the bitcask backend that have no counterpart.
+//! Keys of the bitcask backend that cannot apply, each with its reason.
 
 use super::{Family, ignored};
 
@@ -7,23 +7,33 @@ pub(super) const FAMILY: Family = Family {
     keys: KEYS,
 };
 
-const ARBITER: &str = "merges run in small steps whenever the node has time for them";
+const CHECKED: &str = "what may be merged is looked for about every second, at times of its own for \
+                       each partition, and one arbiter for all of them says which goes next";
 
-const FOLDS: &str = "every fold reads its own snapshot, whose age bothers nobody";
+const FOLDS: &str = "every fold reads a snapshot of its own moment, which costs writers nothing; \
+                     none waits for another, and none shares an older one";
 
 const KEYS: &[super::RiakKey] = &[
     ignored(
         "bitcask.open_timeout",
-        "a second server on the same directory is refused at once",
+        "nobody else may read a directory that a server has open, so that there is no loading by \
+         another process to be waited for: a second server is refused at once",
     ),
-    ignored("bitcask.io_mode", "there is one way to write files"),
+    ignored(
+        "bitcask.io_mode",
+        "files are read and written by system calls of the server itself; there is no second way",
+    ),
     ignored(
         "bitcask.hintfile_checksums",
-        "every hint file carries a checksum, which is always checked",
+        "every part of a hint file carries a checksum, which is always checked",
     ),
     ignored("bitcask.fold.max_age", FOLDS),
     ignored("bitcask.fold.max_puts", FOLDS),
-    ignored("bitcask.merge_check_interval", ARBITER),
-    ignored("bitcask.merge_check_jitter", ARBITER),
-    ignored("bitcask.max_merge_size", ARBITER),
+    ignored("bitcask.merge_check_interval", CHECKED),
+    ignored("bitcask.merge_check_jitter", CHECKED),
+    ignored(
+        "bitcask.max_merge_size",
+        "files are merged one after the other, so that a merge is as large as one file, which \
+         `bitcask.max_file_size` bounds",
+    ),
 ];

@@ -12,7 +12,11 @@ const CLAIM: &str =
 
 const PEER: &str = "other nodes connect at `listener.peer.$name`, for transfers and all else";
 
-const HANDOFF: &str = "transfers have no settings yet: they go a few partitions at a time";
+const HANDOFF: &str =
+    "transfers go page by page, each confirmed, at the pace of the node's arbiter";
+
+const TRANSFER_TLS: &str =
+    "transfers go over the connections between nodes, which `cluster.tls` encrypts";
 
 const BACKGROUND: &str =
     "work in the background has one arbiter for the whole node, which is always on";
@@ -22,17 +26,14 @@ const KEYS: &[super::RiakKey] = &[
     ignored("target_n_val", CLAIM),
     ignored("target_location_n_val", CLAIM),
     ignored("full_rebalance_onleave", CLAIM),
-    ignored("transfer_limit", HANDOFF),
     ignored("cluster_transfer_limit", HANDOFF),
     ignored("handoff_batch_threshold_count", HANDOFF),
     ignored("handoff_timeout", HANDOFF),
     ignored("handoff_deletes", HANDOFF),
     ignored("handoff.ip", PEER),
     ignored("handoff.port", PEER),
-    ignored("handoff.ssl.certfile", HANDOFF),
-    ignored("handoff.ssl.keyfile", HANDOFF),
-    ignored("handoff.inbound", HANDOFF),
-    ignored("handoff.outbound", HANDOFF),
+    ignored("handoff.ssl.certfile", TRANSFER_TLS),
+    ignored("handoff.ssl.keyfile", TRANSFER_TLS),
     ignored("handoff.max_rejects", HANDOFF),
     ignored("vnode_management_timer", HANDOFF),
     ignored("repair_span", HANDOFF),

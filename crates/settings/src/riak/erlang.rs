@@ -11,7 +11,8 @@ const ERLANG: &str = "Kvorum does not run on the Erlang virtual machine";
 
 const DISTRIBUTION: &str = "nodes do not talk to each other by the distribution protocol of Erlang";
 
-const SCHEDULERS: &str = "there are no Erlang schedulers; threads follow the number of cores";
+const SCHEDULERS: &str =
+    "there are no Erlang schedulers; threads follow the number of cores, or `worker_threads`";
 
 const KEYS: &[super::RiakKey] = &[
     ignored("erlang.smp", ERLANG),

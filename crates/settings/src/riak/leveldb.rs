@@ -12,9 +12,6 @@ const INDEX_BLOCKS: &str =
 
 const CHECKED: &str = "every block carries a checksum, which is checked whenever it is read";
 
-const TIERS: &str = "the tables of all levels lie in one directory, and change levels by a note in \
-                     the manifest instead of a copy from file system to file system";
-
 const KEYS: &[super::RiakKey] = &[
     ignored("leveldb.block_cache_threshold", INDEX_BLOCKS),
     ignored("leveldb.block.size_steps", INDEX_BLOCKS),
@@ -29,9 +26,6 @@ const KEYS: &[super::RiakKey] = &[
         "leveldb.fadvise_willneed",
         "the system's page cache keeps what is read often without being told",
     ),
-    ignored("leveldb.tiered", TIERS),
-    ignored("leveldb.tiered.path.fast", TIERS),
-    ignored("leveldb.tiered.path.slow", TIERS),
     ignored(
         "leveldb.cache_object_warming",
         "tables are opened with the store, and their blocks are read when they are asked for",

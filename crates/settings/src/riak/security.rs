@@ -7,9 +7,10 @@ pub(super) const FAMILY: Family = Family {
     keys: KEYS,
 };
 
-const TLS: &str = "TLS is not built in yet: no encrypted listener is opened";
+const TLS: &str = "TLS for clients is not built in yet: no encrypted listener is opened";
 
-const OLD_TLS: &str = "TLS is not built in yet, and protocols before TLS 1.2 never will be";
+const OLD_TLS: &str =
+    "TLS for clients is not built in yet, and protocols before TLS 1.2 never will be";
 
 const KEYS: &[super::RiakKey] = &[
     ignored("listener.https.$name", TLS),

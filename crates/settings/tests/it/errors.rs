@@ -14,6 +14,31 @@ fn an_unknown_key_is_told_with_its_line_and_the_nearest_name() {
 }
 
 #[test]
+fn tiers_want_a_level_there_is_and_two_directories() {
+    assert_eq!(
+        problems("storage_backend = leveldb\nleveldb.tiered = 7"),
+        [
+            "bad value for `leveldb.tiered` on line 2: got `7`, expected `off` or a whole number from 1 to 6"
+        ]
+    );
+    assert_eq!(
+        problems("storage_backend = leveldb\nleveldb.tiered = 5\nleveldb.tiered.path.fast = /fast"),
+        [
+            "`leveldb.tiered = 5` wants `leveldb.tiered.path.slow`: set it to a directory of the slow \
+          device, or `leveldb.tiered = off`"
+        ]
+    );
+    let one = "storage_backend = leveldb\nleveldb.tiered = 5\nleveldb.data_root = /data\n\
+               leveldb.tiered.path.fast = /fast\nleveldb.tiered.path.slow = /fast/";
+    let told = problems(one);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("lead to /fast/data and /fast/data"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn the_nearest_name_keeps_the_free_word() {
     assert_eq!(
         problems("listner.http.public = 127.0.0.1:8098"),

@@ -74,7 +74,7 @@ fn keys_of_riaks_are_described_too() {
 #[test]
 fn front_words_list_the_keys_behind_them() {
     let text = loaded("").describe("bitcask.merge").unwrap_or_default();
-    assert_eq!(text.lines().count(), 8, "{text}");
+    assert_eq!(text.lines().count(), 9, "{text}");
     assert!(
         text.lines().all(|line| line.starts_with("bitcask.merge.")),
         "{text}"

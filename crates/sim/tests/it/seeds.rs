@@ -1,6 +1,6 @@
 //! A few seeds, each with its trace compared.
 
-use kvorum_sim::{FaultKind, RunPlan, run};
+use kvorum_sim::{Control, FaultKind, RunPlan, Scenario, run};
 
 #[test]
 fn a_seed_runs_the_same_way_twice_and_finds_nothing() {
@@ -20,4 +20,30 @@ fn what_was_acknowledged_outlives_power_cuts_of_all_machines() {
     let outcome = run(&plan, false).unwrap();
     assert_eq!(outcome.violations, Vec::<String>::new());
     assert!(outcome.faults[&FaultKind::CrashAll] >= 5);
+}
+
+/// A replica's store had applied a put when the log in front of it met a full disk. The coordinator,
+/// which had been told by another replica that the ring had changed, let the put be coordinated again:
+/// one put, two siblings.
+#[test]
+fn a_put_of_which_the_sync_failed_is_not_coordinated_again() {
+    let scenario = Scenario::of_id("R-07").unwrap();
+    for seed in [1, 2, 4] {
+        let outcome = run(&scenario.plan(seed), false).unwrap();
+        assert_eq!(outcome.violations, Vec::<String>::new(), "seed {seed}");
+        assert!(outcome.faults.contains_key(&FaultKind::DiskFull));
+    }
+}
+
+/// Members as the server opens them: they elect, agree on plans, and fetch what moves.
+#[test]
+fn members_run_the_same_way_twice_and_find_nothing() {
+    let plan = RunPlan {
+        control: Control::Members,
+        ..RunPlan::of_seed(3)
+    };
+    let (first, second) = (run(&plan, true).unwrap(), run(&plan, true).unwrap());
+    assert_eq!(first.violations, Vec::<String>::new());
+    assert_eq!(first, second);
+    assert!(first.operations.acknowledged() > 500, "{first}");
 }

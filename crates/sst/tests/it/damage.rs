@@ -4,8 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use bytes::Bytes;
 use kvorum_disk::{Disk, MemoryDisk, OpenMode};
-use kvorum_sst::{Compression, FilterKind, ReadContext, ScanOptions, TableOptions, WrittenTable};
+use kvorum_sst::{
+    Compression, FilterKind, Part, ReadContext, ScanOptions, TableOptions, WrittenTable,
+};
 
 use crate::support::{Map, PATH, Told, flip, get, map, open, scan, small_options, write};
 
@@ -74,25 +77,103 @@ fn one_flipped_byte_costs_one_block_at_most_and_is_told() {
     }
 }
 
+fn cut(disk: &MemoryDisk, len: u64) {
+    let file = disk.open(Path::new(PATH), OpenMode::ReadWrite).unwrap();
+    file.truncate(len).unwrap();
+}
+
+/// Every cut, those between two blocks included: what is gone says so, to gets and to scans, and the
+/// range of its keys is told when the table is opened.
 #[test]
-fn a_cut_table_serves_what_is_left_of_it() {
-    let map = map(60);
+fn a_cut_table_serves_what_is_left_and_tells_the_keys_that_are_gone() {
+    let map = map(35);
+    let last = map.last_key_value().unwrap().0.clone();
+    for filter in [small_options().filter, FilterKind::Fuse] {
+        let disk = MemoryDisk::new();
+        let options = TableOptions {
+            filter,
+            ..small_options()
+        };
+        let written = write(&disk, &map, options);
+        let mut before = 0;
+        for len in (0..written.file_len).rev() {
+            cut(&disk, len);
+            let lost = lost_keys(&disk, &written, &map);
+            assert!(lost >= before, "{lost} after {before} at {len}");
+            before = lost;
+            let told = Told::default();
+            let _opened = open(&disk, &written, &told);
+            let told = told.0.into_inner().unwrap();
+            let of_cut = told.iter().find(|it| it.part == Part::Footer).unwrap();
+            assert_eq!((of_cut.offset, of_cut.len), (len, written.file_len - len));
+            let keys = of_cut.keys.clone();
+            let count = |(from, to): &(Bytes, Bytes)| {
+                let range = from.to_vec()..to.to_vec();
+                map.range(range).count()
+            };
+            assert_eq!(keys.as_ref().map_or(0, count), lost, "{keys:?} at {len}");
+            let is_to_the_end = keys
+                .as_ref()
+                .is_none_or(|it| it.0 <= last[..] && last[..] < it.1);
+            assert!(is_to_the_end, "{keys:?} at {len} of {}", written.file_len);
+        }
+        assert_eq!(before, map.len());
+    }
+}
+
+/// A file that becomes shorter while it is open.
+#[test]
+fn a_table_that_is_cut_while_it_is_open_says_which_keys_are_gone() {
+    let map = map(35);
     let disk = MemoryDisk::new();
     let written = write(&disk, &map, small_options());
-    let file = disk.open(Path::new(PATH), OpenMode::ReadWrite).unwrap();
-    let mut before = 0;
-    for len in (100..written.file_len).rev().step_by(37) {
-        file.truncate(len).unwrap();
+    let whole = kvorum_disk::read_file(&disk, Path::new(PATH), 1 << 20).unwrap();
+    for len in (0..written.file_len).step_by(7) {
+        kvorum_disk::replace_file(&disk, Path::new(PATH), &whole).unwrap();
         let told = Told::default();
         let table = open(&disk, &written, &told);
-        let (seen, _) = scan(&table, ScanOptions::default(), &ReadContext::default());
-        let lost = map.len() - seen.len();
-        assert!(lost >= before, "{lost} after {before}");
-        assert!(seen.iter().all(|(key, value)| map.get(key) == Some(value)));
-        assert!(!told.0.into_inner().unwrap().is_empty());
-        before = lost;
+        let context = ReadContext {
+            sink: &told,
+            ..ReadContext::default()
+        };
+        cut(&disk, len);
+        let mut lost = 0;
+        for (key, value) in &map {
+            match get(&table, key, &context) {
+                Ok(found) => assert_eq!(found.as_ref(), Some(value), "{key:?} at {len}"),
+                Err(error) => {
+                    assert!(error.is_damage(), "{error}");
+                    lost += 1;
+                }
+            }
+        }
+        let (seen, gaps) = scan(&table, ScanOptions::default(), &context);
+        assert_eq!(seen.len() + lost, map.len(), "at {len}");
+        assert_eq!(gaps.is_empty(), lost == 0, "at {len}");
+        let told = told.0.into_inner().unwrap();
+        assert_eq!(told.iter().any(|it| it.keys.is_some()), lost > 0);
     }
-    assert!(before > 50);
+}
+
+/// Two neighbouring partitions without anything that tells them apart, and no top index: the second
+/// one's filter must not speak for the first.
+#[test]
+fn a_hole_over_a_partitions_end_hides_no_key_of_its_neighbours() {
+    let map = map(35);
+    let disk = MemoryDisk::new();
+    let written = write(&disk, &map, small_options());
+    let whole = kvorum_disk::read_file(&disk, Path::new(PATH), 1 << 20).unwrap();
+    let end = usize::try_from(written.file_len).unwrap();
+    for from in (32..end - 48).step_by(13) {
+        for len in [60, 400, 900] {
+            let mut bytes = whole.clone();
+            bytes[end - 48..].fill(0);
+            let to = (from + len).min(end);
+            bytes[from..to].fill(0);
+            kvorum_disk::replace_file(&disk, Path::new(PATH), &bytes).unwrap();
+            lost_keys(&disk, &written, &map);
+        }
+    }
 }
 
 #[test]

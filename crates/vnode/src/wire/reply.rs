@@ -37,6 +37,10 @@ const STORAGE: u8 = 9;
 const INTERNAL: u8 = 10;
 const NOT_SERVING: u8 = 11;
 const INDEXES_NOT_SUPPORTED: u8 = 12;
+const INCOMPLETE: u8 = 13;
+const UNWRITABLE: u8 = 14;
+const OPENING: u8 = 15;
+const OPENING_FAILED: u8 = 16;
 
 /// The bytes of an answer. `Stored` and `Received` are sent when what they promise holds, so the
 /// ticket in them does not travel.
@@ -156,6 +160,10 @@ fn of_failure(failure: &ReplicaFailure) -> WireMessage {
         ReplicaFailure::Storage(detail) => text(&mut head, STORAGE, detail),
         ReplicaFailure::Internal(detail) => text(&mut head, INTERNAL, detail),
         ReplicaFailure::NotServing => head.put_u8(NOT_SERVING),
+        ReplicaFailure::Incomplete => head.put_u8(INCOMPLETE),
+        ReplicaFailure::Unwritable(detail) => text(&mut head, UNWRITABLE, detail),
+        ReplicaFailure::NotOpen { is_failed: false } => head.put_u8(OPENING),
+        ReplicaFailure::NotOpen { is_failed: true } => head.put_u8(OPENING_FAILED),
         ReplicaFailure::IndexesNotSupported(engine) => {
             text(&mut head, INDEXES_NOT_SUPPORTED, engine);
         }
@@ -216,6 +224,10 @@ impl Reader<'_> {
             STORAGE => ReplicaFailure::Storage(self.text()?),
             INTERNAL => ReplicaFailure::Internal(self.text()?),
             NOT_SERVING => ReplicaFailure::NotServing,
+            INCOMPLETE => ReplicaFailure::Incomplete,
+            UNWRITABLE => ReplicaFailure::Unwritable(self.text()?),
+            OPENING => ReplicaFailure::NotOpen { is_failed: false },
+            OPENING_FAILED => ReplicaFailure::NotOpen { is_failed: true },
             INDEXES_NOT_SUPPORTED => ReplicaFailure::IndexesNotSupported(self.text()?),
             _ => return Err(self.malformed()),
         })

@@ -83,6 +83,24 @@ fn page(bench: &Bench, request: &IndexPageRequest) -> Result<IndexPage, PageFail
     bench.vnode.index_page(request, NOW, Lease::Unlimited)
 }
 
+#[test]
+fn queries_and_what_writes_did_to_indexes_are_counted() {
+    let bench = Bench::new();
+    let both = vec![entry("a_bin", "1"), entry("b_bin", "1")];
+    put(&bench, "one", both, &Clock::default());
+    put(&bench, "two", vec![entry("a_bin", "2")], &Clock::default());
+    put(&bench, "none", Vec::new(), &Clock::default());
+    // One query of two parts.
+    assert_eq!(all_pages(&bench, terms("a_bin", None, None), 1).len(), 2);
+    let status = bench.vnode.status();
+    let expected = kvorum_backend::IndexCounts {
+        writes: 3,
+        postings_written: 3,
+        ..kvorum_backend::IndexCounts::default()
+    };
+    assert_eq!((status.index_reads, status.index_counts), (1, expected));
+}
+
 fn all_pages(bench: &Bench, mut request: IndexPageRequest, entries_max: u32) -> Vec<IndexPosition> {
     request.entries_max = entries_max;
     let mut found = Vec::new();

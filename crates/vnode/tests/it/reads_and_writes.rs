@@ -312,16 +312,40 @@ fn failures_of_the_store_say_what_can_be_done() {
         ReplicaFailure::Full(_)
     ));
     assert!(matches!(
-        failure_of(ErrorKind::Failed),
-        ReplicaFailure::Storage(_)
-    ));
-    assert!(matches!(
         failure_of(ErrorKind::Misuse),
         ReplicaFailure::Internal(_)
     ));
     assert_eq!(bench.vnode.status().puts, 0);
     bench.backend.refuse_puts(None);
     bench.put("k", "a", &Clock::new());
+    assert!(matches!(
+        failure_of(ErrorKind::Failed),
+        ReplicaFailure::Storage(_)
+    ));
+}
+
+#[test]
+fn a_store_that_failed_is_not_asked_to_coordinate_again() {
+    let bench = Bench::new();
+    // Of one key the device did not give what was there: that is no failure of the store.
+    bench.backend.refuse_puts(Some(ErrorKind::Unread));
+    let unread = bench.try_put("k", "a", &Clock::new(), Condition::Always);
+    assert!(matches!(unread, Err(ReplicaFailure::Storage(_))));
+    assert!(bench.vnode.unwritable().is_none());
+    bench.backend.refuse_puts(None);
+    let object = bench.put("k", "a", &Clock::new());
+    bench.backend.refuse_puts(Some(ErrorKind::Failed));
+    let try_put = || {
+        let put = bench.try_put("k", "b", &Clock::new(), Condition::Always);
+        put.unwrap_err()
+    };
+    // Of the first nobody knows how far it came.
+    assert!(matches!(try_put(), ReplicaFailure::Storage(_)));
+    assert!(bench.vnode.unwritable().is_some());
+    let counter = bench.vnode.status().counter;
+    assert!(matches!(try_put(), ReplicaFailure::Unwritable(_)));
+    assert_eq!(bench.vnode.status().counter, counter, "no dot was given");
+    assert_eq!(bench.get("k").unwrap().clock(), object.clock());
 }
 
 #[test]

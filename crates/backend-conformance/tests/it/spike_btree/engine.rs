@@ -1,14 +1,15 @@
 //! The B+tree spike behind the backend trait.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvorum_backend::{
     Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, FoldEnd,
-    IndexEntry, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Reading, Receipt,
-    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry, StoredHead,
-    Task, TaskKind, Timestamp, Urgency, Write,
+    IndexCounts, IndexEntry, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Reading,
+    Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
+    StoredHead, Task, TaskKind, Timestamp, Urgency, Write,
 };
 use kvorum_backend_conformance::{DrawNumber, EngineUnderTest, Opening, conformance_suite};
 use kvorum_disk::{Disk, DiskLock, OpenMode};
@@ -42,6 +43,10 @@ impl EngineUnderTest for BTree {
 
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         Ok(Box::new(TreeStore::open(opening)?))
+    }
+
+    fn is_spike(&self) -> bool {
+        true
     }
 
     fn keys_lost_per_flip_max(&self) -> usize {
@@ -88,6 +93,7 @@ struct State {
     is_closed: bool,
     /// Told to the snapshots of the present contents when they are erased.
     is_erased: Arc<AtomicBool>,
+    index_counts: IndexCounts,
 }
 
 impl TreeStore {
@@ -235,6 +241,7 @@ fn read_state(database: &Database) -> Result<State> {
         failure: None,
         is_closed: false,
         is_erased: Arc::default(),
+        index_counts: IndexCounts::default(),
     })
 }
 
@@ -274,11 +281,24 @@ fn set_index(
     Ok(())
 }
 
-fn apply(transaction: &WriteTransaction, write: &Write, sequence: Sequence) -> Result<()> {
+fn apply(
+    transaction: &WriteTransaction,
+    write: &Write,
+    sequence: Sequence,
+    counts: &mut IndexCounts,
+) -> Result<()> {
     let (key, value) = change_of(write, sequence);
-    for entry in &take_out(transaction, &key)? {
+    let before: BTreeSet<IndexEntry> = take_out(transaction, &key)?.into_iter().collect();
+    for entry in &before {
         set_index(transaction, &key, entry, false)?;
     }
+    let after: BTreeSet<IndexEntry> = write.index_entries().iter().cloned().collect();
+    *counts += IndexCounts {
+        writes: u64::from(value.is_some()),
+        postings_written: after.difference(&before).count() as u64,
+        deletes: u64::from(value.is_none()),
+        postings_deleted: before.difference(&after).count() as u64,
+    };
     let Some(value) = value else {
         return Ok(());
     };
@@ -312,15 +332,17 @@ impl Backend for TreeStore {
     fn put(&self, batch: &Batch, _durability: Durability) -> Result<Receipt> {
         let mut state = self.state.lock();
         let sequence = state.last_sequence.next();
+        let mut counts = state.index_counts;
         self.write(&mut state, |transaction| {
             for write in &batch.writes {
-                apply(transaction, write, sequence)?;
+                apply(transaction, write, sequence, &mut counts)?;
             }
             let mut meta = transaction.open_table(META).map_err(tree_error)?;
             let put = meta.insert("sequence", sequence.0);
             put.map(drop).map_err(tree_error)
         })?;
         state.last_sequence = sequence;
+        state.index_counts = counts;
         Ok(Receipt {
             sequence,
             durable: Durable::Already,
@@ -468,5 +490,9 @@ impl IndexFolds for TreeStore {
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
         self.tree_snapshot(lease)?.fold_index(range, now, visitor)
+    }
+
+    fn counts(&self) -> IndexCounts {
+        self.state.lock().index_counts
     }
 }

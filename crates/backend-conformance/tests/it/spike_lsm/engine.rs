@@ -41,6 +41,10 @@ impl EngineUnderTest for Lsm {
         Ok(Box::new(LsmStore::new(Arc::new(shared))))
     }
 
+    fn is_spike(&self) -> bool {
+        true
+    }
+
     fn keys_lost_per_flip_max(&self) -> usize {
         usize::MAX
     }

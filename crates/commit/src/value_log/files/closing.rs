@@ -25,14 +25,17 @@ impl Files {
     /// Begins a segment that [`Files::roll`] made, when nothing is queued for an older one.
     pub(crate) fn begin(&self, number: u32) -> std::result::Result<(), GroupFailure> {
         let mut state = self.state.lock();
-        let is_behind = state
-            .active
-            .as_ref()
-            .is_some_and(|active| active.segment.number < number);
-        if is_behind && state.unwritten.is_empty() {
+        self.take_placed(&mut state);
+        let holds_up = state.unwritten.iter().any(|item| item.segment < number);
+        if state.is_behind(number) && !holds_up {
             self.make_active(&mut state, number)?;
         }
         Ok(())
+    }
+
+    /// True when an older segment than this is still written to.
+    pub(crate) fn is_behind(&self, number: u32) -> bool {
+        self.state.lock().is_behind(number)
     }
 
     /// True when nothing was appended since this was asked last, and no mark says that all of it is
@@ -91,19 +94,38 @@ impl Files {
                 return Err(error);
             }
         }
+        self.write_contents(&retired.segment)?;
+        Ok(true)
+    }
+
+    /// Writes anew what is beside a segment and does not say what it should; how long that is, if it was
+    /// so. The segment is closed, and was read from its beginning to its end.
+    pub(crate) fn mend_contents(&self, segment: &LogSegment) -> Result<Option<u64>> {
+        let number = segment.number;
+        let is_retired = |it: &Active| it.segment.number == number;
+        // Whoever seals it writes it for the first time.
+        let is_to_come = self.state.lock().retired.iter().any(is_retired);
+        // What was lost of a damaged one is not known any more, so that every opening has to read it.
+        if is_to_come || segment.is_damaged() || !segment.has_records() {
+            return Ok(None);
+        }
+        let len = file_len(segment)?;
+        let written = Contents::read(&*self.disk, &segment.path, self.log_id, number, len);
+        if written.is_some_and(|it| it.data_end == segment.end()) {
+            return Ok(None);
+        }
+        self.write_contents(segment).map(Some)
+    }
+
+    fn write_contents(&self, segment: &LogSegment) -> Result<u64> {
         let contents = Contents {
             log_id: self.log_id,
-            number: retired.segment.number,
-            file_len: retired
-                .segment
-                .reader()
-                .map_or(Ok(0), SegmentReader::file_len)
-                .map_err(|error| from_segment(&error))?,
-            data_end: retired.segment.end(),
-            holders: retired.segment.holders(),
+            number: segment.number,
+            file_len: file_len(segment)?,
+            data_end: segment.end(),
+            holders: segment.holders(),
         };
-        contents.write(&*self.disk, &retired.segment.path)?;
-        Ok(true)
+        contents.write(&*self.disk, &segment.path)
     }
 
     /// Removes segments that nobody needs, for certain before anyone can know that they are gone: a
@@ -148,4 +170,10 @@ impl Files {
         }
         gone(self.disk.remove_file(&contents_path(&segment.path)))
     }
+}
+
+/// The length of its file.
+fn file_len(segment: &LogSegment) -> Result<u64> {
+    let len = segment.reader().map_or(Ok(0), SegmentReader::file_len);
+    len.map_err(|error| from_segment(&error))
 }

@@ -1,0 +1,96 @@
+//! Coming to know all that is agreed, for whoever must not look at a state that is behind.
+//!
+//! The leader has a majority confirm that it leads, and says how far the log goes; then the machine here
+//! applies up to there. Nothing is written, which is why it is no proposal. Who cannot wait for a leader
+//! is told when one was last followed here: what the machine shows is as old as that.
+
+use std::time::Duration;
+
+use kvorum_runtime::Moment;
+use openraft::error::{CheckIsLeaderError, RaftError};
+use openraft::raft::AppendEntriesResponse;
+
+use crate::agreement::{Agreement, RETRY_PAUSE};
+use crate::asking::{self, Call, ReadPoint};
+use crate::error::AgreementError;
+use crate::raft_runtime::within;
+use crate::raft_types::MemberId;
+
+/// How long one leader is waited for: it asks the voters once, and there may be another one by then.
+const LEADER_WAIT: Duration = Duration::from_secs(1);
+
+impl Agreement {
+    /// Waits, at most until `deadline`, until the machine here has applied all that was agreed when this
+    /// was called, on whichever node.
+    pub async fn catch_up(&self, deadline: Moment) -> Result<(), AgreementError> {
+        let caught_up = within(self.runtime.clone(), self.catch_up_within(deadline));
+        self.until(deadline, caught_up).await
+    }
+
+    async fn catch_up_within(&self, deadline: Moment) -> Result<(), AgreementError> {
+        let mut leader = None;
+        loop {
+            let point = match leader.filter(|leader| *leader != MemberId::from(self.node)) {
+                None => self.read_point_here().await,
+                Some(leader) => self.read_point_of(leader, deadline).await,
+            };
+            match point {
+                ReadPoint::At { index: None } => return Ok(()),
+                ReadPoint::At { index: Some(index) } => {
+                    return self.until_applied(index, deadline).await;
+                }
+                ReadPoint::NotLeading { leader: known } => {
+                    leader = known;
+                    self.runtime.sleep(RETRY_PAUSE).await;
+                }
+                ReadPoint::Failed(detail) => return Err(AgreementError::Stopped { detail }),
+            }
+        }
+    }
+
+    pub(crate) async fn read_point_here(&self) -> ReadPoint {
+        match self.raft.get_read_log_id().await {
+            Ok((point, _)) => ReadPoint::At {
+                index: point.map(|point| point.index),
+            },
+            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(forward))) => {
+                ReadPoint::NotLeading {
+                    leader: forward.leader_id,
+                }
+            }
+            Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(_))) => {
+                ReadPoint::NotLeading { leader: None }
+            }
+            Err(error) => ReadPoint::Failed(error.to_string()),
+        }
+    }
+
+    async fn read_point_of(&self, leader: MemberId, deadline: Moment) -> ReadPoint {
+        let wait = deadline.since(self.runtime.now()).min(LEADER_WAIT);
+        let asked = asking::ask(&self.runtime, &self.peers, leader.into(), &Call::Read, wait);
+        asked.await.unwrap_or_else(|error| {
+            tracing::debug!(event = "read_point_unanswered", leader = %leader, error = %error);
+            ReadPoint::NotLeading { leader: None }
+        })
+    }
+
+    /// Keeps in mind that a leader was followed.
+    pub(crate) fn note_heard<E>(&self, answered: &Result<AppendEntriesResponse<MemberId>, E>) {
+        if matches!(
+            answered,
+            Ok(AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_))
+        ) {
+            *self.heard.lock() = Some(self.runtime.now());
+        }
+    }
+
+    /// How long ago this node last knew what a majority knew: as a follower of a leader, or as one whom
+    /// a majority followed. `None` if it did not since its start.
+    pub fn behind_at_most(&self) -> Option<Duration> {
+        let followed = *self.heard.lock();
+        let followed = followed.map(|heard| self.runtime.now().since(heard));
+        let led = self.raft.metrics().borrow().millis_since_quorum_ack;
+        let led = led.map(Duration::from_millis);
+        followed.into_iter().chain(led).min()
+    }
+}

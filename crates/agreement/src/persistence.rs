@@ -1,0 +1,80 @@
+//! Writes of the log and of snapshots, tried again until the device takes them.
+//!
+//! The library ends a log for good when one write fails: a disk that was full for a moment would leave a
+//! node without a say, and without news, until somebody restarts it. So the log waits instead. For the
+//! others it is a node that does not answer; it goes on where it was.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kvorum_runtime::Runtime;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// After a write that failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Persistence {
+    runtime: Runtime,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_stopping: AtomicBool,
+    stopping: Notify,
+    /// Why the last write failed, until one succeeds.
+    hindrance: Mutex<Option<String>>,
+}
+
+impl Persistence {
+    pub(crate) fn new(runtime: Runtime) -> Self {
+        Self {
+            runtime,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Why nothing can be written at present.
+    pub(crate) fn hindrance(&self) -> Option<String> {
+        self.shared.hindrance.lock().clone()
+    }
+
+    /// What cannot be written is given up from here on.
+    pub(crate) fn stop(&self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.shared.stopping.notify_waiters();
+    }
+
+    /// Writes until that succeeds, or until the log is stopped.
+    pub(crate) async fn keep_writing(
+        &self,
+        write: impl Fn() -> std::io::Result<()> + Clone + Send + 'static,
+    ) -> std::io::Result<()> {
+        loop {
+            let stopping = self.shared.stopping.notified();
+            let Err(error) = self.runtime.blocking(write.clone()).await else {
+                if self.shared.hindrance.lock().take().is_some() {
+                    tracing::info!(event = "agreed_log_written_again");
+                }
+                return Ok(());
+            };
+            let text = error.to_string();
+            let before = self.shared.hindrance.lock().replace(text.clone());
+            if before.as_ref() != Some(&text) {
+                tracing::error!(
+                    event = "agreed_log_not_written",
+                    error = %text,
+                    "this node has no part in what is agreed until its disk takes writes again",
+                );
+            }
+            if self.shared.is_stopping.load(Ordering::Acquire) {
+                return Err(error);
+            }
+            let _stopped_or_time = self.runtime.timeout(PAUSE, stopping).await;
+        }
+    }
+}

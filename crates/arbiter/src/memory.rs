@@ -1,0 +1,193 @@
+//! What follows from memory running out, so that a node never meets the system's killer: write buffers
+//! and caches give way first, then writers slow down, then they are refused.
+//!
+//! Key directories, indexes of tables and what is queued cannot be given back, and have to have room.
+//! What they leave of the budget is for write buffers, and what those leave for caches; both keep a
+//! small part of what they were given, for a node without would only stand still in another way.
+//! Near the budget puts are held back more and more, and at it they are refused until deletions,
+//! flushes or an operator have made room.
+
+/// Memory that the stores of a node share and that can give way, and what requests hold. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// In caches of what was read.
+    pub caches: u64,
+    /// What caches may take by the settings.
+    pub caches_max: u64,
+    /// In write buffers. It is counted by the stores as well.
+    pub write_buffers: u64,
+    /// What write buffers may take by the settings.
+    pub write_buffers_max: u64,
+    /// In requests that are in progress, and in what waits for the node's log to write it.
+    pub requests: u64,
+}
+
+/// What is to be made of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryOrders {
+    /// What caches may take now, in bytes.
+    pub caches_max: u64,
+    /// What write buffers may take now, in bytes.
+    pub write_buffers_max: u64,
+    /// How far memory is on its way to the point at which puts are refused, as the spring counts it: 0
+    /// to 1 and beyond.
+    pub fullness: f64,
+    /// Puts are to be refused.
+    pub refuses_puts: bool,
+}
+
+/// Caches and write buffers keep one part in so many of what they were given.
+const KEPT_PART: u64 = 16;
+/// From this share of the budget on puts are held back, in percent.
+const SLOW_PERCENT: u64 = 90;
+/// Puts that were refused are taken again below this share, in percent.
+const TAKEN_AGAIN_PERCENT: u64 = 97;
+
+/// What follows from what `stores` hold, write buffers included, and from what they share and requests
+/// hold. `refused` says whether puts were refused so far.
+pub(crate) fn orders(
+    stores: u64,
+    shared: SharedMemory,
+    bytes_max: Option<u64>,
+    refused: bool,
+) -> MemoryOrders {
+    let Some(bytes_max) = bytes_max else {
+        return MemoryOrders {
+            caches_max: shared.caches_max,
+            write_buffers_max: shared.write_buffers_max,
+            fullness: 0.0,
+            refuses_puts: false,
+        };
+    };
+    let stores = stores.saturating_add(shared.requests);
+    let fixed = stores.saturating_sub(shared.write_buffers);
+    // Of a small budget they keep the same part, or they would use it up themselves.
+    let kept_caches = shared.caches_max.min(bytes_max) / KEPT_PART;
+    let kept_buffers = shared.write_buffers_max.min(bytes_max) / KEPT_PART;
+    let for_buffers = percent(bytes_max, SLOW_PERCENT).saturating_sub(fixed + kept_caches);
+    let for_caches = bytes_max.saturating_sub(stores);
+    // Caches give way in full before anybody is held back.
+    let held = stores.saturating_add(kept_caches);
+    let slow_from = percent(bytes_max, SLOW_PERCENT);
+    let refused_from = if refused {
+        percent(bytes_max, TAKEN_AGAIN_PERCENT)
+    } else {
+        bytes_max
+    };
+    MemoryOrders {
+        caches_max: for_caches.clamp(kept_caches, shared.caches_max),
+        write_buffers_max: for_buffers.clamp(kept_buffers, shared.write_buffers_max),
+        fullness: held.saturating_sub(slow_from) as f64 / (bytes_max - slow_from).max(1) as f64,
+        refuses_puts: held >= refused_from,
+    }
+}
+
+fn percent(bytes: u64, percent: u64) -> u64 {
+    bytes / 100 * percent
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MEBIBYTE: u64 = 1 << 20;
+
+    fn shared() -> SharedMemory {
+        SharedMemory {
+            caches: 100 * MEBIBYTE,
+            caches_max: 160 * MEBIBYTE,
+            write_buffers: 80 * MEBIBYTE,
+            write_buffers_max: 160 * MEBIBYTE,
+            requests: 0,
+        }
+    }
+
+    fn at(stores: u64, refused: bool) -> MemoryOrders {
+        orders(stores * MEBIBYTE, shared(), Some(1000 * MEBIBYTE), refused)
+    }
+
+    #[test]
+    fn with_room_everybody_has_what_the_settings_give() {
+        let orders = at(500, false);
+        assert_eq!(orders.caches_max, shared().caches_max);
+        assert_eq!(orders.write_buffers_max, shared().write_buffers_max);
+        assert!(orders.fullness == 0.0 && !orders.refuses_puts);
+    }
+
+    #[test]
+    fn caches_give_way_first_and_keep_a_little() {
+        let orders = at(890, false);
+        assert_eq!(orders.caches_max, 110 * MEBIBYTE);
+        assert!(orders.fullness < 0.01);
+        // 890 less 80 in buffers leaves 90 and what caches keep.
+        assert!((79..=81).contains(&(orders.write_buffers_max / MEBIBYTE)));
+        assert_eq!(at(2000, false).caches_max, 10 * MEBIBYTE);
+        assert_eq!(at(2000, false).write_buffers_max, 10 * MEBIBYTE);
+    }
+
+    #[test]
+    fn writers_are_held_back_near_the_budget_refused_at_it_and_taken_again_below() {
+        assert!((0.4..0.6).contains(&at(940, false).fullness));
+        assert!(!at(989, false).refuses_puts);
+        assert!(at(990, false).refuses_puts && at(990, false).fullness >= 1.0);
+        assert!(at(970, true).refuses_puts);
+        assert!(!at(950, true).refuses_puts);
+    }
+
+    #[test]
+    fn what_requests_hold_counts_like_what_stores_have_to_hold() {
+        let busy = SharedMemory {
+            requests: 400 * MEBIBYTE,
+            ..shared()
+        };
+        let at = |stores| orders(stores * MEBIBYTE, busy, Some(1000 * MEBIBYTE), false);
+        assert_eq!(at(490).caches_max, 110 * MEBIBYTE);
+        assert!((0.4..0.6).contains(&at(540).fullness));
+        assert!(at(590).refuses_puts);
+    }
+
+    #[test]
+    fn caches_that_were_given_more_than_the_budget_do_not_use_it_up() {
+        let large = SharedMemory {
+            caches_max: 1600 * MEBIBYTE,
+            write_buffers_max: 1600 * MEBIBYTE,
+            ..SharedMemory::default()
+        };
+        let orders = orders(2 * MEBIBYTE, large, Some(16 * MEBIBYTE), false);
+        assert!(!orders.refuses_puts && orders.fullness == 0.0);
+        assert_eq!(orders.caches_max, 14 * MEBIBYTE);
+    }
+
+    #[test]
+    fn without_a_budget_nothing_follows() {
+        let orders = orders(u64::MAX, shared(), None, true);
+        assert_eq!(orders.caches_max, shared().caches_max);
+        assert!(!orders.refuses_puts && orders.fullness == 0.0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_allowed_stays_within_the_budget_wherever_stores_leave_room(
+            stores in 0..1500u64, caches_max in 0..400u64, buffers_max in 0..400u64, buffers in 0..400u64,
+        ) {
+            let shared = SharedMemory {
+                caches: 0,
+                caches_max: caches_max * MEBIBYTE,
+                write_buffers: buffers.min(stores) * MEBIBYTE,
+                write_buffers_max: buffers_max * MEBIBYTE,
+                requests: 0,
+            };
+            let (stores, budget) = (stores * MEBIBYTE, 1000 * MEBIBYTE);
+            let orders = orders(stores, shared, Some(budget), false);
+            if !orders.refuses_puts {
+                prop_assert!(stores + orders.caches_max <= budget);
+            }
+            prop_assert!(orders.caches_max <= shared.caches_max);
+            prop_assert!(orders.write_buffers_max <= shared.write_buffers_max);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Scrubbing: what does not change is read again now and then, and rot is reported before a reader or
+//! an opening meets it.
+//!
+//! Sealed segments with their hints, and the checkpoint. A hint or a checkpoint that rotted cost
+//! nothing but time at the next opening: it is told, and made again from what it was made of.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{LostRange, Result, ScrubFile, StepBudget, StepOutcome, Task, Timestamp};
+use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
+
+use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
+use crate::error::IntoBackend;
+use crate::hint::{HintError, HintFile, hint_path};
+use crate::segments::{Catalog, Segment};
+use crate::store::{Counters, Store};
+use crate::upkeep::Upkeep;
+
+/// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
+const CHECKPOINT_NUMBER: u64 = 1;
+/// The subject of a task that reads the checkpoint; no segment has this number.
+const CHECKPOINT_SUBJECT: u32 = 0;
+
+/// What is being read again.
+pub(crate) enum ScrubJob {
+    Segment(Arc<Segment>, Box<Scan>),
+    /// The segment was read; its hint follows, block by block.
+    Hint(Arc<Segment>, Arc<HintFile>, usize),
+    Checkpoint(Box<Reread>),
+    /// One whose header or tables are wrong.
+    DamagedCheckpoint(&'static str),
+    /// There is nothing, or it was damaged.
+    Nothing,
+}
+
+impl Store {
+    pub(crate) fn scrub_due(
+        &self,
+        upkeep: &mut Upkeep,
+        catalog: &Catalog,
+        now: Timestamp,
+    ) -> Option<Task> {
+        let period = self.settings.scrub_period?;
+        let mut files = Vec::new();
+        if self.covered.load(Ordering::Acquire) > 0 {
+            files.push(self.checkpoint_file());
+        }
+        let sealed = catalog.segments.iter().filter(|(_, it)| it.is_sealed);
+        files.extend(sealed.map(|(number, entry)| ScrubFile {
+            number: u64::from(*number) + CHECKPOINT_NUMBER,
+            bytes: entry.stats.data_end + hint_bytes(&entry.segment),
+        }));
+        let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
+        let due = upkeep
+            .scrub
+            .due(disk, directory, &files, Some(period), now)?;
+        Some(Task {
+            subject: due.subject - CHECKPOINT_NUMBER,
+            ..due
+        })
+    }
+
+    /// About how long the checkpoint is.
+    fn checkpoint_file(&self) -> ScrubFile {
+        ScrubFile {
+            number: CHECKPOINT_NUMBER,
+            bytes: self.keydir.len() * size_of::<crate::slot::Packed>() as u64,
+        }
+    }
+
+    /// Reads a part of a file, for as long as that is due.
+    pub(crate) fn scrub_step(
+        &self,
+        upkeep: &mut Upkeep,
+        number: u32,
+        budget: StepBudget,
+        now: Timestamp,
+    ) -> Result<StepOutcome> {
+        let is_due = |upkeep: &mut Upkeep| {
+            let due = self.scrub_due(upkeep, &self.catalog.read(), now);
+            due.is_some_and(|task| task.subject == u64::from(number))
+        };
+        if !is_due(upkeep) {
+            return Ok(StepOutcome::nothing_left());
+        }
+        let found = {
+            let catalog = self.catalog.read();
+            let entry = catalog.segments.get(&number);
+            entry.map(|entry| (entry.segment.clone(), entry.stats.data_end))
+        };
+        let file = match &found {
+            Some((segment, bytes)) => ScrubFile {
+                number: u64::from(number) + CHECKPOINT_NUMBER,
+                bytes: bytes + hint_bytes(segment),
+            },
+            None if number == CHECKPOINT_SUBJECT => self.checkpoint_file(),
+            None => return Ok(StepOutcome::nothing_left()),
+        };
+        let mut is_checkpoint_wrong = false;
+        let open = || match found {
+            Some((segment, _)) => {
+                let options = ScanOptions {
+                    durable_to: u64::MAX,
+                    ..ScanOptions::default()
+                };
+                let scan = segment.reader.scan(options).into_backend()?;
+                Ok(ScrubJob::Segment(segment, Box::new(scan)))
+            }
+            None => self.open_checkpoint_again(),
+        };
+        let read = |job: &mut ScrubJob| self.read_again(job, budget, &mut is_checkpoint_wrong);
+        let (disk, directory) = (&*self.disk, &self.directory);
+        let (cost_bytes, is_read) = upkeep.scrub.step(disk, directory, file, open, read)?;
+        upkeep.is_checkpoint_wrong |= is_checkpoint_wrong;
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: is_read || !is_due(upkeep),
+        })
+    }
+
+    fn open_checkpoint_again(&self) -> Result<ScrubJob> {
+        match Checkpoint::open(&*self.disk, &self.directory, self.log_id()) {
+            Ok(checkpoint) => Ok(ScrubJob::Checkpoint(Box::new(checkpoint.reread()))),
+            Err(CheckpointError::Disk(error)) => Err((&error).into()),
+            // No earlier than a checkpoint is due there is one; a newer one this version did not write.
+            Err(CheckpointError::Missing | CheckpointError::Newer(_)) => Ok(ScrubJob::Nothing),
+            Err(CheckpointError::Unusable(why)) => Ok(ScrubJob::DamagedCheckpoint(why)),
+        }
+    }
+
+    /// Reads on; returns the bytes that were read, and whether that was the end.
+    fn read_again(
+        &self,
+        job: &mut ScrubJob,
+        budget: StepBudget,
+        is_checkpoint_wrong: &mut bool,
+    ) -> Result<(u64, bool)> {
+        match job {
+            ScrubJob::Segment(segment, scan) => {
+                let note = |damage| self.note_rot(segment.number, damage);
+                let (read_bytes, is_read) = scan.check(budget.bytes, note).into_backend()?;
+                if !is_read {
+                    return Ok((read_bytes, false));
+                }
+                let segment = segment.clone();
+                let hint = segment.hint.read().clone();
+                *job = match hint {
+                    Some(hint) => match self.open_hint_again(&segment, &hint)? {
+                        true => ScrubJob::Hint(segment, hint, 0),
+                        false => ScrubJob::Nothing,
+                    },
+                    None => ScrubJob::Nothing,
+                };
+                Ok((read_bytes, matches!(job, ScrubJob::Nothing)))
+            }
+            ScrubJob::Hint(segment, hint, block) => {
+                self.read_hint_again(segment, hint, block, budget)
+            }
+            ScrubJob::Checkpoint(reread) => match reread.step(budget.bytes) {
+                Ok(read) => Ok(read),
+                Err(CheckpointError::Disk(error)) => Err((&error).into()),
+                Err(CheckpointError::Unusable(why)) => {
+                    *is_checkpoint_wrong = true;
+                    Ok(self.note_checkpoint(why))
+                }
+                Err(CheckpointError::Missing | CheckpointError::Newer(_)) => Ok((1, true)),
+            },
+            ScrubJob::DamagedCheckpoint(why) => {
+                *is_checkpoint_wrong = true;
+                Ok(self.note_checkpoint(why))
+            }
+            ScrubJob::Nothing => Ok((1, true)),
+        }
+    }
+
+    fn note_checkpoint(&self, why: &str) -> (u64, bool) {
+        let len = self.checkpoint_file().bytes;
+        let what = format!("a copy of the key directory ({why})");
+        self.note_mended(CHECKPOINT_NAME.to_owned(), len, &what);
+        (len.max(1), true)
+    }
+
+    /// Whether the hint's header and index are as they were when it was opened; noted if they are not.
+    fn open_hint_again(&self, segment: &Segment, hint: &HintFile) -> Result<bool> {
+        match hint.check_frame() {
+            Ok(()) => Ok(true),
+            Err(HintError::Disk(error)) => Err((&error).into()),
+            Err(HintError::Newer) => Ok(false),
+            Err(HintError::Unusable(why)) => {
+                self.drop_hint(segment, hint, why);
+                Ok(false)
+            }
+        }
+    }
+
+    fn read_hint_again(
+        &self,
+        segment: &Segment,
+        hint: &HintFile,
+        block: &mut usize,
+        budget: StepBudget,
+    ) -> Result<(u64, bool)> {
+        let block_bytes = (hint.len() / hint.blocks().max(1) as u64).max(1);
+        let mut read_bytes = 0;
+        while *block < hint.blocks() {
+            if read_bytes > 0 && read_bytes >= budget.bytes {
+                return Ok((read_bytes, false));
+            }
+            match hint.read(*block) {
+                Ok(_) => {}
+                Err(HintError::Disk(error)) => return Err((&error).into()),
+                Err(HintError::Newer) => break,
+                Err(HintError::Unusable(why)) => {
+                    self.drop_hint(segment, hint, why);
+                    break;
+                }
+            }
+            *block += 1;
+            read_bytes += block_bytes;
+        }
+        Ok((read_bytes.max(1), true))
+    }
+
+    /// Has the hint written again.
+    fn drop_hint(&self, segment: &Segment, hint: &HintFile, why: &str) {
+        let path = hint_path(Path::new(""), segment.number);
+        let name = path.to_string_lossy().into_owned();
+        let what = format!("a copy of a segment's keys ({why})");
+        self.note_mended(name, hint.len(), &what);
+        *segment.hint.write() = None;
+    }
+
+    /// Damage that costs nothing: what was damaged is made again.
+    fn note_mended(&self, file: String, len: u64, what: &str) {
+        Counters::add(&self.counters.corrupt_reads, 1);
+        let range = LostRange {
+            file,
+            offset: 0,
+            len,
+            held: format!("{what}; nothing is lost, it is written again"),
+        };
+        self.lost.lock().add(&*self.disk, range);
+    }
+
+    fn note_rot(&self, number: u32, damage: Damage) {
+        Counters::add(&self.counters.corrupt_reads, 1);
+        if let Some(entry) = self.catalog.read().segments.get(&number) {
+            entry.segment.is_damaged.store(true, Ordering::Relaxed);
+        }
+        let range = LostRange {
+            file: file_name(u64::from(number)),
+            offset: damage.offset,
+            len: damage.len,
+            held: damage.found,
+        };
+        self.lost.lock().add(&*self.disk, range);
+    }
+}
+
+fn hint_bytes(segment: &Segment) -> u64 {
+    segment.hint.read().as_ref().map_or(0, |hint| hint.len())
+}

@@ -1,0 +1,115 @@
+//! Backups: made while the store goes on, restored to a disk of their own, and looked at at once and
+//! again when the store has changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_backend::Backend;
+use kvorum_disk::{Disk, EntryKind, MemoryDisk, create_directory_durably};
+
+use super::Trial;
+use crate::model::State;
+use crate::script::PlannedWrite;
+use crate::violation::MustSucceed;
+use crate::{Checked, EngineUnderTest, Opening, Violation};
+
+/// A backup and what it has to hold for ever.
+pub(super) struct HeldBackup {
+    directory: PathBuf,
+    state: State,
+}
+
+impl Trial<'_> {
+    /// Makes a backup, and looks again at the one before.
+    pub(super) fn backup(&mut self) -> Checked {
+        if self.store()?.backups().is_none() {
+            return Ok(());
+        }
+        self.backups_made += 1;
+        let directory = PathBuf::from(format!("backups/{}", self.backups_made));
+        make_backup(self.store()?, &directory)?;
+        let made = HeldBackup {
+            directory,
+            state: self.state.clone(),
+        };
+        self.check_backup(&made)?;
+        if let Some(before) = self.backup.replace(made) {
+            self.check_backup(&before)?;
+        }
+        Ok(())
+    }
+
+    /// Looks again at the last backup.
+    pub(super) fn check_last_backup(&self) -> Checked {
+        match &self.backup {
+            Some(backup) => self.check_backup(backup),
+            None => Ok(()),
+        }
+    }
+
+    fn check_backup(&self, backup: &HeldBackup) -> Checked {
+        let (opening, store) = restore(self.engine, &self.opening, &backup.directory)?;
+        let mut copy = Trial::over(self.engine, opening, store);
+        copy.now = self.now;
+        copy.state = backup.state.clone();
+        let check = |copy: &mut Trial<'_>| {
+            copy.check_all()?;
+            // It is a store like any other.
+            let batch = copy.batch(&[PlannedWrite::put(1, 30), PlannedWrite::remove(2)]);
+            let receipt = copy
+                .store()?
+                .put(&batch, kvorum_backend::Durability::Grouped);
+            let sequence = receipt.must("a put to a restored backup")?.sequence;
+            copy.state.apply(&batch, Some(sequence));
+            copy.maintain_all()?;
+            copy.reopen(true)
+        };
+        let told = |violation: Violation| violation.after(backup.directory.display().to_string());
+        check(&mut copy).map_err(told)
+    }
+}
+
+/// Makes a backup of a store that can.
+pub(crate) fn make_backup(store: &dyn Backend, directory: &Path) -> Checked {
+    let Some(backups) = store.backups() else {
+        return Ok(());
+    };
+    backups.backup(directory).must("a backup").map(drop)
+}
+
+/// Opens a copy of a backup, on a disk that has nothing else.
+pub(crate) fn restore(
+    engine: &dyn EngineUnderTest,
+    opening: &Opening,
+    backup: &Path,
+) -> Checked<(Opening, Box<dyn Backend>)> {
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    copy_tree(&*opening.disk, backup, &*disk, &opening.directory)
+        .map_err(|error| Violation::of_method(format!("copying a backup failed: {error}")))?;
+    let opening = Opening {
+        disk,
+        ..opening.clone()
+    };
+    let store = engine.open(&opening).must("opening a restored backup")?;
+    Ok((opening, store))
+}
+
+fn copy_tree(
+    from: &dyn Disk,
+    source: &Path,
+    to: &dyn Disk,
+    target: &Path,
+) -> kvorum_disk::Result<()> {
+    create_directory_durably(to, target)?;
+    for entry in from.list(source)? {
+        let (source, target) = (source.join(&entry.name), target.join(&entry.name));
+        match entry.kind {
+            EntryKind::Directory => copy_tree(from, &source, to, &target)?,
+            EntryKind::File => {
+                let bytes = kvorum_disk::read_file(from, &source, u64::MAX)?;
+                kvorum_disk::replace_file(to, &target, &bytes)?;
+            }
+        }
+    }
+    Ok(())
+}

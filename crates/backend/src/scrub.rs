@@ -1,0 +1,333 @@
+//! Reading files again that nobody asks for, to find rot while replicas can still mend it: which file
+//! comes next, and when.
+//!
+//! Every file is read once in a period. The work is spread evenly: what is due at a moment is the part
+//! of all bytes that the moment is of the period, so that neither a large store nor a start finds the
+//! device busy with it. How far a cycle came is kept in a small file, and a restart goes on there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kvorum_disk::{Disk, read_file, replace_file};
+use kvorum_encoding::{checksum, mask_checksum};
+
+use crate::{Task, TaskKind, Timestamp, Urgency};
+
+/// The file in a store's directory.
+pub const SCRUB_NAME: &str = "scrub";
+const FILE_BYTES_MAX: u64 = 256;
+/// A scrub waits until it may read so much, or the rest of a file. Bytes.
+const AT_ONCE_BYTES: u64 = 1 << 20;
+
+/// A file that does not change any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubFile {
+    /// Its number; later files have higher ones.
+    pub number: u64,
+    /// Its length, in bytes.
+    pub bytes: u64,
+}
+
+/// One reading of all files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cycle {
+    began: Timestamp,
+    /// The newest file when it began: later ones belong to the next cycle.
+    up_to: u64,
+    /// Files up to this one were read.
+    after: u64,
+    bytes_done: u64,
+}
+
+/// Where scrubbing stands. `J` is what reads a file, step by step.
+pub struct Scrubbing<J> {
+    cycle: Option<Cycle>,
+    job: Option<Job<J>>,
+}
+
+struct Job<J> {
+    file: ScrubFile,
+    bytes_done: u64,
+    reader: J,
+}
+
+impl<J> Default for Scrubbing<J> {
+    fn default() -> Self {
+        Self {
+            cycle: None,
+            job: None,
+        }
+    }
+}
+
+impl<J> Scrubbing<J> {
+    /// The part of a scrub that is due. `files` are all that can be read, in ascending order; without a
+    /// period there is no scrubbing.
+    pub fn due(
+        &mut self,
+        disk: &dyn Disk,
+        directory: &Path,
+        files: &[ScrubFile],
+        period: Option<Duration>,
+        now: Timestamp,
+    ) -> Option<Task> {
+        let period = u64::try_from(period?.as_micros())
+            .unwrap_or(u64::MAX)
+            .max(1);
+        let begin = || Cycle::begin(files, now);
+        let cycle = self
+            .cycle
+            .get_or_insert_with(|| load(disk, directory).unwrap_or_else(begin));
+        // A clock that is set back.
+        cycle.began = cycle.began.min(now);
+        let is_over = now.0 - cycle.began.0 >= period || cycle.bytes_done == 0;
+        if cycle.next(files).is_none() && is_over {
+            *cycle = begin();
+        }
+        let next = cycle.next(files)?;
+        let is_next = |job: &Job<J>| job.file.number == next.number;
+        let done = self.job.as_ref().filter(|job| is_next(job));
+        let done = done.map_or(0, |job| job.bytes_done);
+        let left = next.bytes.saturating_sub(done).max(1);
+        let behind = cycle.behind(files, done, period, now);
+        (behind >= left.min(AT_ONCE_BYTES)).then_some(Task {
+            kind: TaskKind::Scrub,
+            subject: next.number,
+            urgency: Urgency::Idle,
+            cost_bytes: left.min(behind),
+        })
+    }
+
+    /// Goes on with a file, or begins it with what `open` gives: `read` returns the bytes that it read
+    /// and whether that was the end. Returns the bytes, and whether the file is done.
+    pub fn step<E>(
+        &mut self,
+        disk: &dyn Disk,
+        directory: &Path,
+        file: ScrubFile,
+        open: impl FnOnce() -> Result<J, E>,
+        read: impl FnOnce(&mut J) -> Result<(u64, bool), E>,
+    ) -> Result<(u64, bool), E> {
+        let under_way = self.job.take().filter(|job| job.file.number == file.number);
+        let mut job = match under_way {
+            Some(job) => job,
+            None => Job {
+                file,
+                bytes_done: 0,
+                reader: open()?,
+            },
+        };
+        let (bytes, is_read) = read(&mut job.reader)?;
+        job.bytes_done += bytes;
+        if !is_read {
+            self.job = Some(job);
+            return Ok((bytes, false));
+        }
+        if let Some(cycle) = &mut self.cycle {
+            cycle.after = cycle.after.max(file.number);
+            cycle.bytes_done += file.bytes.max(1);
+            let path = directory.join(SCRUB_NAME);
+            // Lost, it means that a few files are read again.
+            let _kept_or_failing_disk = replace_file(disk, &path, cycle.encode().as_bytes());
+        }
+        Ok((bytes, true))
+    }
+
+    /// Lets go of the file that is being read.
+    pub fn abandon(&mut self) {
+        self.job = None;
+    }
+
+    /// Begins anew, as after an erasure.
+    pub fn forget(&mut self, disk: &dyn Disk, directory: &Path) {
+        *self = Self::default();
+        let _removed_or_not_there = disk.remove_file(&file_in(directory));
+    }
+
+    /// For operators: what this cycle has read, in bytes, and when it began.
+    pub fn progress(&self) -> Option<(u64, Timestamp)> {
+        let cycle = self.cycle.as_ref()?;
+        let in_file = self.job.as_ref().map_or(0, |job| job.bytes_done);
+        Some((cycle.bytes_done + in_file, cycle.began))
+    }
+}
+
+impl Cycle {
+    fn begin(files: &[ScrubFile], now: Timestamp) -> Self {
+        Self {
+            began: now,
+            up_to: files.last().map_or(0, |it| it.number),
+            after: 0,
+            bytes_done: 0,
+        }
+    }
+
+    fn left<'a>(&self, files: &'a [ScrubFile]) -> impl Iterator<Item = &'a ScrubFile> {
+        let (after, up_to) = (self.after, self.up_to);
+        let is_left = move |it: &&ScrubFile| it.number > after && it.number <= up_to;
+        files.iter().filter(is_left)
+    }
+
+    fn next(&self, files: &[ScrubFile]) -> Option<ScrubFile> {
+        self.left(files).next().copied()
+    }
+
+    /// What should have been read by now and was not, in bytes. `in_file` were read of the next file.
+    fn behind(&self, files: &[ScrubFile], in_file: u64, period: u64, now: Timestamp) -> u64 {
+        let left: u64 = self.left(files).map(|it| it.bytes.max(1)).sum();
+        let all = u128::from(self.bytes_done + left);
+        let elapsed = u128::from(now.0.saturating_sub(self.began.0).min(period));
+        let target = u64::try_from(all * elapsed / u128::from(period)).unwrap_or(u64::MAX);
+        target.saturating_sub(self.bytes_done + in_file)
+    }
+
+    /// The file, as text:
+    ///
+    /// ```text
+    /// line 1:  kvorum scrub 1, BEGAN UP_TO AFTER BYTES\n
+    ///            when the cycle began, in microseconds since 1970; the newest file then; the last
+    ///            file that was read; bytes that were read; all decimal
+    /// line 2:  masked CRC-32C of line 1, 8 hexadecimal digits\n
+    /// ```
+    fn encode(&self) -> String {
+        let (began, bytes) = (self.began.0, self.bytes_done);
+        let line = format!(
+            "kvorum scrub 1, {began} {} {} {bytes}\n",
+            self.up_to, self.after
+        );
+        let check = mask_checksum(checksum(line.as_bytes()));
+        format!("{line}{check:08x}\n")
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let line = text.lines().next()?.strip_prefix("kvorum scrub 1, ")?;
+        let mut numbers = line.split(' ').map(|it| it.parse::<u64>().ok());
+        let mut next = || numbers.next().flatten();
+        let cycle = Self {
+            began: Timestamp(next()?),
+            up_to: next()?,
+            after: next()?,
+            bytes_done: next()?,
+        };
+        // There is one right text for it.
+        (cycle.encode() == text).then_some(cycle)
+    }
+}
+
+fn file_in(directory: &Path) -> PathBuf {
+    directory.join(SCRUB_NAME)
+}
+
+/// One that cannot be read is none: what it spared is read again.
+fn load(disk: &dyn Disk, directory: &Path) -> Option<Cycle> {
+    let bytes = read_file(disk, &file_in(directory), FILE_BYTES_MAX).ok()?;
+    Cycle::decode(std::str::from_utf8(&bytes).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_disk::MemoryDisk;
+
+    use super::*;
+
+    const DAY: u64 = 86_400_000_000;
+    const MEBIBYTE: u64 = 1 << 20;
+
+    fn file(number: u64) -> ScrubFile {
+        ScrubFile {
+            number,
+            bytes: 10 * MEBIBYTE,
+        }
+    }
+
+    /// Scrubs as is due until `to`; a look every hour, a mebibyte a step. Returns the bytes of each day.
+    fn run(
+        scrubbing: &mut Scrubbing<u64>,
+        disk: &MemoryDisk,
+        files: &[ScrubFile],
+        days: std::ops::Range<u64>,
+    ) -> Vec<u64> {
+        let period = Some(Duration::from_secs(30 * 86_400));
+        let mut of_days = Vec::new();
+        for day in days {
+            let mut read = 0;
+            for hour in 0..24 {
+                let now = Timestamp(day * DAY + hour * DAY / 24);
+                while let Some(task) = scrubbing.due(disk, Path::new(""), files, period, now) {
+                    let file = files.iter().find(|it| it.number == task.subject).unwrap();
+                    let step = |position: &mut u64| {
+                        *position += MEBIBYTE;
+                        Ok::<_, ()>((MEBIBYTE, *position >= file.bytes))
+                    };
+                    let done = scrubbing.step(disk, Path::new(""), *file, || Ok(0), step);
+                    read += done.unwrap().0;
+                }
+            }
+            of_days.push(read);
+        }
+        of_days
+    }
+
+    #[test]
+    fn everything_is_read_once_in_a_period_and_no_day_has_much() {
+        let disk = MemoryDisk::new();
+        let files: Vec<ScrubFile> = (1..=30).map(file).collect();
+        let mut scrubbing = Scrubbing::default();
+        let days = run(&mut scrubbing, &disk, &files, 0..62);
+        let month: u64 = days[..30].iter().sum();
+        assert!((298..=300).contains(&(month / MEBIBYTE)), "{month}");
+        let two: u64 = days.iter().sum();
+        assert!((590..=620).contains(&(two / MEBIBYTE)), "{two}");
+        assert!(days.iter().all(|bytes| bytes / MEBIBYTE <= 11), "{days:?}");
+    }
+
+    #[test]
+    fn a_restart_goes_on_behind_the_last_file() {
+        let disk = MemoryDisk::new();
+        let files: Vec<ScrubFile> = (1..=30).map(file).collect();
+        let before: u64 = run(&mut Scrubbing::default(), &disk, &files, 0..15)
+            .iter()
+            .sum();
+        let after: u64 = run(&mut Scrubbing::default(), &disk, &files, 15..30)
+            .iter()
+            .sum();
+        // At most one file is read again.
+        let all = (before + after) / MEBIBYTE;
+        assert!((298..=310).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn what_is_gone_is_not_waited_for_and_without_a_period_nothing_is_due() {
+        let disk = MemoryDisk::new();
+        let mut scrubbing = Scrubbing::<u64>::default();
+        assert_eq!(run(&mut scrubbing, &disk, &[], 0..2), [0, 0]);
+        assert!(run(&mut scrubbing, &disk, &[file(4), file(9)], 2..10)[7] < 2 * MEBIBYTE);
+        run(&mut scrubbing, &disk, &[file(12)], 10..33);
+        let of_last: u64 = run(&mut scrubbing, &disk, &[file(12)], 33..65).iter().sum();
+        assert!((10..=11).contains(&(of_last / MEBIBYTE)), "{of_last}");
+        let now = Timestamp(u64::MAX);
+        assert_eq!(
+            scrubbing.due(&disk, Path::new(""), &[file(12)], None, now),
+            None
+        );
+    }
+
+    #[test]
+    fn a_flip_of_the_file_begins_the_cycle_anew() {
+        let cycle = Cycle {
+            began: Timestamp(5),
+            up_to: 6,
+            after: 7,
+            bytes_done: 8,
+        };
+        let text = cycle.encode();
+        assert_eq!(Cycle::decode(&text), Some(cycle));
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let flipped = String::from_utf8_lossy(&bytes).into_owned();
+            assert_eq!(Cycle::decode(&flipped), None, "byte {at}");
+            assert_eq!(Cycle::decode(&text[..at]), None, "cut at {at}");
+        }
+    }
+}

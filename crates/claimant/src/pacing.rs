@@ -1,0 +1,174 @@
+//! Which moves begin, and which give up their place: pure.
+//!
+//! A move whose source or receiver is away gets no further and takes no other's place. It stays as it is
+//! for a while, since a node that restarts goes on where it was. When it holds others up, it is given up,
+//! as far as that is possible, and begun anew later: what it had fetched is fetched again, so each time it
+//! waits twice as long.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_cluster::{ClusterState, Command, GrowthStep, MoveStep};
+use kvorum_ring::{Move, NodeId, Partition, Phase};
+use kvorum_runtime::Moment;
+
+/// The longest that one that was given up waits until it is begun anew.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+/// What a leader remembers of the moves that it saw. Another leader begins with nothing, and is as patient
+/// as this one was.
+#[derive(Debug)]
+pub struct Pacing {
+    /// A move that gets no further is left alone for this long.
+    patience: Duration,
+    /// Since when moves get no further.
+    stuck: BTreeMap<Partition, Moment>,
+    /// Moves that were given up.
+    given_up: BTreeMap<Partition, GivenUp>,
+}
+
+#[derive(Debug)]
+struct GivenUp {
+    times: u32,
+    not_before: Moment,
+}
+
+impl Pacing {
+    /// Of a leader that has just begun to lead.
+    pub fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            stuck: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+        }
+    }
+
+    /// What a leader proposes in this state: moves that give up their place, moves that may begin, or a
+    /// change of the number of replicas.
+    pub fn next_commands(
+        &mut self,
+        state: &ClusterState,
+        moves_max: usize,
+        now: Moment,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Vec<Command> {
+        let mut commands = self.give_up(state, now, &is_up);
+        let ring = state.ring();
+        let Some(transition) = state.transition() else {
+            self.given_up.clear();
+            let from = ring.replicas_max();
+            commands.extend(state.next_growth().map(|to| Command::Grow {
+                from,
+                step: GrowthStep::Begin(to),
+            }));
+            return commands;
+        };
+        self.given_up
+            .retain(|partition, _| ring.owner(*partition) != transition.target(*partition));
+        let going = ring.moves().len().saturating_sub(self.stuck.len());
+        let room = moves_max.saturating_sub(going);
+        let begin = transition.startable_of(ring, room, |it| self.is_ready(state, it, now, &is_up));
+        commands.extend(begin.into_iter().map(|partition| Command::Move {
+            partition,
+            at: ring.epoch(partition),
+            step: MoveStep::Begin,
+        }));
+        commands
+    }
+
+    /// Takes note of what gets no further, and gives up what has for long and holds others up.
+    fn give_up(
+        &mut self,
+        state: &ClusterState,
+        now: Moment,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Vec<Command> {
+        let ring = state.ring();
+        let is_stuck = |partition: &Partition, moving: &Move| {
+            is_away(state, ring.owner(*partition), &is_up) || is_away(state, moving.to, &is_up)
+        };
+        let stuck = ring
+            .moves()
+            .iter()
+            .filter(|(it, moving)| is_stuck(it, moving));
+        let before = std::mem::take(&mut self.stuck);
+        self.stuck = stuck
+            .map(|(partition, _)| (*partition, before.get(partition).copied().unwrap_or(now)))
+            .collect();
+        let Some(transition) = state.transition() else {
+            return Vec::new();
+        };
+        let waiting: Vec<Partition> = transition
+            .due(ring)
+            .filter(|it| !ring.moves().contains_key(it) && self.is_ready(state, *it, now, &is_up))
+            .collect();
+        let is_filling =
+            |partition| ring.moves().get(partition).map(|it| it.phase) == Some(Phase::Filling);
+        let holds_up = |stuck| {
+            waiting
+                .iter()
+                .any(|it| transition.is_close(ring, *it, stuck))
+        };
+        let ends = self.stuck.iter().filter(|(partition, since)| {
+            now.since(**since) >= self.patience && is_filling(*partition) && holds_up(**partition)
+        });
+        let ends: Vec<Partition> = ends.map(|(partition, _)| *partition).collect();
+        for partition in &ends {
+            self.note_given_up(*partition, now);
+        }
+        let abandon = |partition| Command::Move {
+            partition,
+            at: ring.epoch(partition),
+            step: MoveStep::Abandon,
+        };
+        ends.into_iter().map(abandon).collect()
+    }
+
+    fn note_given_up(&mut self, partition: Partition, now: Moment) {
+        let times = self.given_up.get(&partition).map_or(0, |it| it.times);
+        let pause = self
+            .patience
+            .saturating_mul(1 << times.min(16))
+            .min(PAUSE_MAX);
+        tracing::info!(
+            event = "move_given_up",
+            partition = partition.number(),
+            "its source or its receiver is away; it is begun anew when that is back",
+        );
+        let given_up = GivenUp {
+            times: times.saturating_add(1),
+            not_before: now.plus(pause),
+        };
+        self.given_up.insert(partition, given_up);
+    }
+
+    /// True for a partition that would get on if it began to move.
+    fn is_ready(
+        &self,
+        state: &ClusterState,
+        partition: Partition,
+        now: Moment,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> bool {
+        let rests = self
+            .given_up
+            .get(&partition)
+            .is_some_and(|it| now < it.not_before);
+        let target = state.transition().map(|it| it.target(partition));
+        let ends = [Some(state.ring().owner(partition)), target];
+        !rests
+            && !ends
+                .into_iter()
+                .flatten()
+                .any(|node| is_away(state, node, &is_up))
+    }
+}
+
+/// True for a member that cannot be reached. Who is no member any more is not waited for.
+fn is_away(state: &ClusterState, node: NodeId, is_up: impl Fn(NodeId) -> bool) -> bool {
+    state.member(node).is_some() && !is_up(node)
+}
+
+#[cfg(test)]
+#[path = "pacing_test.rs"]
+mod tests;

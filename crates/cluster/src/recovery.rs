@@ -1,0 +1,86 @@
+//! A cluster whose log has lost its majority for good: the same state under another identity.
+//!
+//! Whoever is left goes on with what it knew last. Nobody can tell that the lost voters never come back,
+//! and what they agreed on last may never have got here: so the cluster gets another identity, by which
+//! its connections refuse them from then on. Members that are left take the identity over one by one, and
+//! only those that know no more than what was gone on with: what they know beyond it would be undone.
+
+use kvorum_ring::NodeId;
+
+use crate::state::{ClusterId, ClusterState, MemberStatus};
+
+/// What a recovered cluster went on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The identity before.
+    pub from: ClusterId,
+    /// The version of the state that was gone on with.
+    pub version: u64,
+}
+
+impl ClusterState {
+    /// This state as the first one of a recovered cluster of which `survivor` is the only voter. All
+    /// others count as down until they take the identity over: they do not vote, and keep what they own.
+    #[must_use]
+    pub fn recovered(&self, id: ClusterId, survivor: NodeId) -> Self {
+        let mut content = self.content.clone();
+        content.recovery = Some(Recovery {
+            from: content.id,
+            version: content.version,
+        });
+        content.id = id;
+        content.version += 1;
+        for (node, member) in &mut content.members {
+            if *node == survivor {
+                member.status = MemberStatus::Valid;
+            } else if member.status == MemberStatus::Valid {
+                member.status = MemberStatus::Down;
+            }
+        }
+        Self::from_content(content)
+    }
+
+    /// What this cluster went on with, if it lost its log's majority once.
+    pub fn recovery(&self) -> Option<Recovery> {
+        self.content.recovery
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_ring::{Ring, RingSize};
+
+    use super::*;
+    use crate::state::Member;
+    use crate::{Command, apply};
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    #[test]
+    fn a_recovered_cluster_has_its_state_and_another_identity() {
+        let before = ClusterId::from_random([1; 16]);
+        let ring = Ring::single(RingSize::new(8).unwrap(), node(1));
+        let state = ClusterState::found(before, "test", node(1), Member::new("a@1"), ring);
+        let (node_2, member) = (node(2), Member::new("b@2"));
+        let joins = Command::AddMember {
+            node: node_2,
+            member,
+        };
+        let state = apply(&state, joins).unwrap();
+        let after = ClusterId::from_random([2; 16]);
+        let recovered = state.recovered(after, node(2));
+        assert_eq!(recovered.id(), after);
+        assert_eq!(recovered.ring(), state.ring());
+        let version = state.version();
+        let from = before;
+        assert_eq!(recovered.recovery(), Some(Recovery { from, version }));
+        let status = |number| recovered.member(node(number)).unwrap().status;
+        assert_eq!(status(1), MemberStatus::Down);
+        assert_eq!(status(2), MemberStatus::Valid);
+        let json = recovered.to_json().unwrap();
+        assert_eq!(ClusterState::from_json(&json).unwrap(), recovered);
+        assert!(!state.to_json().unwrap().contains("recovered_from"));
+    }
+}

@@ -1,0 +1,110 @@
+//! What is written, and when, where a group is committed while more is queued behind it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Sequence, StoreId};
+use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_encoding::checksum;
+
+use crate::ValueLogSettings;
+use crate::queue::{GroupFailure, GroupWriter};
+use crate::value_log::files::Files;
+use crate::value_log::item::{Batch, Item};
+use crate::value_log::opening;
+
+fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
+    let directory = Path::new("values");
+    let opened = opening::open(disk, directory, 1).unwrap();
+    let settings = ValueLogSettings {
+        segment_bytes,
+        dead_percent_max: 30,
+    };
+    Files::new(
+        Arc::new(disk.clone()),
+        directory.to_owned(),
+        settings,
+        opened,
+    )
+}
+
+fn place(files: &Files, sequence: u64, value_bytes: usize) -> Arc<Item> {
+    let bytes = Bytes::from(vec![b'v'; value_bytes]);
+    let record = LogRecord {
+        kind: 1,
+        removal: false,
+        front: LogRecord::front_for(0),
+        back: LogBack {
+            checksum: checksum(&bytes),
+            raw_len: value_bytes as u64,
+            codec: 0,
+            bytes,
+        },
+    };
+    let batch = Batch::encode(StoreId(1), Sequence(sequence), vec![record]).unwrap();
+    files.place(batch).unwrap().0
+}
+
+fn count(disk: &FaultyDisk, operation: Operation) -> usize {
+    let log = disk.log();
+    log.iter().filter(|it| it.operation == operation).count()
+}
+
+fn is_written(result: Result<(), GroupFailure>) -> bool {
+    result.map_err(GroupFailure::into_error).is_ok()
+}
+
+#[test]
+fn what_waits_behind_a_sync_is_written_meanwhile_and_then_only_synced() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1 << 20);
+    let small = place(&files, 1, 100);
+    assert!(is_written(files.write_ahead()));
+    assert_eq!(count(&disk, Operation::Write), 0, "not worth a write");
+    let large = place(&files, 2, 100_000);
+    assert!(is_written(files.write_ahead()));
+    disk.clear_log();
+    assert!(!files.is_synced_to(files.appended()));
+    assert!(is_written(
+        files.write(vec![small, large], LogPromise::Durable)
+    ));
+    assert_eq!(count(&disk, Operation::Write), 0);
+    assert_eq!(count(&disk, Operation::Sync), 1);
+    assert!(files.is_synced_to(files.appended()));
+}
+
+#[test]
+fn a_group_that_the_sync_before_it_covered_needs_none_of_its_own() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1 << 20);
+    let (first, second) = (place(&files, 1, 100), place(&files, 2, 100));
+    assert!(is_written(files.write(vec![first], LogPromise::Durable)));
+    disk.clear_log();
+    assert!(is_written(files.write(vec![second], LogPromise::Durable)));
+    assert_eq!(disk.log(), []);
+}
+
+#[test]
+fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1_000);
+    let first = place(&files, 1, 600);
+    assert!(is_written(files.write(vec![first], LogPromise::Durable)));
+    let (ours, later) = (place(&files, 2, 100), place(&files, 3, 600));
+    assert_ne!(ours.segment, later.segment);
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    assert!(is_written(
+        files.write(vec![ours.clone()], LogPromise::Durable)
+    ));
+    assert!(files.is_stalled(), "and whoever appends next learns of it");
+    let failure = files.write(vec![later.clone()], LogPromise::Durable);
+    let Err(GroupFailure::ThisGroup(error)) = failure else {
+        unreachable!("the file of its segment could not be made");
+    };
+    assert_eq!(error.kind(), ErrorKind::Full);
+    disk.heal();
+    assert!(is_written(files.write(vec![later], LogPromise::Durable)));
+    assert!(files.is_synced_to(files.appended()));
+}

@@ -1,0 +1,301 @@
+//! The power is cut inside collections of the value log, at every operation of them, and collecting goes
+//! on with what is left: no removed key comes back.
+//!
+//! Records are offered one by one, so that cuts fall between any two copies. After a cut a segment of
+//! the log may be there together with some of the copies out of it, and with a checkpoint from before
+//! or after.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use proptest::prelude::*;
+
+use crate::removals::{Node, write_of, write_scripts};
+
+const FEW: [u32; 3] = [1, 2, 3];
+const SIX: [u32; 6] = [1, 2, 3, 4, 5, 6];
+
+/// Every kind in turn.
+fn crash_of(turn: u64) -> CrashOptions {
+    match turn % 3 {
+        0 => CrashOptions::nothing_unsynced(),
+        1 => CrashOptions::everything(),
+        _ => CrashOptions::drawn(turn),
+    }
+}
+
+/// How many operations a collection takes, after a start on a copy of the disk.
+fn operations_of(before: &MemoryDisk, segment: u32) -> u64 {
+    let disk = before.crash_image(CrashOptions::everything());
+    let node = Node::open(&disk);
+    let opened = disk.operations();
+    assert!(node.try_collect(segment, 1).is_ok());
+    disk.operations() - opened
+}
+
+/// Begins a collection, and cuts the power after so many of its operations. Returns what is left, and
+/// whether it was cut before it was through.
+fn cut_collection(
+    before: &MemoryDisk,
+    segment: u32,
+    at_once: usize,
+    cut: u64,
+    crash: CrashOptions,
+) -> (MemoryDisk, bool) {
+    let disk = before.crash_image(CrashOptions::everything());
+    let node = Node::open(&disk);
+    disk.cut_after(disk.operations() + cut);
+    let collected = node.try_collect(segment, at_once);
+    (disk.crash_image(crash), collected.is_err())
+}
+
+/// A start after a crash shows what is expected, and so does it when everything is collected in this
+/// order and merged, and a start after that.
+fn check_and_collect_on(
+    disk: &MemoryDisk,
+    segments: &[u32],
+    is_newest_first: bool,
+    expected: &[(String, String)],
+) {
+    let node = Node::open(disk);
+    assert_eq!(node.folded(), expected, "after the cut");
+    let mut left = segments.to_vec();
+    if is_newest_first {
+        left.reverse();
+        node.merge_own();
+    }
+    for segment in left {
+        assert!(node.try_collect(segment, usize::MAX).is_ok());
+    }
+    node.merge_own();
+    assert_eq!(node.folded(), expected, "after collecting on");
+    assert!(node.store.status().lost.is_empty());
+    drop(node);
+    disk.crash(CrashOptions::nothing_unsynced());
+    let node = Node::open(disk);
+    assert_eq!(node.folded(), expected, "after another start");
+    assert!(node.store.status().lost.is_empty());
+}
+
+/// Cuts one more collection at all of its operations, and goes on with those that are not cut. Returns
+/// how many cuts there were.
+fn cut_everywhere(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, String)]) -> u64 {
+    let mut cuts = 0;
+    for segment in FEW {
+        if done.contains(&segment) {
+            continue;
+        }
+        done.push(segment);
+        let operations = operations_of(before, segment);
+        for cut in 0..operations {
+            let crash = crash_of(cut + done.len() as u64);
+            let (disk, _) = cut_collection(before, segment, 1, cut, crash);
+            let told = format!("{done:?}, cut {cut} of {operations}, {crash:?}");
+            let _on_failure = TellOnPanic(told);
+            check_and_collect_on(&disk, &FEW, cut.is_multiple_of(2), expected);
+            cuts += 1;
+        }
+        let crash = CrashOptions::nothing_unsynced();
+        let (disk, was_cut) = cut_collection(before, segment, 1, operations, crash);
+        assert!(!was_cut);
+        cuts += cut_everywhere(&disk, done, expected);
+        done.pop();
+    }
+    cuts
+}
+
+/// Says which case a failed assertion was about.
+struct TellOnPanic(String);
+
+#[expect(clippy::print_stderr, reason = "the story of a failed test")]
+impl Drop for TellOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}
+
+#[test]
+fn r13_no_collection_of_three_log_segments_cut_at_any_operation_brings_a_removed_key_back() {
+    let disk = MemoryDisk::new();
+    let expected = write_scripts(&disk, 3);
+    let cuts = cut_everywhere(&disk, &mut Vec::new(), &expected);
+    assert!(cuts > 15 * 10, "{cuts}");
+}
+
+/// What a walk over six segments counts.
+#[derive(Default)]
+struct Walk {
+    collections: u64,
+    /// So many were cut before they were through.
+    cut: u64,
+}
+
+/// Collects one more of the segments in every way there is; each collection is cut somewhere, and what
+/// the cut leaves is collected on.
+fn walk(
+    before: &MemoryDisk,
+    done: &mut Vec<u32>,
+    walked: &mut Walk,
+    expected: &[(String, String)],
+) {
+    for segment in SIX {
+        if done.contains(&segment) {
+            continue;
+        }
+        done.push(segment);
+        // From no operation of it to all: a prime, so that no place in the tree has its own cut.
+        let cut = walked.collections % 19;
+        let crash = crash_of(walked.collections);
+        let (disk, was_cut) = cut_collection(before, segment, usize::MAX, cut, crash);
+        walked.collections += 1;
+        walked.cut += u64::from(was_cut);
+        let _on_failure = TellOnPanic(format!("{done:?}, cut {cut}, {crash:?}"));
+        let is_last = done.len() == SIX.len();
+        if is_last {
+            let is_newest_first = walked.collections.is_multiple_of(2);
+            check_and_collect_on(&disk, &SIX, is_newest_first, expected);
+        } else {
+            let image = disk.crash_image(CrashOptions::everything());
+            assert_eq!(Node::open(&image).folded(), expected);
+        }
+        walk(&disk, done, walked, expected);
+        done.pop();
+    }
+}
+
+#[test]
+fn r13_no_six_log_segments_whose_collections_are_all_cut_somewhere_bring_a_removed_key_back() {
+    let disk = MemoryDisk::new();
+    let expected = write_scripts(&disk, 6);
+    let mut walked = Walk::default();
+    walk(&disk, &mut Vec::new(), &mut walked, &expected);
+    // Every ordered subset but the empty one.
+    assert_eq!(walked.collections, 1956);
+    assert!(walked.cut > 1000, "{}", walked.cut);
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+/// More operations than a collection takes.
+const UNCUT: u64 = 1 << 20;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(usize),
+    Remove(usize),
+    /// A collection of the segment in this place of those that there are, cut after so many operations.
+    Collect(usize, u64),
+    MergeOwn,
+    /// A start after a crash, without the store's checkpoint if that was found to be wrong.
+    Restart(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..NAMES.len()).prop_map(Step::Put),
+        3 => (0..NAMES.len()).prop_map(Step::Remove),
+        4 => (0..12usize).prop_map(|place| Step::Collect(place, UNCUT)),
+        2 => (0..12usize, 0..20u64).prop_map(|(place, cut)| Step::Collect(place, cut)),
+        1 => Just(Step::MergeOwn),
+        2 => any::<bool>().prop_map(Step::Restart),
+    ]
+}
+
+fn lose_checkpoint(disk: &MemoryDisk) {
+    let checkpoint = Path::new("store/checkpoint");
+    if disk.info(checkpoint).unwrap().is_some() {
+        disk.remove_file(checkpoint).unwrap();
+    }
+}
+
+/// Plays the steps, each cut followed by a start, and collects and merges what is left.
+fn play(steps: &[Step]) {
+    let mut disk = MemoryDisk::new();
+    let mut node = Node::open(&disk);
+    let mut model = BTreeMap::new();
+    for (number, step) in (0..).zip(steps) {
+        match step {
+            Step::Put(name) => {
+                node.put(vec![write_of(NAMES[*name], Some(number))]);
+                model.insert(NAMES[*name].to_owned(), number.to_string());
+            }
+            Step::Remove(name) => {
+                node.put(vec![write_of(NAMES[*name], None)]);
+                model.remove(NAMES[*name]);
+            }
+            Step::MergeOwn => node.merge_own(),
+            Step::Collect(place, cut) => {
+                let segments = node.closed_segments();
+                let Some(segment) = segments.get(place % segments.len().max(1)) else {
+                    continue;
+                };
+                disk.cut_after(disk.operations() + cut);
+                let collected = node.try_collect(*segment, 1);
+                if collected.is_ok() && !disk.is_cut() {
+                    disk.cut_after(u64::MAX);
+                    continue;
+                }
+                drop(node);
+                disk = disk.crash_image(crash_of(u64::from(number)));
+                node = Node::open(&disk);
+            }
+            Step::Restart(loses_checkpoint) => {
+                drop(node);
+                disk.crash(CrashOptions::nothing_unsynced());
+                if *loses_checkpoint {
+                    lose_checkpoint(&disk);
+                }
+                node = Node::open(&disk);
+            }
+        }
+    }
+    let closed = node.closed_segments();
+    drop(node);
+    let expected: Vec<_> = model.into_iter().collect();
+    check_and_collect_on(&disk, &closed, steps.len().is_multiple_of(2), &expected);
+    lose_checkpoint(&disk);
+    assert_eq!(Node::open(&disk).folded(), expected, "without a checkpoint");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 100, ..Default::default() })]
+
+    #[test]
+    fn r13_no_interleaving_of_puts_removals_and_collections_that_are_cut_brings_a_removed_key_back(
+        steps in prop::collection::vec(step(), 1..40)
+    ) {
+        play(&steps);
+    }
+}
+
+/// A checkpoint that cannot be read once and can later, as after an error of the device, says that it
+/// covers what it knew. By then the log had let go of all that says how far sequences went.
+#[test]
+fn a_checkpoint_that_is_back_covers_nothing_that_was_put_without_it() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&disk);
+    node.put(vec![write_of("a", Some(0))]);
+    node.put(vec![write_of("a", None)]);
+    assert!(node.try_collect(1, 1).is_ok());
+    drop(node);
+    let node = Node::open(&disk);
+    node.closed_segments()
+        .into_iter()
+        .for_each(|it| node.try_collect(it, 1).unwrap());
+    drop(node);
+    let (checkpoint, away) = (Path::new("store/checkpoint"), Path::new("away"));
+    disk.rename(checkpoint, away).unwrap();
+    let node = Node::open(&disk);
+    node.put(vec![write_of("a", Some(6))]);
+    drop(node);
+    disk.rename(away, checkpoint).unwrap();
+    let found = Node::open(&disk).folded();
+    assert_eq!(found, [("a".to_owned(), "6".to_owned())]);
+}

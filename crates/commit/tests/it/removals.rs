@@ -1,0 +1,241 @@
+//! Removals and collections of the value log: whichever segments are collected, in whatever order, with
+//! crashes between, and the stores' own files merged meanwhile, no removed key comes back.
+//!
+//! The log's own policy would choose the order, so segments are offered to the store here as the log
+//! does it: all records, then the end.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, LogBack,
+    LogPlace, LoggedFront, LoggedRecord, Result, Sequence, SharedLog, StepBudget, StoreId, Task,
+    TaskKind, Timestamp, Urgency, Write,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_commit::{ValueLog, ValueLogSettings};
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use kvorum_encoding::StorageKey;
+use kvorum_segment::{ScanOptions, Scanned, SegmentId, SegmentReader, StoredRecord, file_name};
+
+const SEGMENTS: u32 = 6;
+const NOW: Timestamp = Timestamp(1_000_000);
+const ALL: StepBudget = StepBudget { bytes: u64::MAX };
+/// Each batch is longer than a segment may be, and so has one of its own.
+const LOG: ValueLogSettings = ValueLogSettings {
+    segment_bytes: 100,
+    dead_percent_max: 100,
+};
+
+pub(crate) struct Node {
+    log: ValueLog,
+    pub(crate) store: Arc<dyn Backend>,
+    disk: Arc<dyn Disk>,
+}
+
+impl Node {
+    pub(crate) fn open(disk: &MemoryDisk) -> Self {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, LOG).unwrap();
+        // Each file of copies has those of one collection.
+        let settings = BitcaskSettings {
+            file_bytes_max: 1,
+            ..BitcaskSettings::default()
+        };
+        let shared = Arc::new(log.clone());
+        let directory = Path::new("store");
+        let draw = Arc::new(|| 7);
+        let store = Bitcask::open_adopting(disk.clone(), directory, settings, draw, shared);
+        let store: Arc<dyn Backend> = Arc::new(store.unwrap());
+        log.admit(std::slice::from_ref(&store)).unwrap();
+        Self { log, store, disk }
+    }
+
+    pub(crate) fn put(&self, writes: Vec<Write>) {
+        let receipt = self.store.put(&Batch { writes }, Durability::Grouped);
+        receipt.unwrap().wait().unwrap();
+    }
+
+    /// Offers a segment to the store, and drops what nobody needs.
+    fn collect(&self, number: u32) {
+        self.try_collect(number, usize::MAX).unwrap();
+    }
+
+    /// As [`Node::collect`], so many records at a time, until something fails.
+    pub(crate) fn try_collect(&self, number: u32, at_once: usize) -> Result<()> {
+        let path = Path::new("log").join(file_name(u64::from(number)));
+        let is_there = self.disk.info(&path).unwrap().is_some();
+        if is_there {
+            let records = self.records(number, &path);
+            let adopting = self.store.adopting().unwrap();
+            for some in records.chunks(at_once) {
+                adopting.relocate(some)?;
+            }
+            assert!(adopting.settle(number, ALL)?.is_done);
+            self.log.usage_changed();
+        }
+        while self.log.is_chore_due() && self.log.chore_step()? {}
+        Ok(())
+    }
+
+    /// The segments that nothing is appended to any more.
+    pub(crate) fn closed_segments(&self) -> Vec<u32> {
+        let names = self.disk.list(Path::new("log")).unwrap_or_default();
+        let numbers = names
+            .iter()
+            .filter_map(|it| kvorum_segment::parse_file_name(&it.name));
+        let newest = u64::from(self.log.newest_segment());
+        let closed = numbers.filter(|number| *number < newest);
+        closed.map(|it| u32::try_from(it).unwrap()).collect()
+    }
+
+    fn records(&self, number: u32, path: &Path) -> Vec<LoggedRecord> {
+        let id = SegmentId {
+            log_id: self.log.log_id(),
+            number: u64::from(number),
+            kind: b'V',
+        };
+        let reader = SegmentReader::open(&*self.disk, path, id).unwrap();
+        let scan = reader.scan(ScanOptions::default()).unwrap();
+        let records = scan.filter_map(|scanned| match scanned.unwrap() {
+            Scanned::Record(record) => Some(logged(number, &record)),
+            Scanned::Damage(_) => None,
+        });
+        records.collect()
+    }
+
+    /// Merges every finished file of the store's own.
+    pub(crate) fn merge_own(&self) {
+        let files = self.disk.list(Path::new("store")).unwrap();
+        let numbers = files
+            .iter()
+            .filter_map(|it| kvorum_segment::parse_file_name(&it.name));
+        for subject in numbers {
+            let task = Task {
+                kind: TaskKind::Merge,
+                subject,
+                urgency: Urgency::Normal,
+                cost_bytes: 0,
+            };
+            self.store.maintenance_step(&task, ALL, NOW).unwrap();
+        }
+    }
+
+    pub(crate) fn folded(&self) -> Vec<(String, String)> {
+        let snapshot = self.store.snapshot(Lease::Unlimited).unwrap();
+        let (range, filter) = (FoldRange::all(), FoldFilter::unexpired(NOW));
+        let mut found = Vec::new();
+        let fold = snapshot.fold(FoldDetail::Entries, &range, &filter, &mut |visited| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            found.push((text(visited.key.as_bytes()), text(&visited.body)));
+            Flow::Continue
+        });
+        fold.unwrap();
+        found
+    }
+}
+
+fn logged(segment: u32, stored: &StoredRecord) -> LoggedRecord {
+    let (head, back) = (&stored.head, &stored.back);
+    let store = u64::from_le_bytes(*head.front.first_chunk().unwrap());
+    LoggedRecord {
+        head: LoggedFront {
+            store: StoreId(store),
+            sequence: Sequence(head.sequence),
+            kind: head.kind,
+            removal: head.removal,
+            place: LogPlace {
+                segment,
+                offset: head.location.offset,
+                front_end: head.location.front_end,
+                len: head.location.len,
+            },
+            front: head.front.slice(8..),
+            raw_back_len: head.raw_back_len,
+        },
+        back: LogBack {
+            bytes: back.bytes().clone(),
+            codec: back.codec().bits(),
+            raw_len: back.raw_len(),
+            checksum: back.checksum(),
+        },
+    }
+}
+
+fn name(script: u32) -> String {
+    format!("{script:06b}")
+}
+
+pub(crate) fn write_of(name: &str, body: Option<u32>) -> Write {
+    let key = StorageKey::from_encoded(name.as_bytes().to_vec());
+    match body {
+        Some(body) => {
+            let body = Bytes::from(body.to_string());
+            Write::put(key, Fields::default(), Bytes::from_static(b"head"), body)
+        }
+        None => Write::remove(key),
+    }
+}
+
+/// Collects one more of the segments in every way there is, after a crash each time; returns how many
+/// collections there were.
+fn collect_on(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, String)]) -> u64 {
+    let mut collections = 0;
+    for number in 1..=SEGMENTS {
+        if done.contains(&number) {
+            continue;
+        }
+        done.push(number);
+        let disk = before.crash_image(CrashOptions::nothing_unsynced());
+        let node = Node::open(&disk);
+        if done.len().is_multiple_of(2) {
+            node.merge_own();
+        }
+        node.collect(number);
+        assert_eq!(node.folded(), expected, "{done:?}");
+        assert!(node.store.status().lost.is_empty());
+        drop(node);
+        collections += 1 + collect_on(&disk, done, expected);
+        done.pop();
+    }
+    collections
+}
+
+/// A node whose log has so many segments, each with a put or a removal of each key: bit n of a key's
+/// script says which segment n has. Returns what is live.
+pub(crate) fn write_scripts(disk: &MemoryDisk, segments: u32) -> Vec<(String, String)> {
+    let scripts = 1u32 << segments;
+    let node = Node::open(disk);
+    for segment in 0..segments {
+        let body = |script: u32| (script >> segment & 1 == 1).then_some(segment);
+        let writes = (0..scripts).map(|script| write_of(&name(script), body(script)));
+        node.put(writes.collect());
+    }
+    node.put(vec![write_of("other", Some(9))]);
+    for segment in 1..=segments {
+        let path = Path::new("log").join(file_name(u64::from(segment)));
+        assert_eq!(node.records(segment, &path).len(), scripts as usize);
+    }
+    drop(node);
+    let last = segments - 1;
+    let live = (0..scripts).filter(|script| script >> last & 1 == 1);
+    let live = live.map(|script| (name(script), last.to_string()));
+    let expected: Vec<_> = live.chain([("other".into(), "9".into())]).collect();
+    assert_eq!(Node::open(disk).folded(), expected);
+    expected
+}
+
+#[test]
+fn r13_no_subset_of_six_log_segments_collected_in_any_order_brings_a_removed_key_back() {
+    let disk = MemoryDisk::new();
+    let expected = write_scripts(&disk, SEGMENTS);
+    let collections = collect_on(&disk, &mut Vec::new(), &expected);
+    // Every ordered subset but the empty one.
+    assert_eq!(collections, 1956);
+}

@@ -1,0 +1,164 @@
+//! What the load knows: every write that was acknowledged, and what was found of it. Pure.
+//!
+//! A read is held to everything that was acknowledged when it begins while the cluster is whole. Even
+//! then a node may be taken to be down for a moment and a read miss what its stand-in has: what one
+//! read misses is looked for again, and counts as lost when it is still missing then. The last reading
+//! decides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kvorum_witness::{Ledger, Siblings, Wrong};
+
+/// A key: its writer and its number there.
+pub(crate) type KeyId = (u32, u32);
+
+/// What a read misses has this long to turn up. Hints are handed over within it.
+pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
+
+/// What one writer knows of its keys.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    keys: BTreeMap<KeyId, Ledger>,
+    /// Acknowledged writes that a read missed, and when it was missed first.
+    missed: BTreeMap<(KeyId, u64), Missed>,
+    /// What cannot be in any weather, one sentence each.
+    findings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Missed {
+    at: Duration,
+    is_lost: bool,
+}
+
+impl Account {
+    /// Notes a write that is about to be sent and replaces what was read; its number.
+    pub(crate) fn attempt(&mut self, key: KeyId, replaces: Siblings) -> u64 {
+        self.keys.entry(key).or_default().attempt(false, replaces)
+    }
+
+    /// Notes that the last write of a key was acknowledged.
+    pub(crate) fn acknowledge(&mut self, key: KeyId) {
+        self.keys.entry(key).or_default().acknowledge();
+    }
+
+    /// Writes of a key, whatever became of them.
+    pub(crate) fn attempts(&self, key: KeyId) -> u64 {
+        self.keys.get(&key).map_or(0, Ledger::attempts)
+    }
+
+    /// Notes bytes that nobody wrote.
+    pub(crate) fn find(&mut self, finding: String) {
+        self.findings.push(finding);
+    }
+
+    /// Holds a read of the whole cluster, begun at `now`, to what was acknowledged.
+    pub(crate) fn judge(&mut self, key: KeyId, siblings: &Siblings, now: Duration) {
+        let verdict = self.verdict(key, siblings);
+        let is_lost = |wrong: &Wrong| matches!(wrong, Wrong::Lost(_));
+        let (lost, others): (Vec<Wrong>, Vec<Wrong>) = verdict.into_iter().partition(is_lost);
+        // Older values come with a read that misses the newer ones, and go with it.
+        if lost.is_empty() {
+            self.findings.extend(others.iter().map(|it| tell(key, *it)));
+        }
+        let missing = |write: u64| lost.contains(&Wrong::Lost(write));
+        self.missed
+            .retain(|(of, write), _| *of != key || missing(*write));
+        for wrong in lost {
+            let Wrong::Lost(write) = wrong else { continue };
+            let missed = self.missed.entry((key, write)).or_insert(Missed {
+                at: now,
+                is_lost: false,
+            });
+            missed.is_lost |= now.saturating_sub(missed.at) >= SECOND_LOOK;
+        }
+    }
+
+    /// What is wrong with a key that holds `siblings`.
+    pub(crate) fn verdict(&self, key: KeyId, siblings: &Siblings) -> Vec<Wrong> {
+        let ledger = self.keys.get(&key);
+        ledger.map_or_else(Vec::new, |ledger| ledger.judge(siblings))
+    }
+
+    /// A key of which a write was missed for so long that it is to be looked for again.
+    pub(crate) fn second_look(&self, now: Duration) -> Option<KeyId> {
+        let missed = self.missed.iter();
+        let mut due = missed
+            .filter(|(_, missed)| !missed.is_lost && now.saturating_sub(missed.at) >= SECOND_LOOK);
+        due.next().map(|((key, _), _)| *key)
+    }
+
+    /// Writes that two looks missed.
+    pub(crate) fn lost(&self) -> u64 {
+        self.missed.values().filter(|it| it.is_lost).count() as u64
+    }
+
+    /// What cannot be in any weather.
+    pub(crate) fn findings(&self) -> &[String] {
+        &self.findings
+    }
+
+    /// All keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
+        self.keys.keys().copied()
+    }
+}
+
+/// A sentence about a key.
+pub(crate) fn tell((writer, key): KeyId, wrong: Wrong) -> String {
+    format!("key {key} of writer {writer}: {wrong}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyId = (1, 2);
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn with_one_write() -> Account {
+        let mut account = Account::default();
+        assert_eq!(account.attempt(KEY, Siblings::new()), 1);
+        account.acknowledge(KEY);
+        account
+    }
+
+    #[test]
+    fn what_is_missed_twice_is_lost_and_what_turns_up_is_not() {
+        let mut account = with_one_write();
+        account.judge(KEY, &Siblings::new(), at(0));
+        assert_eq!((account.lost(), account.second_look(at(1000))), (0, None));
+        assert_eq!(account.second_look(at(2000)), Some(KEY));
+        account.judge(KEY, &Siblings::new(), at(2000));
+        assert_eq!((account.lost(), account.second_look(at(9000))), (1, None));
+        account.judge(KEY, &Siblings::from([1]), at(3000));
+        assert_eq!(account.lost(), 0);
+        assert!(account.findings().is_empty());
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_may_be_missed() {
+        let mut account = Account::default();
+        account.attempt(KEY, Siblings::new());
+        account.judge(KEY, &Siblings::new(), at(0));
+        assert_eq!(account.second_look(at(9000)), None);
+        account.judge(KEY, &Siblings::from([1]), at(1));
+        assert!(account.findings().is_empty());
+    }
+
+    #[test]
+    fn what_comes_back_is_found_unless_the_newer_one_is_missed_as_well() {
+        let mut account = with_one_write();
+        account.attempt(KEY, Siblings::from([1]));
+        account.acknowledge(KEY);
+        account.judge(KEY, &Siblings::from([1]), at(0));
+        assert!(account.findings().is_empty(), "it missed write 2");
+        account.judge(KEY, &Siblings::from([1, 2]), at(1));
+        assert_eq!(account.findings().len(), 1);
+        assert!(account.findings()[0].contains("write 1 is back"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Where the nodes of a demo keep their data: a directory that goes with it.
+//!
+//! One that was killed cannot remove its own; the next one does. A lock tells which are in use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use kvorum_disk::{Disk as _, DiskLock, RealDisk};
+use tempfile::TempDir;
+
+/// What the names of all of them begin with.
+const PREFIX: &str = "kvorum-demo-";
+
+/// The lock's name.
+const LOCK: &str = "LOCK";
+
+/// A directory that is removed when this is dropped.
+pub(crate) struct Directory {
+    /// Given up before the directory is removed.
+    lock: Option<Box<dyn DiskLock>>,
+    directory: TempDir,
+}
+
+impl Directory {
+    /// A new one below `parent`; those of demos that are dead are removed.
+    pub(crate) fn below(parent: &Path) -> anyhow::Result<Self> {
+        remove_dead(parent);
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent);
+        let directory =
+            made.with_context(|| format!("make a directory below {}", parent.display()))?;
+        let lock = RealDisk.lock(&directory.path().join(LOCK), "kvorum demo\n");
+        Ok(Self {
+            lock: Some(lock.context("lock the demo's directory")?),
+            directory,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// If something of it is left.
+    pub(crate) fn remove(mut self) -> anyhow::Result<()> {
+        self.lock = None;
+        let path = self.path().to_owned();
+        let removed = self.directory.close();
+        removed.with_context(|| format!("remove {}", path.display()))
+    }
+}
+
+/// What cannot be removed belongs to somebody else, or the next one tries again.
+fn remove_dead(parent: &Path) {
+    for directory in dead(parent) {
+        let _removed_or_not_ours = fs::remove_dir_all(directory);
+    }
+}
+
+fn dead(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let dead = named.map(|entry| entry.path()).filter(|path| {
+        // Without the file it is being made at this moment.
+        let lock = path.join(LOCK);
+        lock.is_file() && RealDisk.lock(&lock, "kvorum demo\n").is_ok()
+    });
+    dead.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(parent: &Path) -> usize {
+        fs::read_dir(parent).unwrap().count()
+    }
+
+    #[test]
+    fn it_goes_with_the_demo_and_one_in_use_stays() {
+        let parent = TempDir::new().unwrap();
+        let used = Directory::below(parent.path()).unwrap();
+        let other = Directory::below(parent.path()).unwrap();
+        assert_eq!(entries(parent.path()), 2);
+        fs::write(other.path().join("data"), "x").unwrap();
+        other.remove().unwrap();
+        assert!(used.path().is_dir());
+        drop(used);
+        assert_eq!(entries(parent.path()), 0);
+    }
+
+    #[test]
+    fn what_a_killed_demo_left_is_removed_by_the_next() {
+        let parent = TempDir::new().unwrap();
+        let left = parent.path().join("kvorum-demo-left");
+        let others = parent.path().join("kvorum-demo-of-somebody-else");
+        for directory in [&left, &others] {
+            fs::create_dir(directory).unwrap();
+        }
+        fs::write(left.join(LOCK), "kvorum demo\n").unwrap();
+        let new = Directory::below(parent.path()).unwrap();
+        assert!(!left.exists());
+        assert!(others.exists());
+        drop(new);
+    }
+}

@@ -1,0 +1,274 @@
+//! The nodes together: formed into a cluster, asked, one more, one less.
+//!
+//! All of it blocks, as the admin interface does, and belongs on threads that may.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use crate::Program;
+use crate::network::Network;
+use crate::node::Node;
+use crate::observation::{NodeView, TransfersView, Views};
+use crate::script::NodeNumber;
+
+/// How long a change of the members is tried: nodes may be killed, or cut off, meanwhile.
+const CHANGE_WAIT: Duration = Duration::from_secs(60);
+/// How long partitions may be on their way, of a change or of the one before it.
+const MOVE_WAIT: Duration = Duration::from_secs(300);
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
+
+/// All nodes that there are. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Fleet {
+    program: Program,
+    directory: PathBuf,
+    /// Of each node, one that comes later included.
+    workers: NonZeroUsize,
+    /// Of the relays.
+    runtime: Handle,
+    pub(crate) network: Network,
+    nodes: Arc<Mutex<Nodes>>,
+}
+
+#[derive(Default)]
+struct Nodes {
+    all: BTreeMap<NodeNumber, Arc<Node>>,
+    /// None comes any more.
+    is_over: bool,
+}
+
+impl Fleet {
+    /// None yet; they will be below `directory`, with so many `workers` each.
+    pub(crate) fn new(
+        program: &Program,
+        directory: &Path,
+        workers: NonZeroUsize,
+        runtime: &Handle,
+    ) -> Self {
+        Self {
+            program: program.clone(),
+            directory: directory.to_owned(),
+            workers,
+            runtime: runtime.clone(),
+            network: Network::whole(),
+            nodes: Arc::default(),
+        }
+    }
+
+    pub(crate) fn node(&self, number: NodeNumber) -> anyhow::Result<Arc<Node>> {
+        let node = self.nodes.lock().all.get(&number).cloned();
+        node.with_context(|| format!("there is no node {number}"))
+    }
+
+    /// All nodes but perhaps one.
+    fn but(&self, except: Option<NodeNumber>) -> Vec<Arc<Node>> {
+        let nodes = self.nodes.lock();
+        let others = nodes.all.values();
+        let others = others.filter(|node| Some(node.number) != except);
+        others.cloned().collect()
+    }
+
+    /// Starts nodes 1 to `count` and makes them one cluster.
+    pub(crate) fn form(&self, count: NodeNumber) -> anyhow::Result<()> {
+        thread::scope(|scope| {
+            let starting = (1..=count).map(|number| scope.spawn(move || self.begin(number)));
+            let starting: Vec<_> = starting.collect();
+            starting.into_iter().try_for_each(|starting| {
+                let started = starting.join();
+                started.map_or_else(|_| bail!("a start died"), |started| started.map(drop))
+            })
+        })?;
+        let all = self.but(None);
+        let (first, others) = all.split_first().context("no nodes")?;
+        for node in others {
+            node.ask(&["join", &first.call_name()])?;
+        }
+        first.ask(&["plan"])?;
+        first.ask(&["commit"]).map(drop)
+    }
+
+    /// Starts a new node, which stands alone.
+    fn begin(&self, number: NodeNumber) -> anyhow::Result<Arc<Node>> {
+        let (program, network) = (&self.program, &self.network);
+        let configured = Node::configure(number, &self.directory, program, network, self.workers);
+        let node = Arc::new(self.runtime.block_on(configured)?);
+        // Known before it runs, so that whoever ends the demo ends it as well.
+        self.insert(Arc::clone(&node))?;
+        let started = node.start();
+        started.with_context(|| format!("start node {number}"))?;
+        let members = node.ask(&["member-status"])?;
+        let own = row_of(&members, &node.name());
+        let id = own.and_then(|row| row["id"].as_str()?.parse().ok());
+        let id = id.context("a node that does not know itself")?;
+        self.network.introduce(id, number);
+        Ok(node)
+    }
+
+    fn insert(&self, node: Arc<Node>) -> anyhow::Result<()> {
+        let mut nodes = self.nodes.lock();
+        if nodes.is_over {
+            bail!("the demo has ended");
+        }
+        nodes.all.insert(node.number, node);
+        Ok(())
+    }
+
+    /// Starts a node and makes it a member.
+    pub(crate) fn add(&self, number: NodeNumber) -> anyhow::Result<()> {
+        let node = self.begin(number)?;
+        let name = node.name();
+        let join = |other: &Node| node.ask(&["join", &other.call_name()]).map(drop);
+        self.with_another(number, CHANGE_WAIT, join)?;
+        self.commit(number, |members| is_valid(members, &name))?;
+        until(CHANGE_WAIT, "it is no member yet", || {
+            let members = node.ask(&["member-status"]).unwrap_or_default();
+            is_valid(&members, &name)
+        })
+    }
+
+    /// Has a node leave, and stops it. Nobody may ask it any more, and nobody does when `is_asked`
+    /// says so: who has left knows nothing.
+    pub(crate) fn remove(
+        &self,
+        number: NodeNumber,
+        is_asked: impl Fn() -> bool,
+    ) -> anyhow::Result<()> {
+        let node = self.node(number)?;
+        until(CHANGE_WAIT, "it is still asked", || !is_asked())?;
+        let name = node.name();
+        let leave = |other: &Node| other.ask(&["leave", &name]).map(drop);
+        self.with_another(number, CHANGE_WAIT, leave)?;
+        self.commit(number, |members| !is_valid(members, &name))?;
+        until(MOVE_WAIT, "it still has partitions", || {
+            self.is_gone(number, &name)
+        })?;
+        self.discard(number);
+        Ok(())
+    }
+
+    /// Stops a node and removes what it had.
+    pub(crate) fn discard(&self, number: NodeNumber) {
+        let node = self.nodes.lock().all.remove(&number);
+        if let Some(node) = node {
+            node.stop();
+            node.remove_directory();
+        }
+    }
+
+    /// Plans and commits what is staged, over any node but `except`, until it `is_done`: an answer may be
+    /// lost, and a change has to wait for the moves of the one before it.
+    fn commit(&self, except: NodeNumber, is_done: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
+        self.with_another(except, MOVE_WAIT, |other| {
+            if is_done(&other.ask(&["member-status"])?) {
+                return Ok(());
+            }
+            let plan = other.ask(&["plan"])?;
+            if let Some(reason) = plan["reason"].as_str() {
+                bail!("{reason}");
+            }
+            other.ask(&["commit"]).map(drop)
+        })
+    }
+
+    /// Asks one node after the other, `except` left out, until one does it.
+    fn with_another(
+        &self,
+        except: NodeNumber,
+        wait: Duration,
+        work: impl Fn(&Node) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let mut failure = None;
+            for other in self.but(Some(except)) {
+                match work(&other) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(failure.context("no other node")?);
+            }
+            thread::sleep(LOOK_PERIOD);
+        }
+    }
+
+    /// Whether no node that answers knows `name` as a member any more.
+    fn is_gone(&self, number: NodeNumber, name: &str) -> bool {
+        let others = self.but(Some(number));
+        let others = others
+            .iter()
+            .filter_map(|other| other.ask(&["member-status"]).ok());
+        let others: Vec<Value> = others.collect();
+        !others.is_empty() && others.iter().all(|it| row_of(it, name).is_none())
+    }
+
+    /// What all nodes say that answer.
+    pub(crate) fn views(&self) -> Views {
+        let all = self.but(None);
+        let views = all
+            .iter()
+            .filter_map(|node| Some((node.number, view(node).ok()?)));
+        views.collect()
+    }
+
+    /// What one of the members says that it was told about transfers by all.
+    pub(crate) fn transfers(&self) -> TransfersView {
+        let all = self.but(None);
+        let told = all.iter().find_map(|node| {
+            // Who has not joined yet, or has left, knows of nobody else.
+            let members = node.ask(&["member-status"]).ok()?;
+            let is_alone = members.as_array()?.len() < 2;
+            (!is_alone).then(|| node.ask(&["transfers"]).ok())?
+        });
+        told.as_ref().map(TransfersView::of).unwrap_or_default()
+    }
+
+    /// Kills all; none is started any more.
+    pub(crate) fn end(&self) {
+        let nodes = {
+            let mut nodes = self.nodes.lock();
+            nodes.is_over = true;
+            std::mem::take(&mut nodes.all)
+        };
+        for node in nodes.values() {
+            node.end();
+        }
+    }
+}
+
+fn view(node: &Node) -> anyhow::Result<NodeView> {
+    let ring = node.ask(&["ring-status"])?;
+    let partitions = node.ask(&["partitions"])?;
+    let members = node.ask(&["member-status"])?;
+    Ok(NodeView::of(&ring, &partitions, &members))
+}
+
+/// Whether a node is a member that neither comes nor goes.
+fn is_valid(members: &Value, name: &str) -> bool {
+    row_of(members, name).is_some_and(|row| row["status"] == "valid")
+}
+
+fn row_of<'a>(members: &'a Value, name: &str) -> Option<&'a Value> {
+    members.as_array()?.iter().find(|row| row["node"] == name)
+}
+
+fn until(wait: Duration, otherwise: &str, holds: impl Fn() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + wait;
+    while !holds() {
+        if Instant::now() >= deadline {
+            bail!("{otherwise}, after {} s", wait.as_secs());
+        }
+        thread::sleep(LOOK_PERIOD);
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The demo as lines: where there is no terminal, or none is wanted.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crate::picture::{Phase, Picture};
+
+/// Between two lines that say how it goes.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// What was printed.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    notes: usize,
+    next: Duration,
+}
+
+impl Lines {
+    /// With everything until now told already.
+    pub(crate) fn after(picture: &Picture) -> Self {
+        Self {
+            notes: picture.notes.len(),
+            next: picture.elapsed + PERIOD,
+        }
+    }
+
+    /// Prints what is new. Whoever does not listen any more is none of the demo's business.
+    pub(crate) fn show(&mut self, picture: &Picture, out: &mut impl Write) {
+        for (at, note) in picture.notes.iter().skip(self.notes) {
+            let _nobody_may_listen = writeln!(out, "{:>4} s  * {note}", at.as_secs());
+        }
+        self.notes = picture.notes.len();
+        // The load has a clock of its own.
+        let is_due = picture.elapsed >= self.next || picture.elapsed + PERIOD < self.next;
+        if is_due && picture.phase == Phase::Running {
+            self.next = picture.elapsed + PERIOD;
+            let _nobody_may_listen = writeln!(out, "{}", picture.line());
+        }
+        let _nobody_may_listen = out.flush();
+    }
+}

@@ -1,0 +1,171 @@
+//! Blocks, of which tables are made: checksum, compression, and sorted entries.
+
+use bytes::Bytes;
+use kvorum_encoding::{ByteReader, checksum, mask_checksum};
+
+/// What follows a block's contents: how they are compressed, and a checksum.
+pub(crate) const TRAILER_BYTES: usize = 5;
+/// The most that a block may inflate to, in bytes. Riak refuses objects above 50 MB unless told
+/// otherwise.
+const INFLATED_BYTES_MAX: usize = 512 << 20;
+const RESTART_BYTES: usize = 4;
+
+/// Why a block cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlockError {
+    /// It is shorter than any block.
+    #[error("cut off")]
+    Cut,
+    /// Its bytes are not those that were written.
+    #[error("wrong checksum")]
+    Checksum,
+    /// Compressed in a way that Basho's LevelDB does not have.
+    #[error("unknown compression {kind}")]
+    Compression {
+        /// The number of the way.
+        kind: u8,
+    },
+    /// It cannot be inflated.
+    #[error("cannot be inflated")]
+    Inflation,
+    /// Its entries do not fit it, though its checksum is right.
+    #[error("entry at byte {offset} does not fit the block")]
+    Entry {
+        /// Where in the inflated block.
+        offset: usize,
+    },
+}
+
+/// Checks and inflates a block with its trailer:
+///
+/// ```text
+/// contents  u8 compression  u32 masked CRC-32C of contents and compression     little-endian
+///
+/// compression 0   none
+///             1   Snappy, one raw block
+///             2   Basho: u32 inflated length, then one raw LZ4 block
+///             3   Basho: none, because compressing did not pay
+/// ```
+///
+/// # Errors
+/// [`BlockError`].
+pub fn inflate(block: &Bytes) -> Result<Bytes, BlockError> {
+    let (covered, sum) = block.split_last_chunk::<4>().ok_or(BlockError::Cut)?;
+    if mask_checksum(checksum(covered)) != u32::from_le_bytes(*sum) {
+        return Err(BlockError::Checksum);
+    }
+    let (kind, contents) = covered.split_last().ok_or(BlockError::Cut)?;
+    match *kind {
+        0 | 3 => Ok(block.slice(..contents.len())),
+        1 => inflate_snappy(contents),
+        2 => inflate_lz4(contents),
+        kind => Err(BlockError::Compression { kind }),
+    }
+}
+
+fn inflate_snappy(contents: &[u8]) -> Result<Bytes, BlockError> {
+    let len = snap::raw::decompress_len(contents).map_err(|_| BlockError::Inflation)?;
+    // No Snappy element makes more than 64 bytes out of two.
+    if len > INFLATED_BYTES_MAX.min(contents.len().saturating_mul(64)) {
+        return Err(BlockError::Inflation);
+    }
+    let mut inflated = vec![0; len];
+    let written = snap::raw::Decoder::new().decompress(contents, &mut inflated);
+    match written == Ok(len) {
+        true => Ok(inflated.into()),
+        false => Err(BlockError::Inflation),
+    }
+}
+
+fn inflate_lz4(contents: &[u8]) -> Result<Bytes, BlockError> {
+    let (len, packed) = contents
+        .split_first_chunk::<4>()
+        .ok_or(BlockError::Inflation)?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).map_err(|_| BlockError::Inflation)?;
+    // A byte of LZ4 stands for 255 bytes at most.
+    if len > INFLATED_BYTES_MAX.min(packed.len().saturating_mul(255)) {
+        return Err(BlockError::Inflation);
+    }
+    let mut inflated = vec![0; len];
+    match lz4_flex::block::decompress_into(packed, &mut inflated) {
+        Ok(written) if written == len => Ok(inflated.into()),
+        _ => Err(BlockError::Inflation),
+    }
+}
+
+/// The entries of an inflated block, in order:
+///
+/// ```text
+/// block  = entry*  u32 restart*  u32 count of restarts                          little-endian
+/// entry  = varint shared  varint unshared  varint length of value  unshared bytes  value
+/// ```
+///
+/// A key is the first `shared` bytes of the key before and the unshared ones. Restarts are offsets of
+/// entries that share nothing; reading from the start needs none of them.
+#[derive(Clone, Debug)]
+pub struct BlockEntries {
+    block: Bytes,
+    /// Where entries end.
+    end: usize,
+    offset: usize,
+    key: Vec<u8>,
+}
+
+impl BlockEntries {
+    /// Begins before the first entry.
+    ///
+    /// # Errors
+    /// [`BlockError::Entry`] for a block that its restarts do not fit.
+    pub fn new(block: Bytes) -> Result<Self, BlockError> {
+        let offset = block.len();
+        let end = block
+            .split_last_chunk::<RESTART_BYTES>()
+            .and_then(|(front, count)| {
+                let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+                front.len().checked_sub(count.checked_mul(RESTART_BYTES)?)
+            });
+        Ok(Self {
+            end: end.ok_or(BlockError::Entry { offset })?,
+            block,
+            offset: 0,
+            key: Vec::new(),
+        })
+    }
+
+    /// The next entry: its key, and its value within the block.
+    ///
+    /// # Errors
+    /// [`BlockError::Entry`]; nothing follows it.
+    pub fn advance(&mut self) -> Result<Option<(Bytes, Bytes)>, BlockError> {
+        if self.offset >= self.end {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        let read = self.read();
+        if read.is_none() {
+            self.offset = self.end;
+        }
+        read.map(Some).ok_or(BlockError::Entry { offset })
+    }
+
+    fn read(&mut self) -> Option<(Bytes, Bytes)> {
+        let entries = self.block.get(self.offset..self.end)?;
+        let mut reader = ByteReader::new(entries);
+        // The shared bytes are no bytes of this block's rest: only the others are held against it.
+        let shared = usize::try_from(reader.varint().ok()?).ok()?;
+        let unshared = reader.varint_len().ok()?;
+        let value_len = reader.varint_len().ok()?;
+        if shared > self.key.len() {
+            return None;
+        }
+        let suffix = reader.take(unshared).ok()?;
+        let value_at = self.offset + reader.offset();
+        reader.take(value_len).ok()?;
+        let end = self.offset + reader.offset();
+        self.key.truncate(shared);
+        self.key.extend_from_slice(suffix);
+        self.offset = end;
+        let key = Bytes::copy_from_slice(&self.key);
+        Some((key, self.block.slice(value_at..end)))
+    }
+}

@@ -1,0 +1,359 @@
+//! An import from beginning to end: survey, transfer, and what to tell about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kvorum_disk::DiskLock;
+use kvorum_import::{
+    Batch, Findings, ImportError, ImportTarget, Outcome, Progress, SpreadWriter, StateDirectory,
+    Summary, System, Target, WorkStage, file_count,
+};
+use kvorum_runtime::{Moment, TaskHandle};
+
+use crate::index_check;
+use crate::merge::{Merge, SortedFile};
+use crate::reading::{ReadBatch, ReadRules, read_batch};
+use crate::source::{Source, StoreFiles};
+use crate::state::{Choices, Stage, State, key_from_text, key_to_text};
+use crate::survey::{bucket_types, sort_logs, sorted_files};
+
+/// Bytes of a store for each index entry, to spread the comparison by.
+const BYTES_A_CHECK: u64 = 256;
+/// How much may have to be put again after an interruption.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What to import, and how.
+#[derive(Clone, Debug)]
+pub struct ImportOptions {
+    /// Stores, or directories that have them.
+    pub directories: Vec<PathBuf>,
+    /// Where the higher levels of tiered stores are: nothing, or one for each directory.
+    pub slow_tiers: Vec<PathBuf>,
+    /// Where the import's state is kept.
+    pub state_directory: PathBuf,
+    /// The server, and the name by which a later run knows it as the same.
+    pub target: Option<ImportTarget>,
+    /// Leave out values that were written longer ago than this, where the store knows when:
+    /// leveldb.expiration.retention_time.
+    pub retention: Option<Duration>,
+    /// Take all tables and logs that are there, whatever manifests say.
+    pub ignore_manifests: bool,
+    /// Import though a process has a store locked.
+    pub ignore_locks: bool,
+    /// Do not import tombstones. Sound where all replicas of all objects are imported at once.
+    pub leave_out_tombstones: bool,
+    /// Connections, each with one put at a time.
+    pub connections: usize,
+    /// How long the server may be away or refuse.
+    pub patience: Duration,
+    /// Forget the state of an earlier import.
+    pub restart: bool,
+}
+
+/// Imports, or goes on with an import that was interrupted.
+///
+/// # Errors
+/// [`ImportError`]; but for damage to its own files, the same call goes on from where it stopped.
+pub async fn import(
+    system: System,
+    options: ImportOptions,
+    progress: Arc<Progress>,
+) -> Result<Summary, ImportError> {
+    let runtime = system.runtime.clone();
+    let opening = {
+        let (system, options) = (system.clone(), options.clone());
+        runtime.blocking(move || Run::open(system, &options))
+    };
+    let mut run = opening.await?;
+    run = run.survey(&progress).await?;
+    if run.state.stage != Stage::Done {
+        run = run.transfer(&options, &progress).await?;
+    }
+    Ok(run.summary())
+}
+
+/// An import under way.
+struct Run {
+    system: System,
+    directory: StateDirectory,
+    state: State,
+    stores: Vec<StoreFiles>,
+    findings: Findings,
+    checks: SpreadWriter,
+    saved: Moment,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl Run {
+    fn open(system: System, options: &ImportOptions) -> Result<Self, ImportError> {
+        let disk = &*system.disk;
+        let source = Source::find(
+            &system,
+            &options.directories,
+            &options.slow_tiers,
+            options.ignore_locks,
+            options.ignore_manifests,
+        )?;
+        let (directory, lock) = StateDirectory::take(disk, &options.state_directory)?;
+        if options.restart {
+            directory.forget(disk)?;
+        }
+        let choices = Choices {
+            target: options.target.as_ref().map(|target| target.name.clone()),
+            began_micros: system.runtime.wall_time().micros(),
+            retention_secs: options.retention.map(|retention| retention.as_secs()),
+            ignore_manifests: options.ignore_manifests,
+            leave_out_tombstones: options.leave_out_tombstones,
+        };
+        let mut trouble = Batch::default();
+        let stores = source.files(disk, options.ignore_manifests, &mut trouble);
+        let (mut state, is_new) = match directory.load::<State>(disk)? {
+            None => {
+                let bytes: u64 = source.stores.iter().map(crate::source::Store::bytes).sum();
+                let files = file_count(bytes / BYTES_A_CHECK);
+                (State::begin(source, choices, files), true)
+            }
+            Some(state) if !state.is_known() => {
+                return Err(directory.damaged("another version of this program wrote it"));
+            }
+            Some(state) => match state.difference(&source, &choices) {
+                None => (state, false),
+                Some(difference) => {
+                    let path = directory.path().to_owned();
+                    return Err(ImportError::OtherImport { path, difference });
+                }
+            },
+        };
+        let mut findings = Findings::open(disk, &directory.findings(), state.findings_len)?;
+        for path in [directory.index(), directory.runs()] {
+            kvorum_disk::create_directory_durably(disk, &path)?;
+        }
+        if is_new {
+            state.counts.add(&trouble.counts);
+            for finding in trouble.findings {
+                findings.add(finding)?;
+            }
+            state.findings_len = findings.len();
+        }
+        directory.save(disk, &state)?;
+        let index = directory.index();
+        Ok(Self {
+            saved: system.runtime.now(),
+            checks: SpreadWriter::resume(system.disk.clone(), &index, &state.check_lens),
+            system,
+            directory,
+            state,
+            stores,
+            findings,
+            _lock: lock,
+        })
+    }
+
+    /// Sorts the logs, and finds the bucket types.
+    async fn survey(mut self, progress: &Arc<Progress>) -> Result<Self, ImportError> {
+        let Stage::Survey { stores: done } = self.state.stage else {
+            return Ok(self);
+        };
+        let runtime = self.system.runtime.clone();
+        let log_bytes = |stores: &[StoreFiles]| -> u64 {
+            let logs = stores.iter().flat_map(|store| &store.logs);
+            logs.map(|(_, len)| *len).sum()
+        };
+        let behind = log_bytes(self.stores.get(..done).unwrap_or_default());
+        let total = log_bytes(&self.stores);
+        progress.begin(WorkStage::Survey, runtime.now(), behind, total);
+        let progress = progress.clone();
+        let work = runtime.blocking(move || {
+            for store in done..self.stores.len() {
+                let mut batch = Batch::default();
+                let logs = self.stores[store].logs.clone();
+                let disk = self.system.disk.clone();
+                let lens = sort_logs(&*disk, &self.directory, store, &logs, &mut batch)?;
+                self.state.runs.insert(store, lens);
+                self.note(&batch)?;
+                self.state.stage = Stage::Survey { stores: store + 1 };
+                self.save()?;
+                let behind = log_bytes(&self.stores[..=store]);
+                progress.set(behind, self.state.counts);
+            }
+            self.state.bucket_types = bucket_types(&self.system.disk, &self.sorted_files())?;
+            self.state.stage = Stage::Transfer { after: None };
+            self.save()?;
+            Ok(self)
+        });
+        work.await
+    }
+
+    async fn transfer(
+        mut self,
+        options: &ImportOptions,
+        progress: &Progress,
+    ) -> Result<Self, ImportError> {
+        let Stage::Transfer { after } = &self.state.stage else {
+            return Ok(self);
+        };
+        let after = match after.as_deref().map(key_from_text) {
+            None => None,
+            Some(Some(key)) => Some(key),
+            Some(None) => return Err(self.directory.damaged("its last key is none")),
+        };
+        let mut target = options.target.as_ref().map(|target| {
+            Target::new(
+                self.system.runtime.clone(),
+                target.address,
+                options.connections,
+                options.patience,
+            )
+        });
+        if let Some(target) = &target {
+            let names = target.missing_types(&self.state.bucket_types).await?;
+            if !names.is_empty() {
+                return Err(ImportError::MissingTypes { names });
+            }
+        }
+        let outcome = self.put_all(after, target.as_mut(), progress).await;
+        if let Err(error) = outcome {
+            self.save()?;
+            return Err(error);
+        }
+        self.compare_indexes().await
+    }
+
+    /// Puts all objects. The next batch is read while one is being put.
+    async fn put_all(
+        &mut self,
+        after: Option<Bytes>,
+        mut target: Option<&mut Target>,
+        progress: &Progress,
+    ) -> Result<(), ImportError> {
+        let runtime = self.system.runtime.clone();
+        let files = self.sorted_files();
+        let total = files.iter().map(|file| file.len).sum();
+        let merge = Merge::new(&self.system.disk, files, after);
+        progress.begin(
+            WorkStage::Transfer,
+            runtime.now(),
+            merge.bytes_done(),
+            total,
+        );
+        let mut reading = Some(self.read(merge));
+        while let Some(task) = reading.take() {
+            let returned = task.await.map_err(|error| ImportError::Unavailable {
+                reason: error.to_string(),
+            })?;
+            let (merge, read) = returned?;
+            let ReadBatch {
+                batch,
+                checks,
+                last_key,
+                bytes_done,
+            } = read;
+            if last_key.is_some() {
+                reading = Some(self.read(merge));
+            }
+            let batch = Arc::new(batch);
+            let outcome = match &mut target {
+                Some(target) => target.put(&batch).await?,
+                None => {
+                    let mut outcome = Outcome::default();
+                    batch.items.iter().for_each(|item| outcome.count(item));
+                    outcome
+                }
+            };
+            self.note(&batch)?;
+            self.state.counts.add(&outcome.counts);
+            for finding in outcome.findings {
+                self.findings.add(finding)?;
+            }
+            for check in checks {
+                check.write(&mut self.checks)?;
+            }
+            if let Some(key) = last_key {
+                self.state.stage = Stage::Transfer {
+                    after: Some(key_to_text(&key)),
+                };
+            }
+            progress.set(bytes_done, self.state.counts);
+            if runtime.now().since(self.saved) >= SAVE_INTERVAL {
+                self.save()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, mut merge: Merge) -> TaskHandle<Result<(Merge, ReadBatch), ImportError>> {
+        let choices = &self.state.choices;
+        let rules = ReadRules {
+            now_micros: choices.began_micros,
+            retention: choices.retention_secs.map(Duration::from_secs),
+            leave_out_tombstones: choices.leave_out_tombstones,
+        };
+        let runtime = &self.system.runtime;
+        let work = runtime.blocking(move || {
+            let read = read_batch(&mut merge, &rules)?;
+            Ok((merge, read))
+        });
+        runtime.spawn("import reader", work)
+    }
+
+    async fn compare_indexes(mut self) -> Result<Self, ImportError> {
+        let runtime = self.system.runtime.clone();
+        let work = runtime.blocking(move || {
+            self.save()?;
+            let disk = self.system.disk.clone();
+            let lens = &self.state.check_lens;
+            index_check::compare(
+                &*disk,
+                &self.directory.index(),
+                lens,
+                &mut self.state.counts,
+            )?;
+            self.state.stage = Stage::Done;
+            self.save()?;
+            Ok(self)
+        });
+        work.await
+    }
+
+    fn note(&mut self, batch: &Batch) -> Result<(), ImportError> {
+        self.state.counts.add(&batch.counts);
+        for finding in &batch.findings {
+            self.findings.add(finding.clone())?;
+        }
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<(), ImportError> {
+        self.state.check_lens = self.checks.flush()?;
+        self.state.findings_len = self.findings.len();
+        self.directory.save(&*self.system.disk, &self.state)?;
+        self.saved = self.system.runtime.now();
+        Ok(())
+    }
+
+    fn sorted_files(&self) -> Vec<SortedFile> {
+        let paths = self.state.source.stores.iter();
+        let paths = paths.map(|store| store.path.as_path());
+        let runs = |store| self.state.runs.get(&store).cloned().unwrap_or_default();
+        sorted_files(&self.directory, &self.stores, paths, runs)
+    }
+
+    fn summary(self) -> Summary {
+        let stores = &self.state.source.stores;
+        let tables = self.stores.iter().map(|store| store.tables.len());
+        let logs = self.stores.iter().map(|store| store.logs.len());
+        Summary {
+            is_dry_run: self.state.choices.target.is_none(),
+            partitions: stores.len(),
+            files: tables.chain(logs).sum(),
+            data_bytes: stores.iter().map(crate::source::Store::bytes).sum(),
+            counts: self.state.counts,
+            bucket_types: self.state.bucket_types,
+            marked_for_deletion: Vec::new(),
+            findings_file: self.findings.path().to_owned(),
+            first_findings: self.findings.first().to_vec(),
+        }
+    }
+}

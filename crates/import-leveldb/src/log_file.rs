@@ -1,0 +1,200 @@
+//! The framing of logs and manifests: records cut into pieces that do not cross blocks of 32 KiB.
+
+use std::sync::Arc;
+
+use kvorum_disk::{DiskError, DiskFile, Reading};
+use kvorum_encoding::{checksum, mask_checksum};
+
+const BLOCK_BYTES: usize = 32 << 10;
+const HEADER_BYTES: usize = 7;
+
+/// What is found in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logged<'a> {
+    /// A whole record.
+    Record {
+        /// Where its first piece begins.
+        offset: u64,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// Bytes that are no record, with records behind them: what was here is lost.
+    Damage {
+        /// Where they begin.
+        offset: u64,
+        /// How many there are, up to the next place where a record can begin.
+        len: u64,
+    },
+    /// Nothing behind this is a record, as after a crash.
+    TornTail {
+        /// Where it begins.
+        offset: u64,
+        /// How many bytes there are from there.
+        len: u64,
+        /// Whether all that there is fits a record of which the end was not written.
+        is_cut: bool,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Full,
+    First,
+    Middle,
+    Last,
+}
+
+/// Reads a log of `len` bytes from its beginning to its end:
+///
+/// ```text
+/// block = piece*  fewer than 7 bytes of zeros             32768 bytes, the last one fewer
+/// piece = u32 masked CRC-32C of kind and bytes  u16 length  u8 kind  bytes        little-endian
+/// kind  = 1 a whole record, 2 the first of several, 3 one between, 4 the last of several
+/// ```
+///
+/// Basho's LevelDB makes logs longer than they are and fills them with zeros: kind 0 and length 0 say
+/// that the rest of the block is empty.
+///
+/// # Errors
+/// A disk that fails.
+pub fn read_log(
+    file: &Arc<dyn DiskFile>,
+    len: u64,
+    take: &mut dyn FnMut(Logged<'_>),
+) -> Result<(), DiskError> {
+    let mut joining = Joining {
+        take,
+        record: Vec::new(),
+        began: None,
+        bad: None,
+        has_wrong_bytes: false,
+    };
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut at = 0;
+    while at < len {
+        let left = usize::try_from(len - at).unwrap_or(usize::MAX);
+        let wanted = BLOCK_BYTES.min(left);
+        let read = file.read_at(&mut block[..wanted], at, Reading::MayBlock)?;
+        joining.take_block(&block[..read], at);
+        if read < wanted {
+            break;
+        }
+        at += read as u64;
+    }
+    joining.finish(len);
+    Ok(())
+}
+
+/// Pieces becoming records.
+struct Joining<'a> {
+    take: &'a mut dyn FnMut(Logged<'_>),
+    record: Vec<u8>,
+    /// Where the record under way began.
+    began: Option<u64>,
+    /// Where bytes that are no record began, as long as no record has followed.
+    bad: Option<u64>,
+    /// Whether more than an end is missing there.
+    has_wrong_bytes: bool,
+}
+
+impl Joining<'_> {
+    fn take_block(&mut self, block: &[u8], at: u64) {
+        let mut rest = block;
+        while !rest.is_empty() {
+            let offset = at + (block.len() - rest.len()) as u64;
+            if let Some((piece, bytes, behind)) = split_piece(rest) {
+                self.take_piece(piece, bytes, offset);
+                rest = behind;
+                continue;
+            }
+            if rest.iter().all(|byte| *byte == 0) {
+                return;
+            }
+            self.lose(offset);
+            self.has_wrong_bytes |= !is_cut(rest);
+            // LevelDB gives the block up; here the next right piece in it is looked for.
+            let starts = 1..rest.len();
+            let mut starts = starts.filter(|start| split_piece(&rest[*start..]).is_some());
+            rest = starts.next().map_or(&[][..], |start| &rest[start..]);
+        }
+    }
+
+    fn take_piece(&mut self, piece: Piece, bytes: &[u8], offset: u64) {
+        let continues = matches!(piece, Piece::Middle | Piece::Last);
+        if continues != self.began.is_some() {
+            self.lose(offset);
+            if continues {
+                return;
+            }
+        }
+        if !continues {
+            self.tell_damage(offset);
+            self.began = Some(offset);
+        }
+        self.record.extend_from_slice(bytes);
+        if matches!(piece, Piece::Full | Piece::Last)
+            && let Some(offset) = self.began.take()
+        {
+            let bytes = &self.record[..];
+            (self.take)(Logged::Record { offset, bytes });
+            self.record.clear();
+        }
+    }
+
+    /// Gives up the record under way and whatever is here.
+    fn lose(&mut self, offset: u64) {
+        self.record.clear();
+        let from = self.began.take().unwrap_or(offset);
+        self.bad.get_or_insert(from);
+    }
+
+    /// A record begins here, so that what was lost before is no torn tail.
+    fn tell_damage(&mut self, until: u64) {
+        if let Some(offset) = self.bad.take() {
+            let len = until - offset;
+            self.has_wrong_bytes = false;
+            (self.take)(Logged::Damage { offset, len });
+        }
+    }
+
+    fn finish(&mut self, len: u64) {
+        if let Some(offset) = self.bad.take().or(self.began.take()) {
+            let len = len.saturating_sub(offset);
+            let is_cut = !self.has_wrong_bytes;
+            (self.take)(Logged::TornTail {
+                offset,
+                len,
+                is_cut,
+            });
+        }
+    }
+}
+
+/// Whether a piece begins here whose end is not there.
+fn is_cut(rest: &[u8]) -> bool {
+    match rest.first_chunk::<HEADER_BYTES>() {
+        Some([.., l0, l1, _]) => {
+            HEADER_BYTES + usize::from(u16::from_le_bytes([*l0, *l1])) > rest.len()
+        }
+        None => true,
+    }
+}
+
+/// The first piece of a block's rest and what is behind it; nothing if there is no right one.
+fn split_piece(rest: &[u8]) -> Option<(Piece, &[u8], &[u8])> {
+    let (header, behind) = rest.split_first_chunk::<HEADER_BYTES>()?;
+    let [s0, s1, s2, s3, l0, l1, kind] = *header;
+    let piece = match kind {
+        1 => Piece::Full,
+        2 => Piece::First,
+        3 => Piece::Middle,
+        4 => Piece::Last,
+        _ => return None,
+    };
+    let len = usize::from(u16::from_le_bytes([l0, l1]));
+    let (bytes, behind) = behind.split_at_checked(len)?;
+    // The kind stands directly before the bytes, and is covered with them.
+    let covered = rest.get(HEADER_BYTES - 1..HEADER_BYTES + len)?;
+    let sum = u32::from_le_bytes([s0, s1, s2, s3]);
+    (mask_checksum(checksum(covered)) == sum).then_some((piece, bytes, behind))
+}

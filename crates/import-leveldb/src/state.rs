@@ -1,0 +1,127 @@
+//! The state of an import: how far it is, kept so that an interrupted one goes on from there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use kvorum_import::Counts;
+use serde::{Deserialize, Serialize};
+
+use crate::source::Source;
+
+const FORMAT: u32 = 1;
+
+/// Where an import is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    format: u32,
+    /// The files as they were found when the import began.
+    pub(crate) source: Source,
+    /// What of the options changes the result.
+    pub(crate) choices: Choices,
+    pub(crate) stage: Stage,
+    /// Lengths of the runs made of each store's logs, in bytes.
+    pub(crate) runs: BTreeMap<usize, Vec<u64>>,
+    /// Lengths of the files that hold what index entries are compared by, in bytes.
+    pub(crate) check_lens: Vec<u64>,
+    /// Bucket types seen, as text; the untyped space is not among them.
+    pub(crate) bucket_types: Vec<String>,
+    pub(crate) counts: Counts,
+    /// Length of the file of findings, in bytes.
+    pub(crate) findings_len: u64,
+}
+
+/// Options that one import cannot change on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Choices {
+    /// Where to, as text; none for a dry run.
+    pub(crate) target: Option<String>,
+    /// When the import began, in microseconds since the Unix epoch: what expired before is left out.
+    pub(crate) began_micros: u64,
+    /// How long values are kept that know when they were written, in seconds.
+    pub(crate) retention_secs: Option<u64>,
+    pub(crate) ignore_manifests: bool,
+    pub(crate) leave_out_tombstones: bool,
+}
+
+/// What is being done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// Logs are being sorted.
+    Survey {
+        /// Stores that are done.
+        stores: usize,
+    },
+    /// Objects are being put.
+    Transfer {
+        /// The last key that is done, in hexadecimal.
+        after: Option<String>,
+    },
+    /// There is nothing left to do.
+    Done,
+}
+
+impl State {
+    /// The beginning of an import.
+    pub(crate) fn begin(source: Source, choices: Choices, check_files: usize) -> Self {
+        Self {
+            format: FORMAT,
+            source,
+            choices,
+            stage: Stage::Survey { stores: 0 },
+            runs: BTreeMap::new(),
+            check_lens: vec![0; check_files],
+            bucket_types: Vec::new(),
+            counts: Counts::default(),
+            findings_len: 0,
+        }
+    }
+
+    /// Whether this version of the program wrote it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.format == FORMAT
+    }
+
+    /// Says in what this import differs from one that would begin now; nothing if it goes on.
+    pub(crate) fn difference(&self, source: &Source, choices: &Choices) -> Option<String> {
+        let (mine, other) = (&self.choices, choices);
+        let flags = |choices: &Choices| {
+            (
+                choices.retention_secs,
+                choices.ignore_manifests,
+                choices.leave_out_tombstones,
+            )
+        };
+        if mine.target != other.target {
+            let name = |target: &Option<String>| {
+                let name = target.as_deref();
+                name.unwrap_or("a dry run").to_owned()
+            };
+            Some(format!(
+                "it goes to {}, not to {}",
+                name(&mine.target),
+                name(&other.target)
+            ))
+        } else if flags(mine) != flags(other) {
+            Some("it has other options".to_owned())
+        } else if self.source != *source {
+            Some("the source's files have changed since it began".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+/// A key as text, for the state.
+pub(crate) fn key_to_text(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// And back.
+pub(crate) fn key_from_text(text: &str) -> Option<Bytes> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    pairs.collect()
+}

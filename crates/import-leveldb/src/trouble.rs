@@ -1,0 +1,49 @@
+//! What cannot be read, collected where it is met.
+
+use std::path::Path;
+
+use kvorum_import::{Batch, Place};
+
+use crate::riak_key::describe;
+
+/// Keys between which something is lost: behind the first and up to the second.
+pub(crate) struct KeyRange<'a> {
+    pub(crate) behind: Option<&'a [u8]>,
+    pub(crate) to: Option<&'a [u8]>,
+}
+
+/// Notes damage of a file, with the keys that it may have held. A damaged deletion hides nothing
+/// any more, so that older versions may come back: what is said here is said for that too.
+pub(crate) fn lost(
+    batch: &mut Batch,
+    file: &Path,
+    offset: u64,
+    len: Option<u64>,
+    keys: &KeyRange<'_>,
+    reason: &str,
+) {
+    let range = match (keys.behind, keys.to) {
+        (None, None) => String::new(),
+        (behind, to) => {
+            let behind = behind.map_or("the beginning".to_owned(), describe);
+            let to = to.map_or("the end".to_owned(), describe);
+            format!("; keys behind {behind} up to {to}")
+        }
+    };
+    let place = Place {
+        file: file.to_owned(),
+        offset,
+        len,
+    };
+    batch.unreadable(place, None, format!("{reason}{range}"));
+}
+
+/// Notes something that is no loss.
+pub(crate) fn noted(batch: &mut Batch, file: &Path, offset: u64, reason: String) {
+    let place = Place {
+        file: file.to_owned(),
+        offset,
+        len: None,
+    };
+    batch.note(place, None, reason);
+}

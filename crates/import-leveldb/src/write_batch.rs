@@ -1,0 +1,102 @@
+//! What a record of a log holds: puts and deletes that were written together.
+
+use kvorum_encoding::{ByteReader, Truncated};
+
+use crate::internal_key::RecordKind;
+
+/// One put or delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The key, as the user of LevelDB has it.
+    pub key: &'a [u8],
+    /// The number of the write.
+    pub sequence: u64,
+    /// What it is.
+    pub kind: RecordKind,
+    /// The value; empty for a deletion.
+    pub value: &'a [u8],
+}
+
+/// Why bytes are no batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// They end within it.
+    #[error("batch is cut off at byte {offset}")]
+    Cut {
+        /// Where more was expected.
+        offset: usize,
+    },
+    /// A kind of record that Basho's LevelDB does not have.
+    #[error("unknown kind {kind} at byte {offset}")]
+    Kind {
+        /// The kind.
+        kind: u8,
+        /// Where it is.
+        offset: usize,
+    },
+    /// It holds another number of records than it says.
+    #[error("batch holds {got} records instead of {expected}")]
+    Count {
+        /// How many there are.
+        got: u32,
+        /// How many it says.
+        expected: u32,
+    },
+}
+
+impl From<Truncated> for BatchError {
+    fn from(truncated: Truncated) -> Self {
+        let offset = truncated.offset;
+        Self::Cut { offset }
+    }
+}
+
+/// Takes a batch apart:
+///
+/// ```text
+/// batch  = u64 sequence of the first record  u32 count of records  record*      little-endian
+/// record = 0  text                      delete
+///          1  text text                 put
+///          2  text varint text          put, with the time of writing in microseconds (Basho)
+///          3  text varint text          put, with the time of expiry in microseconds (Basho)
+/// text   = varint length  bytes
+/// ```
+///
+/// # Errors
+/// [`BatchError`]; the writes before it have been handed over.
+pub fn decode_batch(bytes: &[u8], mut take: impl FnMut(Write<'_>)) -> Result<(), BatchError> {
+    let mut reader = ByteReader::new(bytes);
+    let first = reader.u64()?;
+    let expected = reader.u32()?;
+    let mut got = 0u32;
+    while !reader.is_empty() {
+        let offset = reader.offset();
+        let number = reader.u8()?;
+        let key = reader.take_prefixed()?;
+        let micros = match number {
+            2 | 3 => reader.varint()?,
+            _ => 0,
+        };
+        let kind = RecordKind::of(number, micros);
+        let kind = kind.ok_or(BatchError::Kind {
+            kind: number,
+            offset,
+        })?;
+        let value = match kind {
+            RecordKind::Deletion => &[][..],
+            _ => reader.take_prefixed()?,
+        };
+        let sequence = first.wrapping_add(u64::from(got));
+        take(Write {
+            key,
+            sequence,
+            kind,
+            value,
+        });
+        got = got.saturating_add(1);
+    }
+    match got == expected {
+        true => Ok(()),
+        false => Err(BatchError::Count { got, expected }),
+    }
+}

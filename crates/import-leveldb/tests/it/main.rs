@@ -1,0 +1,21 @@
+//! Imports of stores that are written here from the facts of the format, and of one that Google's
+//! LevelDB wrote.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod damage;
+#[path = "../../../import/tests/shared/fake_server.rs"]
+mod fake_server;
+mod formats;
+mod indexes;
+mod interruptions;
+mod level_store;
+mod recorded;
+#[path = "../../../import/tests/shared/riak_objects.rs"]
+mod riak_objects;
+mod stores;
+mod world;

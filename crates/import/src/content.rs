@@ -1,0 +1,130 @@
+//! An object of Riak's as the requests that store it here.
+//!
+//! Each sibling is a put `asis` under the object's translated clock, with its metadata and its
+//! last-modified time. The server gives such a value a dot made of clock and content, so that the
+//! same put twice is one version, and siblings put under one clock stand beside each other.
+
+use bytes::Bytes;
+use kvorum_client::pb;
+use kvorum_object::Timestamp;
+
+use crate::counts::Counts;
+use crate::riak_object::{RiakObject, RiakSibling, ValueForm};
+
+/// The first byte of Riak's data types.
+const DATA_TYPE_TAG: u8 = 69;
+const DATA_TYPE_CONTENT: &[u8] = b"application/riak_";
+/// What HTTP clients of Riak get for a value that is an Erlang term.
+const TERM_CONTENT_TYPE: &[u8] = b"application/x-erlang-binary";
+
+/// The puts of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectPuts {
+    /// The clock of every one of them, as the server reads it.
+    pub vclock: Bytes,
+    /// One content for each sibling.
+    pub contents: Vec<pb::RpbContent>,
+}
+
+/// True for a counter, set, map or the like, whose inner form is Riak's own.
+pub(crate) fn is_data_type(object: &RiakObject) -> bool {
+    object.siblings.iter().any(|sibling| {
+        sibling.metadata.content_type.starts_with(DATA_TYPE_CONTENT)
+            && sibling.value.first() == Some(&DATA_TYPE_TAG)
+    })
+}
+
+/// True when every sibling is deleted.
+pub(crate) fn is_tombstone(object: &RiakObject) -> bool {
+    object
+        .siblings
+        .iter()
+        .all(|sibling| sibling.metadata.deleted)
+}
+
+/// Turns an object, which expires at a time in microseconds since the Unix epoch or never, into puts,
+/// and counts what they cannot carry.
+pub(crate) fn puts_of(
+    object: RiakObject,
+    expires_at_usecs: Option<u64>,
+    counts: &mut Counts,
+) -> ObjectPuts {
+    let newest = object.siblings.iter();
+    let newest = newest
+        .map(|sibling| sibling.metadata.last_modified_micros)
+        .max();
+    let newest = Timestamp::from_micros(newest.unwrap_or(0));
+    let vclock = object.clock.translate(newest).encode();
+    let contents = object.siblings.into_iter();
+    let contents = contents
+        .map(|sibling| pb::RpbContent {
+            expires_at_usecs,
+            ..content_of(sibling, counts)
+        })
+        .collect();
+    ObjectPuts { vclock, contents }
+}
+
+fn content_of(sibling: RiakSibling, counts: &mut Counts) -> pb::RpbContent {
+    let RiakSibling {
+        metadata,
+        value,
+        form,
+    } = sibling;
+    counts.metadata_left_out += u64::from(metadata.not_understood);
+    let mut content_type = metadata.content_type;
+    match form {
+        ValueForm::Raw => {}
+        ValueForm::Term => {
+            counts.term_values += 1;
+            if content_type.is_empty() {
+                content_type = Bytes::from_static(TERM_CONTENT_TYPE);
+            }
+        }
+        ValueForm::Encoded(_) => counts.encoded_values += 1,
+    }
+    let typed_links = metadata.links.iter().filter(|link| link.is_typed).count();
+    counts.link_types_left_out += typed_links as u64;
+    let links = metadata.links.into_iter().map(|link| pb::RpbLink {
+        bucket: Some(link.bucket),
+        key: Some(link.key),
+        tag: Some(link.tag),
+    });
+    let (last_mod, last_mod_usecs) = split_time(metadata.last_modified_micros);
+    pb::RpbContent {
+        value: match metadata.deleted {
+            true => Bytes::new(),
+            false => value,
+        },
+        content_type: some(content_type),
+        charset: some(metadata.charset),
+        content_encoding: some(metadata.content_encoding),
+        links: links.collect(),
+        last_mod,
+        last_mod_usecs,
+        usermeta: metadata.user_metadata.into_iter().map(pair).collect(),
+        indexes: metadata.indexes.into_iter().map(pair).collect(),
+        deleted: metadata.deleted.then_some(true),
+        ..pb::RpbContent::default()
+    }
+}
+
+fn some(bytes: Bytes) -> Option<Bytes> {
+    Some(bytes).filter(|bytes| !bytes.is_empty())
+}
+
+fn pair((key, value): (Bytes, Bytes)) -> pb::RpbPair {
+    pb::RpbPair {
+        key,
+        value: Some(value),
+    }
+}
+
+/// Seconds and microseconds as the protocol has them; nothing for a time that Riak did not note or
+/// that its 32 bits cannot hold.
+fn split_time(micros: u64) -> (Option<u32>, Option<u32>) {
+    match (micros, u32::try_from(micros / 1_000_000)) {
+        (0, _) | (_, Err(_)) => (None, None),
+        (_, Ok(seconds)) => (Some(seconds), u32::try_from(micros % 1_000_000).ok()),
+    }
+}

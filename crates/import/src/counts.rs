@@ -1,0 +1,111 @@
+//! What an import has counted so far. Part of its state, so that a resumed import tells of the whole.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts of one import over all its runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Data files whose hint file was used.
+    pub hints_used: u64,
+    /// Hint files that were not believed; their data files were scanned.
+    pub hints_doubted: u64,
+    /// Records found, deletion marks among them.
+    pub records: u64,
+    /// Deletion marks among them.
+    pub deletion_marks: u64,
+    /// Keys with at least one copy that is neither deleted nor expired.
+    pub keys: u64,
+    /// Keys whose newest record in every partition deletes them.
+    pub keys_deleted: u64,
+    /// Keys whose newest records have expired.
+    pub keys_expired: u64,
+    /// Copies that were equal to one already taken.
+    pub equal_copies: u64,
+    /// Objects whose copies differed and were merged.
+    pub merged_objects: u64,
+    /// Objects put, or that would be put by an import that is no dry run.
+    pub objects: u64,
+    /// Siblings of these objects.
+    pub siblings: u64,
+    /// Objects with more than one sibling.
+    pub objects_with_siblings: u64,
+    /// Those of them whose bucket keeps the newest sibling alone.
+    pub objects_reduced: u64,
+    /// Objects that were tombstones.
+    pub tombstones: u64,
+    /// Tombstones left out because that was asked for.
+    pub tombstones_left_out: u64,
+    /// Bytes of the values put.
+    pub value_bytes: u64,
+    /// Values that are Erlang terms, put as their external form.
+    pub term_values: u64,
+    /// Values in an encoding of Riak's, put as their bytes.
+    pub encoded_values: u64,
+    /// Metadata entries that nothing here understands.
+    pub metadata_left_out: u64,
+    /// Links that named a bucket type, which was dropped.
+    pub link_types_left_out: u64,
+    /// Data types, which are not imported.
+    pub data_types_left_out: u64,
+    /// Objects that the server refused.
+    pub refused: u64,
+    /// Places that could not be read or understood.
+    pub unreadable: u64,
+    /// Data files that end within a record.
+    pub torn_tails: u64,
+    /// Values that look like deletion marks and are none.
+    pub look_deleted: u64,
+    /// Index entries found in the store, those of each replica.
+    pub index_entries: u64,
+    /// Index entries that an object calls for and its store does not have.
+    pub index_entries_missing: u64,
+    /// Index entries of the store that no object of it calls for.
+    pub index_entries_stray: u64,
+    /// Objects put with the time at which they are to expire.
+    pub objects_to_expire: u64,
+    /// Keys of the store that are none of Riak's.
+    pub other_keys: u64,
+}
+
+impl Counts {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, more: &Self) {
+        self.hints_used += more.hints_used;
+        self.hints_doubted += more.hints_doubted;
+        self.records += more.records;
+        self.deletion_marks += more.deletion_marks;
+        self.keys += more.keys;
+        self.keys_deleted += more.keys_deleted;
+        self.keys_expired += more.keys_expired;
+        self.equal_copies += more.equal_copies;
+        self.merged_objects += more.merged_objects;
+        self.objects += more.objects;
+        self.siblings += more.siblings;
+        self.objects_with_siblings += more.objects_with_siblings;
+        self.objects_reduced += more.objects_reduced;
+        self.tombstones += more.tombstones;
+        self.tombstones_left_out += more.tombstones_left_out;
+        self.value_bytes += more.value_bytes;
+        self.term_values += more.term_values;
+        self.encoded_values += more.encoded_values;
+        self.metadata_left_out += more.metadata_left_out;
+        self.link_types_left_out += more.link_types_left_out;
+        self.data_types_left_out += more.data_types_left_out;
+        self.refused += more.refused;
+        self.unreadable += more.unreadable;
+        self.torn_tails += more.torn_tails;
+        self.look_deleted += more.look_deleted;
+        self.index_entries += more.index_entries;
+        self.index_entries_missing += more.index_entries_missing;
+        self.index_entries_stray += more.index_entries_stray;
+        self.objects_to_expire += more.objects_to_expire;
+        self.other_keys += more.other_keys;
+    }
+
+    /// Whether something that was there is not imported.
+    pub fn has_losses(&self) -> bool {
+        let left_out = self.data_types_left_out + self.metadata_left_out;
+        self.refused + self.unreadable + self.other_keys + left_out > 0
+    }
+}

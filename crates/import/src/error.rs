@@ -1,0 +1,88 @@
+//! Why an import cannot start or go on, by what its reader can do about it.
+
+use std::path::PathBuf;
+
+use kvorum_disk::DiskError;
+use kvorum_runtime::RuntimeError;
+
+/// An import that stopped. What was done is kept: the same command goes on from there.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// Nothing to import.
+    #[error("{path} holds no {what}, nor do directories below it")]
+    NothingFound {
+        /// What was searched.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// Riak seems to run on the directory: stop it, or copy the directory, or say that the lock is
+    /// left from a crash.
+    #[error("{lock} is held by process {process}, which is running")]
+    InUse {
+        /// The lock file.
+        lock: PathBuf,
+        /// The process that it names.
+        process: u32,
+    },
+    /// Tables that no manifest orders: the slow half of a tiered store, or a store that lost its
+    /// manifest.
+    #[error("{path} holds tables and neither CURRENT nor a manifest")]
+    NoManifest {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Slow tiers and directories do not pair up: name one for each.
+    #[error("{tiers} slow tiers are named for {directories} directories")]
+    TierCount {
+        /// Slow tiers named.
+        tiers: usize,
+        /// Directories named.
+        directories: usize,
+    },
+    /// Every data file is marked for deletion, more likely by a copy that changed permissions than
+    /// by Riak.
+    #[error(
+        "all data files of {path} are executable, which is Riak's mark for files to be deleted"
+    )]
+    AllMarkedForDeletion {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The state belongs to another import: name another directory for it, or start anew.
+    #[error("{path} holds the state of another import: {difference}")]
+    OtherImport {
+        /// The state's directory.
+        path: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+    /// The state cannot be used: start anew.
+    #[error("the import's own {what} in {path} cannot be used: {reason}")]
+    StateDamaged {
+        /// Which part of it.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Bucket types that the data needs and the server does not have: create and activate them.
+    #[error("bucket types missing on the server, or not active: {}", .names.join(", "))]
+    MissingTypes {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// The server cannot be reached, or goes on refusing for a reason that may pass.
+    #[error("the server does not take objects: {reason}")]
+    Unavailable {
+        /// The last reason.
+        reason: String,
+    },
+    /// A disk failed: where the state is kept, or the source as a whole.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The process cannot start what it needs.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}

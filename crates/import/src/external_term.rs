@@ -1,0 +1,321 @@
+//! Erlang's external term format, as far as Riak's objects use it.
+//!
+//! Not the `eetf` crate: it reserves memory by the lengths that it reads, up to 4 billion elements,
+//! and follows nesting without a limit, so that eleven damaged bytes end the process. Here every
+//! length is held against the bytes there are, and depth, number of terms and inflated size have
+//! limits. Binaries share the buffer they were read from.
+
+use std::io::Read;
+
+use bytes::Bytes;
+
+/// The first byte of every encoded term.
+pub const FORMAT_BYTE: u8 = 131;
+const COMPRESSED: u8 = 80;
+const DEPTH_MAX: usize = 64;
+const TERMS_MAX: usize = 1 << 20;
+/// The most that a compressed term may inflate to, in bytes.
+const INFLATED_BYTES_MAX: u64 = 256 << 20;
+/// Integers of more bytes than this do not occur in Riak's metadata.
+const INTEGER_BYTES_MAX: usize = 15;
+
+/// A decoded term. What Riak's objects never hold (processes, functions, references) is an error.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    /// An integer.
+    Integer(i128),
+    /// A float.
+    Float(f64),
+    /// An atom's name.
+    Atom(Bytes),
+    /// A binary.
+    Binary(Bytes),
+    /// A list of small integers that was written as a string.
+    Text(Bytes),
+    /// A tuple.
+    Tuple(Vec<Term>),
+    /// A list, and its tail if that is no empty list.
+    List(Vec<Term>, Option<Box<Term>>),
+    /// A map's pairs, in the order in which they were written.
+    Map(Vec<(Term, Term)>),
+}
+
+/// Why bytes are no term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TermError {
+    /// The bytes end within the term.
+    #[error("term is cut off at byte {offset}")]
+    Cut {
+        /// Where more was expected.
+        offset: usize,
+    },
+    /// A tag that no term of an object has.
+    #[error("unexpected tag {tag} at byte {offset}")]
+    Tag {
+        /// The tag.
+        tag: u8,
+        /// Where it is.
+        offset: usize,
+    },
+    /// Bytes follow the term.
+    #[error("bytes follow the term at byte {offset}")]
+    Trailing {
+        /// Where they begin.
+        offset: usize,
+    },
+    /// More nesting, terms or inflated bytes than any object has.
+    #[error("term is too large or too deep")]
+    TooLarge,
+    /// The compressed form cannot be inflated to the length that it names.
+    #[error("compressed term cannot be inflated")]
+    Compression,
+}
+
+impl Term {
+    /// Decodes a term with its format byte in front.
+    ///
+    /// # Errors
+    /// [`TermError`], for anything but one whole term.
+    pub fn decode(bytes: &Bytes) -> Result<Self, TermError> {
+        match bytes.get(..2) {
+            Some([FORMAT_BYTE, COMPRESSED]) => {
+                let inflated = inflate(bytes.get(2..).unwrap_or_default())?;
+                decode_bare(&inflated, 0)
+            }
+            Some([FORMAT_BYTE, _]) => decode_bare(bytes, 1),
+            Some([tag, _]) => Err(TermError::Tag {
+                tag: *tag,
+                offset: 0,
+            }),
+            _ => Err(TermError::Cut {
+                offset: bytes.len(),
+            }),
+        }
+    }
+
+    /// A tuple's elements.
+    pub fn as_tuple(&self) -> Option<&[Term]> {
+        match self {
+            Self::Tuple(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
+    /// A binary's bytes.
+    pub fn as_binary(&self) -> Option<&Bytes> {
+        match self {
+            Self::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// An integer that is not negative.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Self::Integer(value) => u64::try_from(*value).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the atom of this name.
+    pub fn is_atom(&self, name: &str) -> bool {
+        matches!(self, Self::Atom(found) if found == name.as_bytes())
+    }
+
+    /// The elements of a proper list.
+    pub fn into_list(self) -> Option<Vec<Term>> {
+        match self {
+            Self::List(elements, None) => Some(elements),
+            Self::Text(bytes) => {
+                let numbers = bytes.iter().map(|byte| Self::Integer((*byte).into()));
+                Some(numbers.collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// What Erlang code takes for text: a binary, an atom, or a list of characters. Characters above
+    /// 255 become UTF-8.
+    pub fn to_text(&self) -> Option<Bytes> {
+        match self {
+            Self::Binary(bytes) | Self::Text(bytes) | Self::Atom(bytes) => Some(bytes.clone()),
+            Self::List(elements, None) => {
+                let characters = elements.iter().map(|element| match element {
+                    Self::Integer(value) => u32::try_from(*value).ok(),
+                    _ => None,
+                });
+                let characters: Vec<u32> = characters.collect::<Option<_>>()?;
+                let bytes: Result<Vec<u8>, _> =
+                    characters.iter().map(|c| u8::try_from(*c)).collect();
+                bytes.map(Bytes::from).ok().or_else(|| {
+                    let text = characters.into_iter().map(char::from_u32);
+                    text.collect::<Option<String>>().map(Bytes::from)
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn inflate(bytes: &[u8]) -> Result<Bytes, TermError> {
+    let (len, compressed) = bytes
+        .split_first_chunk::<4>()
+        .ok_or(TermError::Cut { offset: 2 })?;
+    let len = u64::from(u32::from_be_bytes(*len));
+    if len > INFLATED_BYTES_MAX {
+        return Err(TermError::TooLarge);
+    }
+    let mut inflated = Vec::new();
+    flate2::read::ZlibDecoder::new(compressed)
+        .take(len + 1)
+        .read_to_end(&mut inflated)
+        .map_err(|_| TermError::Compression)?;
+    if inflated.len() as u64 != len {
+        return Err(TermError::Compression);
+    }
+    Ok(inflated.into())
+}
+
+/// Decodes a term from `start`, behind which there is nothing but the term.
+fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
+    let mut reader = Reader {
+        bytes,
+        offset: start,
+        terms: 0,
+    };
+    let term = reader.term(0)?;
+    match reader.offset == bytes.len() {
+        true => Ok(term),
+        false => Err(TermError::Trailing {
+            offset: reader.offset,
+        }),
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a Bytes,
+    offset: usize,
+    terms: usize,
+}
+
+impl Reader<'_> {
+    fn take(&mut self, count: usize) -> Result<Bytes, TermError> {
+        let offset = self.offset;
+        let end = offset
+            .checked_add(count)
+            .filter(|end| *end <= self.bytes.len());
+        let end = end.ok_or(TermError::Cut { offset })?;
+        self.offset = end;
+        Ok(self.bytes.slice(offset..end))
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], TermError> {
+        let offset = self.offset;
+        let found = self.bytes.get(offset..).and_then(|rest| rest.first_chunk());
+        let found = *found.ok_or(TermError::Cut { offset })?;
+        self.offset += N;
+        Ok(found)
+    }
+
+    fn u8(&mut self) -> Result<usize, TermError> {
+        Ok(usize::from(u8::from_be_bytes(self.array()?)))
+    }
+
+    fn u16(&mut self) -> Result<usize, TermError> {
+        Ok(usize::from(u16::from_be_bytes(self.array()?)))
+    }
+
+    fn u32(&mut self) -> Result<usize, TermError> {
+        usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| TermError::TooLarge)
+    }
+
+    fn term(&mut self, depth: usize) -> Result<Term, TermError> {
+        self.terms += 1;
+        if depth > DEPTH_MAX || self.terms > TERMS_MAX {
+            return Err(TermError::TooLarge);
+        }
+        let offset = self.offset;
+        let [tag] = self.array()?;
+        match tag {
+            97 => Ok(Term::Integer(self.u8()?.try_into().unwrap_or(0))),
+            98 => Ok(Term::Integer(i32::from_be_bytes(self.array()?).into())),
+            110 => self.u8().and_then(|len| self.big_integer(len)),
+            111 => self.u32().and_then(|len| self.big_integer(len)),
+            70 => Ok(Term::Float(f64::from_be_bytes(self.array()?))),
+            99 => self.old_float(offset),
+            100 | 118 => self.u16().and_then(|len| self.take(len)).map(Term::Atom),
+            115 | 119 => self.u8().and_then(|len| self.take(len)).map(Term::Atom),
+            107 => self.u16().and_then(|len| self.take(len)).map(Term::Text),
+            109 => self.u32().and_then(|len| self.take(len)).map(Term::Binary),
+            104 => self
+                .u8()
+                .and_then(|count| self.terms(count, depth))
+                .map(Term::Tuple),
+            105 => self
+                .u32()
+                .and_then(|count| self.terms(count, depth))
+                .map(Term::Tuple),
+            106 => Ok(Term::List(Vec::new(), None)),
+            108 => self.list(depth),
+            116 => self.map(depth),
+            tag => Err(TermError::Tag { tag, offset }),
+        }
+    }
+
+    fn terms(&mut self, count: usize, depth: usize) -> Result<Vec<Term>, TermError> {
+        let mut terms = Vec::new();
+        for _ in 0..count {
+            terms.push(self.term(depth + 1)?);
+        }
+        Ok(terms)
+    }
+
+    fn list(&mut self, depth: usize) -> Result<Term, TermError> {
+        let count = self.u32()?;
+        let elements = self.terms(count, depth)?;
+        Ok(match self.term(depth + 1)? {
+            Term::List(rest, None) if rest.is_empty() => Term::List(elements, None),
+            tail => Term::List(elements, Some(Box::new(tail))),
+        })
+    }
+
+    fn map(&mut self, depth: usize) -> Result<Term, TermError> {
+        let count = self.u32()?;
+        let mut pairs = Vec::new();
+        for _ in 0..count {
+            pairs.push((self.term(depth + 1)?, self.term(depth + 1)?));
+        }
+        Ok(Term::Map(pairs))
+    }
+
+    fn big_integer(&mut self, len: usize) -> Result<Term, TermError> {
+        let [sign] = self.array()?;
+        let digits = self.take(len)?;
+        if len > INTEGER_BYTES_MAX {
+            return Err(TermError::TooLarge);
+        }
+        let magnitude = digits
+            .iter()
+            .rev()
+            .fold(0i128, |value, digit| value << 8 | i128::from(*digit));
+        Ok(Term::Integer(if sign == 0 {
+            magnitude
+        } else {
+            -magnitude
+        }))
+    }
+
+    /// A float as 31 characters, the way of old releases.
+    fn old_float(&mut self, offset: usize) -> Result<Term, TermError> {
+        let text = self.take(31)?;
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        let value = text.trim_end_matches('\0').parse();
+        value
+            .map(Term::Float)
+            .map_err(|_| TermError::Tag { tag: 99, offset })
+    }
+}
+
+#[cfg(test)]
+#[path = "external_term_test.rs"]
+mod tests;

@@ -1,0 +1,41 @@
+//! What importers of Riak's backends have in common: everything behind the store's own format.
+//!
+//! An importer finds objects in a store, with one copy for each partition that has the key. Here the
+//! copies become objects ([`riak_object`], [`external_term`], [`metadata`], [`version_vector`]),
+//! replicas that differ are merged by Riak's rules ([`reconcile()`]), and the result is put `asis`
+//! into a server ([`Target`]), with counts, findings and progress told in one way.
+//!
+//! What is kept is what the protocol carries: values, siblings, content types, user metadata, links,
+//! index entries, last-modified times, tombstones, and the clocks' relations to each other.
+//!
+//! Not here: formats of stores, and in which order they are read.
+
+mod content;
+mod counts;
+mod error;
+pub mod external_term;
+mod findings;
+mod item;
+pub mod metadata;
+mod progress;
+mod reconcile;
+pub mod riak_object;
+mod spread;
+mod state_directory;
+mod summary;
+mod system;
+mod target;
+pub mod version_vector;
+
+pub use content::ObjectPuts;
+pub use counts::Counts;
+pub use error::ImportError;
+pub use findings::{Finding, Findings};
+pub use item::{Batch, Item, Place};
+pub use progress::{Progress, ProgressView, WorkStage};
+pub use reconcile::reconcile;
+pub use spread::{SpreadWriter, file_count, read_spread};
+pub use state_directory::StateDirectory;
+pub use summary::Summary;
+pub use system::System;
+pub use target::{ImportTarget, Outcome, Target};

@@ -1,0 +1,143 @@
+//! How far an import is, and how long it will still take, to be looked at from another task.
+
+use std::fmt;
+use std::time::Duration;
+
+use kvorum_runtime::Moment;
+use parking_lot::Mutex;
+
+use crate::counts::Counts;
+
+/// Shared with whoever shows it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    now: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    stage: Option<WorkStage>,
+    started: Moment,
+    done_at_start: u64,
+    done: u64,
+    total: u64,
+    counts: Counts,
+}
+
+/// The two halves of an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkStage {
+    /// Finding every record, or what is to be known beforehand; measured in bytes of files.
+    Survey,
+    /// Putting objects; measured in records, or in bytes of files.
+    Transfer,
+}
+
+/// A picture of an import's progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgressView {
+    /// What is being done.
+    pub stage: WorkStage,
+    /// How much of the stage is done.
+    pub done: u64,
+    /// How much there is.
+    pub total: u64,
+    /// How long the rest of the stage takes at the pace so far.
+    pub left: Option<Duration>,
+    /// What has been counted.
+    pub counts: Counts,
+}
+
+impl Progress {
+    /// How things stand; nothing before the work begins.
+    pub fn view(&self, now: Moment) -> Option<ProgressView> {
+        let inner = self.now.lock();
+        let stage = inner.stage?;
+        let elapsed = now.since(inner.started);
+        let fresh = inner.done.saturating_sub(inner.done_at_start);
+        let rest = inner.total.saturating_sub(inner.done);
+        let left = (fresh > 0).then(|| {
+            let seconds = elapsed.as_secs_f64() * (rest as f64 / fresh as f64);
+            Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        });
+        Some(ProgressView {
+            stage,
+            done: inner.done,
+            total: inner.total,
+            left,
+            counts: inner.counts,
+        })
+    }
+
+    /// Begins a stage of which some is done already.
+    pub fn begin(&self, stage: WorkStage, now: Moment, done: u64, total: u64) {
+        let mut inner = self.now.lock();
+        inner.stage = Some(stage);
+        inner.started = now;
+        inner.done_at_start = done;
+        inner.done = done;
+        inner.total = total;
+    }
+
+    /// Says how far the stage is.
+    pub fn set(&self, done: u64, counts: Counts) {
+        let mut inner = self.now.lock();
+        inner.done = done;
+        inner.counts = counts;
+    }
+}
+
+impl fmt::Display for ProgressView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = self.done as f64 / self.total.max(1) as f64 * 100.0;
+        let share = share.min(100.0);
+        match self.stage {
+            WorkStage::Survey => write!(
+                f,
+                "survey {share:.0} %: {} records in {} of {} MB",
+                self.counts.records,
+                self.done >> 20,
+                self.total >> 20
+            )?,
+            WorkStage::Transfer => write!(
+                f,
+                "import {share:.0} %: {} objects, {} MB",
+                self.counts.objects,
+                self.counts.value_bytes >> 20
+            )?,
+        }
+        if self.counts.unreadable > 0 {
+            write!(f, ", {} unreadable", self.counts.unreadable)?;
+        }
+        match self.left {
+            Some(left) => {
+                let seconds = left.as_secs();
+                let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+                write!(f, ", about {hours}:{minutes:02}:{:02} left", seconds % 60)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_estimate_follows_the_pace_of_this_run() {
+        let progress = Progress::default();
+        assert_eq!(progress.view(Moment::default()), None);
+        let start = Moment::from_start(Duration::from_secs(50));
+        progress.begin(WorkStage::Transfer, start, 500, 1000);
+        let counts = Counts {
+            objects: 7,
+            ..Counts::default()
+        };
+        progress.set(600, counts);
+        let view = progress.view(start.plus(Duration::from_secs(10))).unwrap();
+        assert_eq!(view.left, Some(Duration::from_secs(40)));
+        let line = view.to_string();
+        assert_eq!(line, "import 60 %: 7 objects, 0 MB, about 0:00:40 left");
+    }
+}

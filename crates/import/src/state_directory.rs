@@ -1,0 +1,120 @@
+//! The directory in which an import keeps how far it is, so that an interrupted one goes on.
+
+use std::path::{Path, PathBuf};
+
+use kvorum_disk::{Disk, DiskLock};
+use kvorum_encoding::{checksum, mask_checksum};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ImportError;
+
+const STATE_BYTES_MAX: u64 = 256 << 20;
+
+/// The directory with state, index and findings.
+#[derive(Clone, Debug)]
+pub struct StateDirectory {
+    path: PathBuf,
+}
+
+impl StateDirectory {
+    /// Takes the directory, which is created if need be, until the lock is dropped.
+    ///
+    /// # Errors
+    /// A disk that fails, or another import that holds it.
+    pub fn take(disk: &dyn Disk, path: &Path) -> Result<(Self, Box<dyn DiskLock>), ImportError> {
+        kvorum_disk::create_directory_durably(disk, path)?;
+        let lock = disk.lock(&path.join("LOCK"), "kvorum import\n")?;
+        let path = path.to_owned();
+        Ok((Self { path }, lock))
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file with the state.
+    pub fn state_file(&self) -> PathBuf {
+        self.path.join("state.json")
+    }
+
+    /// The directory of an index.
+    pub fn index(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
+    /// The directory of logs brought into order.
+    pub fn runs(&self) -> PathBuf {
+        self.path.join("runs")
+    }
+
+    /// The file with one line for each finding.
+    pub fn findings(&self) -> PathBuf {
+        self.path.join("findings.jsonl")
+    }
+
+    /// Forgets an earlier import.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn forget(&self, disk: &dyn Disk) -> Result<(), ImportError> {
+        for file in [self.state_file(), self.findings()] {
+            if disk.info(&file)?.is_some() {
+                disk.remove_file(&file)?;
+            }
+        }
+        for directory in [self.index(), self.runs()] {
+            if disk.info(&directory)?.is_some() {
+                disk.remove_directory(&directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the state in one step: two lines, the state in JSON and the masked CRC-32C of that line
+    /// in hexadecimal.
+    ///
+    /// # Errors
+    /// A disk that fails.
+    pub fn save(&self, disk: &dyn Disk, state: &impl Serialize) -> Result<(), ImportError> {
+        let text = serde_json::to_string(state);
+        let mut text = text.map_err(|error| self.damaged(&error.to_string()))?;
+        let sum = mask_checksum(checksum(text.as_bytes()));
+        text.push_str(&format!("\n{sum:08x}\n"));
+        let path = self.state_file();
+        Ok(kvorum_disk::replace_file(disk, &path, text.as_bytes())?)
+    }
+
+    /// Reads the state, if there is one.
+    ///
+    /// # Errors
+    /// A disk that fails, or a state that cannot be believed.
+    pub fn load<S: DeserializeOwned>(&self, disk: &dyn Disk) -> Result<Option<S>, ImportError> {
+        let path = self.state_file();
+        if disk.info(&path)?.is_none() {
+            return Ok(None);
+        }
+        let bytes = kvorum_disk::read_file(disk, &path, STATE_BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| self.damaged("it is no text"))?;
+        let mut lines = text.lines();
+        let (json, sum) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
+        if sum != format!("{:08x}", mask_checksum(checksum(json.as_bytes()))) {
+            return Err(self.damaged("wrong checksum"));
+        }
+        let state = serde_json::from_str(json);
+        state.map(Some).map_err(|error| {
+            let reason = format!("another version of this program wrote it: {error}");
+            self.damaged(&reason)
+        })
+    }
+
+    /// A state that cannot be used.
+    pub fn damaged(&self, reason: &str) -> ImportError {
+        ImportError::StateDamaged {
+            what: "state",
+            path: self.state_file(),
+            reason: reason.to_owned(),
+        }
+    }
+}

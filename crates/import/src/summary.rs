@@ -1,0 +1,165 @@
+//! The last word of an import, for people.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::counts::Counts;
+use crate::findings::Finding;
+
+/// What came of an import.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Whether nothing was put because nothing was to be put.
+    pub is_dry_run: bool,
+    /// Partitions imported.
+    pub partitions: usize,
+    /// Files imported.
+    pub files: usize,
+    /// Their bytes.
+    pub data_bytes: u64,
+    /// What was counted, over all runs.
+    pub counts: Counts,
+    /// Bucket types of the objects, the untyped space aside; the server has to have them.
+    pub bucket_types: Vec<String>,
+    /// Files that Riak had marked for deletion, which are left out.
+    pub marked_for_deletion: Vec<PathBuf>,
+    /// The file with one line for each finding.
+    pub findings_file: PathBuf,
+    /// The first findings of this run.
+    pub first_findings: Vec<Finding>,
+}
+
+impl Summary {
+    /// Whether everything that was there has been taken over.
+    pub fn is_whole(&self) -> bool {
+        !self.counts.has_losses()
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = &self.counts;
+        let (partitions, files) = (self.partitions, self.files);
+        let megabytes = self.data_bytes >> 20;
+        writeln!(
+            f,
+            "read      {megabytes} MB in {files} files of {partitions} partitions"
+        )?;
+        let (records, marks) = (counts.records, counts.deletion_marks);
+        writeln!(f, "records   {records}, {marks} of them deletion marks")?;
+        let (keys, deleted, expired) = (counts.keys, counts.keys_deleted, counts.keys_expired);
+        writeln!(
+            f,
+            "keys      {keys}; {deleted} deleted and {expired} expired ones left out"
+        )?;
+        let (equal, merged) = (counts.equal_copies, counts.merged_objects);
+        writeln!(
+            f,
+            "replicas  {equal} equal copies, {merged} objects merged from different ones"
+        )?;
+        let verb = if self.is_dry_run {
+            "to import "
+        } else {
+            "imported  "
+        };
+        let (objects, siblings) = (counts.objects, counts.siblings);
+        let megabytes = counts.value_bytes >> 20;
+        writeln!(
+            f,
+            "{verb}{objects} objects with {siblings} siblings, {megabytes} MB of values"
+        )?;
+        for (count, text) in [
+            (
+                counts.objects_with_siblings,
+                "objects have more than one sibling",
+            ),
+            (
+                counts.objects_reduced,
+                "of them are in buckets that keep the newest sibling alone (allow_mult is false)",
+            ),
+            (counts.tombstones, "objects are tombstones"),
+            (counts.tombstones_left_out, "tombstones left out"),
+            (
+                counts.term_values,
+                "values are Erlang terms, kept in their external form",
+            ),
+            (
+                counts.encoded_values,
+                "values are in an encoding of Riak's, kept as bytes",
+            ),
+            (
+                counts.link_types_left_out,
+                "links have lost the bucket type they named",
+            ),
+            (
+                counts.look_deleted,
+                "values look like deletion marks; bitcask hides them",
+            ),
+            (
+                counts.torn_tails,
+                "files end within a record, as after a crash",
+            ),
+            (
+                counts.objects_to_expire,
+                "objects are to expire at a time of their own",
+            ),
+            (
+                counts.index_entries,
+                "index entries in the source; the server makes its own from the objects",
+            ),
+            (
+                counts.index_entries_missing,
+                "index entries were missing in the source, by its objects",
+            ),
+            (
+                counts.index_entries_stray,
+                "index entries in the source belong to no object there",
+            ),
+            (
+                counts.hints_doubted,
+                "hint files were not believed; their data files were scanned",
+            ),
+            (counts.unreadable, "places could NOT be read"),
+            (counts.data_types_left_out, "data types were NOT imported"),
+            (
+                counts.metadata_left_out,
+                "metadata entries were NOT imported",
+            ),
+            (
+                counts.other_keys,
+                "keys are none of Riak's and were NOT imported",
+            ),
+            (counts.refused, "objects were REFUSED by the server"),
+        ] {
+            if count > 0 {
+                writeln!(f, "          {count} {text}")?;
+            }
+        }
+        if !self.bucket_types.is_empty() {
+            writeln!(f, "types     {}", self.bucket_types.join(", "))?;
+        }
+        for path in &self.marked_for_deletion {
+            writeln!(
+                f,
+                "left out  {}: Riak had marked it for deletion",
+                path.display()
+            )?;
+        }
+        if !self.first_findings.is_empty() {
+            writeln!(f, "findings  all in {}", self.findings_file.display())?;
+        }
+        for finding in &self.first_findings {
+            let (file, offset) = (finding.file.display(), finding.offset);
+            let object = finding.object.as_deref().unwrap_or("");
+            let gap = if object.is_empty() { "" } else { ": " };
+            writeln!(
+                f,
+                "          {file} at {offset}: {object}{gap}{}",
+                finding.reason
+            )?;
+        }
+        Ok(())
+    }
+}

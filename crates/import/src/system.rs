@@ -1,0 +1,22 @@
+//! What the import is given of the machine: nothing here opens files or looks at processes itself.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_disk::Disk;
+use kvorum_runtime::Runtime;
+
+/// The machine.
+#[derive(Clone)]
+pub struct System {
+    /// Where the source and the import's state are.
+    pub disk: Arc<dyn Disk>,
+    /// Time, tasks and sockets.
+    pub runtime: Runtime,
+    /// A file's permission bits, if they can be had. Riak marks files for deletion by them.
+    pub file_mode: fn(&Path) -> Option<u32>,
+    /// Whether a process of this number runs on this machine.
+    pub is_running: fn(u32) -> bool,
+    /// The process that holds a record lock on this file, which is how LevelDB guards a store.
+    pub lock_holder: fn(&Path) -> Option<u32>,
+}

@@ -1,0 +1,101 @@
+//! Whom this node itself gets answers from: every member is asked again and again, and who leaves
+//! several questions in a row unanswered is silent. No clock, no socket.
+//!
+//! The detector alone is slow to see that the network fell in two: it probes one member at a time,
+//! and gives each one time to be heard of through others. A request has no such time, and no such
+//! detour: what counts for it is whether this node gets an answer. Questions are counted rather than
+//! time, so that a node which itself stood still for a while does not take all others to be silent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvorum_ring::NodeId;
+
+/// How many questions in a row each member has not answered.
+pub(crate) struct Hearing {
+    this_node: NodeId,
+    unanswered: BTreeMap<NodeId, u32>,
+    unanswered_max: u32,
+}
+
+impl Hearing {
+    pub(crate) fn new(this_node: NodeId, unanswered_max: u32) -> Self {
+        Self {
+            this_node,
+            unanswered: BTreeMap::new(),
+            unanswered_max,
+        }
+    }
+
+    /// These are the members. Who is new has not been asked yet.
+    pub(crate) fn follow_members(&mut self, members: &BTreeSet<NodeId>) {
+        self.unanswered.retain(|node, _| members.contains(node));
+        for node in members.iter().filter(|node| **node != self.this_node) {
+            self.unanswered.entry(*node).or_default();
+        }
+    }
+
+    /// Whom to ask now; each of them counts as one that has not answered yet.
+    pub(crate) fn ask(&mut self) -> Vec<NodeId> {
+        for unanswered in self.unanswered.values_mut() {
+            *unanswered = unanswered.saturating_add(1);
+        }
+        self.unanswered.keys().copied().collect()
+    }
+
+    pub(crate) fn answered(&mut self, node: NodeId) {
+        if let Some(unanswered) = self.unanswered.get_mut(&node) {
+            *unanswered = 0;
+        }
+    }
+
+    /// True for a member from which no answer comes. The question asked last does not count: it has just
+    /// been asked.
+    pub(crate) fn is_silent(&self, node: NodeId) -> bool {
+        let unanswered = self.unanswered.get(&node);
+        unanswered.is_some_and(|count| *count > self.unanswered_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u8) -> NodeId {
+        NodeId::from_bytes([number; 16])
+    }
+
+    fn hearing() -> Hearing {
+        let mut hearing = Hearing::new(node(1), 3);
+        hearing.follow_members(&BTreeSet::from([node(1), node(2), node(3)]));
+        hearing
+    }
+
+    #[test]
+    fn who_leaves_questions_unanswered_is_silent_until_it_answers() {
+        let mut hearing = hearing();
+        for _ in 0..3 {
+            assert_eq!(hearing.ask(), [node(2), node(3)]);
+            hearing.answered(node(3));
+            assert!(!hearing.is_silent(node(2)));
+        }
+        hearing.ask();
+        assert!(hearing.is_silent(node(2)));
+        assert!(!hearing.is_silent(node(3)));
+        hearing.answered(node(2));
+        assert!(!hearing.is_silent(node(2)));
+    }
+
+    #[test]
+    fn nobody_is_silent_to_itself_or_before_it_was_asked() {
+        let mut hearing = hearing();
+        for _ in 0..10 {
+            hearing.ask();
+        }
+        hearing.follow_members(&BTreeSet::from([node(1), node(2), node(4)]));
+        assert!(hearing.is_silent(node(2)));
+        let others = [node(1), node(3), node(4)];
+        assert!(!others.into_iter().any(|node| hearing.is_silent(node)));
+        hearing.answered(node(3));
+        assert_eq!(hearing.ask(), [node(2), node(4)]);
+    }
+}

@@ -1,0 +1,30 @@
+//! How patient the detector is.
+
+use std::time::Duration;
+
+/// How quickly a node is taken to be down.
+#[derive(Clone, Copy, Debug)]
+pub struct LivenessSettings {
+    /// One member is probed this often.
+    pub probe_period: Duration,
+    /// A member that does not answer, to others neither, has this long to make itself heard.
+    pub suspicion: Duration,
+    /// Members that seem to be down are greeted this often.
+    pub greeting_period: Duration,
+    /// Every member is asked this often whether it answers.
+    pub question_period: Duration,
+    /// A member that leaves this many questions in a row without an answer is down for this node.
+    pub unanswered_max: u32,
+}
+
+impl Default for LivenessSettings {
+    fn default() -> Self {
+        Self {
+            probe_period: Duration::from_secs(1),
+            suspicion: Duration::from_secs(3),
+            greeting_period: Duration::from_secs(1),
+            question_period: Duration::from_millis(500),
+            unanswered_max: 3,
+        }
+    }
+}

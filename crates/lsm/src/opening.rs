@@ -1,0 +1,169 @@
+//! Opening the tables and blob files that a manifest lists. A file that is missing or cannot be read
+//! degrades the store and does not keep it from being opened: what it held is told, by its keys.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::Result;
+use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
+use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
+
+use crate::blob::{BlobFile, blob_path};
+use crate::error::from_sst;
+use crate::lost::shown;
+use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
+use crate::recovery::Recovery;
+use crate::store::{ReadSide, table_path};
+use crate::tiers::{CARD_OF_FAST, has_slow};
+use crate::version::{LevelTable, Version};
+
+impl Recovery {
+    pub(crate) fn open_files(&self, manifest: &Manifest, read_side: &ReadSide) -> Result<Version> {
+        let levels = self.settings.policy.levels;
+        let deepest = manifest.tables.iter().map(|it| it.level).max().unwrap_or(0);
+        let deepest = usize::try_from(deepest).unwrap_or(levels);
+        let mut version = Version::empty(levels.max(deepest + 1), manifest.first_log);
+        for record in &manifest.tables {
+            let opened = self.open_table(manifest, record, read_side)?;
+            let level = usize::try_from(record.level).unwrap_or(0);
+            Arc::make_mut(&mut version.levels[level]).push(LevelTable {
+                number: record.number,
+                file_len: record.file_len,
+                properties: Arc::new(record.properties.clone()),
+                table: opened.map(Arc::new),
+            });
+        }
+        let mut blobs = BTreeMap::new();
+        for record in &manifest.blobs {
+            let table = self.open_blob(manifest, record, read_side)?;
+            let blob = BlobFile {
+                file: record.file,
+                number: record.number,
+                file_len: record.file_len,
+                block_bytes: record.block_bytes,
+                table: table.map(Arc::new),
+            };
+            blobs.insert(record.file, Arc::new(blob));
+        }
+        version.blobs = Arc::new(blobs);
+        Ok(version)
+    }
+
+    /// `None` when the file is missing or another one, or the system does not let it be read.
+    fn open_table(
+        &self,
+        manifest: &Manifest,
+        record: &TableRecord,
+        read_side: &ReadSide,
+    ) -> Result<Option<Table>> {
+        let known = KnownTable {
+            id: TableId {
+                store: manifest.identity,
+                number: record.number,
+            },
+            file_len: record.file_len,
+            properties: record.properties.clone(),
+        };
+        let path = table_path(&self.directory, record.number);
+        let cache_id = self.shared.cache.new_table();
+        let sink = &read_side.tables;
+        let open = || Table::open(&*self.disk, &path, known.clone(), cache_id, sink);
+        self.unless_missing(open, |why| {
+            let (from, to) = (&record.properties.smallest, &record.properties.largest);
+            let entries = record.properties.entries;
+            let held = format!(
+                "a table of {entries} entries with the keys from {} to {} ({why})",
+                shown(from),
+                shown(to)
+            );
+            self.note(
+                format!("{:010}.sst", record.number),
+                0,
+                record.file_len,
+                held,
+            );
+        })
+    }
+
+    fn open_blob(
+        &self,
+        manifest: &Manifest,
+        record: &BlobRecord,
+        read_side: &ReadSide,
+    ) -> Result<Option<Table>> {
+        let known = KnownTable {
+            id: TableId {
+                store: manifest.identity,
+                number: record.number,
+            },
+            file_len: record.file_len,
+            properties: Properties {
+                largest: vec![0xff; 8].into(),
+                ..Properties::default()
+            },
+        };
+        let path = blob_path(&self.directory, record.number);
+        let cache_id = self.shared.cache.new_table();
+        let sink = &read_side.blobs;
+        let open = || Table::open(&*self.disk, &path, known.clone(), cache_id, sink);
+        self.unless_missing(open, |why| {
+            let held = format!("bodies of large entries; their heads are in tables ({why})");
+            self.note(
+                format!("{:010}.blob", record.number),
+                0,
+                record.file_len,
+                held,
+            );
+        })
+    }
+
+    fn unless_missing(
+        &self,
+        open: impl Fn() -> kvorum_sst::Result<Table>,
+        tell: impl Fn(&SstError),
+    ) -> Result<Option<Table>> {
+        let opened = match open() {
+            // Out of file handles, say, every file is like that: then the store is not opened.
+            Err(SstError::Disk(error)) if self.is_of_one_file(&error) => open(),
+            opened => opened,
+        };
+        let error = match opened {
+            Ok(table) => return Ok(Some(table)),
+            Err(error) => error,
+        };
+        let is_lost = match &error {
+            SstError::Disk(disk) => {
+                disk.kind() == kvorum_disk::ErrorKind::NotFound || self.is_of_one_file(disk)
+            }
+            SstError::Foreign { .. } => true,
+            _ => false,
+        };
+        if !is_lost {
+            return Err(from_sst(&error));
+        }
+        tell(&error);
+        Ok(None)
+    }
+
+    /// True when the system refuses a file and not its neighbours.
+    fn is_of_one_file(&self, error: &DiskError) -> bool {
+        use kvorum_disk::ErrorKind::{Denied, Device};
+        matches!(error.operation(), Operation::Open | Operation::Read)
+            && matches!(error.kind(), Denied | Device)
+            && is_manifest_readable(&*self.disk, &self.directory)
+    }
+}
+
+/// True when the disk lets a file be read that every store has, and one of every slow directory.
+pub(crate) fn is_manifest_readable(disk: &dyn Disk, directory: &Path) -> bool {
+    let is_readable = |name: &str| {
+        let file = disk.open(&directory.join(name), OpenMode::Read);
+        file.is_ok_and(|file| file.read_at(&mut [0], 0, Reading::MayBlock).is_ok())
+    };
+    let is_slow_readable = || match has_slow(disk, directory) {
+        Ok(has_slow) => !has_slow || is_readable(CARD_OF_FAST),
+        Err(_) => false,
+    };
+    manifest::NAMES.into_iter().any(is_readable) && is_slow_readable()
+}

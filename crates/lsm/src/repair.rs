@@ -1,0 +1,768 @@
+//! Making a damaged store whole again from what its directory holds, without opening it.
+//!
+//! A store whose manifest can be read keeps its shape: damaged tables and blob files are written anew
+//! without what is damaged, missing ones are given up, and everything stays on its level. Without a
+//! manifest, or where tables overlap that must not, all tables and logs are merged to one level by the
+//! sequences of their entries.
+//!
+//! # What may come back
+//!
+//! A table that is lost may have held removals, and newer values. What older tables have of its keys is
+//! therefore in doubt. By default it is not served: marks over the lost ranges hide it, as they do in a
+//! store that is open, and a get says that the key is lost. Filters of the table tell most keys that
+//! were not in a lost block. With [`RepairOptions::keeps_doubtful`] older entries are served, which may
+//! bring back what was removed or overwritten. Either way the ranges are told.
+//!
+//! Where manifest and the end of a table are both lost, nobody knows what keys the table had there; that
+//! is told, and nothing is hidden.
+//!
+//! # How it is done
+//!
+//! In stages of units that are independent of each other, so that a caller may run as many at once as
+//! it has cores: [`Repair::units`], [`Repair::run`], [`Repair::next_stage`]. Files are read once, in
+//! order and in large pieces; only damaged ones are read again. A journal says what is done, and a
+//! repair that was killed goes on there. Nothing is deleted: what is replaced moves to `lost/`.
+
+mod blobs;
+mod decision;
+mod examine;
+mod install;
+mod journal;
+mod listing;
+#[cfg(test)]
+mod overlap_test;
+mod rebuild;
+mod report;
+mod salvage;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::{Disk, DiskLock};
+use parking_lot::Mutex;
+
+pub use self::decision::Problem;
+pub use self::report::{RepairReport, RepairVerdict};
+pub use self::work::Doubt;
+
+use self::decision::{AllExamined, Decision, blob_record, reached_sequence, sources};
+use self::examine::examine_file;
+use self::journal::{Journal, Told};
+use self::listing::{FileKind, Listing};
+use self::rebuild::{RangeMerge, RebuildPlan};
+use self::work::{Done, Ground, Output, SourceTable, Unit};
+use crate::LsmSettings;
+use crate::error::IntoBackend;
+use crate::lsm::LOCK_NAME;
+use crate::manifest::{BlobRecord, Manifest, TableRecord};
+use crate::store::sync_directory;
+use crate::tiers::{TieredDisk, whole_disk};
+
+/// How a store is repaired.
+#[derive(Clone, Debug)]
+pub struct RepairOptions {
+    /// Say what would be done and write nothing.
+    pub is_dry_run: bool,
+    /// Serve older entries where a newer one or a removal may have been lost.
+    pub keeps_doubtful: bool,
+    /// Pieces of work of about this many bytes, where tables are merged anew.
+    pub unit_bytes: u64,
+    /// How tables are written.
+    pub settings: LsmSettings,
+}
+
+impl Default for RepairOptions {
+    fn default() -> Self {
+        Self {
+            is_dry_run: false,
+            keeps_doubtful: false,
+            unit_bytes: 64 << 20,
+            settings: LsmSettings::default(),
+        }
+    }
+}
+
+/// A piece of work of the present stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairUnit(Step);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Examine(FileKind, u64),
+    Write(Unit),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Examine,
+    Mend,
+    Rebuild,
+    /// What rebuilt tables name is looked for.
+    Bodies,
+    /// The manifest is written.
+    CleanUp,
+    Ended,
+}
+
+/// A store that is being repaired. Its lock is held.
+pub struct Repair {
+    disk: Arc<dyn Disk>,
+    /// The same, with new tables in the slow directory, where there is one.
+    slow: Option<TieredDisk<Arc<dyn Disk>>>,
+    directory: PathBuf,
+    options: RepairOptions,
+    listing: Listing,
+    journal: Option<Journal>,
+    state: Mutex<State>,
+    _lock: Option<Box<dyn DiskLock>>,
+}
+
+struct State {
+    stage: Stage,
+    told: Told,
+    decision: Arc<Decision>,
+    rebuild: Arc<RebuildPlan>,
+    /// Blob files of which bodies may be lost, where no manifest says which there were.
+    bodies: Vec<u64>,
+}
+
+impl Repair {
+    /// Locks a store and looks at what is there. A repair that was killed goes on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Locked`] when somebody has it open, [`ErrorKind::Corrupt`] when no file says which
+    /// store it is of, [`ErrorKind::Denied`] when its slow directory is not where it was.
+    pub fn begin(disk: Arc<dyn Disk>, directory: &Path, options: RepairOptions) -> Result<Self> {
+        let tiered = whole_disk(disk, directory)?;
+        let slow = tiered.has_slow().then(|| tiered.creating_slow());
+        let disk: Arc<dyn Disk> = Arc::new(tiered);
+        let path = directory.join(LOCK_NAME);
+        let lock = match !options.is_dry_run || disk.info(&path).into_backend()?.is_some() {
+            true => Some(disk.lock(&path, "kvorum repair\n").into_backend()?),
+            false => None,
+        };
+        let earlier = journal::read(&*disk, directory)?;
+        let (listing, told, resumed_at) = begin_or_resume(&*disk, directory, &options, earlier)?;
+        let journal = match (options.is_dry_run, resumed_at) {
+            (true, _) => None,
+            (false, Some(end)) => Some(Journal::resume(&*disk, directory, end)?),
+            (false, None) => Some(Journal::create(&*disk, directory, &told)?),
+        };
+        let is_installed = told.installing.is_some()
+            && listing.manifest.as_ref().map(|it| it.generation)
+                != crate::manifest::read(&*disk, directory)?
+                    .manifest
+                    .map(|it| it.generation);
+        let repair = Self {
+            disk,
+            slow,
+            directory: directory.to_owned(),
+            options,
+            listing,
+            journal,
+            state: Mutex::new(State {
+                stage: Stage::Examine,
+                told,
+                decision: Arc::default(),
+                rebuild: Arc::default(),
+                bodies: Vec::new(),
+            }),
+            _lock: lock,
+        };
+        if is_installed {
+            repair.go_on_after_install()?;
+        } else if repair.journal.is_some() {
+            repair.remove_unfinished()?;
+        }
+        Ok(repair)
+    }
+
+    /// Where the store is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What the present stage has to read, about. Bytes.
+    pub fn stage_bytes(&self) -> u64 {
+        let len_of = |kind, number| {
+            let files = self.listing.files.iter();
+            let mut found = files.filter(|it| (it.kind, it.number) == (kind, number));
+            found.next().map_or(0, |it| it.len)
+        };
+        let bytes_of = |unit: &RepairUnit| match unit.0 {
+            Step::Examine(kind, number) => len_of(kind, number),
+            Step::Write(Unit::Blob(number)) => len_of(FileKind::Blob, number),
+            Step::Write(Unit::Table(number)) => len_of(FileKind::Table, number),
+            Step::Write(Unit::Logs) => self.listing.of_kind(FileKind::Log).map(|it| it.len).sum(),
+            Step::Write(Unit::Bodies(_) | Unit::Range(_)) => 0,
+        };
+        let units = self.units();
+        let of_files: u64 = units.iter().map(bytes_of).sum();
+        let is_range = |it: &&RepairUnit| matches!(it.0, Step::Write(Unit::Range(_)));
+        let ranges = units.iter().filter(is_range).count() as u64;
+        let rebuild = self.state.lock().rebuild.clone();
+        let merged = rebuild.sources.iter();
+        let merged = merged.filter(|it| !rebuild.adopted.contains(&it.number));
+        let merged: u64 = merged.map(|it| it.file_len).sum();
+        of_files + merged * ranges / (rebuild.ranges.len() as u64).max(1)
+    }
+
+    /// The work of the present stage that is left.
+    pub fn units(&self) -> Vec<RepairUnit> {
+        let state = self.state.lock();
+        let steps: Vec<Step> = match state.stage {
+            Stage::Examine => {
+                let files = self.listing.files.iter();
+                let wanted = files.filter(|it| self.is_wanted(it.kind, it.number));
+                wanted
+                    .filter(|it| !state.told.examined.contains_key(&(it.kind, it.number)))
+                    .map(|it| Step::Examine(it.kind, it.number))
+                    .collect()
+            }
+            Stage::Mend => {
+                let units = state.decision.mend.iter();
+                let left = units.filter(|it| !state.told.done.contains_key(it));
+                left.map(|it| Step::Write(*it)).collect()
+            }
+            Stage::Rebuild => {
+                let ranges = 0..state.rebuild.ranges.len() as u64;
+                let units = ranges.map(Unit::Range);
+                let left = units.filter(|it| !state.told.done.contains_key(it));
+                left.map(Step::Write).collect()
+            }
+            Stage::Bodies => {
+                let units = state.bodies.iter().map(|it| Unit::Bodies(*it));
+                let left = units.filter(|it| !state.told.done.contains_key(it));
+                left.map(Step::Write).collect()
+            }
+            Stage::CleanUp | Stage::Ended => Vec::new(),
+        };
+        steps.into_iter().map(RepairUnit).collect()
+    }
+
+    /// Does a unit; several may run at once. `progress` is told of bytes that were read.
+    ///
+    /// # Errors
+    /// Those of the disk. The unit may be run again after a restart.
+    pub fn run(&self, unit: RepairUnit, progress: &dyn Fn(u64)) -> Result<()> {
+        match unit.0 {
+            Step::Examine(kind, number) => self.examine(kind, number, progress),
+            Step::Write(unit) => {
+                let done = self.write(unit, progress)?;
+                // What the journal says is there, has to be.
+                sync_directory(&*self.disk, &self.directory)?;
+                if let Some(journal) = &self.journal {
+                    journal.done(unit, &done)?;
+                }
+                self.state.lock().told.done.insert(unit, done);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to the next stage when all units are done; false when the repair is at its end.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn next_stage(&self) -> Result<bool> {
+        let stage = self.state.lock().stage;
+        let next = match stage {
+            Stage::Examine => self.decide()?,
+            Stage::Mend => self.plan_rebuild()?,
+            Stage::Rebuild => self.plan_bodies()?,
+            Stage::Bodies => {
+                self.install()?;
+                Stage::CleanUp
+            }
+            Stage::CleanUp => {
+                self.clean_up()?;
+                Stage::Ended
+            }
+            Stage::Ended => Stage::Ended,
+        };
+        self.state.lock().stage = next;
+        Ok(next != Stage::Ended)
+    }
+
+    /// What was found and done; whole when the repair is at its end.
+    pub fn report(&self) -> RepairReport {
+        let state = self.state.lock();
+        RepairReport::new(&self.options, &self.listing, &state.told, &state.decision)
+    }
+
+    fn ground(&self) -> Ground<'_> {
+        Ground {
+            disk: &*self.disk,
+            slow: self.slow.as_ref(),
+            directory: &self.directory,
+            identity: self.listing.identity,
+            settings: &self.options.settings,
+            keeps_doubtful: self.options.keeps_doubtful,
+        }
+    }
+
+    /// With a manifest, what it does not list goes at the next opening.
+    fn is_wanted(&self, kind: FileKind, number: u64) -> bool {
+        match (&self.listing.manifest, kind) {
+            (_, FileKind::Log) => false,
+            (None, _) => true,
+            (Some(it), FileKind::Table) => it.tables.iter().any(|it| it.number == number),
+            (Some(it), FileKind::Blob) => it.blobs.iter().any(|it| it.number == number),
+        }
+    }
+
+    fn examine(&self, kind: FileKind, number: u64, progress: &dyn Fn(u64)) -> Result<()> {
+        let len_max = match (&self.listing.manifest, kind) {
+            (Some(it), FileKind::Table) => {
+                let record = it.tables.iter().find(|it| it.number == number);
+                record.map_or(u64::MAX, |it| it.file_len)
+            }
+            (Some(it), FileKind::Blob) => {
+                let record = it.blobs.iter().find(|it| it.number == number);
+                record.map_or(u64::MAX, |it| it.file_len)
+            }
+            _ => u64::MAX,
+        };
+        let id = self.ground().table_id(number);
+        let (disk, directory) = (&*self.disk, &self.directory);
+        let examined = examine_file(disk, directory, kind, id, len_max, progress)?;
+        if let Some(journal) = &self.journal {
+            journal.examined(kind, number, &examined)?;
+        }
+        let mut state = self.state.lock();
+        state.told.examined.insert((kind, number), examined);
+        Ok(())
+    }
+
+    /// What a killed run left unfinished.
+    fn remove_unfinished(&self) -> Result<()> {
+        let state = self.state.lock();
+        let outputs = state.told.done.values().flat_map(|it| &it.outputs);
+        let finished: Vec<u64> = outputs.map(|it| it.number).collect();
+        for entry in self.disk.list(&self.directory).into_backend()? {
+            if let Some((number, "sst" | "blob")) = crate::recovery::number_of(&entry.name)
+                && number >= self.listing.base
+                && !finished.contains(&number)
+            {
+                let path = self.directory.join(&entry.name);
+                self.disk.remove_file(&path).into_backend()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decide(&self) -> Result<Stage> {
+        let mut state = self.state.lock();
+        let decision = Decision::new(&self.listing, &state.told.examined);
+        let is_sound = decision.is_sound();
+        state.decision = Arc::new(decision);
+        drop(state);
+        if is_sound && self.journal.is_some() {
+            install::remove_journal(&*self.disk, &self.directory)?;
+        }
+        Ok(match is_sound || self.options.is_dry_run {
+            true => Stage::Ended,
+            false => Stage::Mend,
+        })
+    }
+
+    fn write(&self, unit: Unit, progress: &dyn Fn(u64)) -> Result<Done> {
+        let (examined, decision, rebuild) = {
+            let state = self.state.lock();
+            (
+                state.told.examined.clone(),
+                state.decision.clone(),
+                state.rebuild.clone(),
+            )
+        };
+        let at = decision.mend.iter().position(|it| *it == unit).unwrap_or(0);
+        let number = self.listing.base + at as u64;
+        let ground = self.ground();
+        match unit {
+            Unit::Logs => {
+                let logs = self.listing.of_kind(FileKind::Log).map(|it| it.number);
+                let logs: Vec<u64> = logs.collect();
+                let sequence = reached_sequence(&self.listing, &examined);
+                salvage::salvage_logs(&ground, &logs, sequence, number, progress)
+            }
+            Unit::Table(table) => self.salvage_table(table, number, &examined, progress),
+            Unit::Blob(blob) => self.salvage_blob(blob, number, &examined, progress),
+            Unit::Range(range) => {
+                let plan = usize::try_from(range)
+                    .ok()
+                    .and_then(|at| rebuild.ranges.get(at))
+                    .ok_or_else(|| unknown("a range"))?;
+                let stride = self.range_numbers();
+                let first = self.listing.base + decision.mend.len() as u64 + range * stride;
+                RangeMerge::new(ground, &rebuild, plan, (first, stride))?.run(progress)
+            }
+            Unit::Bodies(file) => {
+                let manifest = self.planned_manifest()?;
+                let left = manifest.blobs.iter().find(|it| it.file == file);
+                let mut users = listed_sources(&manifest);
+                users.retain(|it| it.properties.blobs.iter().any(|it| it.file == file));
+                salvage::bodiless_of(&ground, file, left, &users)
+            }
+        }
+    }
+
+    /// Numbers that are set apart for the tables of a range; the last of them grows without bound.
+    fn range_numbers(&self) -> u64 {
+        let table_bytes = self.options.settings.policy.table_bytes_max.max(1);
+        2 * (self.options.unit_bytes / table_bytes) + 8
+    }
+
+    fn salvage_table(
+        &self,
+        table: u64,
+        number: u64,
+        examined: &AllExamined,
+        progress: &dyn Fn(u64),
+    ) -> Result<Done> {
+        let sources = sources(&self.listing, examined);
+        let source = sources.iter().find(|it| it.number == table);
+        let source = source.ok_or_else(|| unknown("a table"))?;
+        let tables = self.listing.manifest.iter().flat_map(|it| &it.tables);
+        let level = tables
+            .filter(|it| it.number == table)
+            .find_map(|it| usize::try_from(it.level).ok());
+        let level = level.unwrap_or(0);
+        salvage::salvage_table(&self.ground(), source, level, number, progress)
+    }
+
+    fn salvage_blob(
+        &self,
+        blob: u64,
+        number: u64,
+        examined: &AllExamined,
+        progress: &dyn Fn(u64),
+    ) -> Result<Done> {
+        let record = blob_record(&self.listing, examined, blob);
+        let record = record.ok_or_else(|| unknown("a blob file"))?;
+        let found = examined.get(&(FileKind::Blob, blob));
+        let is_present = found.is_some_and(|it| it.verdict != examine::Verdict::Foreign);
+        let mut users = sources(&self.listing, examined);
+        let uses = |it: &SourceTable| it.properties.blobs.iter().any(|it| it.file == record.file);
+        // Where tables are merged anew, that is looked for afterwards.
+        users.retain(|it| self.listing.manifest.is_some() && uses(it));
+        let ground = self.ground();
+        salvage::salvage_blob(&ground, &record, is_present, &users, number, progress)
+    }
+
+    fn plan_rebuild(&self) -> Result<Stage> {
+        let (examined, decision, logs) = {
+            let state = self.state.lock();
+            let logs = state.told.done.get(&Unit::Logs).cloned();
+            (state.told.examined.clone(), state.decision.clone(), logs)
+        };
+        if decision.rebuild.is_some() {
+            let mut sources = sources(&self.listing, &examined);
+            let of_logs = logs.iter().flat_map(|it| &it.outputs);
+            sources.extend(of_logs.map(written_source));
+            let plan = RebuildPlan::new(&self.ground(), sources, self.options.unit_bytes)?;
+            self.state.lock().rebuild = Arc::new(plan);
+        }
+        Ok(Stage::Rebuild)
+    }
+
+    /// Without a manifest, a blob file may be missing that nothing but entries names.
+    fn plan_bodies(&self) -> Result<Stage> {
+        if self.listing.manifest.is_none() {
+            let manifest = self.planned_manifest()?;
+            let tables = manifest.tables.iter();
+            let uses = tables.flat_map(|it| &it.properties.blobs);
+            let mut files: Vec<u64> = uses.map(|it| it.file).collect();
+            files.sort_unstable();
+            files.dedup();
+            let is_as_it_was = |file: &u64| {
+                let record = manifest.blobs.iter().find(|it| it.file == *file);
+                record.is_some_and(|it| it.number < self.listing.base)
+            };
+            files.retain(|it| !is_as_it_was(it));
+            self.state.lock().bodies = files;
+        }
+        Ok(Stage::Bodies)
+    }
+
+    fn planned_manifest(&self) -> Result<Manifest> {
+        let (told, decision, rebuild) = self.snapshot();
+        self.new_manifest(&told, &decision, &rebuild)
+    }
+
+    fn install(&self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        let manifest = self.planned_manifest()?;
+        let decision = self.state.lock().decision.clone();
+        let replaced = self.replaced(&manifest, &decision);
+        install::set_aside(&*self.disk, &self.directory, &decision, &replaced)?;
+        install::write_manifest(&*self.disk, &self.directory, journal, &manifest)
+    }
+
+    fn snapshot(&self) -> (Told, Arc<Decision>, Arc<RebuildPlan>) {
+        let state = self.state.lock();
+        let (decision, rebuild) = (state.decision.clone(), state.rebuild.clone());
+        (state.told.clone(), decision, rebuild)
+    }
+
+    /// An earlier run has written the manifest: what is left is to take old names away.
+    fn go_on_after_install(&self) -> Result<()> {
+        let found = crate::manifest::read(&*self.disk, &self.directory)?;
+        if let Some(manifest) = found.manifest.filter(|_| found.is_uneven)
+            && let Some(journal) = &self.journal
+        {
+            install::write_manifest(&*self.disk, &self.directory, journal, &manifest)?;
+        }
+        let mut state = self.state.lock();
+        let decision = Decision::new(&self.listing, &state.told.examined);
+        state.decision = Arc::new(decision);
+        state.stage = Stage::CleanUp;
+        Ok(())
+    }
+
+    fn clean_up(&self) -> Result<()> {
+        if self.journal.is_none() {
+            return Ok(());
+        }
+        let found = crate::manifest::read(&*self.disk, &self.directory)?;
+        let manifest = found.manifest.ok_or_else(|| unknown("a manifest"))?;
+        let decision = self.state.lock().decision.clone();
+        let replaced = self.replaced(&manifest, &decision);
+        // The table of the logs has done its work when it was merged.
+        let state = self.state.lock();
+        let of_logs = state.told.done.get(&Unit::Logs);
+        for output in of_logs.iter().flat_map(|it| &it.outputs) {
+            let path = self.directory.join(FileKind::Table.name(output.number));
+            let is_listed = manifest.tables.iter().any(|it| it.number == output.number);
+            if !is_listed && self.disk.info(&path).into_backend()?.is_some() {
+                self.disk.remove_file(&path).into_backend()?;
+            }
+        }
+        install::clean_up(&*self.disk, &self.directory, &replaced)
+    }
+
+    /// Files that the new manifest has no place for. With a manifest that was whole, those that it did
+    /// not list either go at the next opening, as ever.
+    fn replaced(&self, manifest: &Manifest, decision: &Decision) -> Vec<String> {
+        let takes_all = self.listing.manifest.is_none() || self.listing.damaged_manifests != 0;
+        let keeps_logs = !decision.mend.contains(&Unit::Logs);
+        let files = self.listing.files.iter().filter(|it| match it.kind {
+            FileKind::Table => manifest.tables.iter().all(|to| to.number != it.number),
+            FileKind::Blob => manifest.blobs.iter().all(|to| to.number != it.number),
+            FileKind::Log => !keeps_logs,
+        });
+        files
+            .filter(|it| takes_all || self.is_wanted(it.kind, it.number))
+            .map(|it| it.kind.name(it.number))
+            .collect()
+    }
+
+    fn new_manifest(
+        &self,
+        told: &Told,
+        decision: &Decision,
+        rebuild: &RebuildPlan,
+    ) -> Result<Manifest> {
+        let mut manifest = self.listing.manifest.clone().unwrap_or(Manifest {
+            identity: self.listing.identity,
+            // Nobody knows, and true is never wrong.
+            has_extras: true,
+            ..Manifest::default()
+        });
+        manifest.generation += 1;
+        let outputs = |unit: Unit| told.done.get(&unit).map_or(&[][..], |it| &it.outputs[..]);
+        if decision.rebuild.is_some() {
+            manifest.tables = self.rebuilt_tables(told, rebuild);
+        } else {
+            let records = std::mem::take(&mut manifest.tables);
+            for record in records {
+                match decision.mend.contains(&Unit::Table(record.number)) {
+                    false => manifest.tables.push(record),
+                    true => {
+                        let new = outputs(Unit::Table(record.number)).iter();
+                        let new = new.map(|it| table_record(record.level, it));
+                        manifest.tables.extend(new);
+                    }
+                }
+            }
+        }
+        manifest.blobs = self.new_blobs(told, decision, rebuild)?;
+        if self.listing.manifest.is_none() {
+            let sequences = rebuild.sources.iter().map(|it| it.properties.sequence_max);
+            manifest.sequence = sequences.max().unwrap_or(0);
+            let logs = self.listing.of_kind(FileKind::Log).map(|it| it.number + 1);
+            manifest.first_log = logs.max().unwrap_or(0);
+        }
+        let numbers = told
+            .done
+            .values()
+            .flat_map(|it| &it.outputs)
+            .map(|it| it.number + 1);
+        manifest.next_number = numbers.fold(self.listing.base, u64::max);
+        Ok(manifest)
+    }
+
+    fn rebuilt_tables(&self, told: &Told, rebuild: &RebuildPlan) -> Vec<TableRecord> {
+        let level = self.options.settings.policy.levels.saturating_sub(1) as u64;
+        let is_adopted = |it: &&SourceTable| rebuild.adopted.contains(&it.number);
+        let mut tables: Vec<TableRecord> = rebuild
+            .sources
+            .iter()
+            .filter(is_adopted)
+            .map(|it| TableRecord {
+                level,
+                number: it.number,
+                file_len: it.file_len,
+                properties: it.properties.clone(),
+            })
+            .collect();
+        for range in 0..rebuild.ranges.len() as u64 {
+            let done = told.done.get(&Unit::Range(range));
+            let outputs = done.iter().flat_map(|it| &it.outputs);
+            tables.extend(outputs.map(|it| table_record(level, it)));
+        }
+        tables.sort_by(|a, b| a.properties.smallest.cmp(&b.properties.smallest));
+        tables
+    }
+
+    fn new_blobs(
+        &self,
+        told: &Told,
+        decision: &Decision,
+        rebuild: &RebuildPlan,
+    ) -> Result<Vec<BlobRecord>> {
+        let listed: Vec<u64> = match &self.listing.manifest {
+            Some(manifest) => manifest.blobs.iter().map(|it| it.number).collect(),
+            None => self
+                .listing
+                .of_kind(FileKind::Blob)
+                .map(|it| it.number)
+                .collect(),
+        };
+        let mut records = Vec::new();
+        for number in listed {
+            let unit = Unit::Blob(number);
+            let Some(record) = blob_record(&self.listing, &told.examined, number) else {
+                continue;
+            };
+            let found = told.examined.get(&(FileKind::Blob, number));
+            match told
+                .done
+                .get(&unit)
+                .filter(|_| decision.mend.contains(&unit))
+            {
+                None if found.is_some_and(|it| it.verdict == examine::Verdict::Foreign) => {}
+                None => records.push(record),
+                Some(done) => records.extend(done.outputs.first().map(|it| BlobRecord {
+                    file: record.file,
+                    number: it.number,
+                    file_len: it.file_len,
+                    block_bytes: it.block_bytes,
+                })),
+            }
+        }
+        match &self.listing.manifest {
+            Some(_) => Ok(records),
+            None => blobs::name_blobs(&self.ground(), &rebuild.sources, records),
+        }
+    }
+}
+
+fn begin_or_resume(
+    disk: &dyn Disk,
+    directory: &Path,
+    options: &RepairOptions,
+    earlier: Option<(Told, u64)>,
+) -> Result<(Listing, Told, Option<u64>)> {
+    if let Some((told, end)) = earlier
+        && let Some(begun) = told.listing.clone()
+        && !options.is_dry_run
+    {
+        let is_same_wish =
+            (told.keeps_doubtful, told.unit_bytes) == (options.keeps_doubtful, options.unit_bytes);
+        let found = crate::manifest::read(disk, directory)?.manifest;
+        let is_installed = told.installing.is_some()
+            && found.map(|it| (it.identity, it.generation))
+                == told.installing.map(|it| (begun.identity, it));
+        if is_installed {
+            return Ok((begun, told, Some(end)));
+        }
+        let now = Listing::read(disk, directory, Some(begun.base));
+        if now.is_ok_and(|now| now == begun) {
+            let is_usable = is_same_wish && has_outputs(disk, directory, &told)?;
+            return Ok(match is_usable {
+                true => (begun, told, Some(end)),
+                // What it has written is known to be its own, and goes.
+                false => (begun.clone(), fresh(begun, options), None),
+            });
+        }
+    }
+    let listing = Listing::read(disk, directory, None)?;
+    Ok((listing.clone(), fresh(listing, options), None))
+}
+
+fn fresh(listing: Listing, options: &RepairOptions) -> Told {
+    Told {
+        listing: Some(listing),
+        keeps_doubtful: options.keeps_doubtful,
+        unit_bytes: options.unit_bytes,
+        ..Told::default()
+    }
+}
+
+/// True when all that is done is there. An opening in between removes it.
+fn has_outputs(disk: &dyn Disk, directory: &Path, told: &Told) -> Result<bool> {
+    for (unit, done) in &told.done {
+        let kind = match unit {
+            Unit::Blob(_) => FileKind::Blob,
+            _ => FileKind::Table,
+        };
+        for output in &done.outputs {
+            let path = directory.join(kind.name(output.number));
+            let info = disk.info(&path).into_backend()?;
+            if info.is_none_or(|it| it.len != output.file_len) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn written_source(output: &Output) -> SourceTable {
+    SourceTable {
+        number: output.number,
+        file_len: output.file_len,
+        is_present: true,
+        is_whole: true,
+        properties: output.properties.clone(),
+    }
+}
+
+/// The tables of a manifest, all of which are whole.
+fn listed_sources(manifest: &Manifest) -> Vec<SourceTable> {
+    let tables = manifest.tables.iter().map(|it| SourceTable {
+        number: it.number,
+        file_len: it.file_len,
+        is_present: true,
+        is_whole: true,
+        properties: it.properties.clone(),
+    });
+    tables.collect()
+}
+
+fn table_record(level: u64, output: &Output) -> TableRecord {
+    TableRecord {
+        level,
+        number: output.number,
+        file_len: output.file_len,
+        properties: output.properties.clone(),
+    }
+}
+
+fn unknown(what: &str) -> BackendError {
+    let detail = format!("{what} of this repair is not known");
+    BackendError::new(ErrorKind::Failed, detail)
+}

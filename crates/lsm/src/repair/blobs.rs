@@ -1,0 +1,110 @@
+//! Which blob file is which, where no manifest says it.
+//!
+//! A file that was collected has another number than entries say. Its bodies stand there under their
+//! old ones and with their keys, so a few entries are enough to find it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use kvorum_backend::Result;
+use kvorum_sst::{ScanItem, Table, hash_key};
+
+use super::salvage::{blob_source, context, scan_of};
+use super::work::{Ground, SourceTable};
+use crate::blob::{blob_path, split_blob};
+use crate::error::IntoBackend;
+use crate::manifest::BlobRecord;
+use crate::store::table_path;
+use crate::{BlobPlace, Body, Entry};
+
+/// Entries that a file is tried with.
+const SAMPLES: usize = 16;
+
+/// Names blob files as entries call them. `files` carry their own numbers in both places; those that
+/// nothing refers to are left out.
+pub(crate) fn name_blobs(
+    ground: &Ground<'_>,
+    tables: &[SourceTable],
+    files: Vec<BlobRecord>,
+) -> Result<Vec<BlobRecord>> {
+    let uses = tables.iter().flat_map(|it| &it.properties.blobs);
+    let used: BTreeSet<u64> = uses.map(|it| it.file).collect();
+    // Of a table whose properties are damaged nobody knows which it uses.
+    let is_unknown = tables.iter().any(|it| !it.is_whole);
+    let (mut named, spare): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|it| used.contains(&it.file));
+    let missing: Vec<u64> = used
+        .into_iter()
+        .filter(|file| !named.iter().any(|it| it.file == *file))
+        .collect();
+    let mut taken = BTreeSet::new();
+    for file in missing {
+        let samples = samples(ground, tables, file)?;
+        for record in &spare {
+            // Collecting makes a newer file of an older one.
+            let is_newer = record.file > file && !taken.contains(&record.file);
+            if is_newer && has_bodies(ground, record, &samples)? {
+                taken.insert(record.file);
+                named.push(BlobRecord { file, ..*record });
+                break;
+            }
+        }
+    }
+    if is_unknown {
+        named.extend(spare.into_iter().filter(|it| !taken.contains(&it.file)));
+    }
+    named.sort_by_key(|it| it.file);
+    Ok(named)
+}
+
+fn samples(
+    ground: &Ground<'_>,
+    tables: &[SourceTable],
+    file: u64,
+) -> Result<BTreeMap<Bytes, BlobPlace>> {
+    let mut samples = BTreeMap::new();
+    let is_user = |it: &&SourceTable| it.properties.blobs.iter().any(|it| it.file == file);
+    for table in tables.iter().filter(is_user).filter(|it| it.is_present) {
+        let path = table_path(ground.directory, table.number);
+        let mut scan = scan_of(ground.open(&path, table).into_backend()?);
+        while samples.len() < SAMPLES {
+            match scan.advance(&context()).into_backend()? {
+                ScanItem::Entry => {}
+                ScanItem::Gap(_) => continue,
+                ScanItem::End => break,
+            }
+            let value = Entry::decode(&scan.value_bytes())
+                .ok()
+                .and_then(|it| it.value);
+            if let Some(Body::Blob(place)) = value.map(|it| it.body)
+                && place.file == file
+            {
+                samples.insert(Bytes::copy_from_slice(scan.key()), place);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// True when one of the bodies is there, with the key and the length that its entry has.
+fn has_bodies(
+    ground: &Ground<'_>,
+    record: &BlobRecord,
+    samples: &BTreeMap<Bytes, BlobPlace>,
+) -> Result<bool> {
+    let path = blob_path(ground.directory, record.number);
+    let source = blob_source(record.number, record.file_len);
+    let table: Table = ground.open(&path, &source).into_backend()?;
+    for (key, place) in samples {
+        let ordinal = place.ordinal.to_be_bytes();
+        let found = match table.get(&ordinal, hash_key(&ordinal), &context()) {
+            Err(error) if error.is_damage() => continue,
+            found => found.into_backend()?,
+        };
+        let parts = found.and_then(|it| split_blob(&it.value));
+        if parts.is_some_and(|(at, body)| at == *key && body.len() as u64 == place.len) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

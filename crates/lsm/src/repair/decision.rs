@@ -1,0 +1,266 @@
+//! What has to be done: a function of what is listed and of what was found, and of nothing else.
+
+use std::collections::BTreeMap;
+
+use kvorum_backend::LostRange;
+
+use super::examine::{Examined, Verdict};
+use super::listing::{FileKind, Listing};
+use super::work::{SourceTable, Unit};
+use crate::lost::shown;
+use crate::manifest::{BlobRecord, Manifest, TableRecord};
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its name.
+    pub file: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What has to be done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Decision {
+    pub(crate) problems: Vec<Problem>,
+    /// For the list of what was lost.
+    pub(crate) lost: Vec<LostRange>,
+    /// Why all tables are merged anew; `None` where each stays on its level.
+    pub(crate) rebuild: Option<String>,
+    /// Units of files by themselves; each may write one file.
+    pub(crate) mend: Vec<Unit>,
+}
+
+pub(crate) type AllExamined = BTreeMap<(FileKind, u64), Examined>;
+
+impl Decision {
+    pub(crate) fn new(listing: &Listing, examined: &AllExamined) -> Self {
+        let mut decision = Self::default();
+        for name in listing.damaged_manifest_names() {
+            decision.problem(name, "a copy of the manifest is damaged");
+            decision.lost.push(LostRange {
+                file: name.to_owned(),
+                offset: 0,
+                // Cut to the file's.
+                len: u64::MAX,
+                held: "a copy of the manifest".to_owned(),
+            });
+        }
+        match &listing.manifest {
+            Some(manifest) => decision.of_manifest(listing, manifest, examined),
+            None => decision.of_files(listing, examined),
+        }
+        decision
+    }
+
+    pub(crate) fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn problem(&mut self, file: impl Into<String>, what: impl Into<String>) {
+        self.problems.push(Problem {
+            file: file.into(),
+            what: what.into(),
+        });
+    }
+
+    fn of_manifest(&mut self, listing: &Listing, manifest: &Manifest, examined: &AllExamined) {
+        if listing.is_uneven && listing.damaged_manifests == 0 {
+            self.problem("manifest-1", "a copy of the manifest is missing or older");
+        }
+        if let Some(level) = manifest.overlapping_level() {
+            let what = format!("tables of level {level} overlap");
+            self.problem("manifest-0", &what);
+            self.rebuild = Some(what);
+        }
+        for record in &manifest.tables {
+            let number = record.number;
+            if self.is_damaged(listing, examined, FileKind::Table, number, || {
+                table_held(record)
+            }) && self.rebuild.is_none()
+            {
+                self.mend.push(Unit::Table(number));
+            }
+        }
+        for record in &manifest.blobs {
+            let number = record.number;
+            let held = || "bodies of large entries; their heads are in tables".to_owned();
+            if self.is_damaged(listing, examined, FileKind::Blob, number, held) {
+                self.mend.push(Unit::Blob(number));
+            }
+        }
+    }
+
+    fn of_files(&mut self, listing: &Listing, examined: &AllExamined) {
+        let why = "no copy of the manifest can be read";
+        if listing.damaged_manifests == 0 {
+            self.problem("manifest-0", why);
+        }
+        self.rebuild = Some(why.to_owned());
+        if listing.of_kind(FileKind::Log).next().is_some() {
+            self.mend.push(Unit::Logs);
+        }
+        for file in &listing.files {
+            if file.kind == FileKind::Log {
+                continue;
+            }
+            let held = || match file.kind {
+                FileKind::Table => "entries".to_owned(),
+                _ => "bodies of large entries; their heads are in tables".to_owned(),
+            };
+            let is_damaged = self.is_damaged(listing, examined, file.kind, file.number, held);
+            let found = examined.get(&(file.kind, file.number));
+            if is_damaged && file.kind == FileKind::Table {
+                self.unknown_of_table(&file.kind.name(file.number), found);
+            }
+            let is_ours = found.is_some_and(|it| it.verdict != Verdict::Foreign);
+            if is_damaged && is_ours && file.kind == FileKind::Blob {
+                self.mend.push(Unit::Blob(file.number));
+            }
+        }
+    }
+
+    /// What nobody can say of a damaged table, where no manifest says it.
+    fn unknown_of_table(&mut self, name: &str, found: Option<&Examined>) {
+        let Some(found) = found.filter(|it| it.verdict != Verdict::Foreign) else {
+            return;
+        };
+        if found.verdict == Verdict::Unfinished {
+            let last = shown(&found.properties.largest);
+            let what = format!(
+                "keys behind {last} may be missing, and what it removed there may have come back"
+            );
+            self.problem(name, what);
+        }
+        if !found.has_properties {
+            self.problem(name, "ranges of keys that it removed may have come back");
+        }
+    }
+
+    fn is_damaged(
+        &mut self,
+        listing: &Listing,
+        examined: &AllExamined,
+        kind: FileKind,
+        number: u64,
+        held: impl Fn() -> String,
+    ) -> bool {
+        let name = kind.name(number);
+        if !listing.has(kind, number) {
+            self.problem(&name, "the file is missing");
+            self.lost.push(LostRange {
+                file: name,
+                offset: 0,
+                len: 0,
+                held: held(),
+            });
+            return true;
+        }
+        let Some(examined) = examined.get(&(kind, number)) else {
+            return false;
+        };
+        match examined.verdict {
+            Verdict::Whole => return false,
+            Verdict::Damaged => self.problem(&name, damage_shown(examined)),
+            Verdict::Unfinished => {
+                let what = format!(
+                    "it was cut short or never finished: {}",
+                    damage_shown(examined)
+                );
+                self.problem(&name, what);
+            }
+            Verdict::Foreign => self.problem(&name, "it is of another store"),
+        }
+        for bad in &examined.bad {
+            self.lost.push(LostRange {
+                file: name.clone(),
+                offset: bad.offset,
+                len: bad.len,
+                held: format!("{} ({})", held(), bad.found),
+            });
+        }
+        true
+    }
+}
+
+fn damage_shown(examined: &Examined) -> String {
+    let first = examined.bad.first();
+    let first = first.map_or(String::new(), |it| format!(": {}", it.found));
+    format!("{} damaged ranges{first}", examined.bad.len())
+}
+
+fn table_held(record: &TableRecord) -> String {
+    let it = &record.properties;
+    format!(
+        "a table of {} entries with the keys from {} to {}",
+        it.entries,
+        shown(&it.smallest),
+        shown(&it.largest)
+    )
+}
+
+/// The tables that a repair works with.
+pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTable> {
+    let found = |number| examined.get(&(FileKind::Table, number));
+    if let Some(manifest) = &listing.manifest {
+        let of_record = |record: &TableRecord| {
+            let found = found(record.number);
+            SourceTable {
+                number: record.number,
+                file_len: record.file_len,
+                is_present: listing.has(FileKind::Table, record.number)
+                    && found.is_some_and(|it| it.verdict != Verdict::Foreign),
+                is_whole: found.is_some_and(|it| it.verdict == Verdict::Whole),
+                properties: record.properties.clone(),
+            }
+        };
+        return manifest.tables.iter().map(of_record).collect();
+    }
+    let tables = listing.of_kind(FileKind::Table);
+    let tables = tables.filter_map(|file| {
+        let it = found(file.number)?;
+        let is_empty = it.entries == 0 && it.properties.marks.is_empty();
+        (it.verdict != Verdict::Foreign && !is_empty).then(|| SourceTable {
+            number: file.number,
+            file_len: it.file_len,
+            is_present: true,
+            is_whole: it.verdict == Verdict::Whole,
+            properties: it.properties.clone(),
+        })
+    });
+    tables.collect()
+}
+
+/// Up to which batch the tables have everything: a table that was finished has all of a flush.
+pub(crate) fn reached_sequence(listing: &Listing, examined: &AllExamined) -> u64 {
+    if let Some(manifest) = &listing.manifest {
+        return manifest.sequence;
+    }
+    let finished = |it: &&Examined| matches!(it.verdict, Verdict::Whole | Verdict::Damaged);
+    let tables = listing.of_kind(FileKind::Table);
+    let tables = tables.filter_map(|it| examined.get(&(FileKind::Table, it.number)));
+    let sequences = tables.filter(finished).map(|it| it.properties.sequence_max);
+    sequences.max().unwrap_or(0)
+}
+
+/// A blob file as a manifest would list it.
+pub(crate) fn blob_record(
+    listing: &Listing,
+    examined: &AllExamined,
+    number: u64,
+) -> Option<BlobRecord> {
+    if let Some(manifest) = &listing.manifest {
+        return manifest
+            .blobs
+            .iter()
+            .find(|it| it.number == number)
+            .copied();
+    }
+    let it = examined.get(&(FileKind::Blob, number))?;
+    Some(BlobRecord {
+        file: number,
+        number,
+        file_len: it.file_len,
+        block_bytes: it.data_bytes,
+    })
+}

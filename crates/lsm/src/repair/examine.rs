@@ -1,0 +1,132 @@
+//! One file of a store read from end to end, and what is known of it then.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use kvorum_backend::Result;
+use kvorum_disk::Disk;
+use kvorum_sst::{BadRange, Properties, SstError, TableId, examine};
+
+use super::listing::FileKind;
+use crate::Entry;
+use crate::error::{IntoBackend, from_sst};
+
+/// What a file came out as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Every byte of it is what it was.
+    Whole,
+    /// Some of it is damaged, and its writer had come to its end.
+    Damaged,
+    /// It has no end: it was cut short, or never finished.
+    Unfinished,
+    /// It is of another store, or has another number.
+    Foreign,
+}
+
+impl Verdict {
+    pub(crate) fn of_byte(byte: u8) -> Option<Self> {
+        [Self::Whole, Self::Damaged, Self::Unfinished, Self::Foreign]
+            .into_iter()
+            .nth(usize::from(byte))
+    }
+}
+
+/// What is known of a file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Examined {
+    pub(crate) verdict: Verdict,
+    pub(crate) file_len: u64,
+    /// Bytes of good data blocks.
+    pub(crate) data_bytes: u64,
+    pub(crate) entries: u64,
+    /// The properties are the file's own, and not only what its good blocks show.
+    pub(crate) has_properties: bool,
+    pub(crate) properties: Properties,
+    pub(crate) bad: Vec<BadRange>,
+}
+
+/// Reads a table or a blob file. `len_max` is its length where that is known.
+pub(crate) fn examine_file(
+    disk: &dyn Disk,
+    directory: &Path,
+    kind: FileKind,
+    id: TableId,
+    len_max: u64,
+    progress: &dyn Fn(u64),
+) -> Result<Examined> {
+    let path = directory.join(kind.name(id.number));
+    let mut seen = Properties::default();
+    let mut largest = Vec::new();
+    let mut undecodable = 0_u64;
+    let mut each = |key: &[u8], value: &[u8]| match Entry::facts_of(value) {
+        Ok(facts) => {
+            count(&mut seen, key, facts.sequence);
+            // A table is read in key order.
+            largest.clear();
+            largest.extend_from_slice(key);
+        }
+        Err(_) => undecodable += 1,
+    };
+    let examined = match kind {
+        FileKind::Table => examine(disk, &path, id, len_max, Some(&mut each), progress),
+        _ => examine(disk, &path, id, len_max, None, progress),
+    };
+    let mut told = match examined {
+        Ok(told) => told,
+        Err(error @ SstError::Foreign { .. }) => {
+            let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
+            return Ok(Examined {
+                verdict: Verdict::Foreign,
+                file_len: len,
+                data_bytes: 0,
+                entries: 0,
+                has_properties: false,
+                properties: Properties::default(),
+                bad: vec![bad(0, len, error.to_string())],
+            });
+        }
+        Err(error) => return Err(from_sst(&error)),
+    };
+    seen.largest = largest.into();
+    if undecodable > 0 {
+        let found = format!("{undecodable} entries with good checksums that do not decode");
+        told.bad.push(bad(0, 0, found));
+    }
+    if let Some(properties) = &told.properties
+        && kind == FileKind::Table
+        && told.bad.is_empty()
+        && properties.entries != told.entries
+    {
+        let (got, expected) = (told.entries, properties.entries);
+        let found = format!("{got} entries where its properties say {expected}");
+        told.bad.push(bad(0, 0, found));
+    }
+    Ok(Examined {
+        verdict: match (told.bad.is_empty(), told.is_finished) {
+            (true, _) => Verdict::Whole,
+            (false, true) => Verdict::Damaged,
+            (false, false) => Verdict::Unfinished,
+        },
+        file_len: told.file_len,
+        data_bytes: told.data_bytes,
+        entries: told.entries,
+        has_properties: told.properties.is_some(),
+        properties: told.properties.unwrap_or(seen),
+        bad: told.bad,
+    })
+}
+
+fn bad(offset: u64, len: u64, found: String) -> BadRange {
+    BadRange { offset, len, found }
+}
+
+fn count(seen: &mut Properties, key: &[u8], sequence: u64) {
+    if seen.entries == 0 {
+        seen.smallest = Bytes::copy_from_slice(key);
+        seen.sequence_min = sequence;
+    }
+    seen.entries += 1;
+    seen.sequence_min = seen.sequence_min.min(sequence);
+    seen.sequence_max = seen.sequence_max.max(sequence);
+}

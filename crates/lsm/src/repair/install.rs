@@ -1,0 +1,100 @@
+//! The end of a repair: what was written takes the place of what was there, which moves to `lost/`.
+//!
+//! Files get their second name in `lost/` first, then the manifest is written, and then the old names
+//! go. So at every moment the store is either as it was or as it will be, and nothing is gone.
+
+use std::path::Path;
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::Disk;
+
+use super::decision::Decision;
+use super::journal::{self, Journal};
+use crate::error::IntoBackend;
+use crate::lost::{DIRECTORY, LostLog};
+use crate::manifest::{self, Manifest, Written};
+use crate::store::sync_directory;
+
+/// Writes down what was lost, and gives replaced files their names in `lost/`.
+pub(crate) fn set_aside(
+    disk: &dyn Disk,
+    directory: &Path,
+    decision: &Decision,
+    replaced: &[String],
+) -> Result<()> {
+    let lost = directory.join(DIRECTORY);
+    kvorum_disk::create_directory_durably(disk, &lost).into_backend()?;
+    let log = LostLog::open(disk, directory);
+    for range in &decision.lost {
+        let mut range = range.clone();
+        if let Some(info) = disk.info(&directory.join(&range.file)).into_backend()? {
+            range.len = range.len.min(info.len.saturating_sub(range.offset));
+        }
+        log.note(range);
+    }
+    log.write(disk);
+    for name in replaced {
+        let from = directory.join(name);
+        let Some(info) = disk.info(&from).into_backend()? else {
+            continue;
+        };
+        for attempt in 0..u32::MAX {
+            let to = match attempt {
+                0 => lost.join(name),
+                _ => lost.join(format!("{name}.{attempt}")),
+            };
+            match disk.info(&to).into_backend()? {
+                None => {
+                    disk.link(&from, &to).into_backend()?;
+                    break;
+                }
+                // An earlier run's link to the same file.
+                Some(there) if there.len == info.len => break,
+                Some(_) => {}
+            }
+        }
+    }
+    sync_directory(disk, &lost)?;
+    sync_directory(disk, directory)
+}
+
+/// Writes the manifest, if the directory has not got it yet.
+pub(crate) fn write_manifest(
+    disk: &dyn Disk,
+    directory: &Path,
+    journal: &Journal,
+    manifest: &Manifest,
+) -> Result<()> {
+    journal.installing(manifest.generation)?;
+    match manifest::write(disk, directory, manifest) {
+        Written::Both => Ok(()),
+        Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
+    }
+}
+
+/// Takes the old names away, and then the journal.
+pub(crate) fn clean_up(disk: &dyn Disk, directory: &Path, replaced: &[String]) -> Result<()> {
+    let lost = directory.join(DIRECTORY);
+    for name in replaced {
+        let path = directory.join(name);
+        if disk.info(&path).into_backend()?.is_none() {
+            continue;
+        }
+        if disk.info(&lost.join(name)).into_backend()?.is_none() {
+            let detail = format!("{} is not in {DIRECTORY}", path.display());
+            return Err(BackendError::new(ErrorKind::Failed, detail));
+        }
+        disk.remove_file(&path).into_backend()?;
+    }
+    sync_directory(disk, directory)?;
+    remove_journal(disk, directory)
+}
+
+pub(crate) fn remove_journal(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    let path = journal::path(directory);
+    if disk.info(&path).into_backend()?.is_some() {
+        disk.remove_file(&path).into_backend()?;
+        sync_directory(disk, directory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! What a repair found and did.
+
+use bytes::Bytes;
+
+use super::RepairOptions;
+use super::decision::{Decision, Problem};
+use super::journal::Told;
+use super::listing::Listing;
+use super::work::{Doubt, Unit};
+
+/// How a repair ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairVerdict {
+    /// There was nothing to do, and nothing was done.
+    Sound,
+    /// Something was done.
+    Repaired,
+    /// Something would be done, and was not.
+    WouldRepair,
+}
+
+/// What a repair found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairReport {
+    /// How it ended.
+    pub verdict: RepairVerdict,
+    /// What was wrong.
+    pub problems: Vec<Problem>,
+    /// Why all tables were merged anew, if they were.
+    pub rebuilt: Option<String>,
+    /// Files that were read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that were written.
+    pub written_files: u64,
+    /// Their bytes.
+    pub written_bytes: u64,
+    /// Entries and bodies that were saved in them.
+    pub saved: u64,
+    /// Entries that were left out, since what was lost may have been newer.
+    pub hidden: u64,
+    /// Keys of which nobody can say what they hold.
+    pub doubts: Vec<Doubt>,
+    /// Keys whose bodies are lost; their heads are there.
+    pub lost_bodies: u64,
+    /// Some of them.
+    pub bodiless: Vec<Bytes>,
+}
+
+impl RepairReport {
+    pub(crate) fn new(
+        options: &RepairOptions,
+        listing: &Listing,
+        told: &Told,
+        decision: &Decision,
+    ) -> Self {
+        let done = || told.done.values();
+        let outputs = || done().flat_map(|it| &it.outputs);
+        // Of the logs a table is made that may be merged with others afterwards.
+        let saved = told.done.iter().filter(|(unit, _)| match unit {
+            Unit::Logs => decision.rebuild.is_none(),
+            _ => true,
+        });
+        Self {
+            verdict: match (decision.is_sound(), options.is_dry_run) {
+                (true, _) => RepairVerdict::Sound,
+                (false, true) => RepairVerdict::WouldRepair,
+                (false, false) => RepairVerdict::Repaired,
+            },
+            problems: decision.problems.clone(),
+            rebuilt: decision.rebuild.clone(),
+            files: listing.files.len() as u64,
+            bytes: listing.files.iter().map(|it| it.len).sum(),
+            written_files: outputs().count() as u64,
+            written_bytes: outputs().map(|it| it.file_len).sum(),
+            saved: saved.map(|(_, it)| it.entries).sum(),
+            hidden: done().map(|it| it.hidden).sum(),
+            doubts: done().flat_map(|it| it.doubts.iter().cloned()).collect(),
+            lost_bodies: done().map(|it| it.lost_bodies).sum(),
+            bodiless: done().flat_map(|it| it.bodiless.iter().cloned()).collect(),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The pieces of a repair's work and what each of them comes to.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvorum_backend::Result;
+use kvorum_disk::Disk;
+use kvorum_sst::{KnownTable, Mark, MarkKind, Properties, Table, TableId};
+
+use crate::LsmSettings;
+use crate::error::IntoBackend;
+use crate::tiers::TieredDisk;
+
+/// A piece of work that writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Unit {
+    /// The store's logs become a table.
+    Logs,
+    /// What is left of a blob file is written anew.
+    Blob(u64),
+    /// What is left of a table is written anew, on its level.
+    Table(u64),
+    /// A range of keys of all tables becomes tables of one level.
+    Range(u64),
+    /// Keys are looked for that lost their bodies with a blob file.
+    Bodies(u64),
+}
+
+impl Unit {
+    pub(crate) fn to_numbers(self) -> (u8, u64) {
+        match self {
+            Self::Logs => (0, 0),
+            Self::Blob(number) => (1, number),
+            Self::Table(number) => (2, number),
+            Self::Range(number) => (3, number),
+            Self::Bodies(file) => (4, file),
+        }
+    }
+
+    pub(crate) fn of_numbers(kind: u8, number: u64) -> Option<Self> {
+        match kind {
+            0 => Some(Self::Logs),
+            1 => Some(Self::Blob(number)),
+            2 => Some(Self::Table(number)),
+            3 => Some(Self::Range(number)),
+            4 => Some(Self::Bodies(number)),
+            _ => None,
+        }
+    }
+}
+
+/// A file that a unit has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) number: u64,
+    pub(crate) file_len: u64,
+    /// Of a blob file.
+    pub(crate) block_bytes: u64,
+    /// Of a table.
+    pub(crate) properties: Properties,
+}
+
+/// Keys of which nobody can say what they hold: from the first up to but without the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The first key.
+    pub from: Bytes,
+    /// The first key behind.
+    pub to: Bytes,
+    /// Why.
+    pub why: String,
+}
+
+/// What a unit came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) outputs: Vec<Output>,
+    /// Entries that were written.
+    pub(crate) entries: u64,
+    /// Entries that were left out, since what was lost may have been newer.
+    pub(crate) hidden: u64,
+    pub(crate) lost_bodies: u64,
+    pub(crate) doubts: Vec<Doubt>,
+    /// Some of the keys that lost their bodies.
+    pub(crate) bodiless: Vec<Bytes>,
+}
+
+/// A table that a repair reads.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceTable {
+    pub(crate) number: u64,
+    /// Its length when it was written, as far as that is known.
+    pub(crate) file_len: u64,
+    pub(crate) is_present: bool,
+    pub(crate) is_whole: bool,
+    pub(crate) properties: Properties,
+}
+
+/// What all units work with.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) disk: &'a dyn Disk,
+    /// Creates files in the slow directory, where there is one.
+    pub(crate) slow: Option<&'a TieredDisk<Arc<dyn Disk>>>,
+    pub(crate) directory: &'a Path,
+    pub(crate) identity: u64,
+    pub(crate) settings: &'a LsmSettings,
+    /// Older entries below what was lost are kept.
+    pub(crate) keeps_doubtful: bool,
+}
+
+impl<'a> Ground<'a> {
+    /// Where what is left of a file is written: on the side where it is.
+    pub(crate) fn disk_beside(&self, path: &Path) -> Result<&'a dyn Disk> {
+        match self.slow {
+            Some(slow) if slow.is_slow(path).into_backend()? => Ok(slow),
+            _ => Ok(self.disk),
+        }
+    }
+
+    /// Where all of a store goes that has forgotten its levels: most of it was old.
+    pub(crate) fn disk_of_old(&self) -> &'a dyn Disk {
+        self.slow.map_or(self.disk, |slow| slow)
+    }
+
+    pub(crate) fn table_id(&self, number: u64) -> TableId {
+        TableId {
+            store: self.identity,
+            number,
+        }
+    }
+
+    pub(crate) fn open(&self, path: &Path, source: &SourceTable) -> kvorum_sst::Result<Table> {
+        let known = KnownTable {
+            id: self.table_id(source.number),
+            file_len: source.file_len,
+            properties: source.properties.clone(),
+        };
+        let opened = Table::open(self.disk, path, known, 0, &kvorum_sst::IgnoreDamage);
+        opened.map(Table::giving_up_bad_sectors)
+    }
+}
+
+/// The first key behind all of a table.
+pub(crate) fn end_of(properties: &Properties) -> Bytes {
+    let is_behind = properties
+        .marks
+        .iter()
+        .any(|it| it.to == properties.largest);
+    match is_behind {
+        // The end of a mark, with which the next table of the level may begin.
+        true => properties.largest.clone(),
+        false => behind(&properties.largest),
+    }
+}
+
+/// The first key behind a key.
+pub(crate) fn behind(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}
+
+pub(crate) fn lost_mark(from: Bytes, to: Bytes, filter: Bytes) -> Mark {
+    Mark {
+        from,
+        to,
+        sequence: 0,
+        kind: MarkKind::Lost,
+        filter,
+    }
+}

@@ -1,0 +1,307 @@
+//! A store over two directories: young tables on a fast device, old ones on a slow one.
+//!
+//! The store's own directory is the fast one. It has the lock, the manifest, the logs, what was set
+//! aside, and the tables of the levels above a border; the slow directory has the tables from the border
+//! on, and the bodies that only these use. A table goes over when a merge writes it to the other side of
+//! the border, under a number that no file had before: so a number is in one of the two directories, and
+//! which one is seen by looking. No manifest says it, and a table in the directory where it should not
+//! be, since the border was moved, is read all the same.
+//!
+//! # Two cards
+//!
+//! A device that is not mounted is an empty directory, and to a store whose tables are gone upkeep would
+//! do the worst thing: mark them lost, and go on. So each directory has a card that names the other one
+//! and a number that was drawn for the two. A store whose slow directory has not got its card is not
+//! opened. The card also tells tools where the slow directory is, which have no settings.
+//!
+//! Where a directory was moved, the settings say the new place; the card there is proof.
+
+mod card;
+mod tiered_disk;
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_disk::{Disk, create_directory_durably};
+
+use self::card::{Card, Found};
+use crate::DrawNumber;
+use crate::check::is_table_name;
+use crate::error::IntoBackend;
+
+pub(crate) use self::card::{CARD_BYTES_MAX, MAGIC, card_piece};
+pub use self::card::{CARD_OF_FAST, CARD_OF_SLOW};
+pub use self::tiered_disk::TieredDisk;
+
+/// Where old tables go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// The slow directory of the store. Absolute, so that tools find it from anywhere.
+    pub slow_directory: PathBuf,
+    /// Tables of this level and those below it go there; 1 at least.
+    pub from_level: usize,
+}
+
+/// The slow side of an open store.
+pub(crate) struct SlowSide {
+    /// Creates tables in the slow directory; otherwise like the store's own disk.
+    pub(crate) disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    /// `None` where it takes nothing more.
+    from_level: Option<usize>,
+}
+
+impl SlowSide {
+    /// True when tables of a level belong here.
+    pub(crate) fn takes(&self, level: usize) -> bool {
+        self.from_level.is_some_and(|it| it <= level)
+    }
+
+    /// True when a file lies here, by the path under which it was opened.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        path.starts_with(&self.directory)
+    }
+}
+
+/// The disk of a store, as its cards say it, for whoever reads or mends it without opening it.
+///
+/// # Errors
+/// Its slow directory is not there.
+pub fn whole_disk<'a, B>(below: B, directory: &Path) -> Result<TieredDisk<B>>
+where
+    B: Deref<Target = dyn Disk + 'a> + Send + Sync,
+{
+    let slow = match card::read(&*below, directory, CARD_OF_SLOW)? {
+        Found::Nothing => None,
+        Found::Damaged => return Err(damaged(directory)),
+        Found::Card(card) => {
+            let _found = find_pair(&*below, directory, &card)?;
+            Some(card.other)
+        }
+    };
+    Ok(TieredDisk::new(below, directory, slow))
+}
+
+/// True when a store has a slow directory, be it there or not.
+pub(crate) fn has_slow(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+    let card = disk.info(&directory.join(CARD_OF_SLOW)).into_backend()?;
+    Ok(card.is_some())
+}
+
+/// The fast directory of a slow one, by its card; `None` for a directory that is no slow one.
+///
+/// # Errors
+/// Those of the disk.
+pub fn fast_of(disk: &dyn Disk, slow: &Path) -> Result<Option<PathBuf>> {
+    Ok(match card::read(disk, slow, CARD_OF_FAST)? {
+        Found::Card(card) => Some(card.other),
+        Found::Nothing | Found::Damaged => None,
+    })
+}
+
+/// Removes the files of a store that is not open, in both directories.
+///
+/// The slow one goes when the other is gone for good, and says before that its tables are nobody's: after
+/// a crash there is the store, or something that the next one in its place clears away.
+pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    let slow = match card::read(disk, directory, CARD_OF_SLOW)? {
+        Found::Card(card) if find_pair(disk, directory, &card).is_ok() => Some(card),
+        _ => None,
+    };
+    if let Some(card) = &slow {
+        let dropped = Card {
+            number: card.number,
+            is_dropped: true,
+            other: directory.to_owned(),
+        };
+        card::write(disk, &card.other, CARD_OF_FAST, &dropped)?;
+    }
+    disk.remove_directory(directory).into_backend()?;
+    let Some(card) = slow else {
+        return Ok(());
+    };
+    if let Some(parent) = directory.parent() {
+        disk.sync_directory(parent).into_backend()?;
+    }
+    disk.remove_directory(&card.other).into_backend()
+}
+
+/// The disk of a store that is being opened, and its slow side. Called under the store's lock.
+pub(crate) fn settle(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    wanted: Option<&Tiers>,
+    draw: &DrawNumber,
+) -> Result<(Arc<dyn Disk>, Option<SlowSide>)> {
+    let Some(slow) = slow_directory(&*disk, directory, wanted, draw)? else {
+        return Ok((disk, None));
+    };
+    let tiered = TieredDisk::new(disk, directory, Some(slow.clone()));
+    let side = SlowSide {
+        disk: Arc::new(tiered.creating_slow()),
+        directory: slow,
+        from_level: wanted.map(|it| it.from_level.max(1)),
+    };
+    Ok((Arc::new(tiered), Some(side)))
+}
+
+fn slow_directory(
+    disk: &dyn Disk,
+    directory: &Path,
+    wanted: Option<&Tiers>,
+    draw: &DrawNumber,
+) -> Result<Option<PathBuf>> {
+    let wanted = wanted.map(|it| &*it.slow_directory);
+    match (card::read(disk, directory, CARD_OF_SLOW)?, wanted) {
+        (Found::Nothing, None) => Ok(None),
+        (Found::Nothing, Some(slow)) => {
+            begin(disk, directory, slow, draw)?;
+            Ok(Some(slow.to_owned()))
+        }
+        (Found::Card(card), Some(slow)) if card.other != slow => {
+            follow(disk, directory, &card, slow)?;
+            Ok(Some(slow.to_owned()))
+        }
+        (Found::Card(card), wanted) => {
+            let back = find_pair(disk, directory, &card)?;
+            if back.is_none_or(|it| it.other != directory || it.is_dropped) {
+                // It is damaged, the fast directory was moved, or a removal did not come to its end.
+                write_pair(disk, directory, &card.other, card.number)?;
+            }
+            if wanted.is_none() && is_drained(disk, &card.other)? {
+                end(disk, directory, &card.other)?;
+                return Ok(None);
+            }
+            Ok(Some(card.other))
+        }
+        (Found::Damaged, Some(slow)) => {
+            let Found::Card(back) = card::read(disk, slow, CARD_OF_FAST)? else {
+                return Err(damaged(directory));
+            };
+            if back.other != directory {
+                return Err(damaged(directory));
+            }
+            write_pair(disk, directory, slow, back.number)?;
+            Ok(Some(slow.to_owned()))
+        }
+        (Found::Damaged, None) => Err(damaged(directory)),
+    }
+}
+
+/// A store gets a slow directory. Where one was begun and not named in the fast directory, nothing was
+/// put there.
+fn begin(disk: &dyn Disk, directory: &Path, slow: &Path, draw: &DrawNumber) -> Result<()> {
+    if disk.info(slow).into_backend()?.is_some() {
+        let back = card::read(disk, slow, CARD_OF_FAST)?;
+        if matches!(&back, Found::Card(card) if card.is_dropped) {
+            disk.remove_directory(slow).into_backend()?;
+        } else if let Found::Card(card) = &back
+            && is_in_use(disk, card, directory, slow)?
+        {
+            let (slow, other) = (slow.display(), card.other.display());
+            return Err(refused(format!(
+                "{slow} is for the old tables of the store in {other}: set leveldb.tiered.path.slow to a \
+                 directory of this node's own"
+            )));
+        } else if !is_drained(disk, slow)? {
+            let (fast, slow) = (directory.display(), slow.display());
+            return Err(refused(format!(
+                "{slow} holds old tables of a store, and {fast} does not know of them: if they are of an \
+                 earlier copy of this store, or of another one, move {slow} away; if {fast} was put on \
+                 another device, put what it had there back"
+            )));
+        }
+    }
+    create_directory_durably(disk, slow).into_backend()?;
+    write_pair(disk, directory, slow, draw())
+}
+
+/// True when another store names a slow directory its own.
+fn is_in_use(disk: &dyn Disk, back: &Card, directory: &Path, slow: &Path) -> Result<bool> {
+    if back.other == directory {
+        return Ok(false);
+    }
+    let card = card::read(disk, &back.other, CARD_OF_SLOW)?;
+    Ok(matches!(card, Found::Card(card) if card.number == back.number && card.other == slow))
+}
+
+/// The slow directory is to be at another place than its card says. It is moved by the operator.
+fn follow(disk: &dyn Disk, directory: &Path, card: &Card, slow: &Path) -> Result<()> {
+    let is_at = |place: &Path| -> Result<bool> {
+        let back = card::read(disk, place, CARD_OF_FAST)?;
+        Ok(matches!(back, Found::Card(back) if back.number == card.number))
+    };
+    if is_at(slow)? {
+        return write_pair(disk, directory, slow, card.number);
+    }
+    let (fast, before, slow) = (directory.display(), card.other.display(), slow.display());
+    Err(refused(match is_at(&card.other)? {
+        true => format!(
+            "the old tables of {fast} are in {before}, and by the settings they are to be in {slow}: move \
+             that directory there while the node is stopped, or set leveldb.tiered.path.slow as it was"
+        ),
+        false => format!(
+            "the old tables of {fast} were in {before}, and are to be in {slow}; they are in neither: \
+             mount what has them"
+        ),
+    }))
+}
+
+/// A slow directory that takes nothing more, and holds nothing.
+fn end(disk: &dyn Disk, directory: &Path, slow: &Path) -> Result<()> {
+    let card = directory.join(CARD_OF_SLOW);
+    disk.remove_file(&card).into_backend()?;
+    disk.sync_directory(directory).into_backend()?;
+    // What is left of it holds no table, and is in nobody's way.
+    let _removed_or_left_over = disk.remove_directory(slow);
+    Ok(())
+}
+
+fn is_drained(disk: &dyn Disk, slow: &Path) -> Result<bool> {
+    let entries = disk.list(slow).into_backend()?;
+    let is_ours = |name: &str| is_table_name(name) || name == crate::lost::DIRECTORY;
+    Ok(!entries.iter().any(|it| is_ours(&it.name)))
+}
+
+/// Fails unless the slow directory of a card has the other card. `None` for one that is damaged: nobody
+/// but this store has written it there.
+fn find_pair(disk: &dyn Disk, directory: &Path, card: &Card) -> Result<Option<Card>> {
+    let (fast, slow) = (directory.display(), card.other.display());
+    match card::read(disk, &card.other, CARD_OF_FAST)? {
+        Found::Card(back) if back.number == card.number => Ok(Some(back)),
+        Found::Damaged => Ok(None),
+        Found::Card(_) => Err(refused(format!(
+            "{slow} is not the directory with the old tables of {fast}, but another store's: mount the right one, or set leveldb.tiered.path.slow to where it is"
+        ))),
+        Found::Nothing => Err(refused(format!(
+            "{slow}, the directory with the old tables of {fast}, is not there or not mounted (it has no \
+             file {CARD_OF_FAST}): mount it, or set leveldb.tiered.path.slow to where it is"
+        ))),
+    }
+}
+
+/// The slow one first: a store that names a slow directory finds itself named there.
+fn write_pair(disk: &dyn Disk, directory: &Path, slow: &Path, number: u64) -> Result<()> {
+    let card_of = |other: &Path| Card {
+        number,
+        is_dropped: false,
+        other: other.to_owned(),
+    };
+    card::write(disk, slow, CARD_OF_FAST, &card_of(directory))?;
+    card::write(disk, directory, CARD_OF_SLOW, &card_of(slow))
+}
+
+fn damaged(directory: &Path) -> BackendError {
+    let card = directory.join(CARD_OF_SLOW);
+    refused(format!(
+        "{} is damaged, which says where the store's old tables are: start the node with \
+         leveldb.tiered.path.slow as it was, which writes it again",
+        card.display()
+    ))
+}
+
+fn refused(detail: String) -> BackendError {
+    BackendError::new(ErrorKind::Denied, detail)
+}

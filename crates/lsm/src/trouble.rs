@@ -1,0 +1,129 @@
+//! Tables that a device does not let be read, and what merges do about them.
+//!
+//! Whoever is asked for a key answers with the device's error, however often: a device may fail for a
+//! while, and nothing is given up for that. A merge cannot wait for ever. It would read the same tables
+//! again and again up to the same sector, level 0 would grow behind it, and a store of millions of keys
+//! would stand still for a few. So others go first, and what has failed often enough for long enough is
+//! merged without the blocks that cannot be read. They are told as lost, as damaged ones are, and their
+//! file goes to `lost/` and not away.
+//!
+//! A device that fails as a whole gives nothing up: the manifest has to be readable then, and what a merge
+//! leaves has to reach the device before its tables go.
+
+use std::collections::BTreeMap;
+
+use kvorum_backend::Timestamp;
+
+use crate::policy::Pick;
+use crate::version::Version;
+
+/// Merges of a table that have to fail before it is merged without what cannot be read,
+const FAILURES_MIN: u32 = 8;
+/// over at least this time.
+const TIME_MICROS_MIN: u64 = 600 * 1_000_000;
+
+/// The tables of merges that failed, by number.
+#[derive(Default)]
+pub(crate) struct Troubles {
+    tables: BTreeMap<u64, Trouble>,
+}
+
+#[derive(Clone, Copy)]
+struct Trouble {
+    since: Timestamp,
+    failures: u32,
+}
+
+impl Troubles {
+    /// A merge of these tables failed.
+    pub(crate) fn failed(&mut self, tables: &[u64], now: Timestamp) {
+        for table in tables {
+            let known = self.tables.entry(*table).or_insert(Trouble {
+                since: now,
+                failures: 0,
+            });
+            known.failures += 1;
+            // The clock was put back.
+            known.since = known.since.min(now);
+        }
+    }
+
+    /// Forgets tables that are not there any more.
+    pub(crate) fn keep(&mut self, version: &Version) {
+        if !self.tables.is_empty() {
+            let is_there = |number: &u64| version.tables().any(|it| it.number == *number);
+            self.tables.retain(|number, _| is_there(number));
+        }
+    }
+
+    /// What is merged next: what has not failed goes first.
+    pub(crate) fn next(&self, mut picks: Vec<Pick>) -> Option<Pick> {
+        let sound = picks.iter().position(|pick| self.of(pick).is_none());
+        (!picks.is_empty()).then(|| picks.swap_remove(sound.unwrap_or(0)))
+    }
+
+    /// True when a merge is to go on without what cannot be read.
+    pub(crate) fn is_lasting(&self, pick: &Pick, now: Timestamp) -> bool {
+        self.of(pick).is_some_and(|it| {
+            it.failures >= FAILURES_MIN && now.0.saturating_sub(it.since.0) >= TIME_MICROS_MIN
+        })
+    }
+
+    /// The longest of the troubles with a merge's tables.
+    fn of(&self, pick: &Pick) -> Option<Trouble> {
+        let tables = pick.inputs.iter().chain(&pick.below);
+        let known = tables.filter_map(|it| self.tables.get(it).copied());
+        known.max_by_key(|it| it.failures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Reason;
+
+    fn pick(inputs: &[u64]) -> Pick {
+        Pick {
+            reason: Reason::Size,
+            score_percent: 100,
+            level: 1,
+            inputs: inputs.to_vec(),
+            output: 2,
+            below: Vec::new(),
+            bytes: 1,
+        }
+    }
+
+    #[test]
+    fn what_has_not_failed_goes_first_and_what_has_is_still_tried() {
+        let mut troubles = Troubles::default();
+        troubles.failed(&[1, 2], Timestamp(5));
+        let next = |inputs: [&[u64]; 2]| troubles.next(inputs.map(pick).into());
+        assert_eq!(next([&[2, 3], &[4]]).unwrap().inputs, [4]);
+        assert_eq!(next([&[2, 3], &[1]]).unwrap().inputs, [2, 3]);
+        assert!(troubles.next(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn it_takes_many_failures_and_a_long_time_to_give_something_up() {
+        let long = TIME_MICROS_MIN;
+        for (failures, at, expected) in [
+            (FAILURES_MIN, long, true),
+            (FAILURES_MIN - 1, long, false),
+            (FAILURES_MIN, long - 1, false),
+        ] {
+            let mut troubles = Troubles::default();
+            (0..failures).for_each(|_| troubles.failed(&[1], Timestamp(0)));
+            let is_lasting = troubles.is_lasting(&pick(&[7, 1]), Timestamp(at));
+            assert_eq!(is_lasting, expected, "{failures} {at}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_gone_is_forgotten() {
+        let mut troubles = Troubles::default();
+        troubles.failed(&[1], Timestamp(0));
+        troubles.keep(&Version::empty(4, 1));
+        assert!(troubles.tables.is_empty());
+    }
+}

@@ -1,0 +1,499 @@
+//! Damage by the part that it hits: what each costs, that it is told, and that upkeep goes on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kvorum_backend::{ErrorKind, StepBudget, TaskKind, Timestamp};
+use kvorum_disk::anatomy::Piece;
+use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
+use kvorum_lsm::{Lsm, LsmSettings};
+use kvorum_sst::anatomy::TableAnatomy;
+
+use crate::support::{
+    AsDisk, NOW, do_all, everything, files, get, key, open, put, scanned, settings, try_open,
+    try_scanned,
+};
+
+const KEYS: usize = 60;
+
+fn body(number: usize) -> Vec<u8> {
+    // Every fourth goes to a blob file.
+    let times = if number.is_multiple_of(4) { 60 } else { 8 };
+    format!("body {number} ").repeat(times).into_bytes()
+}
+
+/// Everything on one level below 0, over older entries that must not return.
+fn filled(disk: &MemoryDisk, settings: &LsmSettings) {
+    let store = open(disk, settings.clone());
+    (0..KEYS).for_each(|number| put(&store, number, b"an older value that must not return"));
+    do_all(&store);
+    (0..KEYS).for_each(|number| put(&store, number, &body(number)));
+    do_all(&store);
+    store.close().unwrap();
+    drop(store);
+    let store = open(disk, settings.clone());
+    do_all(&store);
+    store.close().unwrap();
+}
+
+/// The numbers of the keys that say that they are damaged; all others are right.
+fn damaged(store: &Lsm, story: &str) -> Vec<usize> {
+    let is_damaged = |number: &usize| match get(store, *number) {
+        Ok(got) => {
+            assert_eq!(got.as_deref(), Some(&body(*number)[..]), "{number} {story}");
+            false
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}, {story}");
+            true
+        }
+    };
+    (0..KEYS).filter(is_damaged).collect()
+}
+
+/// Writes on all sides until everything was merged; nothing wrong comes up, and upkeep ends.
+fn merge_all(store: &Lsm, story: &str) {
+    for round in 0..4 {
+        (100..220).for_each(|number| put(store, number, &[round; 80]));
+        put(store, 0, &body(0));
+        put(store, KEYS - 1, &body(KEYS - 1));
+        do_all(store);
+    }
+    for number in 0..KEYS {
+        match get(store, number) {
+            Ok(Some(got)) => assert_eq!(got, body(number), "{story}"),
+            // On the last level nobody remembers what was lost.
+            Ok(None) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}"),
+        }
+    }
+    (0..KEYS).for_each(|number| put(store, number, &body(number)));
+    do_all(store);
+    assert_eq!(damaged(store, story), [0; 0]);
+}
+
+fn pieces(disk: &MemoryDisk, path: &Path) -> Vec<Piece> {
+    let show = |key: &[u8]| key.escape_ascii().to_string();
+    let anatomy = TableAnatomy::open(disk, path, None, 0, show).unwrap();
+    anatomy.map(Result::unwrap).collect()
+}
+
+fn zero(disk: &MemoryDisk, path: &Path, piece: &Piece) {
+    let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+    let len = usize::try_from(piece.end() - piece.offset()).unwrap();
+    file.write_at(&vec![0; len], piece.offset()).unwrap();
+}
+
+fn len_of(disk: &MemoryDisk, path: &Path) -> u64 {
+    disk.info(path).unwrap().unwrap().len
+}
+
+fn lost_of(store: &Lsm, path: &Path) -> Vec<String> {
+    let lost = store.status(&everything()).lost.into_iter();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    lost.filter(|it| it.file == name)
+        .map(|it| it.held)
+        .collect()
+}
+
+/// A table that is cut, between two blocks as well as inside of one, is found when the store is
+/// opened; the keys that it no longer has are told before anybody reads one.
+#[test]
+fn a_cut_table_degrades_the_store_tells_its_keys_and_is_merged_away() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let mut most = 0;
+    for path in files(&whole, ".sst") {
+        let mut cuts: Vec<u64> = pieces(&whole, &path).iter().map(Piece::offset).collect();
+        cuts.extend((1..len_of(&whole, &path)).step_by(397));
+        for len in cuts {
+            let story = format!("{path:?} cut to {len}");
+            let disk = whole.crash_image(CrashOptions::everything());
+            let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+            file.truncate(len).unwrap();
+            let store = open(&disk, settings.clone());
+            let told = lost_of(&store, &path);
+            let missing = damaged(&store, &story);
+            assert!(told.iter().any(|it| it.contains("the file ends at byte")));
+            if let (Some(first), Some(last)) = (missing.first(), missing.last()) {
+                let last = format!("up to \"key {last:04}");
+                let has_range = |it: &String| it.contains("the keys from") && it.contains(&last);
+                assert!(told.iter().any(has_range), "{told:?}, {story}");
+                assert_eq!(
+                    missing,
+                    (*first..*first + missing.len()).collect::<Vec<_>>()
+                );
+            }
+            assert_eq!(scanned(&store).len(), KEYS - missing.len(), "{story}");
+            most = most.max(missing.len());
+            merge_all(&store, &story);
+        }
+    }
+    assert!(most > 5);
+}
+
+#[test]
+fn a_cut_blob_file_costs_the_bodies_that_it_no_longer_has() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let paths = files(&whole, ".blob");
+    assert!(!paths.is_empty());
+    for path in paths {
+        let cuts: Vec<u64> = pieces(&whole, &path).iter().map(Piece::offset).collect();
+        let mut before = KEYS;
+        for len in cuts {
+            let story = format!("{path:?} cut to {len}");
+            let disk = whole.crash_image(CrashOptions::everything());
+            let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+            file.truncate(len).unwrap();
+            let store = open(&disk, settings.clone());
+            let missing = damaged(&store, &story);
+            assert!(missing.iter().all(|it| it.is_multiple_of(4)), "{story}");
+            assert!(missing.len() <= before, "{story}");
+            before = missing.len();
+            assert!(!lost_of(&store, &path).is_empty(), "{story}");
+            merge_all(&store, &story);
+        }
+        assert_eq!(before, 0);
+    }
+}
+
+/// Only blocks of entries hold keys. All else is made again, done without, or kept elsewhere too.
+#[test]
+fn each_part_of_a_table_has_its_answer() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let mut hit = std::collections::BTreeSet::new();
+    for path in files(&whole, ".sst") {
+        for piece in pieces(&whole, &path) {
+            let story = format!("{} of {path:?} at {}", piece.title, piece.offset());
+            let disk = whole.crash_image(CrashOptions::everything());
+            zero(&disk, &path, &piece);
+            let store = open(&disk, settings.clone());
+            let missing = damaged(&store, &story);
+            assert_eq!(missing.is_empty(), piece.title != "data block", "{story}");
+            assert_eq!(scanned(&store).len(), KEYS - missing.len(), "{story}");
+            // The copy of the properties in the table is for repair alone, and segment sets are for
+            // anti-entropy's folds.
+            let is_unread = ["properties", "segment sets"].contains(&&*piece.title);
+            let told = lost_of(&store, &path);
+            assert_eq!(told.is_empty(), is_unread, "{told:?}, {story}");
+            merge_all(&store, &story);
+            hit.insert(piece.title);
+        }
+    }
+    let hit: Vec<String> = hit.into_iter().collect();
+    let expected = [
+        "data block",
+        "filter block",
+        "footer",
+        "index block",
+        "properties",
+        "segment sets",
+        "table",
+        "top index",
+    ];
+    assert_eq!(hit, expected);
+}
+
+fn scrub(store: &Lsm) {
+    for now in [Timestamp(1_000), Timestamp(101_000_000)] {
+        let due = || store.maintenance_due(now).into_iter();
+        while let Some(task) = due().find(|it| it.kind == TaskKind::Scrub) {
+            let budget = StepBudget { bytes: 300 };
+            store.maintenance_step(&task, budget, now).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_scrub_reads_every_part_of_every_file() {
+    let settings = LsmSettings {
+        scrub_period: Some(Duration::from_secs(100)),
+        ..settings()
+    };
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let mut paths = files(&whole, ".sst");
+    paths.extend(files(&whole, ".blob"));
+    for path in paths {
+        for piece in pieces(&whole, &path) {
+            let disk = whole.crash_image(CrashOptions::everything());
+            let store = open(&disk, settings.clone());
+            zero(&disk, &path, &piece);
+            scrub(&store);
+            let (told, reads) = (lost_of(&store, &path), store.status(&everything()));
+            let title = &piece.title;
+            assert!(
+                !told.is_empty() && reads.corrupt_reads > 0,
+                "{title} of {path:?}"
+            );
+        }
+    }
+}
+
+fn faulty(disk: &MemoryDisk, rule: Rule) -> FaultyDisk {
+    let faulty = FaultyDisk::over_memory(disk);
+    faulty.add_rule(rule);
+    faulty
+}
+
+/// What the device fails to read is neither absent nor damaged: it says so to whoever asks for it,
+/// nothing is passed over or merged away, and all of it is back when the device is. Its neighbours are
+/// served meanwhile.
+#[test]
+fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let mut paths = files(&whole, ".sst");
+    paths.extend(files(&whole, ".blob"));
+    let mut refused = 0;
+    for path in paths {
+        for at in (0..len_of(&whole, &path)).step_by(1_021) {
+            let story = format!("byte {at} of {path:?}");
+            let memory = whole.crash_image(CrashOptions::everything());
+            let store_before = open(&memory, settings.clone());
+            let expected = scanned(&store_before);
+            drop(store_before);
+            let disk = FaultyDisk::over_memory(&memory);
+            let store = open(&disk, settings.clone());
+            let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+            let rule = Rule::new(device).on(Operation::Read).path(&path);
+            disk.add_rule(rule.over(at..at + 1));
+            for number in 0..KEYS {
+                match get(&store, number) {
+                    Ok(got) => assert_eq!(got.as_deref(), Some(&body(number)[..]), "{story}"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Failed, "{error}, {story}");
+                        refused += 1;
+                    }
+                }
+            }
+            if let Ok(seen) = try_scanned(&store) {
+                assert!(seen == expected, "{story}");
+            }
+            (100..220).for_each(|number| put(&store, number, &[1; 80]));
+            for task in store.maintenance_due(NOW) {
+                let budget = StepBudget { bytes: 5_000 };
+                while store
+                    .maintenance_step(&task, budget, NOW)
+                    .is_ok_and(|step| !step.is_done)
+                {}
+            }
+            disk.heal();
+            do_all(&store);
+            let seen = scanned(&store);
+            for entry in &expected {
+                assert!(seen.contains(entry), "{story}");
+            }
+        }
+    }
+    assert!(refused > 0);
+}
+
+/// Upkeep as an arbiter does it that tries again what fails: so many times, a minute apart.
+fn try_for_minutes(store: &Lsm, minutes: u64) {
+    for minute in 0..minutes {
+        let now = Timestamp(NOW.0 + minute * 60_000_000);
+        for task in store.maintenance_due(now) {
+            let budget = StepBudget { bytes: 5_000 };
+            while store
+                .maintenance_step(&task, budget, now)
+                .is_ok_and(|step| !step.is_done)
+            {}
+        }
+    }
+}
+
+fn level_zero_tables(store: &Lsm) -> usize {
+    let details = store.status(&everything()).details;
+    let (_, levels) = details
+        .iter()
+        .find(|(name, _)| *name == "tables_per_level")
+        .unwrap();
+    levels.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// A sector that stays unreadable holds up no merge for ever: the rest of its table goes on, what stood
+/// there is told, and the file is kept.
+#[test]
+fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    for path in files(&whole, ".sst") {
+        let blocks = pieces(&whole, &path);
+        let blocks = blocks.iter().filter(|it| it.title == "data block");
+        for block in blocks.step_by(3) {
+            let story = format!("{} of {path:?}", block.offset());
+            let memory = whole.crash_image(CrashOptions::everything());
+            let disk = FaultyDisk::over_memory(&memory);
+            let store = open(&disk, settings.clone());
+            let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+            let rule = Rule::new(device).on(Operation::Read).path(&path);
+            disk.add_rule(rule.over(block.offset()..block.end()));
+            // The ends of the range of keys, so that what is merged overlaps every table.
+            for round in 0..6 {
+                put(&store, 0, &body(0));
+                (100..160).for_each(|number| put(&store, number, &[round; 80]));
+                put(&store, KEYS - 1, &body(KEYS - 1));
+                try_for_minutes(&store, 1);
+            }
+            assert!(level_zero_tables(&store) >= 4, "{story}");
+            try_for_minutes(&store, 30);
+            assert!(level_zero_tables(&store) < 2, "{story}");
+            assert!(!lost_of(&store, &path).is_empty(), "{story}");
+            let mut sound = 0;
+            for number in 0..KEYS {
+                match get(&store, number) {
+                    Ok(Some(got)) => {
+                        assert_eq!(got, body(number), "{story}");
+                        sound += 1;
+                    }
+                    // On the last level nobody remembers what was lost.
+                    Ok(None) => {}
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt, "{story}"),
+                }
+            }
+            assert!(sound > KEYS / 2, "{sound} {story}");
+            let kept = Path::new("store/lost").join(path.file_name().unwrap());
+            assert!(memory.info(&kept).unwrap().is_some(), "{story}");
+        }
+    }
+}
+
+/// For however long: what fails as a whole comes back as a whole.
+#[test]
+fn a_device_that_fails_as_a_whole_gives_nothing_up() {
+    let settings = settings();
+    let memory = MemoryDisk::new();
+    filled(&memory, &settings);
+    let expected = scanned(&open(&memory, settings.clone()));
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, settings.clone());
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    disk.add_rule(Rule::new(device).on(Operation::Read));
+    (100..220).for_each(|number| put(&store, number, &[1; 80]));
+    try_for_minutes(&store, 60);
+    assert_eq!(store.status(&everything()).lost, []);
+    disk.heal();
+    do_all(&store);
+    let seen = scanned(&store);
+    assert!(expected.iter().all(|entry| seen.contains(entry)));
+}
+
+/// What the system refuses for one file alone; refused for all of them, it is no reason to give up
+/// what they hold.
+#[test]
+fn a_table_that_cannot_be_opened_degrades_the_store_unless_none_can() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let path: PathBuf = files(&whole, ".sst").remove(0);
+    for kind in [
+        kvorum_disk::ErrorKind::Device,
+        kvorum_disk::ErrorKind::Denied,
+    ] {
+        let memory = whole.crash_image(CrashOptions::everything());
+        let refused = || Rule::new(Fault::Error(kind)).on(Operation::Open);
+        let disk = faulty(&memory, refused().path(&path));
+        let store = open(&disk, settings.clone());
+        let missing = damaged(&store, "refused");
+        let told = lost_of(&store, &path);
+        assert!(!missing.is_empty() && told[0].contains("the keys from"));
+        merge_all(&store, "refused");
+        drop(store);
+        let kept = Path::new("store/lost").join(path.file_name().unwrap());
+        assert!(memory.info(&kept).unwrap().is_some());
+        let memory = whole.crash_image(CrashOptions::everything());
+        // The manifest is read first, twice over, and then no file opens any more.
+        let disk = faulty(&memory, refused().path_ends_with(".sst"));
+        disk.add_rule(refused().path_contains("manifest-").from_nth(3));
+        let error = try_open(&disk as &dyn AsDisk, settings.clone()).err();
+        assert!(error.is_some_and(|it| it.kind() != ErrorKind::Corrupt));
+        let store = open(&memory, settings.clone());
+        assert_eq!(damaged(&store, "again"), [0; 0]);
+    }
+}
+
+/// The same for a footer that the device does not let be read; header and properties are not needed.
+#[test]
+fn a_table_with_an_unreadable_part_is_opened_without_it_or_not_at_all() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    let path: PathBuf = files(&whole, ".sst").remove(0);
+    for piece in pieces(&whole, &path) {
+        let memory = whole.crash_image(CrashOptions::everything());
+        let device = || Rule::new(Fault::Error(kvorum_disk::ErrorKind::Device)).on(Operation::Read);
+        let rule = device().path(&path).over(piece.offset()..piece.end());
+        let store = open(&faulty(&memory, rule), settings.clone());
+        let is_needed = ["footer", "top index"].contains(&&piece.title[..]);
+        assert_eq!(
+            !lost_of(&store, &path).is_empty(),
+            is_needed,
+            "{}",
+            piece.title
+        );
+        for number in 0..KEYS {
+            match get(&store, number) {
+                Ok(got) => assert_eq!(got.as_deref(), Some(&body(number)[..]), "{}", piece.title),
+                Err(error) if is_needed => assert_eq!(error.kind(), ErrorKind::Corrupt),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Failed, "{error}"),
+            }
+        }
+        drop(store);
+        // It was the device for a while.
+        let store = open(&memory, settings.clone());
+        assert_eq!(damaged(&store, &piece.title), [0; 0]);
+    }
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    let disk = faulty(
+        &whole,
+        Rule::new(device).on(Operation::Read).path_ends_with(".sst"),
+    );
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    disk.add_rule(
+        Rule::new(device)
+            .on(Operation::Read)
+            .path_contains("manifest-")
+            .from_nth(3),
+    );
+    assert!(try_open(&disk as &dyn AsDisk, settings).is_err());
+}
+
+/// Everything that a store knows of a key that it lost is in `lost/BLOCKS.bad`, also after a restart.
+#[test]
+fn what_was_lost_is_listed_with_its_keys_after_a_restart() {
+    let settings = settings();
+    let disk = MemoryDisk::new();
+    filled(&disk, &settings);
+    let path = files(&disk, ".sst").remove(0);
+    let all = pieces(&disk, &path);
+    let block = all.iter().find(|it| it.title == "data block").unwrap();
+    zero(&disk, &path, block);
+    let store = open(&disk, settings.clone());
+    let missing = damaged(&store, "zeroed");
+    do_all(&store);
+    store.close().unwrap();
+    drop(store);
+    let list = kvorum_lsm::check::contents(&disk, Path::new("store")).unwrap();
+    let first = key(missing[0]);
+    let first = format!("the keys from \"{}", first.escape_ascii());
+    let of_block = list.lost.iter().find(|it| it.offset == block.offset());
+    let of_block = of_block.unwrap();
+    assert!(of_block.held.contains(&first), "{of_block:?}");
+    let copy = format!("{}-{}", of_block.file, of_block.offset);
+    assert!(
+        disk.info(&Path::new("store/lost").join(copy))
+            .unwrap()
+            .is_some()
+    );
+    let store = open(&disk, settings);
+    assert_eq!(store.status(&everything()).lost, list.lost);
+    assert_eq!(damaged(&store, "again"), missing);
+}

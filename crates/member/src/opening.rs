@@ -1,0 +1,318 @@
+//! Opens the vnodes that a node has when it starts, while those that are open already serve.
+//!
+//! Stores are read several at a time. What an earlier run logged for them is given to all that have
+//! been read meanwhile, in one pass over the log: a pass for each store would read the log as often as
+//! there are stores, and one pass for all would keep everybody waiting for the slowest. A pass begins
+//! as soon as those before it have not taken more than a part of the time, so that with a long log
+//! there are few.
+//!
+//! A store that cannot be read or brought up to date keeps no other from serving: its vnode counts as
+//! failed, and the follower tries it again now and then.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_backend::Backend;
+use kvorum_cluster::{AgreedState, ClusterState};
+use kvorum_disk::DiskError;
+use kvorum_ring::{Epoch, Partition, RingSize};
+use kvorum_runtime::Moment;
+use kvorum_vnode::Vnode;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::contacts::is_unknown;
+use crate::follower::{Follower, Ground};
+use crate::held::Held;
+use crate::stores::StoreError;
+use crate::vnode_table::Unopened;
+
+/// After a pass over the log the next waits so many times as long as it took.
+const PASS_REST: u32 = 3;
+/// A store that could not be opened is tried again after this long, then twice as long, up to
+/// [`RETRY_PAUSE_MAX`].
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(5);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// A store that was read, and serves nobody yet.
+type Read = (Partition, Arc<dyn Backend>);
+
+/// See the module's description.
+pub(crate) struct Opener {
+    follower: Arc<Follower>,
+    ground: Ground,
+    size: RingSize,
+    work: Mutex<Work>,
+    /// Something was read, or could not be.
+    progress: Notify,
+}
+
+#[derive(Default)]
+struct Work {
+    next: VecDeque<Partition>,
+    /// Stores that are being read.
+    reading: usize,
+    read: Vec<Read>,
+}
+
+/// What is to be done with what was read.
+enum Pass {
+    /// These are to be brought up to date.
+    Of(Vec<Read>),
+    /// There is nothing yet, or it is too early by so much.
+    Wait(Option<Duration>),
+    /// Nothing will come any more.
+    Done,
+}
+
+impl Opener {
+    /// Will open these; the table expects them from here on.
+    pub(crate) fn new(follower: Arc<Follower>, size: RingSize, partitions: Vec<Partition>) -> Self {
+        let ground = follower.ground.clone();
+        let now = ground.runtime.now();
+        ground.table.expect(partitions.iter().copied(), now);
+        let work = Work {
+            next: partitions.into(),
+            ..Work::default()
+        };
+        Self {
+            follower,
+            ground,
+            size,
+            work: Mutex::new(work),
+            progress: Notify::new(),
+        }
+    }
+
+    /// Opens all of them, or stops when the table is closed.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let runtime = &self.ground.runtime;
+        let (begun, vnodes) = (runtime.now(), self.work.lock().next.len());
+        let stores = &self.ground.stores;
+        if vnodes == 0 {
+            return stores.all_admitted();
+        }
+        tracing::info!(event = "vnodes_opening", vnodes);
+        for _ in 0..stores.openings_at_once().clamp(1, vnodes) {
+            runtime.spawn("vnode opener", self.clone().read_some());
+        }
+        self.admit_all().await;
+        if self.ground.table.is_closed() {
+            return;
+        }
+        let readiness = self.ground.table.readiness();
+        let (open, failed) = (readiness.open, readiness.failed);
+        let elapsed_ms = runtime.now().since(begun).as_millis();
+        if failed == 0 {
+            tracing::info!(event = "vnodes_ready", open, elapsed_ms);
+        } else {
+            tracing::error!(event = "vnodes_failed", open, failed, elapsed_ms);
+        }
+    }
+
+    /// Reads one store after the other until none is left.
+    async fn read_some(self: Arc<Self>) {
+        while let Some(partition) = self.begin_next() {
+            let opener = self.clone();
+            let read = move || opener.ground.read(opener.size, partition);
+            let read = self.ground.runtime.blocking(read).await;
+            {
+                let mut work = self.work.lock();
+                work.reading -= 1;
+                work.read.extend(read);
+            }
+            self.progress.notify_one();
+        }
+    }
+
+    fn begin_next(&self) -> Option<Partition> {
+        if self.ground.table.is_closed() {
+            return None;
+        }
+        let mut work = self.work.lock();
+        let next = work.next.pop_front()?;
+        work.reading += 1;
+        Some(next)
+    }
+
+    /// Brings what was read up to date until all is.
+    async fn admit_all(self: &Arc<Self>) {
+        let runtime = &self.ground.runtime;
+        let mut from = runtime.now();
+        loop {
+            match self.next_pass(from) {
+                Pass::Done => return,
+                Pass::Wait(None) => self.progress.notified().await,
+                Pass::Wait(Some(rest)) => {
+                    let _progress_or_time = runtime.timeout(rest, self.progress.notified()).await;
+                }
+                Pass::Of(batch) => {
+                    let begun = runtime.now();
+                    self.admit(batch).await;
+                    let now = runtime.now();
+                    from = now.plus(PASS_REST * now.since(begun));
+                }
+            }
+        }
+    }
+
+    /// The next pass over the log, which begins at `from` unless it is the last one.
+    fn next_pass(&self, from: Moment) -> Pass {
+        let now = self.ground.runtime.now();
+        let mut work = self.work.lock();
+        let is_last = work.next.is_empty() && work.reading == 0;
+        if self.ground.table.is_closed() || is_last && work.read.is_empty() {
+            return Pass::Done;
+        }
+        if work.read.is_empty() {
+            return Pass::Wait(None);
+        }
+        if !is_last && now < from {
+            return Pass::Wait(Some(from.since(now)));
+        }
+        Pass::Of(std::mem::take(&mut work.read))
+    }
+
+    async fn admit(self: &Arc<Self>, batch: Vec<Read>) {
+        let mut held = self.follower.written.lock().await;
+        let (opener, mut next) = (self.clone(), held.clone());
+        let admit = move || {
+            let partitions: Vec<Partition> = batch.iter().map(|it| it.0).collect();
+            let state = opener.follower.state.current();
+            opener.ground.admit(&mut next, &state, batch);
+            // The ring may have moved on before it could be heard of.
+            let state = opener.follower.state.current();
+            for partition in partitions {
+                if let Some(vnode) = opener.ground.table.numbered(partition.number()) {
+                    vnode.advance_epoch(epoch_of(&next, &state, partition));
+                }
+            }
+            next
+        };
+        *held = self.ground.runtime.blocking(admit).await;
+    }
+}
+
+impl Ground {
+    /// Reads a store, if that is possible. Blocks.
+    fn read(&self, size: RingSize, partition: Partition) -> Option<Read> {
+        let read = guarded(|| self.stores.read(size, partition)).and_then(|read| read);
+        match read {
+            Ok(store) => Some((partition, store)),
+            Err(error) => {
+                self.note_failure(partition, &error);
+                None
+            }
+        }
+    }
+
+    /// Brings stores up to date and has their vnodes serve. Blocks.
+    fn admit(&self, held: &mut Held, state: &ClusterState, batch: Vec<Read>) {
+        let (partitions, stores): (Vec<Partition>, Vec<_>) = batch.into_iter().unzip();
+        let admitted = match guarded(|| self.stores.admit(&stores)) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                for partition in &partitions {
+                    self.note_failure(*partition, &error);
+                }
+                return;
+            }
+        };
+        drop(stores);
+        let before = held.clone();
+        let others_have_it = is_unknown(state) || state.ring().replicas_max() > 1;
+        let mut vnodes = Vec::with_capacity(admitted.len());
+        for (partition, store) in partitions.into_iter().zip(admitted) {
+            let recognised = |store| self.recognised(held, others_have_it, partition, store);
+            match store.and_then(recognised) {
+                Ok(store) => {
+                    let epoch = epoch_of(held, state, partition);
+                    vnodes.push(self.known_vnode(held, epoch, partition, store));
+                }
+                Err(error) => self.note_failure(partition, &error),
+            }
+        }
+        if let Err(error) = self.write_down(&before, held) {
+            let error = StoreError::from(error);
+            for vnode in vnodes {
+                self.note_failure(vnode.partition(), &error);
+            }
+            *held = before;
+            return;
+        }
+        for vnode in vnodes {
+            // One that comes when the node stops is left to the next run.
+            let _served_or_dropped: Result<(), Arc<Vnode>> = self.table.opened(vnode);
+        }
+        if self.table.unopened().is_empty() {
+            self.stores.all_admitted();
+        }
+    }
+
+    /// Writes down what has to be before a vnode serves.
+    fn write_down(&self, before: &Held, held: &Held) -> Result<(), DiskError> {
+        if before != held {
+            self.held.store(held)?;
+        }
+        self.leases.renew()
+    }
+
+    fn note_failure(&self, partition: Partition, error: &StoreError) {
+        let reason = error.to_string();
+        let is_news = self.table.fail(partition, reason, self.runtime.now());
+        if is_news {
+            let number = partition.number();
+            tracing::error!(event = "vnode_not_opened", partition = number, error = %error);
+        }
+    }
+
+    /// Tries again what could not be opened before, if it is time; false when not all are open yet.
+    /// Blocks.
+    pub(crate) fn retry(
+        &self,
+        held: &mut Held,
+        state: &ClusterState,
+        unopened: &BTreeMap<Partition, Unopened>,
+    ) -> bool {
+        let now = self.runtime.now();
+        let mut is_any_left = false;
+        for (partition, unopened) in unopened {
+            let Unopened::Failed { at, attempts, .. } = unopened else {
+                is_any_left = true;
+                continue;
+            };
+            let doubled = RETRY_PAUSE_MIN.saturating_mul(1 << (attempts - 1).min(16));
+            if now < at.plus(doubled.min(RETRY_PAUSE_MAX)) {
+                is_any_left = true;
+                continue;
+            }
+            if let Some(read) = self.read(held.size, *partition) {
+                self.admit(held, state, vec![read]);
+            }
+            let is_open = self.table.numbered(partition.number()).is_some();
+            is_any_left |= !is_open;
+            if is_open {
+                tracing::info!(event = "vnode_opened_late", partition = partition.number());
+            }
+        }
+        !is_any_left
+    }
+}
+
+/// The epoch of a partition by the ring of this moment, or by the record where that is not known.
+fn epoch_of(held: &Held, state: &ClusterState, partition: Partition) -> Epoch {
+    let ring = state.ring();
+    let recorded = held.since.get(&partition);
+    match recorded.filter(|_| is_unknown(state) || ring.size() != held.size) {
+        Some(recorded) => *recorded,
+        None => ring.epoch(partition),
+    }
+}
+
+/// A panic of an engine is a failure of one store.
+fn guarded<T>(open: impl FnOnce() -> T) -> Result<T, StoreError> {
+    let opened = catch_unwind(AssertUnwindSafe(open));
+    opened.map_err(|_| StoreError::from("a thread that opens stores panicked; report this bug"))
+}

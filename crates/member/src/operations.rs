@@ -1,0 +1,335 @@
+//! What operators ask of any node through another one: its transfers, its stores, repairs.
+//!
+//! A question is the service's byte and JSON, and so is its answer: a few a minute, by people and their
+//! scripts. Fields may be added; what a node does not know it refuses in words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_claimant::ReplicatedState;
+use kvorum_cluster::AgreedState as _;
+use kvorum_coordinator::VnodeHints;
+use kvorum_handoff::{Activity, Direction, TransferStatus, Transfers};
+use kvorum_peer::{Lane, Message, Peers, Served};
+use kvorum_ring::{NodeId, RING_SIZE_MAX, RingSize};
+use kvorum_runtime::Runtime;
+use serde::{Deserialize, Serialize};
+
+use crate::member::Member;
+use crate::vnode_table::VnodeTable;
+
+/// The first byte of every message of this service.
+const SERVICE: u8 = b'O';
+/// How long a node may take to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// What is asked of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// What it fetches and waits for.
+    Transfers,
+    /// What its stores hold.
+    Sizes,
+    /// How many transfers may go on at once in each direction.
+    LimitTransfers(usize),
+    /// Whether it fetches, and whether others may fetch from it; what is `None` stays.
+    SwitchTransfers {
+        /// Whether it fetches.
+        inbound: Option<bool>,
+        /// Whether others may fetch from it.
+        outbound: Option<bool>,
+    },
+    /// Makes a partition whole from its other replicas.
+    Repair {
+        /// The partition's number.
+        partition: u16,
+    },
+    /// Makes all its partitions whole.
+    RepairNode,
+    /// What it serves.
+    Services,
+    /// Which version of the agreed state it knows.
+    Version,
+    /// Which version of the agreed state it knows, and whether that has this node as a member.
+    Knows {
+        /// The identity of the node that is asked about.
+        node: String,
+    },
+}
+
+/// What a node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Its transfers.
+    Transfers(TransfersView),
+    /// What its stores hold, by partition.
+    Sizes(Vec<StoreSize>),
+    /// It is done.
+    Done,
+    /// The partitions whose repair begins, or was under way.
+    Repairing(Vec<u16>),
+    /// What it serves.
+    Services(Vec<String>),
+    /// The version of the agreed state that it knows.
+    Version(u64),
+    /// What it knows of a node.
+    Knows {
+        /// The version of the agreed state that it knows.
+        version: u64,
+        /// True when the node is a member by that.
+        is_member: bool,
+    },
+    /// It is not done, in words for the operator.
+    Refused(String),
+}
+
+/// What the store of a partition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreSize {
+    /// The partition's number.
+    pub partition: u16,
+    /// Keys, tombstones included.
+    pub keys: u64,
+    /// Disk space of live entries.
+    pub bytes: u64,
+}
+
+/// The transfers of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransfersView {
+    /// What it fetches and is to fetch.
+    pub inbound: Vec<TransferView>,
+    /// Vnodes that others fetch from it.
+    pub outbound_active: usize,
+    /// Partitions that are here in full, and wait until the node that they come from knows.
+    pub settling: Vec<u16>,
+    /// Objects that it keeps for other nodes.
+    pub hints: u64,
+    /// Transfers at once in each direction.
+    pub limit: usize,
+    /// Whether it fetches.
+    pub is_inbound_enabled: bool,
+    /// Whether others may fetch from it.
+    pub is_outbound_enabled: bool,
+}
+
+/// A transfer into a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferView {
+    /// `ownership`, `growth` or `repair`.
+    pub kind: String,
+    /// The number of the partition that is filled.
+    pub partition: u16,
+    /// Who is asked at present.
+    pub from: Option<String>,
+    /// False while it waits for its turn.
+    pub is_active: bool,
+    /// Objects confirmed since it began or was resumed.
+    pub keys: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// About how many objects there are in all; 0 while that is not known.
+    pub keys_about: u64,
+    /// Since when, in milliseconds.
+    pub begun_ms_ago: Option<u64>,
+    /// When objects were confirmed last.
+    pub updated_ms_ago: Option<u64>,
+    /// Bytes a second since it began.
+    pub bytes_per_second: u64,
+    /// How much longer it takes at this rate.
+    pub remaining_ms: Option<u64>,
+    /// Why it did not get on, when that was the last that happened.
+    pub hindrance: Option<String>,
+}
+
+/// The side that answers.
+#[derive(Clone)]
+pub(crate) struct Operations {
+    pub(crate) runtime: Runtime,
+    pub(crate) state: ReplicatedState,
+    pub(crate) transfers: Transfers,
+    pub(crate) vnodes: Arc<VnodeTable>,
+    pub(crate) hints: Arc<VnodeHints>,
+}
+
+impl Operations {
+    pub(crate) fn serves(message: &Message) -> bool {
+        message.head.first() == Some(&SERVICE)
+    }
+
+    pub(crate) fn handle(&self, message: &Message) -> Served {
+        let json = message.head.get(1..).unwrap_or_default();
+        let operation = match serde_json::from_slice::<Operation>(json) {
+            Ok(operation) => operation,
+            Err(error) => {
+                let refused = format!("this node's version does not know that: {error}");
+                return Served::Now(encode(&Outcome::Refused(refused)));
+            }
+        };
+        let operations = self.clone();
+        Served::Later(Box::pin(async move {
+            encode(&operations.carry_out(operation).await)
+        }))
+    }
+
+    pub(crate) async fn carry_out(&self, operation: Operation) -> Outcome {
+        match operation {
+            Operation::Transfers => Outcome::Transfers(self.view()),
+            Operation::Sizes => {
+                let vnodes = self.vnodes.clone();
+                Outcome::Sizes(self.runtime.blocking(move || sizes(&vnodes)).await)
+            }
+            Operation::LimitTransfers(limit) => {
+                self.transfers.set_transfers_max(limit);
+                Outcome::Done
+            }
+            Operation::SwitchTransfers { inbound, outbound } => {
+                for (direction, switch) in [
+                    (Direction::Inbound, inbound),
+                    (Direction::Outbound, outbound),
+                ] {
+                    if let Some(is_enabled) = switch {
+                        self.transfers.enable(direction, is_enabled);
+                    }
+                }
+                Outcome::Done
+            }
+            Operation::Repair { partition } => self.repair(partition),
+            Operation::RepairNode => {
+                let repairing = self.transfers.repair_node();
+                let numbers = repairing.into_iter().map(kvorum_ring::Partition::number);
+                Outcome::Repairing(numbers.collect())
+            }
+            Operation::Version => Outcome::Version(self.state.current().version()),
+            Operation::Knows { node } => self.knows(&node),
+            Operation::Services => {
+                // A store that could not be opened keeps nobody away from the others.
+                let is_there = self.vnodes.readiness().opening == 0;
+                let services = is_there.then(|| "riak_kv".to_owned());
+                Outcome::Services(services.into_iter().collect())
+            }
+        }
+    }
+
+    fn knows(&self, node: &str) -> Outcome {
+        let state = self.state.current();
+        let member = node.parse().ok().and_then(|node| state.member(node));
+        Outcome::Knows {
+            version: state.version(),
+            is_member: member.is_some(),
+        }
+    }
+
+    fn repair(&self, number: u16) -> Outcome {
+        // Whether the ring has it is looked at there.
+        let largest = RingSize::new(u64::from(RING_SIZE_MAX)).ok();
+        let partition = largest.and_then(|size| size.partition(number));
+        let repaired = partition.map(|partition| self.transfers.repair(partition));
+        match repaired {
+            Some(Ok(())) => Outcome::Repairing(vec![number]),
+            Some(Err(refused)) => Outcome::Refused(refused.to_string()),
+            None => Outcome::Refused(format!("there is no partition {number}")),
+        }
+    }
+
+    fn view(&self) -> TransfersView {
+        let status = self.transfers.status();
+        let now = self.runtime.now();
+        let ago = |moment: Option<kvorum_runtime::Moment>| {
+            moment.map(|moment| milliseconds(now.since(moment)))
+        };
+        let view = |it: &TransferStatus| TransferView {
+            kind: it.id.kind.name().to_owned(),
+            partition: it.id.partition.number(),
+            from: it.from.map(|node| node.to_string()),
+            is_active: it.activity != Activity::Waiting,
+            keys: it.keys,
+            bytes: it.bytes,
+            keys_about: it.keys_about,
+            begun_ms_ago: ago(it.begun_at),
+            updated_ms_ago: ago(it.updated_at),
+            bytes_per_second: it.bytes_per_second,
+            remaining_ms: it.remaining.map(milliseconds),
+            hindrance: it.hindrance.clone(),
+        };
+        TransfersView {
+            inbound: status.inbound.iter().map(view).collect(),
+            outbound_active: status.outbound.len(),
+            settling: status.settling.iter().map(|it| it.number()).collect(),
+            hints: self.hints.vnode().backend().status().keys,
+            limit: status.transfers_max,
+            is_inbound_enabled: status.is_inbound_enabled,
+            is_outbound_enabled: status.is_outbound_enabled,
+        }
+    }
+}
+
+/// Blocks.
+fn sizes(vnodes: &VnodeTable) -> Vec<StoreSize> {
+    let size = |vnode: Arc<kvorum_vnode::Vnode>| {
+        let status = vnode.backend().status();
+        StoreSize {
+            partition: vnode.partition().number(),
+            keys: status.keys,
+            bytes: status.live_bytes,
+        }
+    };
+    vnodes.all().into_iter().map(size).collect()
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn encode<T: Serialize>(value: &T) -> Message {
+    let mut head = vec![SERVICE];
+    head.extend(serde_json::to_vec(value).unwrap_or_default());
+    Message::of_head(head)
+}
+
+impl Member {
+    /// Asks a node, which may be this one; its answer, or why there is none.
+    pub async fn operate(&self, node: NodeId, operation: Operation) -> Result<Outcome, String> {
+        if node == self.node {
+            return Ok(self.operations.carry_out(operation).await);
+        }
+        ask(&self.runtime, &self.peers, node, &operation).await
+    }
+}
+
+/// Asks another node; its answer, or why there is none.
+pub(crate) async fn ask(
+    runtime: &Runtime,
+    peers: &Peers,
+    node: NodeId,
+    operation: &Operation,
+) -> Result<Outcome, String> {
+    let deadline = runtime.now().plus(ANSWER_WAIT);
+    let asked = peers.request(node, Lane::Control, encode(operation), deadline);
+    let answer = asked.await.map_err(|error| error.to_string())?;
+    let json = answer.head.get(1..).unwrap_or_default();
+    serde_json::from_slice(json).map_err(|error| format!("its answer cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_version_asks_is_refused_in_words() {
+        let json = serde_json::to_string(&Operation::Repair { partition: 7 }).unwrap();
+        assert_eq!(json, r#"{"repair":{"partition":7}}"#);
+        assert!(serde_json::from_str::<Operation>(r#""dance""#).is_err());
+        let outcome = Outcome::Sizes(vec![StoreSize {
+            partition: 3,
+            keys: 2,
+            bytes: 1,
+        }]);
+        let message = encode(&outcome);
+        assert!(Operations::serves(&message));
+        let read: Outcome = serde_json::from_slice(&message.head[1..]).unwrap();
+        assert_eq!(read, outcome);
+    }
+}

@@ -1,0 +1,218 @@
+//! Going on when the agreed log has lost its majority for good.
+//!
+//! One of those who are left is told to go on alone: it writes down its last state under another
+//! identity of the cluster, and a card by which its next start begins a log of its own with that. The
+//! others that are left are told to follow it: their next start follows its log. Both take a restart, for
+//! with the process all connections end that were made under the old identity; from then on they are
+//! refused, those of lost voters that come back among them. Stores stay as they are.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_agreement::{Agreement, Founding};
+use kvorum_claimant::ClusterMachine;
+use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command};
+use kvorum_disk::DiskError;
+use kvorum_ring::NodeId;
+
+use crate::card::{Card, FIRST_LOG, Stage};
+use crate::checked_file::{CheckedFile, Found};
+use crate::contacts::unknown_state;
+use crate::error::{JoinError, OpenError};
+use crate::joining::{Follows, Joined};
+use crate::member::Member;
+use crate::operations::{Operation, Outcome};
+
+/// How long a majority is given to show that it is there.
+const MAJORITY_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a cluster is not recovered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// It is alone, or belongs to no cluster yet.
+    #[error("there is nothing to recover: this node has no others around it")]
+    Alone,
+    /// The log works.
+    #[error("there is nothing to recover: a majority of the voters has just agreed")]
+    HasMajority,
+    /// Another one that is left knows more.
+    #[error(
+        "{name} can be reached and knows decisions that this node does not know (version {theirs}, \
+         here {own}): recover there"
+    )]
+    NotNewest {
+        /// Its name.
+        name: String,
+        /// The version that it knows.
+        theirs: u64,
+        /// The version that is known here.
+        own: u64,
+    },
+    /// The disk refuses.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The state cannot be written.
+    #[error("the state cannot be written: {detail}")]
+    Unwritable {
+        /// Why.
+        detail: String,
+    },
+}
+
+/// What a recovery by this node goes on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// The version of the state.
+    pub version: u64,
+    /// Other members that can be reached: they can follow.
+    pub reachable: Vec<String>,
+    /// Members that cannot: they will be refused for ever.
+    pub lost: Vec<String>,
+}
+
+impl Member {
+    /// Looks whether there is something to recover, and with whom.
+    pub async fn recovery_outlook(&self) -> Result<Outlook, RecoverError> {
+        let state = self.state.current();
+        if !self.state.is_founded() || state.members().len() < 2 {
+            return Err(RecoverError::Alone);
+        }
+        let asked = self
+            .state
+            .agree(Command::NameCluster(state.name().to_owned()));
+        if let Ok(Ok(_)) = self.runtime.timeout(MAJORITY_WAIT, asked).await {
+            return Err(RecoverError::HasMajority);
+        }
+        let mut outlook = Outlook {
+            version: state.version(),
+            reachable: Vec::new(),
+            lost: Vec::new(),
+        };
+        for (node, member) in state.members().iter().filter(|(it, _)| **it != self.node) {
+            match self.operate(*node, Operation::Version).await {
+                Ok(Outcome::Version(theirs)) if theirs > outlook.version => {
+                    return Err(RecoverError::NotNewest {
+                        name: member.name.clone(),
+                        theirs,
+                        own: outlook.version,
+                    });
+                }
+                Ok(Outcome::Version(_)) => outlook.reachable.push(member.name.clone()),
+                _ => outlook.lost.push(member.name.clone()),
+            }
+        }
+        outlook.reachable.sort();
+        outlook.lost.sort();
+        Ok(outlook)
+    }
+
+    /// Has the next start of this node go on alone with what it knows. The caller stops it at once.
+    pub async fn recover(&self) -> Result<Outlook, RecoverError> {
+        let outlook = self.recovery_outlook().await?;
+        let mut random = [0; 16];
+        self.runtime.randomness().fill(&mut random);
+        let cluster = ClusterId::from_random(random);
+        let state = self.state.current().recovered(cluster, self.node);
+        let text = state.to_json().map_err(|error| RecoverError::Unwritable {
+            detail: error.to_string(),
+        })?;
+        let file = recovered_file(self.cards.directory());
+        let sequence = match file.load(&*self.disk)? {
+            Found::Content { sequence, .. } => sequence,
+            Found::Nothing | Found::Damaged => 0,
+        };
+        file.store(&*self.disk, sequence + 1, &text)?;
+        // From here on the next start recovers.
+        self.cards.store(&Card {
+            stage: Stage::Founding,
+            node: self.node,
+            cluster,
+            log: self.card.load().log + 1,
+        })?;
+        tracing::warn!(event = "cluster_recovering", cluster = %cluster, version = outlook.version);
+        Ok(outlook)
+    }
+
+    /// Has the next start of this node follow a member that has recovered the cluster. The caller stops
+    /// it at once.
+    ///
+    /// # Errors
+    /// Whatever they are, the node is what it was.
+    pub async fn follow_recovered(
+        &self,
+        address: SocketAddr,
+        name: Option<&str>,
+    ) -> Result<Joined, JoinError> {
+        let state = self.state.current();
+        let follows = Follows {
+            cluster: state.id().to_string(),
+            version: state.version(),
+        };
+        let (cluster, by) = self.knock(address, name, Some(follows)).await?;
+        let failed = |error: &dyn std::fmt::Display| JoinError::Log {
+            detail: error.to_string(),
+        };
+        let card = Card {
+            stage: Stage::Joined,
+            node: self.node,
+            cluster,
+            log: self.card.load().log + 1,
+        };
+        let directory = self.cards.log_directory(card.log);
+        // Of an attempt that was not completed.
+        if let Ok(Some(_)) = self.disk.info(&directory) {
+            let removed = self.disk.remove_directory(&directory);
+            removed.map_err(|error| failed(&error))?;
+        }
+        let unknown = unknown_state(cluster, self.node, &self.settings.name);
+        let shown = Arc::new(kvorum_claimant::ShownState::new(unknown));
+        let parts = kvorum_agreement::Parts {
+            runtime: self.runtime.clone(),
+            disk: self.disk.clone(),
+            directory,
+            node: self.node,
+            peers: self.peers.clone(),
+            machine: Arc::new(ClusterMachine::new(shown)),
+        };
+        // Begun here, so that the next start finds it; nobody asks it before.
+        let opened = Agreement::open(parts, Founding::Joining, self.settings.agreement).await;
+        opened.map_err(|error| failed(&error))?.stop().await;
+        self.cards.store(&card).map_err(|error| failed(&error))?;
+        tracing::warn!(event = "recovery_followed", cluster = %cluster, by = %by);
+        Ok(Joined { by })
+    }
+}
+
+/// The state that a recovered cluster begins with.
+fn recovered_file(directory: &std::path::Path) -> CheckedFile {
+    CheckedFile::new(
+        directory,
+        "recovered",
+        "kvorum state of a recovered cluster",
+    )
+}
+
+/// The state with which a recovery by this node begins its log, if its card says that there is one to
+/// begin. Blocks.
+pub(crate) fn first_state(
+    disk: &dyn kvorum_disk::Disk,
+    directory: &std::path::Path,
+    card: &Card,
+) -> Result<Option<(NodeId, ClusterState)>, OpenError> {
+    // A log that a recovery begins is never a node's first.
+    if card.log == FIRST_LOG {
+        return Ok(None);
+    }
+    let file = recovered_file(directory);
+    let state = match file.load(disk)? {
+        Found::Content { body, .. } => ClusterState::from_json(&body).ok(),
+        Found::Nothing | Found::Damaged => None,
+    };
+    let state = state.filter(|state| state.id() == card.cluster);
+    let state = state.ok_or_else(|| OpenError::RecoveredDamaged {
+        file: file.path().to_owned(),
+    });
+    state.map(|state| Some((card.node, state)))
+}

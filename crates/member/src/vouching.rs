@@ -1,0 +1,138 @@
+//! Callers that this node does not know: has one joined since, or was it removed?
+//!
+//! A node that was cut off while another one joined would refuse it; and if that one leads the agreed log
+//! by then, there is nobody else to tell the node what it has missed. So members that are known here are
+//! asked, and who knows a later state that has the caller as a member vouches for it, until this node
+//! knows as much. What callers say of themselves would not do: who was removed may say anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kvorum_claimant::ShownState;
+use kvorum_peer::Peers;
+use kvorum_ring::NodeId;
+use kvorum_runtime::Runtime;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::operations::{Operation, Outcome, ask};
+
+/// Members that are asked each time that a caller is refused. It calls again, and others are drawn.
+const ASKED_MAX: usize = 3;
+/// Callers that are asked about, and that are vouched for: more than ever join while a node is away.
+const CALLERS_MAX: usize = 256;
+
+/// See the module's description.
+#[derive(Default)]
+pub(crate) struct Vouching {
+    callers: Mutex<Callers>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct Callers {
+    /// Nobody has been asked about them since they called last.
+    doubtful: BTreeSet<NodeId>,
+    /// The version of the state of whoever vouched for them.
+    vouched: BTreeMap<NodeId, u64>,
+}
+
+impl Vouching {
+    /// True for a caller that was vouched for by somebody who knows more than the state of this version.
+    /// Others are asked about any other one.
+    pub(crate) fn is_vouched(&self, caller: NodeId, version: u64) -> bool {
+        let mut callers = self.callers.lock();
+        callers.vouched.retain(|_, theirs| *theirs > version);
+        if callers.vouched.contains_key(&caller) {
+            return true;
+        }
+        if callers.doubtful.len() < CALLERS_MAX && callers.doubtful.insert(caller) {
+            self.news.notify_one();
+        }
+        false
+    }
+
+    fn vouch(&self, caller: NodeId, theirs: u64) {
+        let mut callers = self.callers.lock();
+        if callers.vouched.len() < CALLERS_MAX {
+            callers.vouched.insert(caller, theirs);
+        }
+    }
+
+    /// Asks about callers, for as long as the node takes part.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        runtime: Runtime,
+        peers: Peers,
+        node: NodeId,
+        shown: Arc<ShownState>,
+    ) {
+        loop {
+            self.news.notified().await;
+            loop {
+                let Some(caller) = self.callers.lock().doubtful.pop_first() else {
+                    break;
+                };
+                self.ask_about(caller, &runtime, &peers, node, &shown).await;
+            }
+        }
+    }
+
+    async fn ask_about(
+        &self,
+        caller: NodeId,
+        runtime: &Runtime,
+        peers: &Peers,
+        node: NodeId,
+        shown: &ShownState,
+    ) {
+        let state = shown.current();
+        let mut others: Vec<NodeId> = state.members().keys().copied().collect();
+        others.retain(|it| *it != node);
+        for asked in 0..ASKED_MAX.min(others.len()) {
+            let drawn = usize::try_from(runtime.random_u64()).unwrap_or(asked) % others.len();
+            let other = others.swap_remove(drawn);
+            let question = Operation::Knows {
+                node: caller.to_string(),
+            };
+            let answer = ask(runtime, peers, other, &question).await;
+            let Ok(Outcome::Knows { version, is_member }) = answer else {
+                continue;
+            };
+            if is_member && version > state.version() {
+                tracing::info!(event = "peer_vouched_for", node = %caller, by = %other, version);
+                return self.vouch(caller, version);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_vouched_for_until_this_node_knows_as_much() {
+        let vouching = Vouching::default();
+        let [one, two] = [1, 2].map(|byte| NodeId::from_bytes([byte; 16]));
+        assert!(!vouching.is_vouched(one, 5));
+        assert!(vouching.callers.lock().doubtful.contains(&one));
+        vouching.vouch(one, 7);
+        assert!(vouching.is_vouched(one, 5));
+        assert!(vouching.is_vouched(one, 6));
+        assert!(!vouching.is_vouched(two, 6));
+        assert!(!vouching.is_vouched(one, 7));
+        assert!(!vouching.is_vouched(one, 5), "it was forgotten");
+    }
+
+    #[test]
+    fn no_more_callers_are_kept_than_there_is_room_for() {
+        let vouching = Vouching::default();
+        for number in 0..1_000_u16 {
+            let mut bytes = [0; 16];
+            bytes[..2].copy_from_slice(&number.to_le_bytes());
+            assert!(!vouching.is_vouched(NodeId::from_bytes(bytes), 1));
+        }
+        assert_eq!(vouching.callers.lock().doubtful.len(), CALLERS_MAX);
+    }
+}

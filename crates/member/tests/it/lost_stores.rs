@@ -1,0 +1,175 @@
+//! Stores that are gone when a node starts: what they lack is not taken for what nobody wrote.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kvorum_cluster::{Command, StagedChange};
+use kvorum_disk::Disk;
+use kvorum_handoff::Direction;
+use kvorum_ring::Partition;
+use kvorum_runtime::World;
+
+use crate::machines::{Machine, at, carry_out, cluster, has_store, name, simulated, until};
+
+const KEYS: usize = 40;
+
+fn key(number: usize) -> String {
+    format!("key{number}")
+}
+
+/// Removes all stores of partitions of a machine that is off.
+fn wipe(machine: &Machine) {
+    let directory = Path::new("stores");
+    if machine.disk.info(directory).unwrap().is_some() {
+        machine.disk.remove_directory(directory).unwrap();
+    }
+}
+
+fn are_complete(machine: &Machine) -> bool {
+    let vnodes = machine.member().vnodes().all();
+    vnodes.iter().all(|vnode| vnode.is_complete())
+}
+
+async fn until_repaired(world: &World, machine: &Machine) {
+    let repaired = || are_complete(machine);
+    until(world, "its stores are repaired", repaired).await;
+}
+
+#[test]
+fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
+    simulated(71, |world| async move {
+        let mut machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        machines[2].stop(&world).await;
+        wipe(&machines[2]);
+        machines[2].handoff_inbound = false;
+        machines[2].start(&world).await;
+        let vnodes = machines[2].member().vnodes().all();
+        assert!(!vnodes.is_empty() && vnodes.iter().all(|vnode| !vnode.is_complete()));
+        for number in 0..KEYS {
+            for machine in &machines {
+                assert_eq!(machine.get(&key(number)).await, ["value"]);
+            }
+        }
+        // What it takes meanwhile is merged with what it is sent.
+        machines[2]
+            .try_put("late", "while it lacks the rest")
+            .await
+            .unwrap();
+
+        machines[2]
+            .member()
+            .transfers()
+            .enable(Direction::Inbound, true);
+        until_repaired(&world, &machines[2]).await;
+        for machine in &machines {
+            for number in 0..KEYS {
+                assert_eq!(machine.get(&key(number)).await, ["value"]);
+            }
+            assert_eq!(machine.get("late").await, ["while it lacks the rest"]);
+        }
+        // The record follows, so that the next start finds everything as it should be.
+        world.runtime().sleep(Duration::from_secs(10)).await;
+        machines[2].stop(&world).await;
+        machines[2].start(&world).await;
+        assert!(are_complete(&machines[2]));
+    });
+}
+
+#[test]
+fn a_node_that_is_alone_goes_on_with_what_it_finds() {
+    simulated(73, |world| async move {
+        let machine = Machine::new(1);
+        machine.start(&world).await;
+        machine.put("key", "value").await;
+        machine.stop(&world).await;
+        wipe(&machine);
+        machine.start(&world).await;
+        assert!(are_complete(&machine));
+        assert_eq!(machine.get("key").await, Vec::<String>::new());
+        machine.put("key", "again").await;
+        machine.lose_power(&world).await;
+        machine.start(&world).await;
+        assert_eq!(machine.get("key").await, ["again"]);
+    });
+}
+
+/// Its source is removed for good while the receiver is off, or has just gone: what the receiver finds when
+/// it starts is a ring in which it owns a partition, and a store that is its own.
+#[test]
+fn a_partition_that_was_half_here_when_its_source_was_lost_is_repaired_first() {
+    simulated(79, |world| async move {
+        let mut machines = cluster(&world, 4).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        let mut fifth = Machine::new(5);
+        fifth.handoff_inbound = false;
+        fifth.start(&world).await;
+        fifth.member().join(at(1), Some(&name(1))).await.unwrap();
+        machines.push(fifth);
+        machines[0].commit_plan().await;
+        let receiver = machines[4].member().node();
+        let filling = || -> Vec<Partition> {
+            let state = machines[0].state();
+            let moves = state.ring().moves().iter();
+            let here = moves.filter(|(_, moving)| moving.to == receiver);
+            here.map(|(partition, _)| *partition).collect()
+        };
+        until(&world, "stores are there to be filled", || {
+            let filling = filling();
+            !filling.is_empty() && filling.iter().all(|it| has_store(&machines[4], *it))
+        })
+        .await;
+        let filling = filling();
+        machines[4].lose_power(&world).await;
+        let lost = machines[0].state().ring().owner(filling[0]);
+        let is_lost = |machine: &&Machine| machine.member().node() == lost;
+        let place = machines[..4].iter().position(|it| is_lost(&it)).unwrap();
+        machines[place].lose_power(&world).await;
+        let left: Vec<&Machine> = machines[..4]
+            .iter()
+            .filter(|it| it.number != machines[place].number)
+            .collect();
+        until(&world, "somebody leads", || {
+            let leader = left[0].member().state().agreement().status().leader;
+            leader.is_some_and(|leader| leader != lost && leader != receiver)
+        })
+        .await;
+        let (node, change) = (lost, StagedChange::ForceRemove);
+        left[0].agree(Command::Stage { node, change }).await;
+        left[0].commit_plan().await;
+        let seized = filling[0];
+        assert_eq!(left[0].state().ring().owner(seized), receiver);
+
+        machines[4].start(&world).await;
+        let knows = || machines[4].state().ring().owner(seized) == receiver;
+        until(&world, "it knows what it owns", knows).await;
+        // What it found out in that run is gone with it.
+        world.runtime().sleep(Duration::from_secs(1)).await;
+        machines[4].lose_power(&world).await;
+        machines[4].start(&world).await;
+        until(&world, "it knows what it owns", knows).await;
+        let vnode = machines[4].member().vnodes().numbered(seized.number());
+        assert!(!vnode.unwrap().is_complete());
+        machines[4]
+            .member()
+            .transfers()
+            .enable(Direction::Inbound, true);
+        let others: Vec<Machine> = machines
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| *at != place)
+            .map(|(_, machine)| machine)
+            .collect();
+        carry_out(&world, &others).await;
+        for machine in &others {
+            until_repaired(&world, machine).await;
+            for number in 0..KEYS {
+                assert_eq!(machine.get(&key(number)).await, ["value"]);
+            }
+        }
+    });
+}

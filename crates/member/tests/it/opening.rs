@@ -1,0 +1,269 @@
+//! Members that serve before all of their stores are open.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_coordinator::{PutOptions, RequestError};
+use kvorum_disk::CrashOptions;
+use kvorum_encoding::{Bucket, BucketType};
+use kvorum_member::{JoinError, Member, Readiness};
+use kvorum_object::Clock;
+use kvorum_properties::Quorum;
+use kvorum_runtime::{Executor, ProductionOptions, Runtime};
+
+use crate::machines::{
+    Machine, address, at, cluster, get_at, name, put_at, simulated, until, values,
+};
+
+const KEYS: u32 = 60;
+
+fn keys() -> impl Iterator<Item = String> {
+    (0..KEYS).map(|number| format!("key {number}"))
+}
+
+/// A machine of a ring of eight, and threads: only they can be held up.
+fn alone() -> (Executor, Machine) {
+    let executor = Runtime::production(&ProductionOptions::default()).unwrap();
+    let mut machine = Machine::new(1);
+    machine.ring_size = 8;
+    (executor, machine)
+}
+
+async fn open(machine: &Machine, runtime: Runtime) -> Arc<Member> {
+    let opened = Member::open(machine.parts(runtime, Vec::new()));
+    opened.await.unwrap()
+}
+
+async fn stop(member: &Member) {
+    member.stop().await;
+    member.close_stores().unwrap();
+    member.seal().unwrap();
+}
+
+async fn until_opening(member: &Member, opening: usize) {
+    let mut readiness = member.vnodes().watch_readiness();
+    let opened = readiness.wait_for(|it| it.opening == opening);
+    opened.await.unwrap();
+}
+
+/// The partition of a key that has one replica.
+fn partition(member: &Member, key: &str) -> u16 {
+    let places = member.coordinator().preference_list(&address(key)).unwrap();
+    assert_eq!(places.len(), 1);
+    places[0].partition.number()
+}
+
+async fn write(member: &Member, key: &str, value: &str) -> Result<(), RequestError> {
+    let context = match get_at(member, key).await? {
+        Some(object) => object.clock().clone(),
+        None => Clock::new(),
+    };
+    let options = PutOptions::default();
+    let written = put_at(member, key, value, context, &options);
+    written.await.map(|_| ())
+}
+
+async fn check_all(member: &Member, expected: impl Fn(&str) -> &'static str) {
+    for key in keys() {
+        let got = values(get_at(member, &key).await.unwrap().as_deref());
+        assert_eq!(got, [expected(&key)], "{key}");
+    }
+}
+
+async fn listed(member: &Member) -> Result<usize, RequestError> {
+    let (bucket_type, bucket) = (BucketType::default_type(), Bucket::new(b"bucket".to_vec()));
+    let timeout = Duration::from_secs(20);
+    let mut listing = member
+        .coordinator()
+        .list_keys(&bucket_type, &bucket, timeout)?;
+    let mut count = 0;
+    while let Some(keys) = listing.next().await {
+        count += keys?.len();
+    }
+    Ok(count)
+}
+
+/// Runs a test of a machine on which every key is written, and one store is then held back.
+fn with_one_held<F: Future<Output = ()>>(
+    test: impl FnOnce(Machine, Runtime, Arc<Member>, u16) -> F,
+) {
+    let (executor, machine) = alone();
+    let runtime = executor.runtime();
+    executor.block_on(async move {
+        let member = open(&machine, runtime.clone()).await;
+        assert_eq!(member.vnodes().until_opened().await.open, 8);
+        for key in keys() {
+            write(&member, &key, "old").await.unwrap();
+        }
+        let held = partition(&member, "key 0");
+        stop(&member).await;
+        machine.gate.hold([held]);
+        let member = open(&machine, runtime.clone()).await;
+        until_opening(&member, 1).await;
+        test(machine, runtime, member, held).await;
+    });
+}
+
+#[test]
+fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
+    with_one_held(|machine, _, member, held| async move {
+        let readiness = member.vnodes().readiness();
+        assert_eq!((readiness.open, readiness.failed), (7, 0));
+        let mut refused = 0;
+        for key in keys() {
+            let got = get_at(&member, &key).await;
+            let written = write(&member, &key, "new").await;
+            if partition(&member, &key) == held {
+                refused += 1;
+                assert_eq!(got, Err(RequestError::VnodeOpening), "{key}");
+                assert_eq!(written, Err(RequestError::VnodeOpening), "{key}");
+            } else {
+                assert_eq!(values(got.unwrap().as_deref()), ["old"], "{key}");
+                written.unwrap();
+            }
+        }
+        assert!(refused > 0);
+        assert_eq!(listed(&member).await, Err(RequestError::VnodeOpening));
+        machine.gate.open();
+        let readiness = member.vnodes().until_opened().await;
+        assert!(readiness.is_complete() && readiness.open == 8);
+        let is_held = |key: &str| partition(&member, key) == held;
+        check_all(&member, |key| if is_held(key) { "old" } else { "new" }).await;
+        assert_eq!(listed(&member).await.unwrap(), KEYS as usize);
+        stop(&member).await;
+    });
+}
+
+#[test]
+fn a_stop_in_the_middle_of_opening_loses_nothing() {
+    with_one_held(|machine, runtime, member, held| async move {
+        for key in keys().filter(|key| partition(&member, key) != held) {
+            write(&member, &key, "new").await.unwrap();
+        }
+        stop(&member).await;
+        machine.gate.open();
+        // What was held back comes too late to serve.
+        assert_eq!(member.vnodes().all().len(), 7);
+        let member = open(&machine, runtime).await;
+        assert_eq!(member.vnodes().until_opened().await.open, 8);
+        let is_held = |key: &str| partition(&member, key) == held;
+        check_all(&member, |key| if is_held(key) { "old" } else { "new" }).await;
+        stop(&member).await;
+    });
+}
+
+#[test]
+fn a_crash_in_the_middle_of_opening_loses_nothing() {
+    with_one_held(|machine, runtime, member, held| async move {
+        for key in keys().filter(|key| partition(&member, key) != held) {
+            write(&member, &key, "new").await.unwrap();
+        }
+        let mut after = Machine::new(1);
+        after.ring_size = 8;
+        after.disk = machine.disk.crash_image(CrashOptions::drawn(5));
+        // The process that is gone in the story.
+        machine.gate.open();
+        stop(&member).await;
+        let member = open(&after, runtime).await;
+        assert!(member.vnodes().until_opened().await.is_complete());
+        let is_held = |key: &str| partition(&member, key) == held;
+        check_all(&member, |key| if is_held(key) { "old" } else { "new" }).await;
+        stop(&member).await;
+    });
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_keeps_nobody_from_serving_and_is_tried_again() {
+    simulated(1, |world| async move {
+        let machine = Machine::new(1);
+        machine.start(&world).await;
+        for key in keys() {
+            machine.put(&key, "value").await;
+        }
+        let failing = partition(&machine.member(), "key 0");
+        machine.lose_power(&world).await;
+        machine.gate.refuse([failing]);
+        machine.start(&world).await;
+        let member = machine.member();
+        let expected = Readiness {
+            open: 15,
+            opening: 0,
+            failed: 1,
+        };
+        assert_eq!(member.vnodes().readiness(), expected);
+        world.runtime().sleep(Duration::from_secs(12)).await;
+        for key in keys() {
+            let got = machine.try_get(&key).await;
+            if partition(&member, &key) == failing {
+                assert_eq!(got, Err(RequestError::VnodeFailed), "{key}");
+            } else {
+                assert_eq!(values(got.unwrap().as_deref()), ["value"], "{key}");
+            }
+        }
+        assert_eq!(listed(&member).await, Err(RequestError::VnodeFailed));
+        let joined = member.join(at(2), Some(&name(2))).await;
+        assert!(
+            matches!(
+                joined,
+                Err(JoinError::NotOpen {
+                    opening: 0,
+                    failed: 1
+                })
+            ),
+            "{joined:?}"
+        );
+        machine.gate.open();
+        until(&world, "the store is opened", || {
+            member.vnodes().readiness().is_complete()
+        })
+        .await;
+        check_all(&member, |_| "value").await;
+        machine.stop(&world).await;
+    });
+}
+
+#[test]
+fn others_stand_in_for_vnodes_that_are_not_open() {
+    simulated(1, |world| async move {
+        let machines = cluster(&world, 5).await;
+        machines[1].stop(&world).await;
+        machines[1].gate.refuse(0..16);
+        machines[1].start(&world).await;
+        let failed = machines[1].member().vnodes().readiness().failed;
+        assert!(failed > 0);
+        until(&world, "all see one another", || {
+            let up = |machine: &Machine| machine.member().liveness().up().len();
+            machines.iter().all(|machine| up(machine) == 5)
+        })
+        .await;
+        let all = PutOptions {
+            w: Some(Quorum::All),
+            ..PutOptions::default()
+        };
+        for writer in [0, 1, 2] {
+            let member = machines[writer].member();
+            for key in keys() {
+                let key = format!("{key} of {writer}");
+                let put = put_at(&member, &key, "value", Clock::new(), &all).await;
+                put.unwrap();
+                assert_eq!(machines[1].get(&key).await, ["value"], "{key}");
+            }
+        }
+        // Which vnodes are asked is drawn anew every time.
+        for turn in 0..40 {
+            let lister = machines[turn % machines.len()].member();
+            let count = listed(&lister).await;
+            assert_eq!(count, Ok(3 * KEYS as usize), "turn {turn}");
+        }
+        let kept = |machine: &Machine| machine.member().hints().vnode().backend().status().keys;
+        assert!(machines.iter().map(kept).sum::<u64>() > 0);
+        machines[1].gate.open();
+        until(&world, "everybody has what is theirs", || {
+            machines.iter().map(kept).sum::<u64>() == 0
+        })
+        .await;
+        let readiness = machines[1].member().vnodes().readiness();
+        assert!(readiness.is_complete() && readiness.open == failed);
+    });
+}

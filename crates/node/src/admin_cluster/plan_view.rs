@@ -1,0 +1,242 @@
+//! A plan as operators see it: who comes and goes, what moves, how much that is and how long it takes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use kvorum_cluster::{ClusterState, MemberStatus, Plan, StagedChange};
+use kvorum_member::StoreSize;
+use kvorum_ring::{NodeId, Partition};
+use serde_json::{Value, json};
+
+use super::transfers_view::{bytes, duration};
+use super::{RULER, action_of, banner, members_text, name_of, share, status_word};
+
+/// Moves that are shown one by one; JSON has them all.
+const MOVES_SHOWN: usize = 16;
+
+/// What the stores of the nodes hold that could be asked.
+pub(super) type Sizes = BTreeMap<NodeId, Vec<StoreSize>>;
+
+/// What a plan will cost.
+pub(super) struct PlanCosts {
+    moves: Vec<PlannedMove>,
+    pairs: BTreeMap<(NodeId, NodeId), Pair>,
+    /// Bytes into each node, for whom the nodes work side by side.
+    into: BTreeMap<NodeId, u64>,
+    /// What a node that receives takes in, as far as that is known now.
+    bytes_per_second: u64,
+}
+
+struct PlannedMove {
+    partition: Partition,
+    from: NodeId,
+    to: NodeId,
+    size: Option<StoreSize>,
+}
+
+/// What goes from one node to another.
+#[derive(Default)]
+struct Pair {
+    partitions: usize,
+    keys: u64,
+    bytes: u64,
+    /// Partitions whose owner could not be asked.
+    unknown: usize,
+}
+
+impl PlanCosts {
+    pub(super) fn of(plan: &Plan, sizes: &Sizes, bytes_per_second: u64) -> Self {
+        let mut costs = Self {
+            moves: Vec::new(),
+            pairs: BTreeMap::new(),
+            into: BTreeMap::new(),
+            bytes_per_second,
+        };
+        for transfer in &plan.transfers {
+            let (partition, from, to) = (transfer.partition, transfer.from, transfer.to);
+            let of_owner = sizes.get(&from).into_iter().flatten();
+            let size = of_owner
+                .copied()
+                .find(|it| it.partition == partition.number());
+            let pair = costs.pairs.entry((from, to)).or_default();
+            pair.partitions += 1;
+            match size {
+                Some(size) => {
+                    pair.keys += size.keys;
+                    pair.bytes += size.bytes;
+                    *costs.into.entry(to).or_default() += size.bytes;
+                }
+                None => pair.unknown += 1,
+            }
+            costs.moves.push(PlannedMove {
+                partition,
+                from,
+                to,
+                size,
+            });
+        }
+        costs
+    }
+
+    fn bytes(&self) -> u64 {
+        self.into.values().sum()
+    }
+
+    /// The busiest node's time.
+    fn seconds(&self) -> u64 {
+        let most = self.into.values().max().copied().unwrap_or(0);
+        most.div_ceil(self.bytes_per_second.max(1))
+    }
+
+    fn sum_text(&self, state: &ClusterState) -> String {
+        if self.moves.is_empty() {
+            return String::new();
+        }
+        let mut text = format!(
+            "\nTo be moved: {} in {} partitions; about {} at {}/s into each node\n",
+            bytes(self.bytes()),
+            self.moves.len(),
+            duration(self.seconds().saturating_mul(1_000)),
+            bytes(self.bytes_per_second),
+        );
+        for it in self.moves.iter().take(MOVES_SHOWN) {
+            let size = it.size.map_or("unknown".to_owned(), |it| bytes(it.bytes));
+            let _infallible = writeln!(
+                text,
+                "  partition {:>4}: '{}' => '{}', {size}",
+                it.partition.number(),
+                name_of(state, it.from),
+                name_of(state, it.to),
+            );
+        }
+        if self.moves.len() > MOVES_SHOWN {
+            let _infallible = writeln!(text, "  and {} more", self.moves.len() - MOVES_SHOWN);
+        }
+        text
+    }
+}
+
+impl PlannedMove {
+    fn json(&self, state: &ClusterState) -> Value {
+        json!({
+            "partition": self.partition.number(),
+            "from": name_of(state, self.from), "to": name_of(state, self.to),
+            "objects": self.size.map(|it| it.keys), "bytes": self.size.map(|it| it.bytes),
+        })
+    }
+}
+
+impl Pair {
+    fn size_text(&self) -> String {
+        let known = format!("{} objects, {}", self.keys, bytes(self.bytes));
+        match self.unknown {
+            0 => known,
+            unknown => format!("{known}, and {unknown} partitions of unknown size"),
+        }
+    }
+}
+
+fn staged_rows(state: &ClusterState) -> Vec<(&'static str, String)> {
+    let joins = state.members().values();
+    let joins = joins.filter(|member| member.status == MemberStatus::Joining);
+    let joins = joins.map(|member| ("join", format!("'{}'", member.name)));
+    let staged = state.staged().iter().map(|(node, change)| {
+        let details = match change {
+            StagedChange::Replace { by } | StagedChange::ForceReplace { by } => {
+                format!("'{}' with '{}'", name_of(state, *node), name_of(state, *by))
+            }
+            StagedChange::Location(location) => {
+                let location = location.as_deref().unwrap_or("none");
+                format!("'{}' to {location}", name_of(state, *node))
+            }
+            _ => format!("'{}'", name_of(state, *node)),
+        };
+        (action_of(change), details)
+    });
+    joins.chain(staged).collect()
+}
+
+pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> String {
+    let mut text = banner("Staged Changes");
+    let _infallible = writeln!(text, "Action         Details(s)\n{RULER}");
+    for (action, details) in staged_rows(state) {
+        let _infallible = writeln!(text, "{action:<14} {details}");
+    }
+    let _infallible = writeln!(
+        text,
+        "{RULER}\n\n\nNOTE: Applying these changes will result in 1 cluster transition\n"
+    );
+    let _infallible = writeln!(text, "{:#^79}", " After cluster transition 1/1 ");
+    text.push('\n');
+    text.push_str(&banner("Membership"));
+    let size = f64::from(plan.target.size().get());
+    let mut shares = BTreeMap::new();
+    for (_, owner, _) in plan.target.partitions() {
+        *shares.entry(owner).or_insert(0.0) += 100.0 / size;
+    }
+    text.push_str(&members_text(
+        state,
+        &plan.members,
+        state.ring(),
+        Some(&shares),
+    ));
+    if !plan.crowded.is_empty() {
+        text.push_str("\nWARNING: Not all replicas will be on distinct nodes\n");
+    }
+    if !plan.lost.is_empty() {
+        let count = plan.lost.len();
+        let _infallible = writeln!(
+            text,
+            "\nWARNING: {count} partitions change hands without a transfer; what only the removed \
+             node had is lost, and the rest has to be repaired from other replicas"
+        );
+    }
+    let count = plan.transfers.len();
+    let _infallible = writeln!(text, "\nTransfers resulting from cluster changes: {count}");
+    for ((from, to), pair) in &costs.pairs {
+        let (count, from, to) = (pair.partitions, name_of(state, *from), name_of(state, *to));
+        let _infallible = writeln!(
+            text,
+            "  {count} transfers from '{from}' to '{to}': {}",
+            pair.size_text()
+        );
+    }
+    text.push_str(&costs.sum_text(state));
+    text
+}
+
+pub(super) fn json(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Value {
+    let staged: Vec<Value> = staged_rows(state)
+        .into_iter()
+        .map(|(action, details)| json!({"action": action, "details": details}))
+        .collect();
+    let pairs: Vec<Value> = costs
+        .pairs
+        .iter()
+        .map(|((from, to), pair)| {
+            json!({
+                "from": name_of(state, *from), "to": name_of(state, *to),
+                "partitions": pair.partitions, "objects": pair.keys, "bytes": pair.bytes,
+                "partitions_of_unknown_size": pair.unknown,
+            })
+        })
+        .collect();
+    let members: Vec<Value> = plan
+        .members
+        .iter()
+        .map(|(node, member)| {
+            json!({
+                "node": member.name, "status": status_word(member.status),
+                "ring_percent": share(state.ring(), *node),
+                "pending_percent": share(&plan.target, *node),
+            })
+        })
+        .collect();
+    json!({
+        "id": plan.id, "staged": staged, "members": members, "transfers": pairs,
+        "lost": plan.lost.len(), "crowded": plan.crowded.len(),
+        "moves": costs.moves.iter().map(|it| it.json(state)).collect::<Vec<_>>(),
+        "bytes": costs.bytes(), "seconds": costs.seconds(),
+        "bytes_per_second": costs.bytes_per_second,
+    })
+}

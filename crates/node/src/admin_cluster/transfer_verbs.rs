@@ -1,0 +1,250 @@
+//! The verbs for which several nodes are asked: transfers and their limits, repairs, services.
+
+use std::collections::BTreeMap;
+
+use kvorum_cluster::ClusterState;
+use kvorum_member::{Operation, Outcome, TransferView};
+use kvorum_ring::NodeId;
+use serde_json::json;
+
+use super::plan_view::Sizes;
+use super::transfers_view::{AllTransfers, NodeTransfers, Row};
+use super::{ClusterAdmin, name_of};
+use crate::admin_request::AdminReply;
+
+/// What nodes said, or why nothing.
+type Answers = BTreeMap<NodeId, Result<Outcome, String>>;
+
+impl ClusterAdmin {
+    /// Asks all these nodes at once. Blocks.
+    fn ask(&self, nodes: Vec<NodeId>, operation: &Operation) -> Answers {
+        let runtime = self.member.coordinator().runtime().clone();
+        let ask = |node: NodeId| {
+            let (member, operation) = (self.member.clone(), operation.clone());
+            let asked = async move { (node, member.operate(node, operation).await) };
+            runtime.spawn("operation", asked)
+        };
+        let tasks: Vec<_> = nodes.into_iter().map(ask).collect();
+        let all = async move {
+            let mut answers = Answers::new();
+            for task in tasks {
+                if let Ok((node, answer)) = task.await {
+                    answers.insert(node, answer);
+                }
+            }
+            answers
+        };
+        self.wait_for("operations", all).unwrap_or_default()
+    }
+
+    /// Members that are up.
+    fn reachable(&self, state: &ClusterState) -> Vec<NodeId> {
+        let members = state.members().keys().copied();
+        let liveness = self.member.liveness();
+        members.filter(|node| liveness.is_up(*node)).collect()
+    }
+
+    /// What the stores of all nodes hold that can be asked.
+    pub(super) fn sizes(&self) -> Sizes {
+        let state = self.state();
+        let answers = self.ask(self.reachable(&state), &Operation::Sizes);
+        let sizes = answers
+            .into_iter()
+            .filter_map(|(node, answer)| match answer {
+                Ok(Outcome::Sizes(sizes)) => Some((node, sizes)),
+                _ => None,
+            });
+        sizes.collect()
+    }
+
+    /// Bytes a second that a node may take in now, by what this one may.
+    pub(super) fn transfer_rate(&self) -> u64 {
+        self.maintenance.transfer_rate()
+    }
+
+    fn all_transfers(&self) -> AllTransfers {
+        let state = self.state();
+        let answers = self.ask(self.reachable(&state), &Operation::Transfers);
+        let mut down = self.unreachable(&state);
+        let mut nodes = Vec::new();
+        for (node, answer) in answers {
+            let name = name_of(&state, node);
+            match answer {
+                Ok(Outcome::Transfers(view)) => {
+                    let rows = view.inbound.iter().map(|it| row(&state, it)).collect();
+                    let node = name;
+                    nodes.push(NodeTransfers { node, view, rows });
+                }
+                _ => down.push(name),
+            }
+        }
+        let wall = self.member.coordinator().runtime().wall_time();
+        AllTransfers {
+            nodes,
+            down,
+            now: wall.micros() / 1_000_000,
+        }
+    }
+
+    pub(super) fn transfers(&self) -> AdminReply {
+        let all = self.all_transfers();
+        AdminReply::ok(all.text(), all.json())
+    }
+
+    pub(super) fn transfer_limits(&self) -> AdminReply {
+        let all = self.all_transfers();
+        AdminReply::ok(all.limits_text(), all.limits_json())
+    }
+
+    pub(super) fn limit_transfers(&self, node: Option<&str>, limit: &str) -> AdminReply {
+        let Ok(count) = limit.parse::<usize>() else {
+            return AdminReply::refused(format!(
+                "Failed: the limit has to be a whole number, and is {limit:?}"
+            ));
+        };
+        let where_to = match node {
+            Some(name) => format!("for {name} to {count}"),
+            None => format!("to {count} across the cluster"),
+        };
+        let done =
+            format!("Set transfer limit {where_to}; transfer_limit counts from its next start");
+        self.order(node, &Operation::LimitTransfers(count), &done)
+    }
+
+    /// Has nodes do something: the named one, or all.
+    fn order(&self, node: Option<&str>, operation: &Operation, done: &str) -> AdminReply {
+        let state = self.state();
+        let nodes = match node.map(|name| self.node_named(name)) {
+            Some(Err(refused)) => return refused,
+            Some(Ok(node)) => vec![node],
+            None => state.members().keys().copied().collect(),
+        };
+        let answers = self.ask(nodes, operation);
+        let mut failed = Vec::new();
+        for (node, answer) in answers {
+            let problem = match answer {
+                Ok(Outcome::Done) => continue,
+                Ok(Outcome::Refused(reason)) => reason,
+                Ok(other) => format!("an answer to another question: {other:?}"),
+                Err(error) => error,
+            };
+            failed.push(format!("{}: {problem}", name_of(&state, node)));
+        }
+        if failed.is_empty() {
+            AdminReply::ok(done, json!({"done": true}))
+        } else {
+            AdminReply::refused(format!("Failed on {}", failed.join("; on ")))
+        }
+    }
+
+    pub(super) fn handoff(&self, words: &[&str]) -> AdminReply {
+        match words {
+            ["summary"] => {
+                let all = self.all_transfers();
+                AdminReply::ok(all.summary_text(), all.summary_json())
+            }
+            ["details"] => {
+                let all = self.all_transfers();
+                AdminReply::ok(all.details_text(), all.json())
+            }
+            ["config"] => {
+                let all = self.all_transfers();
+                AdminReply::ok(all.config_text(), all.summary_json())
+            }
+            [switch @ ("enable" | "disable"), direction] => {
+                self.switch(switch, direction, Some(&self.member.settings().name))
+            }
+            [switch @ ("enable" | "disable"), direction, "all"] => {
+                self.switch(switch, direction, None)
+            }
+            [switch @ ("enable" | "disable"), direction, "node", node] => {
+                self.switch(switch, direction, Some(node))
+            }
+            _ => AdminReply::refused(format!("unknown handoff verb: {}", words.join(" "))),
+        }
+    }
+
+    fn switch(&self, switch: &str, direction: &str, node: Option<&str>) -> AdminReply {
+        let is_enabled = Some(switch == "enable");
+        let (inbound, outbound) = match direction {
+            "inbound" => (is_enabled, None),
+            "outbound" => (None, is_enabled),
+            _ => (is_enabled, is_enabled),
+        };
+        let operation = Operation::SwitchTransfers { inbound, outbound };
+        let on = node.unwrap_or("all nodes");
+        let done = format!("Handoff {direction} {switch}d on {on}, until the next start");
+        self.order(node, &operation, &done)
+    }
+
+    pub(super) fn repair_partition(&self, partition: &str) -> AdminReply {
+        let state = self.state();
+        let size = state.ring().size();
+        let number = partition.parse::<u16>().ok();
+        let by_index = || {
+            size.partitions()
+                .find(|it| it.index_decimal(size) == partition)
+        };
+        let found = number.and_then(|it| size.partition(it)).or_else(by_index);
+        let Some(found) = found else {
+            return AdminReply::refused(format!("Failed: there is no partition {partition}"));
+        };
+        let owner = state.ring().owner(found);
+        let partition = found.number();
+        let operation = Operation::Repair { partition };
+        let answer = self.ask(vec![owner], &operation).remove(&owner);
+        repairing(&name_of(&state, owner), answer)
+    }
+
+    pub(super) fn repair_node(&self, name: &str) -> AdminReply {
+        let node = match self.node_named(name) {
+            Ok(node) => node,
+            Err(refused) => return refused,
+        };
+        let answer = self.ask(vec![node], &Operation::RepairNode).remove(&node);
+        repairing(name, answer)
+    }
+
+    pub(super) fn services(&self, name: &str) -> AdminReply {
+        let node = match self.node_named(name) {
+            Ok(node) => node,
+            Err(refused) => return refused,
+        };
+        match self.ask(vec![node], &Operation::Services).remove(&node) {
+            Some(Ok(Outcome::Services(services))) => {
+                let text = format!("[{}]", services.join(","));
+                AdminReply::ok(text, json!({"node": name, "services": services}))
+            }
+            Some(Err(error)) => AdminReply::refused(format!("{name} does not answer: {error}")),
+            _ => AdminReply::refused(format!("{name} does not answer")),
+        }
+    }
+}
+
+fn row(state: &ClusterState, transfer: &TransferView) -> Row {
+    let size = state.ring().size();
+    let partition = size.partition(transfer.partition);
+    let from = transfer.from.as_deref();
+    let from = from.and_then(|id| Some(name_of(state, id.parse().ok()?)));
+    Row {
+        from: from.unwrap_or_else(|| "-".to_owned()),
+        index: partition.map_or_else(String::new, |it| it.index_decimal(size)),
+        transfer: transfer.clone(),
+    }
+}
+
+fn repairing(name: &str, answer: Option<Result<Outcome, String>>) -> AdminReply {
+    match answer {
+        Some(Ok(Outcome::Repairing(partitions))) => {
+            let count = partitions.len();
+            let text = format!(
+                "{count} partitions of '{name}' are repaired from their other replicas; \
+                 'handoff summary' and 'transfers' show how far that is"
+            );
+            AdminReply::ok(text, json!({"node": name, "partitions": partitions}))
+        }
+        Some(Ok(Outcome::Refused(reason))) => AdminReply::refused(format!("Failed: {reason}")),
+        Some(Err(error)) => AdminReply::refused(format!("Failed: {name}: {error}")),
+        _ => AdminReply::refused(format!("Failed: {name} does not answer")),
+    }
+}

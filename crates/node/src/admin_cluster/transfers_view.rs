@@ -1,0 +1,375 @@
+//! Transfers as operators see them: `transfers`, `transfer-limit`, `handoff summary|details`.
+//!
+//! Pure: what the nodes said comes in, texts and JSON come out. Columns are Riak's; what it has no word
+//! for (the growth of the number of replicas, the time that is left) is added to them.
+
+use std::fmt::Write as _;
+
+use kvorum_member::{TransferView, TransfersView};
+use kvorum_protocol::http_fields::format_http_date;
+use serde_json::{Value, json};
+
+use super::{RULER, banner};
+
+/// The width of a progress bar.
+const BAR: u64 = 44;
+
+/// What all nodes said.
+pub(super) struct AllTransfers {
+    /// By the nodes' names.
+    pub(super) nodes: Vec<NodeTransfers>,
+    /// Members that cannot be reached, or did not answer.
+    pub(super) down: Vec<String>,
+    /// Seconds since the epoch.
+    pub(super) now: u64,
+}
+
+/// What one node said.
+pub(super) struct NodeTransfers {
+    pub(super) node: String,
+    pub(super) view: TransfersView,
+    /// The transfers with the names of those that are asked and the partitions' indexes.
+    pub(super) rows: Vec<Row>,
+}
+
+pub(super) struct Row {
+    pub(super) from: String,
+    pub(super) index: String,
+    pub(super) transfer: TransferView,
+}
+
+impl AllTransfers {
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.down.is_empty() {
+            let _infallible = writeln!(text, "Nodes {:?} are currently down.", self.down);
+        }
+        for node in &self.nodes {
+            let waiting = node.rows.iter().filter(|row| !row.transfer.is_active);
+            let waiting: Vec<&Row> = waiting.collect();
+            if !waiting.is_empty() {
+                let count = waiting.len();
+                let _infallible = writeln!(
+                    text,
+                    "'{}' waiting to receive {count} partitions",
+                    node.node
+                );
+            }
+            for row in waiting {
+                if let Some(hindrance) = &row.transfer.hindrance {
+                    let number = row.transfer.partition;
+                    let _infallible = writeln!(text, "    partition {number}: {hindrance}");
+                }
+            }
+            if node.view.hints > 0 {
+                let (name, hints) = (&node.node, node.view.hints);
+                let _infallible =
+                    writeln!(text, "'{name}' waiting to handoff {hints} hinted objects");
+            }
+        }
+        text.push_str("\nActive Transfers:\n\n");
+        let mut is_any = false;
+        for node in &self.nodes {
+            for row in node.rows.iter().filter(|row| row.transfer.is_active) {
+                text.push_str(&self.active_text(&node.node, row));
+                is_any = true;
+            }
+        }
+        if !is_any {
+            text.push_str("No transfers active\n");
+        }
+        text
+    }
+
+    fn active_text(&self, to: &str, row: &Row) -> String {
+        let it = &row.transfer;
+        let moment = |ms_ago: Option<u64>| match ms_ago {
+            Some(ms) => {
+                let at = format_http_date(self.now.saturating_sub(ms / 1_000));
+                format!("{at} [{} ago]", duration(ms))
+            }
+            None => "unknown".to_owned(),
+        };
+        let size = match it.keys_about {
+            0 => "total size: unknown".to_owned(),
+            about => format!("total size: {about} objects"),
+        };
+        let keys_per_second = match it.begun_ms_ago {
+            Some(ms) if ms > 0 => it.keys.saturating_mul(1_000) / ms,
+            _ => 0,
+        };
+        let percent = percent(it);
+        let marks = percent.unwrap_or(0) * BAR / 100;
+        let bar: String = (0..BAR)
+            .map(|at| if at < marks { '#' } else { ' ' })
+            .collect();
+        let shown = percent.map_or("?".to_owned(), |percent| percent.to_string());
+        let mut text = format!(
+            "transfer type: {}\nvnode type: riak_kv_vnode\npartition: {}\nstarted: {}\n\
+             last update: {}\n{size}\nobjects transferred: {}\n",
+            type_name(&it.kind),
+            row.index,
+            moment(it.begun_ms_ago),
+            moment(it.updated_ms_ago),
+            it.keys,
+        );
+        let _infallible = writeln!(
+            text,
+            "remaining: {}\n\n{:>33} Objs/s\n{:>25} =======> {}\n        |{bar}| {shown:>3}%\n\
+             {:>33}/s\n",
+            it.remaining_ms.map_or("unknown".to_owned(), duration),
+            keys_per_second,
+            row.from,
+            to,
+            bytes(it.bytes_per_second),
+        );
+        if let Some(hindrance) = &it.hindrance {
+            let _infallible = writeln!(text, "held up: {hindrance}\n");
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut active = Vec::new();
+        let mut waiting = Vec::new();
+        for node in &self.nodes {
+            for row in &node.rows {
+                let shown = row_json(&node.node, row);
+                if row.transfer.is_active {
+                    active.push(shown);
+                } else {
+                    waiting.push(shown);
+                }
+            }
+        }
+        let hints = self
+            .nodes
+            .iter()
+            .map(|node| json!({"node": node.node, "objects": node.view.hints}));
+        json!({
+            "active": active, "waiting": waiting, "nodes_down": self.down,
+            "hinted": hints.collect::<Vec<_>>(),
+        })
+    }
+
+    /// `handoff summary`.
+    pub(super) fn summary_text(&self) -> String {
+        let kinds = ["ownership", "growth", "repair"];
+        let is_any = |node: &NodeTransfers| !node.rows.is_empty() || node.view.hints > 0;
+        if !self.nodes.iter().any(is_any) {
+            return format!("No ongoing transfers.\n{}", self.down_text());
+        }
+        let mut text = String::from(
+            "Each cell indicates active transfers and, in parenthesis, the number of all known \
+             transfers.\nThe 'Total' column is the sum of the active transfers.\nThe 'Hinted' \
+             column is the number of objects that are kept for other nodes.\n\n",
+        );
+        let _infallible = writeln!(
+            text,
+            "{:<28} {:>5} {:>11} {:>11} {:>11} {:>11}\n{RULER}",
+            "Node", "Total", "Ownership", "Growth", "Hinted", "Repair"
+        );
+        for node in &self.nodes {
+            let cell = |kind: &str| {
+                let (active, known) = node.counts(kind);
+                if known == 0 {
+                    String::new()
+                } else {
+                    format!("{active} ({known})")
+                }
+            };
+            let total: usize = kinds.iter().map(|kind| node.counts(kind).0).sum();
+            let hinted = match node.view.hints {
+                0 => String::new(),
+                hints => hints.to_string(),
+            };
+            let row = format!(
+                "{:<28} {total:>5} {:>11} {:>11} {hinted:>11} {:>11}",
+                node.node,
+                cell("ownership"),
+                cell("growth"),
+                cell("repair"),
+            );
+            let _infallible = writeln!(text, "{}", row.trim_end());
+        }
+        text + &self.down_text()
+    }
+
+    fn down_text(&self) -> String {
+        if self.down.is_empty() {
+            String::new()
+        } else {
+            format!("\nThe following nodes did not answer: {:?}\n", self.down)
+        }
+    }
+
+    pub(super) fn summary_json(&self) -> Value {
+        let row = |node: &NodeTransfers| {
+            let count = |kind: &str| {
+                let (active, known) = node.counts(kind);
+                json!({"active": active, "known": known})
+            };
+            json!({
+                "node": node.node, "ownership": count("ownership"), "growth": count("growth"),
+                "repair": count("repair"), "hinted_objects": node.view.hints,
+                "outbound": node.view.outbound_active, "settling": node.view.settling.len(),
+                "limit": node.view.limit, "inbound_enabled": node.view.is_inbound_enabled,
+                "outbound_enabled": node.view.is_outbound_enabled,
+            })
+        };
+        let rows: Vec<Value> = self.nodes.iter().map(row).collect();
+        json!({"nodes": rows, "nodes_down": self.down})
+    }
+
+    /// `handoff details`.
+    pub(super) fn details_text(&self) -> String {
+        if self.nodes.iter().all(|node| node.rows.is_empty()) {
+            return format!("No ongoing transfers.\n{}", self.down_text());
+        }
+        let mut text =
+            String::from("Type Key: O = Ownership, G = Growth of replicas, Rp = Repair\n\n");
+        let _infallible = writeln!(
+            text,
+            "{:<4} {:<50} {:<24} {:<24} {:>12} {:>12} {:>10} {:>4} {:>10}\n{RULER}",
+            "Type",
+            "Index",
+            "Source",
+            "Destination",
+            "Size (obj)",
+            "Sent (obj)",
+            "Rate",
+            "%",
+            "Remaining"
+        );
+        for node in &self.nodes {
+            for row in &node.rows {
+                let it = &row.transfer;
+                let key = match it.kind.as_str() {
+                    "ownership" => "O",
+                    "growth" => "G",
+                    _ => "Rp",
+                };
+                let (rate, remaining) = if it.is_active {
+                    let rate = format!("{}/s", bytes(it.bytes_per_second));
+                    (rate, it.remaining_ms.map_or("?".to_owned(), duration))
+                } else {
+                    ("waiting".to_owned(), String::new())
+                };
+                let shown = percent(it).map_or("?".to_owned(), |it| it.to_string());
+                let line = format!(
+                    "{key:<4} {:<50} {:<24} {:<24} {:>12} {:>12} {rate:>10} {shown:>4} \
+                     {remaining:>10}",
+                    row.index, row.from, node.node, it.keys_about, it.keys,
+                );
+                let _infallible = writeln!(text, "{}", line.trim_end());
+            }
+        }
+        text + &self.down_text()
+    }
+
+    /// `transfer-limit`.
+    pub(super) fn limits_text(&self) -> String {
+        let mut text = banner("Transfer Limit");
+        let _infallible = writeln!(text, "Limit        Node\n{RULER}");
+        for node in &self.nodes {
+            let _infallible = writeln!(text, "{:>5}        '{}'", node.view.limit, node.node);
+        }
+        text.push_str(RULER);
+        text.push_str(
+            "\nNote: You can change transfer limits with 'riak-admin transfer-limit <limit>'\n      \
+             and 'riak-admin transfer-limit <node> <limit>'\n",
+        );
+        text + &self.down_text()
+    }
+
+    pub(super) fn limits_json(&self) -> Value {
+        let rows = self
+            .nodes
+            .iter()
+            .map(|node| json!({"node": node.node, "limit": node.view.limit}));
+        json!({"limits": rows.collect::<Vec<_>>(), "nodes_down": self.down})
+    }
+
+    /// `handoff config`.
+    pub(super) fn config_text(&self) -> String {
+        let mut text = format!(
+            "{:<28} {:>8} {:>9} {:>14}\n{RULER}\n",
+            "Node", "Inbound", "Outbound", "Transfer Limit"
+        );
+        let word = |is_enabled: bool| if is_enabled { "enabled" } else { "disabled" };
+        for node in &self.nodes {
+            let _infallible = writeln!(
+                text,
+                "{:<28} {:>8} {:>9} {:>14}",
+                node.node,
+                word(node.view.is_inbound_enabled),
+                word(node.view.is_outbound_enabled),
+                node.view.limit
+            );
+        }
+        text + &self.down_text()
+    }
+}
+
+impl NodeTransfers {
+    /// Active ones of a kind, and all.
+    fn counts(&self, kind: &str) -> (usize, usize) {
+        let of_kind = || self.rows.iter().filter(|row| row.transfer.kind == kind);
+        let active = of_kind().filter(|row| row.transfer.is_active).count();
+        (active, of_kind().count())
+    }
+}
+
+fn row_json(to: &str, row: &Row) -> Value {
+    let it = &row.transfer;
+    json!({
+        "type": it.kind, "partition": it.partition, "index": row.index, "from": row.from, "to": to,
+        "keys": it.keys, "keys_about": it.keys_about, "bytes": it.bytes,
+        "bytes_per_second": it.bytes_per_second, "percent": percent(it),
+        "begun_ms_ago": it.begun_ms_ago, "updated_ms_ago": it.updated_ms_ago,
+        "remaining_ms": it.remaining_ms, "hindrance": it.hindrance,
+    })
+}
+
+fn type_name(kind: &str) -> &str {
+    match kind {
+        "ownership" => "ownership_transfer",
+        other => other,
+    }
+}
+
+fn percent(transfer: &TransferView) -> Option<u64> {
+    let done = transfer.keys.saturating_mul(100);
+    Some(done.checked_div(transfer.keys_about)?.min(100))
+}
+
+/// As Riak prints them: `11.47 s`, `1.14 min`, `2.50 hr`.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms as f64 / 1_000.0;
+    if seconds < 60.0 {
+        format!("{seconds:.2} s")
+    } else if seconds < 3_600.0 {
+        format!("{:.2} min", seconds / 60.0)
+    } else {
+        format!("{:.2} hr", seconds / 3_600.0)
+    }
+}
+
+pub(super) fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "KB", "MB", "GB"] {
+        if value < 1_024.0 {
+            return if unit == "B" {
+                format!("{count} B")
+            } else {
+                format!("{value:.2} {unit}")
+            };
+        }
+        value /= 1_024.0;
+    }
+    format!("{value:.2} TB")
+}
+
+#[cfg(test)]
+#[path = "transfers_view_test.rs"]
+mod tests;

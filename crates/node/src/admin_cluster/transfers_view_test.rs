@@ -1,0 +1,152 @@
+//! What operators see of transfers, line by line.
+
+use super::*;
+
+fn transfer(kind: &str, is_active: bool) -> TransferView {
+    TransferView {
+        kind: kind.to_owned(),
+        partition: 3,
+        from: None,
+        is_active,
+        keys: 250,
+        bytes: 3 << 20,
+        keys_about: 1_000,
+        begun_ms_ago: Some(2_000),
+        updated_ms_ago: Some(20),
+        bytes_per_second: 3 << 19,
+        remaining_ms: Some(6_000),
+        hindrance: None,
+    }
+}
+
+fn row(kind: &str, is_active: bool) -> Row {
+    Row {
+        from: "a@10.0.0.1".to_owned(),
+        index: "548063113999088594326381812268606132370974703616".to_owned(),
+        transfer: transfer(kind, is_active),
+    }
+}
+
+fn all() -> AllTransfers {
+    let node = |name: &str, rows, hints| NodeTransfers {
+        node: name.to_owned(),
+        view: TransfersView {
+            hints,
+            limit: 2,
+            is_inbound_enabled: true,
+            ..TransfersView::default()
+        },
+        rows,
+    };
+    let mut waiting = row("repair", false);
+    waiting.transfer.hindrance = Some("as much is sent as may be".to_owned());
+    AllTransfers {
+        nodes: vec![
+            node("a@10.0.0.1", Vec::new(), 17),
+            node("b@10.0.0.2", vec![row("ownership", true), waiting], 0),
+        ],
+        down: vec!["c@10.0.0.3".to_owned()],
+        now: 784_111_779,
+    }
+}
+
+#[test]
+fn transfers_have_riaks_lines() {
+    assert_eq!(
+        all().text(),
+        "\
+Nodes [\"c@10.0.0.3\"] are currently down.
+'a@10.0.0.1' waiting to handoff 17 hinted objects
+'b@10.0.0.2' waiting to receive 1 partitions
+    partition 3: as much is sent as may be
+
+Active Transfers:
+
+transfer type: ownership_transfer
+vnode type: riak_kv_vnode
+partition: 548063113999088594326381812268606132370974703616
+started: Sun, 06 Nov 1994 08:49:37 GMT [2.00 s ago]
+last update: Sun, 06 Nov 1994 08:49:39 GMT [0.02 s ago]
+total size: 1000 objects
+objects transferred: 250
+remaining: 6.00 s
+
+                              125 Objs/s
+               a@10.0.0.1 =======> b@10.0.0.2
+        |###########                                 |  25%
+                          1.50 MB/s
+
+"
+    );
+    let json = all().json();
+    assert_eq!(json["active"][0]["percent"], 25);
+    assert_eq!(json["waiting"][0]["type"], "repair");
+}
+
+#[test]
+fn the_summary_counts_active_and_known_transfers() {
+    let text = all().summary_text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[4..8],
+        [
+            "Node                         Total   Ownership      Growth      Hinted      Repair",
+            RULER,
+            "a@10.0.0.1                       0                                  17",
+            "b@10.0.0.2                       1       1 (1)                               0 (1)",
+        ]
+    );
+    assert_eq!(
+        lines[9],
+        "The following nodes did not answer: [\"c@10.0.0.3\"]"
+    );
+    let idle = AllTransfers {
+        nodes: Vec::new(),
+        down: Vec::new(),
+        now: 0,
+    };
+    assert_eq!(idle.summary_text(), "No ongoing transfers.\n");
+    assert_eq!(idle.details_text(), "No ongoing transfers.\n");
+    assert!(idle.text().ends_with("No transfers active\n"));
+}
+
+#[test]
+fn details_have_a_line_for_each_transfer() {
+    let text = all().details_text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[4].split_whitespace().collect::<Vec<_>>(),
+        [
+            "O",
+            "548063113999088594326381812268606132370974703616",
+            "a@10.0.0.1",
+            "b@10.0.0.2",
+            "1000",
+            "250",
+            "1.50",
+            "MB/s",
+            "25",
+            "6.00",
+            "s"
+        ]
+    );
+    assert!(lines[5].starts_with("Rp "), "{}", lines[5]);
+    assert!(lines[5].contains("waiting"), "{}", lines[5]);
+}
+
+#[test]
+fn limits_stand_under_riaks_banner() {
+    let text = all().limits_text();
+    assert!(text.contains("\nLimit        Node\n"), "{text}");
+    assert!(text.contains("\n    2        'b@10.0.0.2'\n"), "{text}");
+    assert!(all().config_text().contains("disabled"));
+}
+
+#[test]
+fn durations_and_sizes_read_as_riaks_do() {
+    assert_eq!(duration(11_470), "11.47 s");
+    assert_eq!(duration(68_400), "1.14 min");
+    assert_eq!(duration(9_000_000), "2.50 hr");
+    assert_eq!(bytes(1_023), "1023 B");
+    assert_eq!(bytes(5 << 30), "5.00 GB");
+}

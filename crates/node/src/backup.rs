@@ -1,0 +1,284 @@
+//! `kvorum admin backup`: the whole node as a directory that a node can be started on.
+//!
+//! Files that never change get a second name in the backup, small ones that change are copied. One
+//! store after the other is linked, with a rest after each; then the value log, whose segments every
+//! store's copy was promised; then the agreed state. So no put waits, and the copy of a store is as a
+//! crash would have left it at some moment after the backup began, less what came later.
+//!
+//! What a backup must not have: the vnodes' dot leases. A lease says that its vnode lost nothing since,
+//! and whoever restores an older copy has lost what came after it. Without leases all vnodes take fresh
+//! actors. They might stand in the directory that is restored over, so the backup's mark has the next
+//! start take them away.
+
+mod copied;
+mod kept;
+mod restored;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use kvorum_backend::{BackedUp, Backend, HeldSegments, SharedLog};
+use kvorum_cluster::AgreedState as _;
+use kvorum_disk::{Disk, EntryKind, ErrorKind, copy_file, create_directory_durably, replace_file};
+use kvorum_member::Member;
+use kvorum_runtime::{Moment, Runtime};
+use parking_lot::Mutex;
+
+use crate::data_directory::FORMAT_NAME;
+use crate::maintenance::StopSignal;
+use crate::node_log::NodeLog;
+use crate::store_roots::StoreRoots;
+
+pub(crate) use self::copied::{born_at, keep_others_noted, others_noted, settle_copied};
+use self::restored::remove_leases;
+pub(crate) use self::restored::settle_restored;
+
+/// In a directory that is no whole backup yet.
+pub(crate) const UNFINISHED_NAME: &str = "backup.unfinished";
+/// In a backup, and in a data directory that was one until it is started.
+pub(crate) const MARK_NAME: &str = "backup";
+/// The leases of vnodes, and of the hints' store.
+const LEASES_NAME: &str = "dot_leases";
+/// Stands in the mark before the number of the cluster's members.
+const MEMBERS_WORD: &str = "members";
+/// An operator's word that a node of a cluster is to be restored all the same.
+const IN_CLUSTER_NAME: &str = "restore.in-cluster";
+/// After each store, a rest as long as its part took, up to this.
+const REST_MAX: Duration = Duration::from_millis(200);
+
+/// What backups are made of.
+pub(crate) struct Parts {
+    pub(crate) runtime: Runtime,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) member: Arc<Member>,
+    pub(crate) log: Option<NodeLog>,
+    /// As in `storage_backend`.
+    pub(crate) engine: &'static str,
+    pub(crate) data_directory: PathBuf,
+    pub(crate) ring_directory: PathBuf,
+    /// Where the engine keeps the stores of partitions.
+    pub(crate) roots: Option<StoreRoots>,
+}
+
+/// Makes backups of a running node, one at a time.
+pub(crate) struct Backups {
+    parts: Parts,
+    under_way: Mutex<()>,
+    stop: StopSignal,
+}
+
+/// What a backup consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    pub(crate) files: BackedUp,
+    pub(crate) took: Duration,
+}
+
+impl Backups {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            under_way: Mutex::new(()),
+            stop: StopSignal::default(),
+        }
+    }
+
+    /// Makes a backup in a directory that is empty or not there. Blocks.
+    ///
+    /// # Errors
+    /// In words for the operator; nothing is left in the directory then.
+    pub(crate) fn make(&self, directory: &Path) -> anyhow::Result<Made> {
+        let Some(_under_way) = self.under_way.try_lock() else {
+            bail!("another backup is being made; wait for it");
+        };
+        let begun = self.parts.runtime.now();
+        self.check(directory)?;
+        match self.fill(directory, begun) {
+            Ok(made) => {
+                self.keep(directory)?;
+                Ok(made)
+            }
+            Err(error) => {
+                let _removed_or_failing_disk = self.empty(directory);
+                Err(error)
+            }
+        }
+    }
+
+    fn check(&self, directory: &Path) -> anyhow::Result<()> {
+        let (disk, data) = (&self.parts.disk, &self.parts.data_directory);
+        ensure!(
+            directory.is_absolute(),
+            "{} is no absolute path",
+            directory.display()
+        );
+        let is_inside = std::path::absolute(data).is_ok_and(|data| directory.starts_with(data));
+        ensure!(
+            !is_inside,
+            "{} is inside the data directory {}; name one beside it",
+            directory.display(),
+            data.display()
+        );
+        let found = disk.info(directory)?;
+        if found.is_some_and(|it| it.kind == EntryKind::File) {
+            bail!("{} is a file", directory.display());
+        }
+        let is_empty = found.is_none() || disk.list(directory)?.is_empty();
+        ensure!(
+            is_empty,
+            "{} is not empty; name a directory of its own for each backup",
+            directory.display()
+        );
+        let stores = self.stores()?;
+        if stores.iter().any(|(_, store)| store.backups().is_none()) {
+            let engine = self.parts.engine;
+            bail!("the {engine} backend keeps nothing on disk: there is nothing to back up");
+        }
+        Ok(())
+    }
+
+    /// Every store and its place in a data directory.
+    fn stores(&self) -> anyhow::Result<Vec<(PathBuf, Arc<dyn Backend>)>> {
+        let member = &self.parts.member;
+        let readiness = member.vnodes().readiness();
+        ensure!(
+            readiness.is_complete(),
+            "{} vnodes are still being opened and {} could not be: a backup has to have them all; \
+             see `kvorum admin ring-status`",
+            readiness.opening,
+            readiness.failed
+        );
+        let engine = Path::new(self.parts.engine);
+        let size = member.state().current().ring().size();
+        let hints = member.hints().vnode().backend().clone();
+        let mut stores = vec![(Path::new("hints").join(engine), hints)];
+        for vnode in member.vnodes().all() {
+            let index = vnode.partition().index_decimal(size);
+            stores.push((engine.join(index), vnode.backend().clone()));
+        }
+        Ok(stores)
+    }
+
+    fn fill(&self, directory: &Path, begun: Moment) -> anyhow::Result<Made> {
+        let (runtime, disk) = (&self.parts.runtime, &*self.parts.disk);
+        create_directory_durably(disk, directory)?;
+        let unfinished = directory.join(UNFINISHED_NAME);
+        replace_file(disk, &unfinished, b"this backup is not whole\n")?;
+        let mut files = BackedUp::default();
+        self.link_format(directory, &mut files)?;
+
+        let stores = self.stores()?;
+        let mut held: Vec<Arc<HeldSegments>> = Vec::new();
+        for (place, store) in &stores {
+            let from = runtime.now();
+            let Some(backups) = store.backups() else {
+                continue;
+            };
+            if let Some(parent) = place.parent() {
+                create_directory_durably(disk, &directory.join(parent))?;
+            }
+            let made = backups.backup(&directory.join(place));
+            let made = made
+                .map_err(anyhow::Error::new)
+                .with_context(|| format!("back up {}", place.display()))?;
+            files += made.files;
+            held.extend(made.held);
+            self.stop.rest(runtime.now().since(from).min(REST_MAX));
+        }
+        if let Some(NodeLog::Value(log, _)) = &self.parts.log {
+            files += log.backup(&directory.join("value_log"), &held)?;
+            drop(held);
+            log.usage_changed();
+        }
+        self.copy_ring(directory, &mut files)?;
+        let before: BTreeSet<PathBuf> = stores.into_iter().map(|(place, _)| place).collect();
+        let after: BTreeSet<PathBuf> = self.stores()?.into_iter().map(|(place, _)| place).collect();
+        ensure!(
+            before == after,
+            "partitions came to this node or left it meanwhile; try again when `kvorum admin \
+             transfers` shows none"
+        );
+        let mark = self.mark();
+        replace_file(disk, &directory.join(MARK_NAME), mark.as_bytes())?;
+        files.count_copy(mark.len() as u64);
+        disk.remove_file(&unfinished)?;
+        disk.sync_directory(directory)?;
+        Ok(Made {
+            files,
+            took: runtime.now().since(begun),
+        })
+    }
+
+    /// The first link, which shows whether links can be had there.
+    fn link_format(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
+        let data = &self.parts.data_directory;
+        let (from, to) = (data.join(FORMAT_NAME), directory.join(FORMAT_NAME));
+        match files.link(&*self.parts.disk, &from, &to) {
+            Err(error) if error.kind() == ErrorKind::OtherFilesystem => bail!(
+                "{} is on another filesystem than the data directory {}; a backup consists of hard \
+                 links: name a directory on the same filesystem, and copy it from there",
+                directory.display(),
+                data.display()
+            ),
+            linked => Ok(linked.map(drop)?),
+        }
+    }
+
+    /// The card, the record of stores, and the agreed log: each log before its snapshots, which may be
+    /// newer but not older.
+    fn copy_ring(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
+        let target = directory.join("ring");
+        let copied = self.copy_tree(&self.parts.ring_directory, &target, files);
+        copied.context("copy the agreed state")
+    }
+
+    fn copy_tree(&self, from: &Path, to: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
+        let disk = &*self.parts.disk;
+        create_directory_durably(disk, to)?;
+        for entry in disk.list(from)? {
+            let (source, target) = (from.join(&entry.name), to.join(&entry.name));
+            match entry.kind {
+                // Transfers are begun anew: the stores may have less than was noted for them.
+                EntryKind::Directory if entry.name == "transfers" => {}
+                EntryKind::Directory => self.copy_tree(&source, &target, files)?,
+                EntryKind::File if is_left_out(&entry.name) => {}
+                EntryKind::File => match copy_file(disk, &source, &target) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    copied => files.count_copy(copied?),
+                },
+            }
+        }
+        disk.sync_directory(to)?;
+        Ok(())
+    }
+
+    fn mark(&self) -> String {
+        let member = &self.parts.member;
+        let seconds = self.parts.runtime.wall_time().micros() / 1_000_000;
+        let (name, version) = (&member.settings().name, env!("CARGO_PKG_VERSION"));
+        let members = member.state().current().members().len();
+        format!("kvorum {version}\nnode {name}\nmade {seconds}\n{MEMBERS_WORD} {members}\n")
+    }
+
+    fn empty(&self, directory: &Path) -> kvorum_disk::Result<()> {
+        let disk = &*self.parts.disk;
+        // What says that the rest is not whole goes last.
+        for entry in disk.list(directory)? {
+            let path = directory.join(&entry.name);
+            match entry.kind {
+                EntryKind::Directory => disk.remove_directory(&path)?,
+                EntryKind::File if entry.name == UNFINISHED_NAME => {}
+                EntryKind::File => disk.remove_file(&path)?,
+            }
+        }
+        disk.sync_directory(directory)?;
+        disk.remove_file(&directory.join(UNFINISHED_NAME))
+    }
+}
+
+fn is_left_out(name: &str) -> bool {
+    name == LEASES_NAME || name == copied::PLACE_NAME || name.ends_with(".tmp")
+}

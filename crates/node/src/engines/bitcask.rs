@@ -1,0 +1,75 @@
+//! The bitcask engine's settings from `bitcask.*`, and the cache that its stores share.
+
+use std::sync::Arc;
+
+use kvorum_backend_bitcask::{
+    BitcaskSettings, Compression, MergePolicy, MergeSettings, ReadCache, SyncStrategy,
+};
+use kvorum_settings::{self as settings, DurabilityMode, Settings, StorageBackend};
+
+use super::ZSTD_LEVEL;
+
+/// The part of all memory that `bitcask.read_cache = auto` takes: one in so many bytes.
+const READ_CACHE_SHARE: u64 = 32;
+
+/// The settings of one store.
+pub(super) fn settings_of(settings: &Settings) -> BitcaskSettings {
+    let bitcask = &settings.bitcask;
+    let durability = settings.bitcask_durability();
+    let log = &settings.commit_log;
+    let segments = log.bytes_max / log.segment_bytes.max(1);
+    BitcaskSettings {
+        sync: match durability.mode {
+            DurabilityMode::Grouped => SyncStrategy::Grouped,
+            DurabilityMode::None => SyncStrategy::None,
+            DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
+        },
+        expiry: bitcask.expiry,
+        scrub_period: settings.maintenance.scrub_period,
+        expiry_grace: bitcask.expiry_grace,
+        merge: MergeSettings {
+            policy: merge_policy(settings),
+            fragmentation_trigger_percent: bitcask.merge_trigger_fragmentation_percent,
+            dead_bytes_trigger: bitcask.merge_trigger_dead_bytes,
+            store_dead_trigger_percent: bitcask.merge_dead_share_max_percent,
+            fragmentation_threshold_percent: bitcask.merge_threshold_fragmentation_percent,
+            dead_bytes_threshold: bitcask.merge_threshold_dead_bytes,
+            small_file_threshold_bytes: bitcask.merge_threshold_small_file_bytes.unwrap_or(0),
+        },
+        file_bytes_max: bitcask.file_bytes_max,
+        compression: match bitcask.compression {
+            settings::Compression::None => Compression::None,
+            settings::Compression::Lz4 => Compression::Lz4,
+            settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
+        },
+        log_segments_behind_max: u32::try_from(segments).unwrap_or(u32::MAX).max(1),
+        ..BitcaskSettings::default()
+    }
+}
+
+/// When space may be won back.
+pub(super) fn merge_policy(settings: &Settings) -> MergePolicy {
+    let bitcask = &settings.bitcask;
+    match bitcask.merge_policy {
+        settings::MergePolicy::Always => MergePolicy::Always,
+        settings::MergePolicy::Never => MergePolicy::Never,
+        settings::MergePolicy::Window => MergePolicy::Window {
+            first_hour: bitcask.merge_window_start_hour,
+            last_hour: bitcask.merge_window_end_hour,
+        },
+    }
+}
+
+/// The cache of what is read; `machine` is what the machine or the container has, if that is known.
+pub(super) fn read_cache(settings: &Settings, machine: Option<u64>) -> Option<Arc<ReadCache>> {
+    if settings.node.storage_backend != StorageBackend::Bitcask {
+        return None;
+    }
+    let share = || machine.unwrap_or(0) / READ_CACHE_SHARE;
+    let bytes_max = settings.bitcask.read_cache_bytes.unwrap_or_else(share);
+    (bytes_max > 0).then(|| Arc::new(ReadCache::new(bytes_max)))
+}
+
+#[cfg(test)]
+#[path = "bitcask_test.rs"]
+mod tests;

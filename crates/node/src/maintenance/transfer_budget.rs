@@ -1,0 +1,25 @@
+//! Transfers between nodes under the arbiter: what it lets a page wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_arbiter::Arbiter;
+use kvorum_member::Budget;
+use kvorum_runtime::Runtime;
+use parking_lot::Mutex;
+
+/// Whoever waits asks again after this: the arbiter may have become more generous meanwhile.
+const WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// See the module's description.
+pub(crate) struct TransferBudget {
+    pub(crate) runtime: Runtime,
+    pub(crate) arbiter: Arc<Mutex<Arbiter>>,
+}
+
+impl Budget for TransferBudget {
+    fn ask(&self, bytes: u64) -> Duration {
+        let wait = self.arbiter.lock().transfer(bytes, self.runtime.now());
+        wait.min(WAIT_MAX)
+    }
+}

@@ -1,0 +1,50 @@
+//! Which vnodes serve, in words: a node answers before all of its stores are open.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use kvorum_member::{Readiness, Unopened, VnodeTable};
+use serde_json::{Value, json};
+
+/// The state of a vnode that serves.
+pub(crate) const OPEN: &str = "open";
+
+/// The state of a vnode that does not serve.
+pub(crate) fn state_of(unopened: &Unopened) -> &'static str {
+    match unopened {
+        Unopened::Opening { .. } => "opening",
+        Unopened::Failed { .. } => "failed",
+    }
+}
+
+/// Why it does not, if that is a failure.
+pub(crate) fn error_of(unopened: &Unopened) -> Option<&str> {
+    match unopened {
+        Unopened::Opening { .. } => None,
+        Unopened::Failed { error, .. } => Some(error),
+    }
+}
+
+/// How many vnodes serve, and which do not: a line each for people, and all of it for programs.
+pub(crate) fn describe(vnodes: &VnodeTable, text: &mut String) -> Value {
+    let (readiness, unopened) = (vnodes.readiness(), vnodes.unopened());
+    let (open, opening, failed) = (readiness.open, readiness.opening, readiness.failed);
+    let _infallible = writeln!(text, "{open} open, {opening} opening, {failed} failed");
+    let mut rows = Vec::new();
+    for (partition, unopened) in unopened {
+        let (id, state) = (partition.number(), state_of(&unopened));
+        let error = error_of(&unopened);
+        let reason = error.map_or_else(String::new, |error| format!(": {error}"));
+        let _infallible = writeln!(text, "  partition {id}: {state}{reason}");
+        rows.push(json!({"id": id, "state": state, "error": error}));
+    }
+    json!({"open": open, "opening": opening, "failed": failed, "unopened": rows})
+}
+
+/// Waits until every vnode serves, and says so.
+pub(crate) async fn announce(vnodes: Arc<VnodeTable>, node: String) {
+    let mut readiness = vnodes.watch_readiness();
+    if readiness.wait_for(Readiness::is_complete).await.is_ok() {
+        tracing::info!(event = "ready", node = %node, version = env!("CARGO_PKG_VERSION"));
+    }
+}

@@ -1,0 +1,317 @@
+//! `kvorum repair`: damaged stores made whole again from what their directories hold.
+
+mod shop;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use kvorum_backend_bitcask::check::is_store as is_bitcask;
+use kvorum_backend_leveldb::keyspace::key_shown;
+use kvorum_backend_leveldb::repair::{
+    Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files, options,
+};
+use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
+use kvorum_inspect::{Kind, Plan, VerifyOptions, recognise};
+
+use crate::verify;
+
+/// Directories in directories, from the data directory to a store, are far fewer.
+const DEPTH_MAX: usize = 8;
+/// Keys and ranges that are printed of one store; `--json` has them all.
+const SHOWN_MAX: usize = 20;
+
+/// Arguments of `kvorum repair`.
+#[derive(Args)]
+pub(crate) struct RepairArguments {
+    /// A data directory, a directory of stores, or the directory of one partition; not in use
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Say what would be done, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Serve older values where a newer one, or a removal, may have been lost with a damaged block;
+    /// for stores that have no replica
+    #[arg(long)]
+    keep_doubtful: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found below the directory.
+#[derive(Default)]
+struct Found {
+    leveldb: Vec<PathBuf>,
+    /// Directories that no repair is for, with what is said of them.
+    others: Vec<(PathBuf, &'static str)>,
+    locks: Vec<Box<dyn DiskLock>>,
+}
+
+/// A directory that was only checked.
+struct OtherChecked {
+    directory: PathBuf,
+    said: &'static str,
+    findings: Vec<String>,
+}
+
+/// Repairs what is there; the exit code is 1 when something could not be, or is lost for good.
+pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let found = find(&*disk, arguments)?;
+    let mut repairs = Vec::new();
+    for directory in &found.leveldb {
+        let options = options(arguments.dry_run, arguments.keep_doubtful);
+        let begun = Repair::begin(disk.clone(), directory, options);
+        repairs.push(begun.with_context(|| format!("repair {}", directory.display()))?);
+    }
+    let (outcomes, took) = shop::run(&repairs, verify::threads());
+    let mut others = Vec::new();
+    for (directory, said) in &found.others {
+        others.push(check(directory, said)?);
+    }
+    let reports: Vec<(&Path, Outcome)> = repairs
+        .iter()
+        .zip(outcomes)
+        .map(|(repair, error)| match error {
+            None => (repair.directory(), Ok(repair.report())),
+            Some(error) => (repair.directory(), Err(error)),
+        })
+        .collect();
+    let text = match arguments.json {
+        true => format!("{:#}\n", as_json(&reports, &others)),
+        false => as_text(&reports, &others, took),
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    let is_good = reports
+        .iter()
+        .all(|(_, it)| it.as_ref().is_ok_and(is_all_there))
+        && others.iter().all(|it| it.findings.is_empty());
+    Ok(match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+type Outcome = std::result::Result<RepairReport, String>;
+
+/// True when nothing is lost or in doubt, and nothing is left to be done.
+fn is_all_there(report: &RepairReport) -> bool {
+    let is_whole = report.doubts.is_empty() && report.lost_bodies == 0;
+    is_whole && report.verdict != RepairVerdict::WouldRepair
+}
+
+fn find(disk: &dyn Disk, arguments: &RepairArguments) -> anyhow::Result<Found> {
+    let directory = &arguments.directory;
+    let info = disk.info(directory)?;
+    if info.is_none_or(|it| it.kind != EntryKind::Directory) {
+        bail!("there is no directory {}", directory.display());
+    }
+    let mut found = Found::default();
+    visit(disk, directory, 0, &mut found)?;
+    if found.leveldb.is_empty() && found.others.is_empty() {
+        bail!("there is no store in {}", directory.display());
+    }
+    Ok(found)
+}
+
+fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> anyhow::Result<()> {
+    let node_lock = directory.join("LOCK");
+    if disk.info(&node_lock)?.is_some() {
+        let lock = disk.lock(&node_lock, "kvorum repair\n");
+        let in_use = || format!("{} is in use; stop its node first", directory.display());
+        found.locks.push(lock.with_context(in_use)?);
+    }
+    if let Some(fast) = fast_of(disk, directory)? {
+        let (slow, fast) = (directory.display(), fast.display());
+        if depth == 0 {
+            bail!("{slow} has only the old tables of the store in {fast}: name that directory");
+        }
+        // It is repaired with the store that it is a part of.
+        return Ok(());
+    }
+    if has_store_files(disk, directory)? {
+        found.leveldb.push(directory.to_owned());
+        return Ok(());
+    }
+    if is_bitcask(disk, directory)? {
+        let said = "a bitcask store opens from its data files alone: at the next opening hints and \
+                    checkpoint are made again and torn ends are cut";
+        found.others.push((directory.to_owned(), said));
+        return Ok(());
+    }
+    let mut said = None;
+    for entry in disk.list(directory)? {
+        let path = directory.join(&entry.name);
+        if entry.kind == EntryKind::Directory {
+            if entry.name != "lost" && depth < DEPTH_MAX {
+                visit(disk, &path, depth + 1, found)?;
+            }
+            continue;
+        }
+        match recognise(disk, &path) {
+            Ok(Kind::ValueLog(_)) => {
+                said = Some(
+                    "the value log is read by the next start of the node, which makes its small \
+                     files again; entries that are damaged are restored from replicas",
+                );
+            }
+            Ok(Kind::Segment) if said.is_none() => {
+                said = Some(
+                    "a log is read by the next start of the node, and set aside where it \
+                             is damaged",
+                );
+            }
+            _ => {}
+        }
+    }
+    if let Some(said) = said {
+        found.others.push((directory.to_owned(), said));
+    }
+    Ok(())
+}
+
+fn check(directory: &Path, said: &'static str) -> anyhow::Result<OtherChecked> {
+    let plan = Plan::new(&RealDisk, directory, VerifyOptions::default())?;
+    let checked = verify::run(&plan);
+    Ok(OtherChecked {
+        directory: directory.to_owned(),
+        said,
+        findings: checked.findings.iter().map(verify::finding_line).collect(),
+    })
+}
+
+fn as_text(reports: &[(&Path, Outcome)], others: &[OtherChecked], took: Duration) -> String {
+    let mut text = String::new();
+    let (mut read, mut written) = (0, 0);
+    for (directory, outcome) in reports {
+        let name = directory.display();
+        let _infallible = match outcome {
+            Ok(report) => {
+                read += report.bytes;
+                written += report.written_bytes;
+                report_text(&mut text, &name.to_string(), report)
+            }
+            Err(error) => writeln!(text, "{name}: not repaired: {error}"),
+        };
+    }
+    for other in others {
+        let name = other.directory.display();
+        let count = other.findings.len();
+        let _infallible = writeln!(text, "{name}: {count} findings; {}", other.said);
+        for finding in &other.findings {
+            let _infallible = writeln!(text, "  damaged: {finding}");
+        }
+    }
+    let seconds = took.as_secs_f64();
+    let _infallible = writeln!(
+        text,
+        "{} stores of leveldb, {read} bytes read, {written} bytes written in {seconds:.1} s",
+        reports.len()
+    );
+    text
+}
+
+fn report_text(text: &mut String, name: &str, report: &RepairReport) -> std::fmt::Result {
+    let verdict = match report.verdict {
+        RepairVerdict::Sound => "sound, nothing was done",
+        RepairVerdict::Repaired => "repaired; what was replaced is in lost/",
+        RepairVerdict::WouldRepair => "damaged, would be repaired",
+    };
+    let (files, bytes) = (report.files, report.bytes);
+    writeln!(text, "{name}: {verdict} ({files} files, {bytes} bytes)")?;
+    for problem in &report.problems {
+        writeln!(text, "  {}: {}", problem.file, problem.what)?;
+    }
+    if let Some(why) = &report.rebuilt {
+        writeln!(text, "  all tables are merged anew: {why}")?;
+    }
+    if report.written_files > 0 {
+        let (files, bytes, saved) = (report.written_files, report.written_bytes, report.saved);
+        writeln!(
+            text,
+            "  {files} files written, {bytes} bytes, {saved} entries"
+        )?;
+    }
+    for doubt in report.doubts.iter().take(SHOWN_MAX) {
+        let (from, to) = range_shown(doubt);
+        writeln!(
+            text,
+            "  in doubt: keys from {from} up to {to}: {}",
+            doubt.why
+        )?;
+    }
+    for key in report.bodiless.iter().take(SHOWN_MAX) {
+        writeln!(text, "  lost its body: {}", key_shown(key))?;
+    }
+    if report.doubts.len() > SHOWN_MAX || report.lost_bodies > SHOWN_MAX as u64 {
+        let (doubts, bodies) = (report.doubts.len(), report.lost_bodies);
+        writeln!(
+            text,
+            "  in all {doubts} ranges in doubt, {bodies} bodies lost"
+        )?;
+    }
+    match report.hidden {
+        0 => Ok(()),
+        hidden => writeln!(
+            text,
+            "  {hidden} older entries in these ranges were left out; --keep-doubtful keeps them"
+        ),
+    }
+}
+
+fn range_shown(doubt: &Doubt) -> (String, String) {
+    (key_shown(&doubt.from), key_shown(&doubt.to))
+}
+
+fn as_json(reports: &[(&Path, Outcome)], others: &[OtherChecked]) -> serde_json::Value {
+    let store = |(directory, outcome): &(&Path, Outcome)| match outcome {
+        Ok(report) => report_json(directory, report),
+        Err(error) => serde_json::json!({ "directory": directory, "error": error }),
+    };
+    let other = |it: &OtherChecked| {
+        serde_json::json!({
+            "directory": it.directory,
+            "findings": it.findings,
+            "what_becomes_of_it": it.said,
+        })
+    };
+    serde_json::json!({
+        "stores": reports.iter().map(store).collect::<Vec<_>>(),
+        "others": others.iter().map(other).collect::<Vec<_>>(),
+    })
+}
+
+fn report_json(directory: &Path, report: &RepairReport) -> serde_json::Value {
+    let verdict = match report.verdict {
+        RepairVerdict::Sound => "sound",
+        RepairVerdict::Repaired => "repaired",
+        RepairVerdict::WouldRepair => "would repair",
+    };
+    let doubt = |it: &Doubt| {
+        let (from, to) = range_shown(it);
+        serde_json::json!({ "from": from, "to": to, "why": it.why })
+    };
+    let problems = report.problems.iter();
+    let problems = problems.map(|it| serde_json::json!({ "file": it.file, "what": it.what }));
+    serde_json::json!({
+        "directory": directory,
+        "verdict": verdict,
+        "problems": problems.collect::<Vec<_>>(),
+        "merged_anew": report.rebuilt,
+        "files": report.files,
+        "bytes": report.bytes,
+        "written_files": report.written_files,
+        "written_bytes": report.written_bytes,
+        "entries_saved": report.saved,
+        "entries_hidden": report.hidden,
+        "in_doubt": report.doubts.iter().map(doubt).collect::<Vec<_>>(),
+        "bodies_lost": report.lost_bodies,
+        "keys_without_bodies": report.bodiless.iter().map(|it| key_shown(it)).collect::<Vec<_>>(),
+    })
+}

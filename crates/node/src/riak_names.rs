@@ -1,0 +1,200 @@
+//! The names `riak` and `riak-admin`: links to this program, under which an operator's runbook works.
+//!
+//! What the words mean stays what it is under the name `kvorum`: here words are only put in its order.
+//! What cannot apply says so in one line, with what to use instead.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What a call under one of the names comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Called {
+    /// These words, the first being the program's name.
+    Words(Vec<OsString>),
+    /// It cannot apply; what to use instead.
+    CannotApply(String),
+}
+
+/// The names that links are made of.
+pub(crate) const NAMES: [&str; 2] = ["riak", "riak-admin"];
+
+/// Puts a call's words in `kvorum`'s order.
+pub(crate) fn called(words: Vec<OsString>) -> Called {
+    let name = words.first().map(Path::new).and_then(Path::file_name);
+    let name = name.and_then(OsStr::to_str).unwrap_or_default().to_owned();
+    let mut rest = words.into_iter().skip(1);
+    match name.as_str() {
+        "riak-admin" => of_riak_admin(rest.collect()),
+        "riak" => {
+            let rest: Vec<OsString> = rest.collect();
+            of_riak(rest)
+        }
+        _ => {
+            let mut all = vec![OsString::from("kvorum")];
+            all.extend(&mut rest);
+            Called::Words(all)
+        }
+    }
+}
+
+fn of_riak(mut rest: Vec<OsString>) -> Called {
+    let verb = rest.first().and_then(|it| it.to_str()).unwrap_or_default();
+    let verb = verb.replace('_', "-");
+    let second = rest.get(1).and_then(|it| it.to_str()).unwrap_or_default();
+    let instead = match verb.as_str() {
+        "admin" => return of_riak_admin(rest.split_off(1)),
+        "daemon" => return words(&["start"], rest.split_off(1)),
+        "console" | "foreground" => return words(&["server"], rest.split_off(1)),
+        "version" => return words(&["--version"], Vec::new()),
+        "config" if second == "effective" => return words(&["describe"], rest.split_off(2)),
+        "config" => return words(&["chkconfig"], rest.split_off(2.min(rest.len()))),
+        "attach" | "remote-console" | "daemon-attach" | "eval" | "escript" | "unescript" => {
+            "there is no shell inside the server; `riak-admin status`, `vnode-status` and \
+             `kvorum admin maintenance` show what it does"
+        }
+        "reboot" => "there is no machine inside the process; use `riak restart`",
+        "top" | "etop" => "use `kvorum admin maintenance`, and the system's own top",
+        "debug" => "use `kvorum chkconfig`, `riak-admin status` and the log files",
+        "repl" => "replication between clusters is not built in yet",
+        _ => return words(&[], rest),
+    };
+    cannot(&format!("riak {verb}"), instead)
+}
+
+fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
+    let verb = rest.first().and_then(|it| it.to_str()).unwrap_or_default();
+    // Riak takes both spellings.
+    let verb = verb.replace('_', "-");
+    if let Some(first) = rest.first_mut() {
+        *first = OsString::from(&verb);
+    }
+    let second = rest.get(1).and_then(|it| it.to_str()).unwrap_or_default();
+    let instead = match verb.as_str() {
+        "describe" | "show" => return words(&["describe"], rest.split_off(1)),
+        "set" => match second.split_once('=') {
+            Some(("transfer_limit", limit)) => {
+                let limit = limit.to_owned();
+                let more = rest.split_off(2);
+                return words(&["admin", "transfer-limit", &limit], more);
+            }
+            _ => {
+                "change the key in the configuration file and restart the node; \
+                  `riak-admin transfer-limit` and `handoff enable|disable` work at once"
+            }
+        },
+        "cluster" if matches!(second, "resize-ring" | "resize_ring") => {
+            "the size of a ring is fixed when its cluster is founded"
+        }
+        "cluster" if matches!(second, "partition" | "partition-count") => {
+            "use `riak-admin cluster partitions`, with --json for programs"
+        }
+        "join" | "leave" | "force-remove" => {
+            "use `riak-admin cluster join|leave|force-remove`, then `cluster plan` and \
+             `cluster commit`"
+        }
+        "diag" => {
+            "use `kvorum chkconfig` for the configuration, `kvorum verify` for the disks, \
+             `riak-admin cluster plan` for crowded replicas, and `kvorum admin maintenance`"
+        }
+        "stat" => "use `riak-admin status`, or /metrics for everything",
+        "cluster-info" => "use `riak-admin ring-status --json` and `vnode-status --json`",
+        "aae-status" | "tictacaae" => "anti-entropy between replicas is not built in yet",
+        "repair-2i" => "indexes are written together with their objects and need no repair",
+        "reformat-indexes" | "reformat-objects" | "downgrade-objects" => {
+            "files have one format, and are taken over when the server starts"
+        }
+        "reip" | "reip-manual" => {
+            "a node is known by its identity: change nodename and its address and restart it"
+        }
+        "backup" | "restore" => "copy the data directory of a stopped node",
+        "security" => "users and sources are not built in yet",
+        "top" => "use `kvorum admin maintenance`, and the system's own top",
+        "erl-reload" | "js-reload" | "ensemble-status" | "search" => {
+            "what it looked after is not part of Kvorum"
+        }
+        _ => return words(&["admin"], rest),
+    };
+    cannot(&format!("riak-admin {verb}"), instead)
+}
+
+fn words(first: &[&str], rest: Vec<OsString>) -> Called {
+    let program = std::iter::once(&"kvorum");
+    let first = program.chain(first).map(OsString::from);
+    Called::Words(first.chain(rest).collect())
+}
+
+fn cannot(what: &str, instead: &str) -> Called {
+    Called::CannotApply(format!("{what} does not apply: {instead}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(line: &str) -> Result<String, String> {
+        let words = line.split(' ').map(OsString::from).collect();
+        match called(words) {
+            Called::Words(words) => {
+                let text = |word: &OsString| word.to_str().unwrap().to_owned();
+                Ok(words.iter().map(text).collect::<Vec<_>>().join(" "))
+            }
+            Called::CannotApply(why) => Err(why),
+        }
+    }
+
+    #[test]
+    fn a_runbooks_lines_become_kvorums() {
+        for (line, wanted) in [
+            ("kvorum admin status", "kvorum admin status"),
+            ("/usr/bin/riak ping", "kvorum ping"),
+            ("riak start", "kvorum start"),
+            ("riak daemon", "kvorum start"),
+            ("riak stop", "kvorum stop"),
+            ("riak console", "kvorum server"),
+            ("riak chkconfig --config x", "kvorum chkconfig --config x"),
+            ("riak version", "kvorum --version"),
+            ("riak config effective", "kvorum describe"),
+            ("riak admin member_status", "kvorum admin member-status"),
+            ("riak-admin ring-status", "kvorum admin ring-status"),
+            (
+                "/usr/sbin/riak-admin wait_for_service riak_kv n@h",
+                "kvorum admin wait-for-service riak_kv n@h",
+            ),
+            (
+                "riak-admin transfer_limit n@h 4",
+                "kvorum admin transfer-limit n@h 4",
+            ),
+            (
+                "riak-admin set transfer_limit=4",
+                "kvorum admin transfer-limit 4",
+            ),
+            (
+                "riak-admin cluster force-remove a@b",
+                "kvorum admin cluster force-remove a@b",
+            ),
+            (
+                "riak-admin bucket_type create maps",
+                "kvorum admin bucket-type create maps",
+            ),
+            ("riak-admin describe ring_size", "kvorum describe ring_size"),
+        ] {
+            assert_eq!(call(line).as_deref(), Ok(wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_apply_says_in_one_line_what_to_use() {
+        for (line, word) in [
+            ("riak attach", "shell"),
+            ("riak remote_console", "shell"),
+            ("riak-admin diag", "chkconfig"),
+            ("riak-admin join -f a@b", "cluster join"),
+            ("riak-admin cluster resize-ring 128", "fixed"),
+            ("riak-admin set anti_entropy=off", "configuration file"),
+            ("riak-admin aae-status", "not built in yet"),
+        ] {
+            let why = call(line).unwrap_err();
+            assert!(why.contains(word) && !why.contains('\n'), "{why}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Which connections there are, for whoever looks after the node, and how many there may be.
+//!
+//! Each is an open file, and files are what a node must not run out of. A node needs one connection for
+//! each lane and member in each direction. Of those that are answered a member may have a few more, for
+//! what a broken link left is known to be dead only after a while; the newest are the ones in use.
+//! Whoever has not said yet that it is a member has a place among a fixed number.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use kvorum_ring::NodeId;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::lane::Lane;
+
+/// Connections that a member may have on one lane; with one more its oldest is ended.
+const ANSWERED_PER_LANE_MAX: usize = 3;
+/// Connections of callers that are no members, or have not said so yet; further ones are closed.
+const GUESTS_MAX: usize = 64;
+
+/// How many connections there may be, in both directions, in a cluster in which this node has so many
+/// `others` around it.
+#[must_use]
+pub const fn connections_max(others: u64) -> u64 {
+    let per_member = Lane::COUNT as u64 * (1 + ANSWERED_PER_LANE_MAX as u64);
+    others.saturating_mul(per_member) + GUESTS_MAX as u64
+}
+
+/// A connection that stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connected {
+    /// The node at the other end.
+    pub node: NodeId,
+    /// Its lane.
+    pub lane: Lane,
+    /// True when this node asks over it, false when it answers.
+    pub is_asking: bool,
+    /// True when nobody on the way can read along.
+    pub is_encrypted: bool,
+}
+
+/// The connections that are answered.
+#[derive(Default)]
+pub(crate) struct Callers {
+    known: Mutex<Known>,
+    guests: AtomicUsize,
+    /// The last caller was one too many.
+    is_crowded: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    next: u64,
+    connected: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    connected: Connected,
+    is_member: bool,
+    /// Dropped to end the connection.
+    _standing: oneshot::Sender<()>,
+}
+
+/// One of them, for as long as it stands.
+pub(crate) struct Calling {
+    callers: Arc<Callers>,
+    number: u64,
+    /// Resolves when the connection has to give way to newer ones.
+    pub(crate) replaced: oneshot::Receiver<()>,
+}
+
+/// The place of a caller that is no member, or has not said so yet.
+pub(crate) struct Guest(Arc<Callers>);
+
+impl Callers {
+    /// A place for a caller that has said nothing yet, if there is one.
+    pub(crate) fn welcome(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+        let before = self.guests.fetch_add(1, Ordering::Relaxed);
+        // Gives the place back when it is not taken.
+        let guest = Guest(self.clone());
+        if before < GUESTS_MAX {
+            self.is_crowded.store(false, Ordering::Relaxed);
+            return Some(guest);
+        }
+        if !self.is_crowded.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                event = "peer_connections_refused",
+                peer = %peer,
+                most = GUESTS_MAX,
+                "so many callers at the peer listener have not said that they are members",
+            );
+        }
+        None
+    }
+
+    /// Counts a connection in; the oldest of a member that has too many on the same lane is ended.
+    pub(crate) fn note(self: &Arc<Self>, connected: Connected, is_member: bool) -> Calling {
+        let (standing, replaced) = oneshot::channel();
+        let mut known = self.known.lock();
+        let number = known.next;
+        known.next += 1;
+        if is_member {
+            known.make_room_for(&connected);
+        }
+        let entry = Entry {
+            connected,
+            is_member,
+            _standing: standing,
+        };
+        known.connected.insert(number, entry);
+        Calling {
+            callers: self.clone(),
+            number,
+            replaced,
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Connected> {
+        let known = self.known.lock();
+        known.connected.values().map(|it| it.connected).collect()
+    }
+}
+
+impl Known {
+    fn make_room_for(&mut self, connected: &Connected) {
+        let is_like = |entry: &Entry| {
+            let (node, lane) = (entry.connected.node, entry.connected.lane);
+            entry.is_member && (node, lane) == (connected.node, connected.lane)
+        };
+        let like = self.connected.iter().filter(|(_, entry)| is_like(entry));
+        let numbers: Vec<u64> = like.map(|(number, _)| *number).collect();
+        let beyond = (numbers.len() + 1).saturating_sub(ANSWERED_PER_LANE_MAX);
+        for number in &numbers[..beyond.min(numbers.len())] {
+            self.connected.remove(number);
+            tracing::warn!(
+                event = "peer_connection_replaced",
+                node = %connected.node,
+                lane = connected.lane.name(),
+                most = ANSWERED_PER_LANE_MAX,
+                "a member that has so many connections on a lane loses the oldest",
+            );
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.guests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        self.callers.known.lock().connected.remove(&self.number);
+    }
+}

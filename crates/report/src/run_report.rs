@@ -1,0 +1,26 @@
+//! The page of one run, beside its figures.
+
+use std::path::{Path, PathBuf};
+
+use crate::files::write_atomically;
+use crate::page;
+use crate::result::RunResult;
+
+/// The name of a run's page in its directory.
+pub(crate) const REPORT: &str = "report.html";
+
+/// Makes the report of a run as `report.html` in its directory, and says where that is.
+///
+/// # Errors
+/// A directory that is no run's, or a page that cannot be written.
+pub fn write_report(directory: &Path) -> anyhow::Result<PathBuf> {
+    let page = directory.join(REPORT);
+    write_page(directory, &page)?;
+    Ok(page)
+}
+
+/// Makes the report of a run as this page.
+pub(crate) fn write_page(directory: &Path, page: &Path) -> anyhow::Result<()> {
+    let run = RunResult::read(directory)?;
+    write_atomically(page, &page::run(&run, &[]))
+}

@@ -1,0 +1,162 @@
+//! Room for what tasks hold in memory together: a bound in bytes on things that come from outside and
+//! whose sizes others choose.
+//!
+//! Whoever begins to receive something large takes room for all of it first, so that two halves never
+//! wait for one another, and gives it back by dropping what it got. What is small is not asked about:
+//! numbers of connections bound it, and a request pays for no shared word.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What is larger than this is counted, in bytes; the rest fits the buffers that connections have
+/// anyway.
+pub const COUNTED_BYTES_MIN: usize = 16 << 10;
+
+/// Room that is shared. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Room(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    bytes_max: u64,
+    bytes: AtomicU64,
+    has_refused: AtomicBool,
+}
+
+/// Room that is taken, until this is dropped.
+#[derive(Debug)]
+pub struct Taken {
+    room: Room,
+    bytes: u64,
+}
+
+impl Default for Room {
+    /// Without a bound.
+    fn default() -> Self {
+        Self::new(u64::MAX)
+    }
+}
+
+impl Room {
+    /// Room for so many bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        Self(Arc::new(Shared {
+            bytes_max,
+            bytes: AtomicU64::new(0),
+            has_refused: AtomicBool::new(false),
+        }))
+    }
+
+    /// Bytes that are taken.
+    pub fn taken_bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may be taken.
+    pub fn bytes_max(&self) -> u64 {
+        self.0.bytes_max
+    }
+
+    /// Takes room, if there is any: what comes alone is taken however large it is, since nothing would
+    /// ever make room for it. `None` means that it is to be refused.
+    pub fn take(&self, bytes: usize) -> Option<Taken> {
+        let mut taken = self.take_anyway(0);
+        taken.grow(bytes).then_some(taken)
+    }
+
+    /// Takes room for what cannot be refused.
+    pub fn take_anyway(&self, bytes: usize) -> Taken {
+        let bytes = bytes as u64;
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let room = self.clone();
+        Taken { room, bytes }
+    }
+}
+
+impl Taken {
+    /// Takes more, as [`Room::take`] does; false, and as before, if there is none.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let (shared, bytes) = (&*self.room.0, bytes as u64);
+        let before = shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_alone = before <= self.bytes;
+        if !is_alone && before.saturating_add(bytes) > shared.bytes_max {
+            shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            if !shared.has_refused.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    event = "requests_refused",
+                    bytes_in_progress = before,
+                    bytes_max = shared.bytes_max,
+                    "large requests in progress take the memory that there is for them; further ones \
+                     get overload until some have ended",
+                );
+            }
+            return false;
+        }
+        if before < shared.bytes_max / 2 && shared.has_refused.load(Ordering::Relaxed) {
+            shared.has_refused.store(false, Ordering::Relaxed);
+        }
+        self.bytes += bytes;
+        true
+    }
+
+    /// Bytes that this holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.room.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_exceeds_the_room_is_refused_until_something_is_dropped() {
+        let room = Room::new(100);
+        let first = room.take(60).unwrap();
+        assert!(room.take(41).is_none());
+        assert_eq!(room.taken_bytes(), 60);
+        let second = room.take(40).unwrap();
+        drop(first);
+        assert_eq!(room.taken_bytes(), 40);
+        assert!(room.take(60).is_some());
+        drop(second);
+        assert_eq!(room.taken_bytes(), 0);
+    }
+
+    #[test]
+    fn one_alone_is_taken_however_large_it_is_and_may_grow() {
+        let room = Room::new(100);
+        let mut alone = room.take(1_000).unwrap();
+        assert!(alone.grow(1_000));
+        assert!(room.take(1).is_none());
+        assert_eq!(alone.bytes(), 2_000);
+        drop(alone);
+        assert!(room.take(1).is_some());
+    }
+
+    #[test]
+    fn what_grows_is_refused_like_what_comes() {
+        let room = Room::new(100);
+        let mut first = room.take(50).unwrap();
+        let second = room.take(50).unwrap();
+        assert!(!first.grow(1));
+        assert_eq!((first.bytes(), room.taken_bytes()), (50, 100));
+        drop(second);
+        assert!(first.grow(50));
+    }
+
+    #[test]
+    fn what_cannot_be_refused_counts_all_the_same() {
+        let room = Room::new(100);
+        let unavoidable = room.take_anyway(200);
+        assert!(room.take(1).is_none());
+        drop(unavoidable);
+        assert_eq!(room.taken_bytes(), 0);
+    }
+}

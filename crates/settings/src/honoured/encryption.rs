@@ -1,0 +1,50 @@
+//! Keys of encryption between the nodes of a cluster.
+
+use crate::key::{Category, Key};
+use crate::kind::{Choice, Kind};
+use crate::settings::TlsMode;
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key::new(name, kind, Some(default), Category::Encryption, help).own()
+}
+
+pub(super) const KEYS: &[Key] = &[
+    key(
+        "cluster.tls",
+        Kind::Choice(&[
+            Choice::Takes("off", |settings| settings.cluster_tls.mode = TlsMode::Off),
+            Choice::Takes("optional", |settings| {
+                settings.cluster_tls.mode = TlsMode::Optional;
+            }),
+            Choice::Takes("on", |settings| settings.cluster_tls.mode = TlsMode::On),
+        ]),
+        "off",
+        "Whether the connections between nodes are encrypted, with certificates that both ends check. \
+         `off` refuses who calls with TLS; `on` refuses who calls or answers without. \
+         `optional` is for switching a running cluster over node by node: \
+         such a node calls with TLS, and without it where that fails, and answers both. \
+         `kvorum admin tls init` makes what is needed.",
+    ),
+    key(
+        "cluster.tls.certfile",
+        Kind::Path(|settings, value| settings.cluster_tls.certificate = value),
+        "./tls/node.crt",
+        "The certificate of this node, in PEM form, \
+         issued for its `nodename` and `cluster_name` by `kvorum admin tls issue`. \
+         It and the two other files are read again when they change, without a restart.",
+    ),
+    key(
+        "cluster.tls.keyfile",
+        Kind::Path(|settings, value| settings.cluster_tls.key = value),
+        "./tls/node.key",
+        "The private key of this node's certificate, in PEM form. \
+         Keep it readable by the server's user alone.",
+    ),
+    key(
+        "cluster.tls.cacertfile",
+        Kind::Path(|settings, value| settings.cluster_tls.authority = value),
+        "./tls/ca.crt",
+        "The certificates of the authorities whose nodes are believed, in PEM form: \
+         one, or two while one replaces the other.",
+    ),
+];

@@ -1,0 +1,228 @@
+//! Plants each defect in turn: some seed has to find it, and nothing without it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kvorum_runtime::{PlantedDefect, Runtime};
+use kvorum_sim::{Control, FaultKind, RunPlan};
+
+use crate::single::{Manner, one};
+use crate::{Arguments, conclude, line};
+
+/// Seeds that a defect may take to be found: what a run of the tests has time for.
+const SEEDS_FOR_A_DEFECT: u64 = 100;
+
+/// The defect of a name.
+pub(crate) fn named(name: &str) -> anyhow::Result<PlantedDefect> {
+    let all = PlantedDefect::ALL;
+    let defect = all.into_iter().find(|it| format!("{it:?}") == name);
+    defect.with_context(|| format!("{name} is none of {all:?}"))
+}
+
+/// The faults that a defect needs to show.
+fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
+    use FaultKind::{
+        Bridge, Crash, CrashAll, Delay, DiskFull, IsolateOne, Join, LateNews, Leave,
+        PartitionHalves, Replace, Restart, SlowNode, SyncError, Wipe, WriteError,
+    };
+    use PlantedDefect as Defect;
+    match defect {
+        Defect::AcknowledgedBeforeSync | Defect::ReplaySkipped => &[CrashAll],
+        Defect::FailedSyncForgotten => &[SyncError, SyncError, SyncError, CrashAll],
+        Defect::CounterLeaseIgnored => &[Wipe, IsolateOne, SlowNode],
+        Defect::EpochRuleSkippedOnReceiver => &[
+            Join, Replace, Leave, LateNews, LateNews, IsolateOne, SlowNode,
+        ],
+        Defect::EpochRuleSkippedOnSender
+        | Defect::TransferCompletedWithoutDigest
+        | Defect::StaleRingUsedForCoverage
+        | Defect::FillingCountedAsComplete
+        | Defect::RetryTakenForNewWrite
+        | Defect::PlanNotCompared
+        | Defect::MoveClosedEarly => &[Join, Replace, Leave],
+        Defect::MoveSettledEarly => &[Join, Replace, Leave, PartitionHalves, IsolateOne],
+        Defect::AgreedBeforeSync => &[CrashAll, Crash, Join, Leave],
+        Defect::VoteForgotten => &[PartitionHalves, Bridge, Restart, Crash, Join, Replace],
+        Defect::GrowthClosedEarly => &[Delay],
+        Defect::ReadRepairDropped => &[DiskFull, WriteError],
+        Defect::HintDeletedBeforeConfirmation => &[PartitionHalves],
+        Defect::SloppyQuorumCountedForPw | Defect::FallbackNotFoundCounted => {
+            &[PartitionHalves, IsolateOne]
+        }
+        Defect::TombstoneReapedEarly | Defect::SiblingsDropped => &[IsolateOne, Crash],
+    }
+}
+
+/// The clusters in which a defect is looked for.
+fn controls(defect: PlantedDefect) -> &'static [Control] {
+    use PlantedDefect as Defect;
+    match defect {
+        // What only members have a part of.
+        Defect::AgreedBeforeSync
+        | Defect::VoteForgotten
+        | Defect::PlanNotCompared
+        | Defect::MoveClosedEarly
+        | Defect::MoveSettledEarly
+        | Defect::GrowthClosedEarly => &[Control::Members],
+        // A member's vnode that is still being filled refuses reads by itself, and what members go by is
+        // hardly ever so old that a rule on epochs is all that helps.
+        Defect::FillingCountedAsComplete
+        | Defect::EpochRuleSkippedOnSender
+        | Defect::EpochRuleSkippedOnReceiver => &[Control::StandIn],
+        _ => &[Control::StandIn, Control::Members],
+    }
+}
+
+/// A plan in which the defect has much to spoil.
+fn plan(defect: PlantedDefect, control: Control, seed: u64) -> RunPlan {
+    use PlantedDefect as Defect;
+    let mut plan = RunPlan::focused(seed, occasion(defect));
+    plan.control = control;
+    plan.is_early = defect == Defect::GrowthClosedEarly;
+    plan.has_second_operator = defect == Defect::PlanNotCompared;
+    plan.transfer_bytes_per_second = Some(16_000);
+    (plan.clients, plan.keys, plan.n_val) = (10, 10, 3);
+    plan.pause_max = Duration::from_millis(25);
+    plan.allow_mult = true;
+    (plan.delete_percent, plan.blind_percent) = (10, 20);
+    match defect {
+        Defect::HintDeletedBeforeConfirmation => {
+            (plan.nodes, plan.ring_size, plan.strict_percent) = (6, 32, 0);
+        }
+        Defect::FailedSyncForgotten | Defect::VoteForgotten => plan.nodes = 3,
+        Defect::CounterLeaseIgnored => plan.blind_percent = 60,
+        Defect::EpochRuleSkippedOnReceiver
+        | Defect::EpochRuleSkippedOnSender
+        | Defect::FillingCountedAsComplete
+        | Defect::MoveClosedEarly
+        | Defect::MoveSettledEarly
+        | Defect::GrowthClosedEarly
+        | Defect::SloppyQuorumCountedForPw => plan.strict_percent = 90,
+        _ => plan.strict_percent = 60,
+    }
+    plan
+}
+
+/// Where the search begins: what shows in one seed of many is known to show in this one.
+fn first_place(defect: PlantedDefect, control: Control) -> u64 {
+    match (defect, control) {
+        (PlantedDefect::EpochRuleSkippedOnReceiver, _) => 48,
+        (PlantedDefect::FailedSyncForgotten, Control::Members) => 42,
+        (PlantedDefect::MoveSettledEarly, _) => 117,
+        _ => 0,
+    }
+}
+
+/// What became of the search for one defect.
+struct Finding {
+    /// How many seeds it took, and what the last of them found.
+    found: Option<(u64, String)>,
+    /// What that seed finds without the defect: nothing, or it tells nothing of it.
+    without: Vec<String>,
+}
+
+/// The search, on several threads.
+struct Search {
+    runtime: Runtime,
+    /// Each defect with each kind of clusters that may have it.
+    places: Vec<(PlantedDefect, Control)>,
+    next: AtomicUsize,
+    first_seed: u64,
+    failed: AtomicUsize,
+    /// Of a run that fails also without a defect, every event is wanted.
+    keep_trace: bool,
+}
+
+/// Plants one defect or all, each alone; whether each was found, and only because it is there.
+pub(crate) fn find_all(
+    runtime: &Runtime,
+    only: Option<PlantedDefect>,
+    arguments: &Arguments,
+) -> anyhow::Result<bool> {
+    let all = PlantedDefect::ALL.into_iter();
+    let wanted = all.filter(|it| only.is_none_or(|only| only == *it));
+    let everywhere = |defect| {
+        controls(defect)
+            .iter()
+            .map(move |control| (defect, *control))
+    };
+    let search = Arc::new(Search {
+        runtime: runtime.clone(),
+        places: wanted.flat_map(everywhere).collect(),
+        next: AtomicUsize::new(0),
+        first_seed: arguments.seed.unwrap_or(1),
+        failed: AtomicUsize::new(0),
+        keep_trace: arguments.trace,
+    });
+    let searching = search.clone();
+    arguments.side_by_side(runtime, "search", move || searching.work())?;
+    let failed = search.failed.load(Ordering::Relaxed);
+    Ok(conclude(search.places.len() - failed, failed))
+}
+
+impl Search {
+    fn work(&self) -> anyhow::Result<()> {
+        loop {
+            let place = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some((defect, control)) = self.places.get(place).copied() else {
+                return Ok(());
+            };
+            let finding = self.find(defect, control)?;
+            line(&format!("{defect:?}, {control:?}: {finding}"));
+            self.failed
+                .fetch_add(usize::from(!finding.is_good()), Ordering::Relaxed);
+        }
+    }
+
+    fn find(&self, defect: PlantedDefect, control: Control) -> anyhow::Result<Finding> {
+        let defective = Manner {
+            defect: Some(defect),
+            ..Manner::default()
+        };
+        for place in 0..SEEDS_FOR_A_DEFECT {
+            let first = self.first_seed.wrapping_add(first_place(defect, control));
+            let plan = plan(defect, control, first.wrapping_add(place));
+            let outcome = one(&self.runtime, &plan, defective)?;
+            if let Some(violation) = outcome.violations.into_iter().next() {
+                let sound = Manner {
+                    keep_trace: self.keep_trace,
+                    ..Manner::default()
+                };
+                let without = one(&self.runtime, &plan, sound)?;
+                if !without.violations.is_empty() {
+                    without.trace.iter().for_each(|event| line(event));
+                }
+                return Ok(Finding {
+                    found: Some((place + 1, violation)),
+                    without: without.violations,
+                });
+            }
+        }
+        Ok(Finding {
+            found: None,
+            without: Vec::new(),
+        })
+    }
+}
+
+impl Finding {
+    fn is_good(&self) -> bool {
+        self.found.is_some() && self.without.is_empty()
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((seeds, how)) = &self.found else {
+            return write!(f, "FAILED  not found in {SEEDS_FOR_A_DEFECT} seeds");
+        };
+        let short: String = how.chars().take(150).collect();
+        match self.without.first() {
+            None => write!(f, "found by seed {seeds}, which passes without it: {short}"),
+            Some(other) => write!(f, "FAILED  seed {seeds} fails also without it: {other}"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Named scenarios, each with some seeds.
+
+use anyhow::Context as _;
+use kvorum_runtime::{PlantedDefect, Runtime};
+use kvorum_sim::Scenario;
+
+use crate::campaign::Campaign;
+use crate::{Arguments, conclude, line};
+
+/// Runs one scenario or `all`; whether nothing was found and each was shown.
+pub(crate) fn run(
+    runtime: &Runtime,
+    arguments: &Arguments,
+    defect: Option<PlantedDefect>,
+    wanted: &str,
+) -> anyhow::Result<bool> {
+    let scenarios = match wanted {
+        "all" => Scenario::ALL.to_vec(),
+        id => vec![Scenario::of_id(id).with_context(|| {
+            let ids = Scenario::ALL.map(|it| it.id);
+            format!("{id} is none of {ids:?}")
+        })?],
+    };
+    let first = arguments.first_seed(runtime);
+    let mut failed = 0;
+    for scenario in &scenarios {
+        let of_this = Arguments {
+            seed: Some(first),
+            ..arguments.clone()
+        };
+        let campaign = Campaign::new(runtime, of_this, defect, Some(*scenario));
+        let sum = campaign.carry_out()?;
+        let named = scenario.kinds.first();
+        let has_happened = named.is_some_and(|kind| sum.faults.contains_key(kind))
+            // Of those that make a machine forget, a plan has one, of whichever kind.
+            || scenario.kinds.iter().any(|it| it.is_amnesia() && sum.faults.contains_key(it));
+        let verdict = match (sum.failed_seeds.is_empty(), has_happened) {
+            (true, true) => "ok    ",
+            (true, false) => "FAILED, for nothing happened,",
+            (false, _) => "FAILED",
+        };
+        failed += usize::from(!sum.failed_seeds.is_empty() || !has_happened);
+        line(&format!(
+            "{verdict}  {} {}: {}; {} seeds from {first}, {} acknowledged, {} faults",
+            scenario.id,
+            scenario.name,
+            scenario.holds,
+            sum.runs,
+            sum.operations.acknowledged(),
+            sum.fault_count(),
+        ));
+    }
+    Ok(conclude(scenarios.len() - failed, failed))
+}

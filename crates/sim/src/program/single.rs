@@ -1,0 +1,53 @@
+//! One run on a thread of its own, watched: a run that does not end is told from one that takes long.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use kvorum_runtime::{PlantedDefect, Runtime};
+use kvorum_sim::{Outcome, RunPlan, Trace, run_traced};
+
+/// Real time that no run takes, on whatever machine: one that takes longer turns without its virtual
+/// time passing. Its thread cannot be ended; it ends with the process.
+const RUN_WAIT_MAX: Duration = Duration::from_secs(240);
+
+/// How a plan is carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    /// What is wrong with the nodes.
+    pub(crate) defect: Option<PlantedDefect>,
+    /// The events are wanted in words.
+    pub(crate) keep_trace: bool,
+}
+
+/// Carries a plan out. The thread is of its own because what the standard library draws once a thread
+/// must not outlive a run.
+pub(crate) fn one(runtime: &Runtime, plan: &RunPlan, manner: Manner) -> anyhow::Result<Outcome> {
+    let trace = Arc::new(Trace::new(manner.keep_trace));
+    let (plan, traced) = (plan.clone(), trace.clone());
+    let (ended, end) = channel();
+    let thread = runtime.thread("run", move || {
+        #[cfg(feature = "planted-defects")]
+        kvorum_runtime::plant(manner.defect);
+        // Nobody waits any more when it took too long.
+        let _nobody = ended.send(run_traced(&plan, &traced));
+    })?;
+    match end.recv_timeout(RUN_WAIT_MAX) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Disconnected) => thread
+            .join()
+            .context("the run panicked")
+            .and_then(|()| bail!("the run has no outcome")),
+        Err(RecvTimeoutError::Timeout) => {
+            let (part, since) = trace.part();
+            let (waited, since) = (RUN_WAIT_MAX.as_secs(), since.as_millis());
+            let what = format!(
+                "no end after {waited} s of real time: {part}, which began at {since} ms, goes round \
+                 without end; {} events until then",
+                trace.events()
+            );
+            Ok(Outcome::unfinished(what, &trace))
+        }
+    }
+}

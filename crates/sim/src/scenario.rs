@@ -1,0 +1,216 @@
+//! Known failures of such databases, each as a plan in which it would show again.
+//!
+//! The names are those under which the project keeps them: what happened, and what must hold instead.
+//! All are judged like any other run; what is special is what meets in them.
+
+use std::time::Duration;
+
+use crate::fault::{Fault, FaultKind};
+use crate::plan::{Engine, RunPlan};
+
+/// A named failure.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its number.
+    pub id: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What must hold.
+    pub holds: &'static str,
+    /// What goes wrong; the first of them has to happen, or nothing was shown.
+    pub kinds: &'static [FaultKind],
+    adapt: fn(&mut RunPlan),
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 13] = SCENARIOS;
+
+    /// The one with this number.
+    pub fn of_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.id == id)
+    }
+
+    /// Its plan for a seed.
+    pub fn plan(&self, seed: u64) -> RunPlan {
+        let mut plan = RunPlan::focused(seed, self.kinds);
+        (self.adapt)(&mut plan);
+        plan.give_writers_keys();
+        plan
+    }
+}
+
+use FaultKind::{
+    ClockBack, ClockForward, Crash, CrashAll, Delay, DiskFull, IsolateOne, Join, LateNews, Leave,
+    OneWay, PartitionHalves, Replace, ResetConnections, Restart, Rollback, SyncError, Wipe,
+    WriteError,
+};
+
+const SCENARIOS: [Scenario; 13] = [
+    Scenario {
+        id: "R-01",
+        name: "lww-partition",
+        holds: "with one writer a key and no siblings, the last acknowledged value wins",
+        kinds: &[PartitionHalves, IsolateOne, OneWay, ClockForward, ClockBack],
+        adapt: |plan| {
+            plan.nodes = 5;
+            plan.allow_mult = false;
+        },
+    },
+    Scenario {
+        id: "R-05",
+        name: "coordinator-amnesia",
+        holds: "a vnode that lost its data issues no dot twice, and nothing new is taken for old",
+        kinds: &[Wipe, Rollback, IsolateOne, Crash],
+        adapt: |plan| plan.blind_percent = 60,
+    },
+    Scenario {
+        id: "R-06",
+        name: "doomstone",
+        holds: "what is written after a delete outlives the tombstones that stand-ins hand over",
+        kinds: &[IsolateOne, PartitionHalves, Crash, Restart],
+        adapt: |plan| {
+            plan.delete_percent = 25;
+            plan.blind_percent = 50;
+            plan.strict_percent = 20;
+        },
+    },
+    Scenario {
+        id: "R-07",
+        name: "double-coordination",
+        holds: "one put is one dot, however often it is forwarded",
+        kinds: &[
+            Replace,
+            Join,
+            Leave,
+            LateNews,
+            ResetConnections,
+            DiskFull,
+            DiskFull,
+        ],
+        // It applies a write and is then told that the log in front of it could not be synced.
+        adapt: |plan| plan.engine = Engine::Leveldb,
+    },
+    Scenario {
+        id: "R-08",
+        name: "lost-in-handoff",
+        holds: "no acknowledged write is lost or missed while nodes join and leave",
+        kinds: &[Join, Leave],
+        adapt: |plan| {
+            (plan.nodes, plan.ring_size, plan.n_val) = (5, 32, 3);
+            (plan.keys, plan.clients, plan.allow_mult) = (10, 40, true);
+            plan.pause_max = Duration::from_millis(300);
+            plan.strict_percent = 100;
+            plan.length = Duration::from_secs(30);
+            let seed = plan.seed;
+            let fault = |(number, kind): (u64, FaultKind)| Fault {
+                kind,
+                begin: Duration::from_secs(2 + 6 * number),
+                length: Duration::from_millis(100),
+                seed: seed ^ number,
+            };
+            let kinds = [Join, Join, Leave, Leave];
+            plan.faults = (0..).zip(kinds).map(fault).collect();
+        },
+    },
+    Scenario {
+        id: "R-11",
+        name: "reap-resurrect",
+        holds: "what was deleted while a replica was away stays deleted",
+        kinds: &[Crash, IsolateOne, Restart, WriteError],
+        adapt: |plan| plan.delete_percent = 25,
+    },
+    Scenario {
+        id: "R-12",
+        name: "delete-during-handoff",
+        holds: "in the end replicas agree on what is there, what is deleted and what is not",
+        kinds: &[Join, Leave, Replace, Restart],
+        adapt: |plan| plan.delete_percent = 25,
+    },
+    Scenario {
+        id: "R-16",
+        name: "handoff-never",
+        holds: "every hint reaches its replica once that is back, also after restarts",
+        kinds: &[Restart, Crash, IsolateOne],
+        adapt: |plan| plan.strict_percent = 0,
+    },
+    Scenario {
+        id: "R-20",
+        name: "partial-transfer",
+        holds: "a transfer that was cut short is not taken to be complete",
+        kinds: &[Join, Replace, Leave, IsolateOne, Crash, WriteError],
+        adapt: |_| {},
+    },
+    Scenario {
+        id: "R-26",
+        name: "torn-manifest",
+        holds: "a power cut at any point of a flush or a compaction leaves a store that opens",
+        kinds: &[CrashAll, Crash, SyncError],
+        adapt: |plan| {
+            plan.engine = Engine::Leveldb;
+            plan.value_bytes_max = 3_000;
+        },
+    },
+    Scenario {
+        id: "R-28",
+        name: "disk-full",
+        holds: "a full disk loses nothing, and all goes on when there is space again",
+        kinds: &[DiskFull, Restart, Crash],
+        adapt: |plan| plan.value_bytes_max = 3_000,
+    },
+    Scenario {
+        id: "R-29",
+        name: "failed-sync",
+        holds: "what a failed sync may have lost is not acknowledged",
+        kinds: &[SyncError, WriteError, CrashAll],
+        adapt: |_| {},
+    },
+    Scenario {
+        id: "R-34",
+        name: "clock-skew",
+        holds: "clocks that jump by up to a day lose nothing and bring nothing back",
+        kinds: &[ClockForward, ClockBack, Delay, PartitionHalves],
+        adapt: |plan| plan.delete_percent = 20,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Control;
+
+    #[test]
+    fn scenarios_run_members_and_stand_ins() {
+        for scenario in Scenario::ALL {
+            let plans = (0..300).map(|seed| scenario.plan(seed));
+            let members = plans
+                .filter(|plan| plan.control == Control::Members)
+                .count();
+            assert!((60..140).contains(&members), "{}: {members}", scenario.id);
+        }
+    }
+
+    #[test]
+    fn scenarios_are_found_by_their_numbers_and_plan_what_they_are_named_for() {
+        for scenario in Scenario::ALL {
+            assert_eq!(Scenario::of_id(scenario.id).unwrap().name, scenario.name);
+            let plan = scenario.plan(3);
+            assert!(
+                plan.faults
+                    .iter()
+                    .all(|it| scenario.kinds.contains(&it.kind))
+            );
+            assert!(plan.faults.is_sorted_by_key(|fault| fault.begin));
+        }
+        assert!(Scenario::of_id("R-99").is_none());
+    }
+
+    #[test]
+    fn without_siblings_every_writer_has_a_key() {
+        for scenario in Scenario::ALL {
+            let plans: Vec<_> = (0..200).map(|seed| scenario.plan(seed)).collect();
+            let has_keys = |plan: &RunPlan| plan.allow_mult || plan.keys >= u16::from(plan.clients);
+            assert!(plans.iter().all(has_keys), "{}", scenario.id);
+        }
+    }
+}

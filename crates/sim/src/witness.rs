@@ -1,0 +1,80 @@
+//! What has to hold of what members know of the cluster, whatever goes wrong: no two of them ever know
+//! different states of one version, and none forgets what it knew, not even in a power cut.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kvorum_cluster::{ClusterId, ClusterState};
+
+/// What members were seen to know.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    /// By version, as the first one knew it who was seen to.
+    states: BTreeMap<(ClusterId, u64), Arc<ClusterState>>,
+    /// By machine, what its node knew last.
+    last: BTreeMap<u8, Arc<ClusterState>>,
+}
+
+impl Witness {
+    /// Takes note of what the node of a machine knows; what is wrong with that, if anything.
+    pub(crate) fn sees(&mut self, number: u8, state: &Arc<ClusterState>) -> Option<String> {
+        let before = self.last.insert(number, state.clone());
+        if before.as_ref().is_some_and(|it| Arc::ptr_eq(it, state)) {
+            return None;
+        }
+        let (id, version) = (state.id(), state.version());
+        let before = before.filter(|before| before.id() == id);
+        if let Some(before) = before.filter(|before| before.version() > version) {
+            let before = before.version();
+            return Some(format!(
+                "node {number} knew version {before} of what is agreed, and knows {version} now"
+            ));
+        }
+        let first = self.states.entry((id, version));
+        let first = first.or_insert_with(|| state.clone());
+        (**first != **state).then(|| {
+            format!("node {number} knows another version {version} of what is agreed than others")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_cluster::{Command, Member, apply};
+    use kvorum_ring::{Claimant, RingSize, claim};
+
+    use super::*;
+    use crate::machine::node_id;
+
+    fn founded() -> ClusterState {
+        let size = RingSize::new(8).unwrap();
+        let ring = claim(size, &[Claimant::new(node_id(1))], 3, None).unwrap();
+        let id = ClusterId::from_random([9; 16]);
+        ClusterState::found(id, "simulated", node_id(1), Member::new("node1"), ring)
+    }
+
+    fn renamed(state: &ClusterState, name: &str) -> Arc<ClusterState> {
+        Arc::new(apply(state, Command::NameCluster(name.into())).unwrap())
+    }
+
+    #[test]
+    fn states_that_follow_one_another_are_fine_and_versions_may_be_skipped() {
+        let (mut witness, first) = (Witness::default(), founded());
+        let second = renamed(&first, "second");
+        let third = renamed(&second, "third");
+        for (number, state) in [(1, &second), (1, &third), (2, &second), (3, &third)] {
+            assert_eq!(witness.sees(number, state), None);
+        }
+    }
+
+    #[test]
+    fn two_states_of_one_version_and_one_that_is_forgotten_are_not() {
+        let (mut witness, first) = (Witness::default(), founded());
+        let (one, other) = (renamed(&first, "one"), renamed(&first, "other"));
+        assert_eq!(witness.sees(1, &one), None);
+        let differs = witness.sees(2, &other).unwrap();
+        assert!(differs.contains("another version"), "{differs}");
+        let forgets = witness.sees(1, &Arc::new(first)).unwrap();
+        assert!(forgets.contains("knew version"), "{forgets}");
+    }
+}

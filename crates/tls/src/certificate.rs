@@ -1,0 +1,76 @@
+//! What a certificate says, as far as nodes ask.
+
+use kvorum_runtime::WallTime;
+use rustls::pki_types::CertificateDer;
+use time::OffsetDateTime;
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+use crate::identity::Identity;
+
+/// A time as its day, such as 2028-11-21.
+pub fn day_of(time: WallTime) -> String {
+    let seconds = i64::try_from(time.seconds()).unwrap_or(i64::MAX);
+    let time = OffsetDateTime::from_unix_timestamp(seconds);
+    time.map_or_else(|_| "never".to_owned(), |time| time.date().to_string())
+}
+
+/// The contents of a certificate. Whether it is to be believed is the verifier's business.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certified {
+    /// For whom it speaks: a node that is renamed has one of both names.
+    pub identities: Vec<Identity>,
+    /// It is valid from then on.
+    pub not_before: WallTime,
+    /// It is valid until then.
+    pub not_after: WallTime,
+    /// Its number, in hexadecimal.
+    pub serial: String,
+}
+
+impl Certified {
+    /// Reads a certificate; `None` when it is none.
+    pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let names = parsed.subject_alternative_name().ok()?;
+        let names = names.map(|extension| &extension.value.general_names);
+        let uris = names.into_iter().flatten().filter_map(|name| match name {
+            GeneralName::URI(uri) => Identity::from_uri(uri),
+            _ => None,
+        });
+        Some(Self {
+            identities: uris.collect(),
+            not_before: wall_time(parsed.validity().not_before),
+            not_after: wall_time(parsed.validity().not_after),
+            serial: parsed.raw_serial_as_string(),
+        })
+    }
+
+    /// True for a certificate of this node in this cluster.
+    pub fn speaks_for(&self, cluster: &str, node: &str) -> bool {
+        self.identities
+            .iter()
+            .any(|identity| identity.cluster == cluster && identity.node == node)
+    }
+
+    /// True for a certificate of some node in this cluster.
+    pub fn is_of(&self, cluster: &str) -> bool {
+        self.identities
+            .iter()
+            .any(|identity| identity.cluster == cluster)
+    }
+
+    /// Those for whom it speaks, for people.
+    pub fn names(&self) -> String {
+        if self.identities.is_empty() {
+            return "no node of any cluster".to_owned();
+        }
+        let names: Vec<String> = self.identities.iter().map(Identity::to_string).collect();
+        names.join(" and ")
+    }
+}
+
+fn wall_time(time: ASN1Time) -> WallTime {
+    // Before 1970 is long ago.
+    WallTime::from_seconds(u64::try_from(time.timestamp()).unwrap_or(0))
+}

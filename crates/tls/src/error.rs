@@ -1,0 +1,229 @@
+//! What is wrong with certificates and handshakes, by what their reader can do.
+
+use std::fmt;
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// One of the three files of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The node's certificate, and those between it and the authority's if there are any.
+    Certificate,
+    /// The certificate's private key.
+    Key,
+    /// The certificates of the authorities that are believed.
+    Authority,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Certificate => "certificate",
+            Self::Key => "private key",
+            Self::Authority => "certificate of an authority",
+        })
+    }
+}
+
+/// Why a node cannot prove itself with what it was given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MaterialError {
+    /// There is nothing of the kind in the file.
+    #[error("no {part} in PEM form is in it")]
+    Missing {
+        /// What was looked for.
+        part: Part,
+    },
+    /// It is there and cannot be read.
+    #[error("the {part} in it cannot be read: {detail}")]
+    Unreadable {
+        /// What was read.
+        part: Part,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The key is another certificate's. Take the two files that were issued together.
+    #[error(
+        "the private key does not belong to the certificate; take the two that were issued together"
+    )]
+    OtherKey,
+    /// Another authority issued it. Take the authority's certificate that came with it.
+    #[error("the certificate was not issued by this authority; take the file that came with it")]
+    OtherAuthority,
+    /// It is past its end. Issue a new one.
+    #[error("the certificate is valid no longer; issue a new one with `kvorum admin tls issue`")]
+    Expired,
+    /// It begins in the future. Set the clock.
+    #[error("the certificate is not valid yet; is this machine's clock right?")]
+    NotYetValid,
+    /// It is not to be used at both ends of a connection.
+    #[error("the certificate cannot be used: {detail}")]
+    Unusable {
+        /// Why not.
+        detail: String,
+    },
+    /// It is another node's. Issue one for this node.
+    #[error(
+        "the certificate speaks for {certified}, and this is {node} of cluster {cluster}; issue one \
+         with `kvorum admin tls issue {node}`"
+    )]
+    OtherNode {
+        /// For whom it speaks.
+        certified: String,
+        /// The node.
+        node: String,
+        /// Its cluster.
+        cluster: String,
+    },
+}
+
+impl MaterialError {
+    /// The file to look at.
+    pub fn part(&self) -> Part {
+        match self {
+            Self::Missing { part } | Self::Unreadable { part, .. } => *part,
+            Self::OtherKey => Part::Key,
+            Self::OtherAuthority => Part::Authority,
+            Self::Expired | Self::NotYetValid | Self::Unusable { .. } | Self::OtherNode { .. } => {
+                Part::Certificate
+            }
+        }
+    }
+
+    /// What the library found wrong with the certificate of this node.
+    pub(crate) fn from_check(error: Error) -> Self {
+        match error {
+            Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => Self::Expired,
+            Error::InvalidCertificate(
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+            ) => Self::NotYetValid,
+            Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            ) => Self::OtherAuthority,
+            other => Self::Unusable {
+                detail: other.to_string(),
+            },
+        }
+    }
+}
+
+/// Why two nodes have no encrypted connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The other end ends the connection or answers without TLS: switch it on there.
+    #[error("the other end does not answer with TLS; is `cluster.tls` off there?")]
+    NotSpoken,
+    /// This end does not believe the other's certificate.
+    #[error("its certificate is refused: {reason}")]
+    Certificate {
+        /// Why.
+        reason: String,
+    },
+    /// The other end does not believe the certificate of this one, or misses it.
+    #[error("it refuses this node's certificate: {reason}")]
+    Refused {
+        /// In the words of the protocol.
+        reason: String,
+    },
+    /// The certificate is believed, and another's.
+    #[error("its certificate speaks for {certified} where {expected} was expected")]
+    OtherName {
+        /// For whom it speaks.
+        certified: String,
+        /// Who was called.
+        expected: String,
+    },
+    /// Something else.
+    #[error("the TLS handshake failed: {detail}")]
+    Failed {
+        /// What.
+        detail: String,
+    },
+}
+
+impl HandshakeError {
+    /// What ended a handshake, or the first exchange behind it: the end that is called looks at its
+    /// caller's certificate when the caller is through already. `None` for a failure of the network.
+    pub fn behind(error: &io::Error) -> Option<Self> {
+        if let Some(source) = error.get_ref().and_then(|it| it.downcast_ref::<Error>()) {
+            return Some(Self::of(source));
+        }
+        matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+        )
+        .then_some(Self::NotSpoken)
+    }
+
+    fn of(error: &Error) -> Self {
+        match error {
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) => Self::NotSpoken,
+            Error::InvalidCertificate(certificate) => Self::Certificate {
+                reason: refusal(certificate),
+            },
+            Error::NoCertificatesPresented => Self::Certificate {
+                reason: "it has none".to_owned(),
+            },
+            Error::AlertReceived(alert) => Self::Refused {
+                reason: alert_text(*alert),
+            },
+            other => Self::Failed {
+                detail: other.to_string(),
+            },
+        }
+    }
+}
+
+fn refusal(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it is valid no longer".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet; do the clocks of both machines agree?".to_owned()
+        }
+        // An authority of the same name with another key looks like a bad signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "it is of an authority that is not believed here".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn alert_text(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::CertificateExpired => {
+            "it is valid no longer, or not yet there".to_owned()
+        }
+        AlertDescription::UnknownCA | AlertDescription::DecryptError => {
+            "it is of an authority that is not believed there".to_owned()
+        }
+        AlertDescription::CertificateRequired => "it was not shown".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Why nothing can be issued.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// The files of the authority are not what they should be.
+    #[error("the authority cannot be used: {0}")]
+    Unusable(MaterialError),
+    /// The library refuses.
+    #[error("make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    /// The authority's own certificate is past its end. Make a new authority.
+    #[error("the authority was valid until {day}; make a new one with `kvorum admin tls init`")]
+    Ended {
+        /// Its last day.
+        day: String,
+    },
+    /// The end of the validity cannot be written into a certificate.
+    #[error("make a certificate that is valid until after the year 9999")]
+    TooLong,
+}

@@ -1,0 +1,93 @@
+//! Who a certificate speaks for.
+//!
+//! ```text
+//! kvorum://CLUSTER/NODE        kvorum://orders/kvorum@10.0.0.1
+//! ```
+//!
+//! as a URI among the certificate's alternative names, both parts percent-encoded. The node's name and
+//! not its UUID, which does not exist before the first start and means nothing to who issues; not an
+//! address, which may change. The agreed state says which UUID has which name.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+const SCHEME: &str = "kvorum://";
+
+/// What stays as it is, besides letters and digits.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'@');
+
+/// A node of a cluster, by names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster, as `cluster_name` says.
+    pub cluster: String,
+    /// The node, as `nodename` says.
+    pub node: String,
+}
+
+impl Identity {
+    /// The identity as it stands in a certificate.
+    pub fn to_uri(&self) -> String {
+        let encode = |text| utf8_percent_encode(text, ENCODED);
+        format!("{SCHEME}{}/{}", encode(&self.cluster), encode(&self.node))
+    }
+
+    /// Reads what [`Identity::to_uri`] writes; `None` for URIs of others.
+    pub fn from_uri(uri: &str) -> Option<Self> {
+        let (cluster, node) = uri.strip_prefix(SCHEME)?.split_once('/')?;
+        let decode = |text| percent_decode_str(text).decode_utf8().ok();
+        let is_name = |name: &Cow<'_, str>| !name.is_empty();
+        Some(Self {
+            cluster: decode(cluster).filter(is_name)?.into_owned(),
+            node: decode(node).filter(is_name)?.into_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of cluster {}", self.node, self.cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_survives_its_way() {
+        for (cluster, node) in [
+            ("orders", "kvorum@10.0.0.1"),
+            ("or-ders_1.x", "a@::1"),
+            ("kvorum", "n\u{e4}me/with%2f@h\u{f6}st"),
+        ] {
+            let identity = Identity {
+                cluster: cluster.into(),
+                node: node.into(),
+            };
+            let uri = identity.to_uri();
+            assert!(uri.is_ascii(), "{uri}");
+            assert_eq!(Identity::from_uri(&uri), Some(identity));
+        }
+    }
+
+    #[test]
+    fn uris_of_others_are_nobody() {
+        for uri in [
+            "https://orders/kvorum@10.0.0.1",
+            "kvorum://orders",
+            "kvorum:///a@b",
+            "kvorum://orders/",
+            "kvorum://orders/%ff",
+            "",
+        ] {
+            assert_eq!(Identity::from_uri(uri), None, "{uri}");
+        }
+    }
+}

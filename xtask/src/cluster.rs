@@ -1,0 +1,185 @@
+//! Clusters of real servers, each in a network namespace and on a disk of its own, under faults that
+//! only the kernel can make: packets that get lost, power that fails, processes that stand still.
+//!
+//! The simulation runs many thousands of times as many faults. What it cannot show is that real
+//! sockets, a real file system and a real clock behave as it takes for granted: this does.
+
+mod enclosure;
+mod fault;
+mod fleet;
+mod growth;
+mod machine;
+mod network;
+mod recovery;
+mod survey;
+mod under_faults;
+mod writers;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use tokio::runtime::Handle;
+
+use self::fault::{KINDS, Step};
+use self::fleet::{ENCRYPTED, Fleet, REPLICAS};
+use self::machine::Workshop;
+use self::writers::Knowledge;
+use crate::console;
+use crate::prerequisite::{self, CC, IP, MKFS, MOUNT, NFT, NSENTER, PYTHON_PLAIN, UNSHARE};
+use crate::process::backend::{BACKENDS, Backend, Setting};
+use crate::seed::SEED_VARIABLE;
+use crate::server::Binary;
+use crate::tally::Tally;
+use crate::test_run::Run;
+use crate::workspace::Workspace;
+
+/// How often all of it is run in the large variant, each time with another seed.
+const ROUNDS_LONG: u64 = 20;
+
+/// Few partitions are quickly moved, and none of five nodes is without some.
+const SETTINGS: &[Setting] = &[("ring_size", "16"), ("leveldb.maximum_memory", "64MB")];
+
+/// What is run in the enclosure.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Enclosed {
+    #[arg(long)]
+    seed: u64,
+    #[arg(long)]
+    binary: PathBuf,
+    #[arg(long)]
+    long: bool,
+}
+
+/// The stage: all of it in an enclosure.
+pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(&[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN])?;
+    let tally = enclosure::run(run)?;
+    if tally.failed > 0 {
+        console::line(&format!(
+            "        again: {SEED_VARIABLE}={} cargo xtask test --only cluster",
+            run.seed
+        ));
+    }
+    Ok(tally)
+}
+
+/// What runs in the enclosure; the last line that it prints are the counts.
+pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Result<bool> {
+    enclosure::end_with_input();
+    network::lay_bridge()?;
+    for node in 0..5 {
+        network::lay_node(node)?;
+    }
+    let directory = workspace.clean_scratch("cluster")?;
+    let source = workspace.root().join("tests/cluster/faults_shim.c");
+    let workshop = Workshop {
+        binary: Binary::at(&options.binary)?,
+        shim: machine::compile_shim(&source, &directory)?,
+        directory: directory.join("machines"),
+        cutter: workspace.root().join("tests/process/cut_power.py"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the writers' runtime")?;
+    let rounds = if options.long { ROUNDS_LONG } else { 1 };
+    let mut tally = Tally::default();
+    for round in 0..rounds {
+        let seed = options.seed.wrapping_add(round);
+        // In the small variant the two clusters share the kinds of faults out between them.
+        let (three, five) = match options.long {
+            true => (0..KINDS, 0..KINDS),
+            false => (0..KINDS / 2, KINDS / 2..KINDS),
+        };
+        for (nodes, kinds) in [(3, three), (5, five)] {
+            // Engines take turns.
+            let [bitcask, leveldb] = BACKENDS;
+            let is_even = seed.wrapping_add(nodes as u64 / 4) % 2 == 0;
+            // One of the two is encrypted; which one is independent of the engine.
+            let is_encrypted = (nodes > 3) == ((seed / 2) % 2 == 0);
+            let trial = Trial {
+                seed,
+                nodes,
+                is_encrypted,
+                backend: if is_even { bitcask } else { leveldb },
+                plan: fault::plan(seed, nodes, kinds),
+            };
+            tally += trial.run(&workshop, runtime.handle());
+        }
+        if tally.failed > 0 {
+            break;
+        }
+    }
+    console::line(&tally.to_string());
+    Ok(tally.failed == 0)
+}
+
+/// What one cluster goes through.
+struct Trial {
+    seed: u64,
+    nodes: usize,
+    is_encrypted: bool,
+    backend: Backend,
+    plan: Vec<Step>,
+}
+
+impl Trial {
+    /// A cluster grows from one node, loses one, and goes through the plan's faults.
+    fn run(&self, workshop: &Workshop, runtime: &Handle) -> Tally {
+        let (seed, nodes) = (self.seed, self.nodes);
+        let mut tally = Tally::default();
+        let mut since = Instant::now();
+        let mut check = |name: &str, result: &anyhow::Result<String>| {
+            let took_s = since.elapsed().as_secs();
+            since = Instant::now();
+            let (backend, tls) = (
+                self.backend.name,
+                if self.is_encrypted { ", tls" } else { "" },
+            );
+            let title = format!("seed {seed}, {nodes} nodes, {backend}{tls}: {name}, {took_s} s");
+            tally.check(&title, result);
+            result.is_ok()
+        };
+        let mut settings = self.backend.with(SETTINGS);
+        settings.extend(self.is_encrypted.then_some(ENCRYPTED));
+        let mut fleet = match Fleet::start(workshop, nodes, &settings) {
+            Ok(fleet) => fleet,
+            Err(error) => {
+                check("the servers start", &Err(error));
+                return tally;
+            }
+        };
+        let mut known = Knowledge::default();
+        let result = growth::growth(&mut fleet, runtime, &mut known, seed);
+        let has_grown = check("one node grows under load", &result);
+        if has_grown {
+            let result = under_faults::one_node_down(&mut fleet, runtime, &mut known, seed);
+            check("one node down is no error for clients", &result);
+            let count = 2 * self.plan.len();
+            let result = under_faults::steps(&mut fleet, runtime, &mut known, &self.plan, seed);
+            if check(&format!("{count} faults under load"), &result) {
+                let result = under_faults::convergence(&mut fleet, runtime, &mut known, REPLICAS);
+                let is_sound = check("nothing acknowledged is lost, nothing comes back", &result);
+                // Of three nodes none is left that could hold two replicas.
+                if is_sound && nodes > REPLICAS {
+                    let result = recovery::recovery(&mut fleet, runtime, &known, seed);
+                    check("a majority is lost for good", &result);
+                }
+            }
+        }
+        if tally.failed > 0 {
+            tell(&fleet);
+        }
+        tally
+    }
+}
+
+/// Where to look after a failure.
+fn tell(fleet: &Fleet) {
+    for machine in &fleet.machines {
+        console::line(&format!("        log: {}", machine.log().display()));
+    }
+}

@@ -1,0 +1,158 @@
+//! The machines of one cluster: joined, watched until they agree, all asked the same.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::cluster::machine::{self, Machine, Workshop};
+use crate::cluster::network::{self, Weather};
+use crate::process::backend::Setting;
+
+/// Far more than it takes; the machine may be busy.
+const WITHIN: Duration = Duration::from_secs(120);
+
+/// How long a cluster has to be settled to count as such.
+const SETTLED_FOR: Duration = Duration::from_secs(1);
+
+/// The replicas that every key has in the end.
+pub(super) const REPLICAS: usize = 3;
+
+/// What makes a cluster one whose nodes prove themselves to each other.
+pub(super) const ENCRYPTED: Setting = ("cluster.tls", "on");
+
+/// The machines of one cluster.
+pub(super) struct Fleet {
+    pub(super) machines: Vec<Machine>,
+}
+
+impl Fleet {
+    /// So many machines, running, each a cluster of its own.
+    pub(super) fn start(
+        workshop: &Workshop,
+        count: usize,
+        settings: &[Setting],
+    ) -> anyhow::Result<Fleet> {
+        let _ = std::fs::remove_dir_all(&workshop.directory); // of the run before, if there was one
+        let machines = (0..count).map(|number| Machine::new(workshop, number, settings));
+        let machines = machines.collect::<anyhow::Result<_>>()?;
+        let mut fleet = Fleet { machines };
+        if settings.contains(&ENCRYPTED) {
+            fleet.issue_certificates()?;
+        }
+        fleet.start_all()?;
+        Ok(fleet)
+    }
+
+    /// Has the first machine make an authority, and give each a certificate.
+    fn issue_certificates(&self) -> anyhow::Result<()> {
+        let first = self.machines.first().context("a fleet without machines")?;
+        first.admin(&["tls", "init"])?;
+        for machine in self.machines.iter().skip(1) {
+            let (name, out) = (machine::name(machine.number), machine.tls_directory());
+            let out = out.to_str().context("a directory that is not UTF-8")?;
+            first.admin(&["tls", "issue", &name, "--out", out])?;
+        }
+        Ok(())
+    }
+
+    /// Switches all machines on, at the same time.
+    pub(super) fn start_all(&mut self) -> anyhow::Result<()> {
+        self.machines.iter_mut().try_for_each(Machine::launch)?;
+        self.machines.iter_mut().try_for_each(Machine::await_answer)
+    }
+
+    /// Joins all to the first, and begins to move.
+    pub(super) fn join(&self) -> anyhow::Result<()> {
+        let first = machine::name(0);
+        for machine in self.machines.iter().skip(1) {
+            machine.admin(&["cluster", "join", &first])?;
+        }
+        let first = self.machines.first().context("a fleet without machines")?;
+        first.admin(&["cluster", "plan"])?;
+        first.admin(&["cluster", "commit"]).map(drop)
+    }
+
+    /// Waits until every node sees every other, nothing moves, and keys have all their replicas, and
+    /// that has been so for a while: rumours of a node that was down outlive it.
+    pub(super) fn await_settled(&mut self) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        let mut since = None;
+        loop {
+            match self.unsettled()? {
+                None => {
+                    let since: Instant = *since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= SETTLED_FOR {
+                        return Ok(since - start);
+                    }
+                }
+                Some(error) if start.elapsed() > WITHIN => {
+                    return Err(error.context(format!("not settled within {WITHIN:?}")));
+                }
+                Some(_) => since = None,
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// What the last of the nodes that are not settled says.
+    fn unsettled(&mut self) -> anyhow::Result<Option<anyhow::Error>> {
+        let mut unsettled = None;
+        let replicas = REPLICAS.min(self.machines.len());
+        for machine in &mut self.machines {
+            machine.require_alive()?;
+            unsettled = is_settled(machine, replicas).err().or(unsettled);
+        }
+        Ok(unsettled)
+    }
+
+    /// Waits until no node sees any other.
+    pub(super) fn await_alone(&self) -> anyhow::Result<()> {
+        let others = self.machines.len() - 1;
+        let start = Instant::now();
+        for machine in &self.machines {
+            while unreachable(machine)? < others {
+                let number = machine.number + 1;
+                ensure!(
+                    start.elapsed() < WITHIN,
+                    "node {number} still reaches another"
+                );
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where clients find the nodes.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.machines.iter().map(Machine::protobuf).collect()
+    }
+
+    /// Sets the weather between them.
+    pub(super) fn weather(&self, weather: &Weather) -> anyhow::Result<()> {
+        network::set(weather, self.machines.len())
+    }
+}
+
+fn ring_status(machine: &Machine) -> anyhow::Result<Value> {
+    let text = machine.admin(&["ring-status", "--json"])?;
+    serde_json::from_str(&text).context("reading a ring's status")
+}
+
+/// How many nodes it does not reach.
+fn unreachable(machine: &Machine) -> anyhow::Result<usize> {
+    let ring = ring_status(machine)?;
+    Ok(ring["unreachable"].as_array().map_or(0, Vec::len))
+}
+
+fn is_settled(machine: &Machine, replicas: usize) -> anyhow::Result<()> {
+    let ring = ring_status(machine)?;
+    let is_empty = |name: &str| ring[name].as_array().is_some_and(Vec::is_empty);
+    let is_complete = ring["ring_ready"] == true && ring["replicas_max"] == replicas;
+    if !is_complete || !is_empty("pending") || !is_empty("unreachable") {
+        bail!("node {} says {ring}", machine.number + 1);
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! One node as a machine: its namespace, its disk, its clock, and the server that runs on it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::cluster::network;
+use crate::process::backend::Setting;
+use crate::process::mount::Mount;
+use crate::server::{Binary, Server, Site, Surroundings};
+
+/// What all machines of a run share.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    pub(super) binary: Binary,
+    /// Where machines have their directories.
+    pub(super) directory: PathBuf,
+    /// The program that cuts the power of a file system.
+    pub(super) cutter: PathBuf,
+    /// The library that a server's clock and syncs go through.
+    pub(super) shim: PathBuf,
+}
+
+/// A machine with a server on it, which may be off.
+pub(super) struct Machine {
+    pub(super) number: usize,
+    /// Before the mount, so that it ends before that goes.
+    server: Option<Server>,
+    mount: Mount,
+    control: File,
+    site: Site,
+}
+
+impl Machine {
+    /// A machine with an empty disk, switched off; its namespace is there.
+    pub(super) fn new(
+        workshop: &Workshop,
+        number: usize,
+        settings: &[Setting],
+    ) -> anyhow::Result<Machine> {
+        let directory = workshop.directory.join(format!("node{}", number + 1));
+        fs::create_dir_all(&directory).context("creating a machine's directory")?;
+        let mount = Mount::fresh(&directory, &workshop.cutter)?;
+        let controls = directory.join("control");
+        let control = File::create(&controls).context("creating a machine's controls")?;
+        control
+            .set_len(4096)
+            .context("sizing a machine's controls")?;
+        let host = network::address(number);
+        let surroundings = Surroundings {
+            launcher: network::launcher(number)
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+            environment: vec![
+                ("LD_PRELOAD".to_owned(), workshop.shim.clone().into()),
+                ("KVORUM_TEST_CONTROL".to_owned(), controls.into()),
+            ],
+        };
+        let data = mount.point().join("data");
+        let site = Site::elsewhere(&workshop.binary, &directory, &data, host, surroundings);
+        let (name, peer) = (name(number), format!("{host}:8099"));
+        let mut all = vec![
+            ("nodename", name.as_str()),
+            ("listener.peer.internal", &peer),
+        ];
+        all.extend_from_slice(settings);
+        site.configure(&all)?;
+        Ok(Machine {
+            number,
+            mount,
+            control,
+            site,
+            server: None,
+        })
+    }
+
+    /// Switches it on and waits until its server answers.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        self.launch()?;
+        self.await_answer()
+    }
+
+    /// Switches it on and does not wait.
+    pub(super) fn launch(&mut self) -> anyhow::Result<()> {
+        let server = self.site.launch();
+        self.server = Some(server.with_context(|| format!("starting node {}", self.number + 1))?);
+        Ok(())
+    }
+
+    /// Waits until its server answers.
+    pub(super) fn await_answer(&mut self) -> anyhow::Result<()> {
+        let server = self.server.as_mut().context("the machine is off")?;
+        let answers = server.wait_until_ready();
+        answers.with_context(|| format!("starting node {}", self.number + 1))
+    }
+
+    /// What an admin verb prints.
+    pub(super) fn admin(&self, words: &[&str]) -> anyhow::Result<String> {
+        self.site.run(&[&["admin"], words].concat())
+    }
+
+    /// # Errors
+    /// If its server has ended by itself.
+    pub(super) fn require_alive(&mut self) -> anyhow::Result<()> {
+        let number = self.number + 1;
+        let server = self.server.as_mut();
+        let server = server.with_context(|| format!("node {number} is off"))?;
+        let alive = server.require_alive();
+        alive.with_context(|| format!("node {number}"))
+    }
+
+    /// Where clients find it.
+    pub(super) fn protobuf(&self) -> std::net::SocketAddr {
+        self.site.protobuf
+    }
+
+    /// Where its certificate is, by the settings' defaults.
+    pub(super) fn tls_directory(&self) -> PathBuf {
+        self.site.directory().join("tls")
+    }
+
+    /// What its server has printed.
+    pub(super) fn log(&self) -> PathBuf {
+        self.site.log()
+    }
+
+    /// Waits until its server has ended by itself, as it was told to.
+    pub(super) fn await_end(&mut self) -> anyhow::Result<()> {
+        let server = self.server.take().context("the machine is off")?;
+        let ended = server.await_end();
+        ended.with_context(|| format!("node {}", self.number + 1))
+    }
+
+    /// `kill -9`.
+    pub(super) fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.kill();
+        }
+    }
+
+    /// `SIGSTOP`, or `SIGCONT`.
+    pub(super) fn pause(&self, is_paused: bool) -> anyhow::Result<()> {
+        self.server
+            .as_ref()
+            .map_or(Ok(()), |server| server.pause(is_paused))
+    }
+
+    /// Cuts its power: what was not synced is gone. The server is stopped first, for a machine
+    /// without power answers nobody. It is mounted again, and stays off.
+    pub(super) fn cut_power(&mut self) -> anyhow::Result<()> {
+        let cutter = self.mount.cutter()?;
+        self.pause(true)?;
+        cutter.cut()?;
+        self.kill();
+        self.mount.power_up()
+    }
+
+    /// Sets how many seconds its wall clock is ahead.
+    pub(super) fn set_clock(&self, ahead_s: i64) -> anyhow::Result<()> {
+        let ahead_ns = ahead_s.saturating_mul(1_000_000_000);
+        let done = self.control.write_all_at(&ahead_ns.to_ne_bytes(), 0);
+        done.context("stepping a clock")
+    }
+
+    /// Lets every sync fail, or succeed again.
+    pub(super) fn fail_syncs(&self, fails: bool) -> anyhow::Result<()> {
+        let done = self
+            .control
+            .write_all_at(&i32::from(fails).to_ne_bytes(), 8);
+        done.context("letting syncs fail")
+    }
+
+    /// Leaves no room on its disk.
+    pub(super) fn fill_disk(&self) -> anyhow::Result<()> {
+        self.mount.fill()
+    }
+
+    /// Gives the room back.
+    pub(super) fn make_room(&self) -> anyhow::Result<()> {
+        self.mount.make_room()
+    }
+}
+
+/// The name of a node among nodes.
+pub(super) fn name(number: usize) -> String {
+    format!("node{}@{}", number + 1, network::address(number))
+}
+
+/// Compiles the library that a server's clock and syncs go through.
+pub(super) fn compile_shim(source: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
+    let shim = directory.join("faults_shim.so");
+    let mut compiler = std::process::Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-O2", "-o"])
+        .arg(&shim)
+        .arg(source);
+    crate::command::quiet(&mut compiler)?;
+    Ok(shim)
+}

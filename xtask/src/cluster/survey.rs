@@ -1,0 +1,192 @@
+//! What nodes answer when all is over: each asked alone, and all of them for lists of keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use kvorum_client::{ErrorKind, GetOptions, pb};
+use kvorum_witness::{Ledger, Siblings};
+use tokio::task::JoinSet;
+
+use crate::cluster::writers::{self, KeyId, Knowledge};
+
+/// Connections that one node is read over.
+const READERS: usize = 8;
+
+/// What nodes said that hold no replica and reach none.
+const NO_REPLICA: [&str; 2] = ["all_nodes_down", "insufficient_vnodes"];
+
+/// What one node has of each key; a key is missing of which it holds no replica.
+pub(super) type Holding = BTreeMap<KeyId, Siblings>;
+
+/// Reads keys from one node. With the options of [`alone`], and the node cut off, that is what its
+/// own replicas have.
+pub(super) async fn read_all(
+    node: SocketAddr,
+    keys: Vec<KeyId>,
+    options: GetOptions,
+) -> anyhow::Result<Holding> {
+    let mut readers = JoinSet::new();
+    for part in keys.chunks(keys.len().div_ceil(READERS).max(1)) {
+        readers.spawn(read_part(node, part.to_vec(), options.clone()));
+    }
+    let mut holding = Holding::new();
+    while let Some(part) = readers.join_next().await {
+        holding.extend(part.context("a reader died")??);
+    }
+    Ok(holding)
+}
+
+/// Options by which a node that reaches no other answers with its own replica.
+pub(super) fn alone() -> GetOptions {
+    GetOptions {
+        r: Some(1),
+        pr: Some(0),
+        notfound_ok: Some(true),
+        basic_quorum: Some(false),
+        sloppy_quorum: Some(false),
+        ..GetOptions::default()
+    }
+}
+
+async fn read_part(
+    node: SocketAddr,
+    keys: Vec<KeyId>,
+    options: GetOptions,
+) -> anyhow::Result<Holding> {
+    let mut client = writers::connect(node).await.context("connecting")?;
+    let mut holding = Holding::new();
+    for id in keys {
+        let answer = writers::read(&mut client, id, &options).await;
+        match answer {
+            Ok(Ok((siblings, _))) => {
+                holding.insert(id, siblings);
+            }
+            Ok(Err(foreign)) => bail!("{node}: {foreign}"),
+            Err(error) if error.kind() == ErrorKind::Server && has_no_replica(&error) => {}
+            Err(error) => {
+                return Err(error).with_context(|| writers::tell(id, &format!("read from {node}")));
+            }
+        }
+    }
+    Ok(holding)
+}
+
+fn has_no_replica(error: &kvorum_client::Error) -> bool {
+    let text = error.to_string();
+    NO_REPLICA.iter().any(|it| text.contains(it))
+}
+
+/// Keys of which some replicas differ, each with what the nodes have of it.
+pub(super) fn differences(holdings: &[Holding], replicas: usize) -> Vec<String> {
+    let keys: BTreeSet<&KeyId> = holdings.iter().flat_map(BTreeMap::keys).collect();
+    let mut differing = Vec::new();
+    for id in keys {
+        let all: Vec<(usize, &Siblings)> = holdings
+            .iter()
+            .enumerate()
+            .filter_map(|(node, holding)| Some((node + 1, holding.get(id)?)))
+            .collect();
+        let is_same = all.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        if !is_same || all.len() < replicas {
+            differing.push(writers::tell(*id, &format!("the nodes have {all:?}")));
+        }
+    }
+    differing
+}
+
+/// What cannot be true of what a node holds.
+pub(super) fn judge(ledgers: &BTreeMap<KeyId, Ledger>, holding: &Holding) -> Vec<String> {
+    let wrong = |(id, siblings): (&KeyId, &Siblings)| {
+        let ledger = ledgers.get(id);
+        let wrong = ledger.map_or_else(Vec::new, |ledger| ledger.judge(siblings));
+        let id = *id;
+        wrong
+            .into_iter()
+            .map(move |wrong| writers::tell(id, &wrong.to_string()))
+    };
+    holding.iter().flat_map(wrong).collect()
+}
+
+/// The keys of a bucket as a node lists them, every one once.
+pub(super) async fn list(
+    node: SocketAddr,
+    bucket: &'static [u8],
+) -> anyhow::Result<BTreeSet<Bytes>> {
+    let mut client = writers::connect(node).await.context("connecting")?;
+    let request = pb::RpbListKeysReq {
+        bucket: Bytes::from_static(bucket),
+        timeout: Some(5000),
+        r#type: None,
+    };
+    let answers = client.list_keys(&request).await.context("listing")?;
+    let keys = answers.collect().await.context("listing")?;
+    let set: BTreeSet<Bytes> = keys.iter().cloned().collect();
+    ensure!(
+        set.len() == keys.len(),
+        "{} of {} keys are listed twice",
+        keys.len() - set.len(),
+        keys.len()
+    );
+    Ok(set)
+}
+
+/// # Errors
+/// If the list is not the one of the keys that hold something.
+pub(super) fn require_exact(
+    listed: &BTreeSet<Bytes>,
+    expected: &BTreeSet<Bytes>,
+) -> anyhow::Result<()> {
+    let missing: Vec<_> = expected.difference(listed).take(5).collect();
+    let extra: Vec<_> = listed.difference(expected).take(5).collect();
+    ensure!(
+        listed == expected,
+        "{} keys are listed of {}; missing {missing:?}, too many {extra:?}",
+        listed.len(),
+        expected.len(),
+    );
+    Ok(())
+}
+
+/// Replaces what every key holds, with what was just read; afterwards it holds that one value.
+pub(super) async fn resolve(node: SocketAddr, known: &mut Knowledge) -> anyhow::Result<()> {
+    let mut client = writers::connect(node).await.context("connecting")?;
+    for (id, ledger) in &mut known.ledgers {
+        let read = writers::read(&mut client, *id, &GetOptions::default()).await;
+        let (siblings, context) = read
+            .context("reading to resolve")?
+            .map_err(anyhow::Error::msg)?;
+        let attempt = ledger.attempt(false, siblings);
+        let put = writers::put(&mut client, *id, context.as_deref(), attempt).await;
+        put.context("resolving")?;
+        ledger.acknowledge();
+        let read = writers::read(&mut client, *id, &GetOptions::default()).await;
+        let (siblings, _) = read
+            .context("reading what was resolved")?
+            .map_err(anyhow::Error::msg)?;
+        ensure!(
+            siblings == Siblings::from([attempt]),
+            "{}",
+            writers::tell(
+                *id,
+                &format!("it holds {siblings:?} after write {attempt} replaced all")
+            )
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_that_differ_or_are_too_few_are_told() {
+        let one = Holding::from([((0, 1), Siblings::from([1]))]);
+        let other = Holding::from([((0, 1), Siblings::from([2]))]);
+        assert!(differences(&[one.clone(), one.clone()], 2).is_empty());
+        assert_eq!(differences(&[one.clone(), other], 2).len(), 1);
+        assert_eq!(differences(&[one, Holding::new()], 2).len(), 1);
+    }
+}

@@ -1,0 +1,181 @@
+//! A cluster under load while machines and the network fail, and what is left when they do not.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use kvorum_client::GetOptions;
+use tokio::runtime::Handle;
+
+use crate::cluster::fault::Step;
+use crate::cluster::fleet::Fleet;
+use crate::cluster::machine::Machine;
+use crate::cluster::network::Weather;
+use crate::cluster::survey::{self, Holding};
+use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
+use crate::console;
+
+/// Writers at a time.
+const WRITERS: u32 = 12;
+
+/// What a write is answered with whose coordinating replica went away over it.
+const IN_DOUBT: &str = "the server answers: timeout";
+
+/// How often all keys may be read until replicas are the same: a read that meets a replica that is
+/// behind repairs it, and not before it has answered.
+const REPAIR_ROUNDS: u32 = 3;
+
+/// How often one of these rounds may be begun anew.
+const REPAIR_ATTEMPTS: u32 = 3;
+
+/// A node is killed, and clients of the others see no error.
+pub(super) fn one_node_down(
+    fleet: &mut Fleet,
+    runtime: &Handle,
+    known: &mut Knowledge,
+    seed: u64,
+) -> anyhow::Result<String> {
+    let (_, others) = fleet.machines.split_first().context("no machines")?;
+    let others: Vec<_> = others.iter().map(Machine::protobuf).collect();
+    let writing = writers::start(runtime, 0..WRITERS, &others, Expectation::Whatever, seed);
+    thread::sleep(Duration::from_millis(500));
+    let first = fleet.machines.first_mut().context("no machines")?;
+    first.kill();
+    thread::sleep(Duration::from_secs(4));
+    let started = first.start();
+    thread::sleep(Duration::from_millis(500));
+    let found = writing.finish(runtime)?;
+    started?;
+    let outline = found.outline();
+    // A write that the killed node was about to coordinate may have been made or not, and the client
+    // is told so: at most one of each writer.
+    let in_doubt = found.refused.get(IN_DOUBT).copied().unwrap_or(0);
+    let others = found.refused.values().sum::<u64>() - in_doubt;
+    let is_undisturbed = in_doubt <= u64::from(WRITERS) && others == 0 && found.broken == 0;
+    let sound = found.require_sound();
+    known.add(found);
+    sound?;
+    ensure!(is_undisturbed, "{outline}");
+    Ok(outline)
+}
+
+/// Runs the plan's steps under load, then asks each node alone what it has.
+pub(super) fn steps(
+    fleet: &mut Fleet,
+    runtime: &Handle,
+    known: &mut Knowledge,
+    plan: &[Step],
+    seed: u64,
+) -> anyhow::Result<String> {
+    let nodes = fleet.addresses();
+    // Other keys than before: a ledger has one writer.
+    let writers = WRITERS..2 * WRITERS;
+    let writing = writers::start(runtime, writers, &nodes, Expectation::Whatever, seed);
+    let mut result = Ok(());
+    for step in plan {
+        let since = Instant::now();
+        result = step.run(fleet).with_context(|| format!("in: {step}"));
+        console::line(&format!(
+            "        {step}; over after {} ms",
+            since.elapsed().as_millis()
+        ));
+        if result.is_err() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(300));
+    }
+    let found = writing.finish(runtime)?;
+    let outline = found.outline();
+    let sound = found.require_sound();
+    let acknowledged = found.acknowledged;
+    known.add(found);
+    result?;
+    sound?;
+    ensure!(acknowledged > 0, "nothing was acknowledged");
+    Ok(outline)
+}
+
+/// Waits until nothing fails any more, and sees that all replicas become the same, and right.
+pub(super) fn convergence(
+    fleet: &mut Fleet,
+    runtime: &Handle,
+    known: &mut Knowledge,
+    replicas: usize,
+) -> anyhow::Result<String> {
+    fleet.weather(&Weather::Fair)?;
+    let settled = fleet.await_settled()?;
+    let keys: Vec<KeyId> = known.ledgers.keys().copied().collect();
+    let mut differing = Vec::new();
+    for round in 1..=REPAIR_ROUNDS {
+        for &node in &fleet.addresses() {
+            repair(fleet, runtime, node, &keys)?;
+        }
+        let holdings = each_alone(fleet, runtime, &keys)?;
+        differing = survey::differences(&holdings, replicas);
+        if !differing.is_empty() {
+            continue;
+        }
+        let wrong: Vec<String> = holdings
+            .iter()
+            .flat_map(|holding| survey::judge(&known.ledgers, holding))
+            .collect();
+        writers::require_none("values", &wrong)?;
+        let expected = with_content(&holdings);
+        for &node in &fleet.addresses() {
+            let listed = runtime.block_on(survey::list(node, writers::BUCKET))?;
+            let exact = survey::require_exact(&listed, &expected);
+            exact.with_context(|| format!("listed by {node}"))?;
+        }
+        let first = fleet.addresses().first().copied().context("no machines")?;
+        runtime.block_on(survey::resolve(first, known))?;
+        return Ok(format!(
+            "settled after {} ms, {} keys the same after {round} rounds of reads, {} listed",
+            settled.as_millis(),
+            keys.len(),
+            expected.len()
+        ));
+    }
+    writers::require_none("keys of which replicas differ", &differing)?;
+    Ok(String::new())
+}
+
+/// Reads all keys from a node, again where a rumour that another is down comes between.
+fn repair(
+    fleet: &mut Fleet,
+    runtime: &Handle,
+    node: SocketAddr,
+    keys: &[KeyId],
+) -> anyhow::Result<()> {
+    let mut patience = REPAIR_ATTEMPTS;
+    loop {
+        let read = survey::read_all(node, keys.to_vec(), GetOptions::default());
+        match runtime.block_on(read) {
+            Err(_) if patience > 0 => patience -= 1,
+            read => return read.map(drop),
+        }
+        fleet.await_settled()?;
+    }
+}
+
+fn each_alone(fleet: &mut Fleet, runtime: &Handle, keys: &[KeyId]) -> anyhow::Result<Vec<Holding>> {
+    fleet.weather(&Weather::Alone)?;
+    fleet.await_alone()?;
+    let mut holdings = Vec::new();
+    for &node in &fleet.addresses() {
+        let read = survey::read_all(node, keys.to_vec(), survey::alone());
+        holdings.push(runtime.block_on(read)?);
+    }
+    fleet.weather(&Weather::Fair)?;
+    fleet.await_settled()?;
+    Ok(holdings)
+}
+
+fn with_content(holdings: &[Holding]) -> BTreeSet<Bytes> {
+    let all = holdings.iter().flatten();
+    let held = all.filter(|(_, siblings)| !siblings.is_empty());
+    held.map(|(id, _)| Bytes::from(writers::name(*id)))
+        .collect()
+}

@@ -1,0 +1,215 @@
+//! `cargo xtask cluster-cost`: what a cluster costs beside a single node, and what clients feel when
+//! one of its nodes is down.
+//!
+//! Five servers on this machine answer the same load as one of them alone does. The CPU time of all
+//! servers is what they took of it between the first operation and the last; a closed loop gives the
+//! cost, an open one at half of the rate so found gives the latencies, before and after a node is
+//! killed. Clients ask the nodes that stay.
+//!
+//! Each of the five is given its share of the machine's cores (`worker_threads`), as whoever puts several
+//! nodes on one machine is told to; the one that is alone has them all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::Value;
+
+use crate::command;
+use crate::console;
+use crate::neighbours::Neighbours;
+use crate::server::{Binary, Server};
+use crate::workspace::Workspace;
+
+const NODES: usize = 5;
+
+/// Until the others have noticed that a node is down, and hints are what it costs.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What `cargo xtask cluster-cost` can be told.
+#[derive(Debug, Args)]
+pub(crate) struct CostOptions {
+    /// The engine.
+    #[arg(long, default_value = "bitcask")]
+    backend: String,
+    /// How long each load runs, in seconds.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// A server that is built already, in place of one built as it is released.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Another setting of the servers, as KEY=VALUE; may be repeated.
+    #[arg(long = "set")]
+    settings: Vec<String>,
+}
+
+/// Servers that answer one load.
+struct Fleet<'a> {
+    options: &'a CostOptions,
+    binary: Binary,
+    configs: PathBuf,
+    /// Where the load's results go.
+    results: PathBuf,
+    nodes: Neighbours,
+}
+
+/// What a load gave.
+struct Outcome {
+    operations: f64,
+    rate: f64,
+    errors: u64,
+    /// Of gets and puts, in milliseconds.
+    p99_ms: [f64; 2],
+    cpu_us_per_operation: f64,
+}
+
+/// Runs both and prints the ratios.
+pub(crate) fn run(workspace: &Workspace, options: &CostOptions) -> anyhow::Result<bool> {
+    let binary = match &options.binary {
+        Some(path) => Binary::at(path)?,
+        None => Binary::as_released(workspace)?,
+    };
+    let fleet = |name: &str, nodes| Fleet::start(workspace, options, &binary, name, nodes);
+    console::headline("one node, n_val 1");
+    let alone = fleet("alone", 1)?;
+    alone.fill()?;
+    let of_one = alone.load("cost", None)?;
+    of_one.print("closed loop");
+    alone.nodes.stop()?;
+    console::headline(&format!("{NODES} nodes, n_val 3"));
+    let mut cluster = fleet("cluster", NODES)?;
+    cluster.nodes.join()?;
+    cluster.fill()?;
+    let of_all = cluster.load("cost", None)?;
+    of_all.print("closed loop");
+    let half = Some(of_all.rate / 2.0);
+    let healthy = cluster.load("healthy", half)?;
+    healthy.print("open loop, half of that rate");
+    if let Some(server) = cluster.nodes.servers.pop() {
+        server.kill();
+        cluster.nodes.sites.pop();
+    }
+    thread::sleep(NOTICED_WITHIN);
+    let one_down = cluster.load("one-down", half)?;
+    one_down.print("the same, one node down");
+    cluster.nodes.stop()?;
+    console::headline("ratios");
+    let cost = of_all.cpu_us_per_operation / of_one.cpu_us_per_operation;
+    console::line(&format!(
+        "CPU for an operation, {NODES} nodes to one: {cost:.2}"
+    ));
+    for (name, down, up) in [
+        ("get", one_down.p99_ms[0], healthy.p99_ms[0]),
+        ("put", one_down.p99_ms[1], healthy.p99_ms[1]),
+    ] {
+        console::line(&format!(
+            "p99 of a {name}, one node down to none: {:.2}",
+            down / up
+        ));
+    }
+    Ok(true)
+}
+
+impl Fleet<'_> {
+    fn start<'a>(
+        workspace: &Workspace,
+        options: &'a CostOptions,
+        binary: &Binary,
+        name: &str,
+        nodes: usize,
+    ) -> anyhow::Result<Fleet<'a>> {
+        let directory = workspace.clean_scratch(&format!("cluster-cost/{name}"))?;
+        let mut settings = vec![("storage_backend", &*options.backend)];
+        for setting in &options.settings {
+            let pair = setting.split_once('=');
+            let (key, value) = pair.with_context(|| format!("{setting} is not KEY=VALUE"))?;
+            settings.push((key.trim(), value.trim()));
+        }
+        Ok(Fleet {
+            options,
+            binary: binary.clone(),
+            configs: workspace.root().join("bench/configs"),
+            results: directory.join("results"),
+            nodes: Neighbours::start(binary, &directory, nodes, &settings)?,
+        })
+    }
+
+    fn fill(&self) -> anyhow::Result<()> {
+        let mut load = self.bench("cached-get-preload", "fill");
+        command::quiet(&mut load).map(drop)
+    }
+
+    fn load(&self, name: &str, rate: Option<f64>) -> anyhow::Result<Outcome> {
+        let mut load = self.bench("cluster-mix", name);
+        load.args(["--duration", &self.options.seconds.to_string(), "--filled"]);
+        if let Some(rate) = rate {
+            load.args(["--rate", &rate.to_string()]);
+        }
+        let before = self.processor_time()?;
+        command::quiet(&mut load)?;
+        let used = self.processor_time()?.saturating_sub(before);
+        Outcome::read(&self.results.join(name).join("run.json"), used)
+    }
+
+    /// A load over all nodes.
+    fn bench(&self, config: &str, name: &str) -> Command {
+        let sites = self.nodes.sites.iter();
+        let targets: Vec<String> = sites
+            .map(|site| format!("{{\"127.0.0.1\", {}}}", site.protobuf.port()))
+            .collect();
+        let mut command = Command::new(self.binary.path());
+        command
+            .args(["bench", "run"])
+            .arg(self.configs.join(format!("{config}.config")))
+            .arg("--set")
+            .arg(format!("riakc_pb_ips=[{}]", targets.join(", ")))
+            .arg("--out")
+            .arg(&self.results)
+            .args(["--name", name]);
+        command
+    }
+
+    /// What all servers have used since their starts.
+    fn processor_time(&self) -> anyhow::Result<Duration> {
+        let servers = self.nodes.servers.iter();
+        servers.map(Server::processor_time).sum()
+    }
+}
+
+impl Outcome {
+    fn read(path: &Path, used: Duration) -> anyhow::Result<Self> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let run: Value = serde_json::from_str(&text).context("reading a result")?;
+        let number = |value: &Value, what: &str| {
+            value
+                .as_f64()
+                .with_context(|| format!("{} says nothing of {what}", path.display()))
+        };
+        let p99 = |label: &str| number(&run["totals"][label]["p99_us"], label);
+        let errors = ["get", "put"]
+            .iter()
+            .map(|label| &run["totals"][label]["errors"]);
+        let operations = number(&run["operations_total"], "operations")?;
+        Ok(Self {
+            operations,
+            rate: number(&run["operations_per_second"], "the rate")?,
+            errors: errors.filter_map(Value::as_u64).sum(),
+            p99_ms: [p99("get")? / 1e3, p99("put")? / 1e3],
+            cpu_us_per_operation: used.as_secs_f64() * 1e6 / operations.max(1.0),
+        })
+    }
+
+    fn print(&self, what: &str) {
+        let [get, put] = self.p99_ms;
+        console::line(&format!(
+            "{what}: {:.0} operations, {} errors, {:.0} a second, p99 {get:.1} ms (get) {put:.1} ms \
+             (put), {:.1} us of CPU for each",
+            self.operations, self.errors, self.rate, self.cpu_us_per_operation
+        ));
+    }
+}
