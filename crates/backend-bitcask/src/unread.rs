@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 
 use crate::read_cache::CachedSegment;
 
-/// So many reads have to fail, as of a file that upkeep gives up.
-const FAILURES_MIN: u32 = 8;
-/// And for so long, four minutes: as long as upkeep tries.
+/// Reads have to fail for so long, four minutes: as long as upkeep tries.
 const FAILING_MICROS_MIN: u64 = 240_000_000;
+/// What may have passed between two of them at most, as far as this counts: a clock that is set ahead
+/// does not give up what would have been read the next time, and at least nine reads have to fail.
+const PASSED_MICROS_MAX: u64 = 30_000_000;
 /// A device that fails more records at a time has failed itself.
 const RECORDS_MAX: usize = 10_000;
 
@@ -47,8 +48,9 @@ pub(crate) struct UnreadRecords {
 }
 
 struct Failing {
-    since: Timestamp,
-    failures: u32,
+    /// When a read of it failed last.
+    last: Timestamp,
+    failing_micros: u64,
     is_given_up: bool,
 }
 
@@ -60,17 +62,17 @@ impl UnreadRecords {
             return Verdict::MayPass;
         }
         let it = failing.entry(record).or_insert(Failing {
-            since: now,
-            failures: 0,
+            last: now,
+            failing_micros: 0,
             is_given_up: false,
         });
         // A clock that was set back says nothing of how long it has been.
-        it.since = it.since.min(now);
-        it.failures = it.failures.saturating_add(1);
+        let passed_micros = now.0.saturating_sub(it.last.0).min(PASSED_MICROS_MAX);
+        it.failing_micros += passed_micros;
+        it.last = now;
         let verdict = match it.is_given_up {
             true => Verdict::GivenUp,
-            false if it.failures < FAILURES_MIN => Verdict::MayPass,
-            false if now.0 - it.since.0 < FAILING_MICROS_MIN => Verdict::MayPass,
+            false if it.failing_micros < FAILING_MICROS_MIN => Verdict::MayPass,
             false => Verdict::GivenUpNow,
         };
         it.is_given_up = verdict != Verdict::MayPass;
@@ -98,42 +100,53 @@ impl UnreadRecords {
 mod tests {
     use super::*;
 
-    const MINUTE: u64 = 60_000_000;
+    const SECOND: u64 = 1_000_000;
 
-    fn fail(unread: &UnreadRecords, record: RecordPlace, minutes: u64) -> Verdict {
-        unread.failed(record, Timestamp(minutes * MINUTE))
+    fn fail(unread: &UnreadRecords, record: RecordPlace, seconds: u64) -> Verdict {
+        unread.failed(record, Timestamp(seconds * SECOND))
     }
 
     #[test]
-    fn a_record_is_given_up_after_many_failures_over_minutes_and_told_once() {
+    fn a_record_is_given_up_after_failures_over_minutes_and_told_once() {
         let (unread, record) = (UnreadRecords::default(), (CachedSegment::new(), 8));
         for _ in 0..100 {
-            assert_eq!(fail(&unread, record, 10), Verdict::MayPass);
+            assert_eq!(fail(&unread, record, 600), Verdict::MayPass);
         }
-        assert_eq!(fail(&unread, record, 13), Verdict::MayPass);
+        for seconds in (610..840).step_by(10) {
+            assert_eq!(fail(&unread, record, seconds), Verdict::MayPass);
+        }
         assert!(!unread.is_given_up(record));
-        assert_eq!(fail(&unread, record, 14), Verdict::GivenUpNow);
-        assert_eq!(fail(&unread, record, 14), Verdict::GivenUp);
+        assert_eq!(fail(&unread, record, 840), Verdict::GivenUpNow);
+        assert_eq!(fail(&unread, record, 840), Verdict::GivenUp);
         assert!(unread.is_given_up(record));
-
-        let other = (record.0, 16);
-        for minutes in 0..7 {
-            assert_eq!(fail(&unread, other, 10 + minutes), Verdict::MayPass);
-        }
-        assert_eq!(fail(&unread, other, 20), Verdict::GivenUpNow);
     }
 
     #[test]
-    fn what_is_given_once_has_passed_and_a_clock_that_is_set_back_gives_nothing_up() {
+    fn one_that_is_asked_for_rarely_is_given_up_at_the_ninth_failure() {
         let (unread, record) = (UnreadRecords::default(), (CachedSegment::new(), 8));
-        for _ in 0..100 {
-            fail(&unread, record, 10);
+        for hour in 0..8 {
+            assert_eq!(fail(&unread, record, hour * 3600), Verdict::MayPass);
+        }
+        assert_eq!(fail(&unread, record, 8 * 3600), Verdict::GivenUpNow);
+    }
+
+    #[test]
+    fn what_is_given_once_has_passed() {
+        let (unread, record) = (UnreadRecords::default(), (CachedSegment::new(), 8));
+        for hour in 0..8 {
+            fail(&unread, record, hour * 3600);
         }
         unread.given(record);
-        assert_eq!(fail(&unread, record, 20), Verdict::MayPass);
-        for _ in 0..100 {
-            assert_eq!(fail(&unread, record, 5), Verdict::MayPass);
+        assert_eq!(fail(&unread, record, 8 * 3600), Verdict::MayPass);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_gives_nothing_up() {
+        let (unread, record) = (UnreadRecords::default(), (CachedSegment::new(), 8));
+        for seconds in [600, 100_000, 600, 0, 660] {
+            for _ in 0..100 {
+                assert_eq!(fail(&unread, record, seconds), Verdict::MayPass);
+            }
         }
-        assert_eq!(fail(&unread, record, 8), Verdict::MayPass);
     }
 }

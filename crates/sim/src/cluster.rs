@@ -17,7 +17,7 @@ use kvorum_runtime::{Runtime, World};
 use parking_lot::Mutex;
 
 use crate::client::Ledger;
-use crate::machine::{Machine, address_of, node_id};
+use crate::machine::{Machine, Running, address_of, node_id};
 use crate::plan::{Control, RunPlan};
 use crate::trace::Trace;
 use crate::weather::Weather;
@@ -145,9 +145,11 @@ impl Cluster {
     fn witnessed(&self) -> Vec<Arc<ClusterState>> {
         let mut states = Vec::new();
         for machine in self.machines() {
-            let (is_running, state) = (machine.running().is_some(), machine.learned());
+            let (running, state) = (machine.running(), machine.learned());
+            // What is shown by one that has joined and was not sent the state yet is nobody's.
+            let knows = |it: &Arc<Running>| it.member().is_some_and(|it| it.is_state_known());
             let sees = || self.witness.lock().sees(machine.number, &state);
-            if let Some(wrong) = is_running.then(sees).flatten() {
+            if let Some(wrong) = running.is_some_and(|it| knows(&it)).then(sees).flatten() {
                 self.accuse(&wrong);
             }
             states.push(state);

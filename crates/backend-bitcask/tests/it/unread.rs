@@ -61,12 +61,9 @@ fn a_record_that_is_not_given_for_minutes_is_told_once_and_written_over() {
     let memory = MemoryDisk::new();
     let (store, _disk) = unreadable(&memory);
     for minutes in 0..8 {
-        assert_eq!(
-            read_error(&store, "one", minutes / 2),
-            Some(ErrorKind::Failed)
-        );
+        assert_eq!(read_error(&store, "one", minutes), Some(ErrorKind::Failed));
     }
-    for minutes in 5..15 {
+    for minutes in 8..18 {
         assert_eq!(read_error(&store, "one", minutes), Some(ErrorKind::Corrupt));
     }
     let lost = store.status().lost;
@@ -75,7 +72,7 @@ fn a_record_that_is_not_given_for_minutes_is_told_once_and_written_over() {
     assert!(lost[0].held.contains("did not give"), "{lost:?}");
     assert_eq!(store.status().corrupt_reads, 10);
     // The other key was not asked for until now.
-    assert_eq!(read_error(&store, "two", 15), Some(ErrorKind::Failed));
+    assert_eq!(read_error(&store, "two", 18), Some(ErrorKind::Failed));
     assert_eq!(try_put(&store, "two"), Some(ErrorKind::Unread));
 
     assert_eq!(try_put(&store, "one"), None);
