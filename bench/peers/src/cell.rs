@@ -13,6 +13,9 @@ use crate::contender::{Entry, Opening};
 use crate::load::{self, Outcome, Pace};
 use crate::workload::{Source, Workload};
 
+/// For what the background still does after keys were written.
+const SETTLING: Duration = Duration::from_secs(5);
+
 /// How a cell is measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
@@ -67,6 +70,9 @@ pub fn measure(entry: Entry, workload: Workload, plan: &Plan, directory: &Path) 
     let store = (entry.open)(&opening).context("open")?;
     let source = Source::new(workload, plan.keys)?;
     load::preload(&store, &source, plan.workers).context("preload")?;
+    if source.preload_count() > 0 {
+        std::thread::sleep(SETTLING);
+    }
     let (written_before, cpu_before) = (written_bytes()?, cpu_seconds()?);
     let pace = plan.rate.map_or(Pace::Closed, Pace::Open);
     let time = Duration::from_secs(plan.seconds);

@@ -4,9 +4,9 @@
 //! size, and where a store has no group commit of its own it gets ours ([`grouped`]): the question
 //! is what a program can get out of each, not who has the better defaults.
 
-mod bitcask;
 mod fjall;
 mod grouped;
+mod kvorum;
 mod lmdb;
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -36,6 +36,12 @@ pub trait Contender: Send + std::marker::Sync {
     /// The value of a key, copied or shared, as the store gives it out.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>>;
 
+    /// Reads up to so many values in key order, from this key on; how many there were. `None` where the
+    /// store has no order.
+    fn scan(&self, _from: &[u8], _count: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Ends background work and closes the files.
     fn close(&self) -> Result<()>;
 }
@@ -59,6 +65,8 @@ pub struct Entry {
     pub name: &'static str,
     /// Opens or reopens it.
     pub open: Open,
+    /// It can scan.
+    pub is_ordered: bool,
 }
 
 /// All that are built in; the straw man is the base of every ratio and comes first.
@@ -66,36 +74,54 @@ pub const ALL: &[Entry] = &[
     Entry {
         name: "straw-man",
         open: straw_man::open,
+        is_ordered: false,
     },
     Entry {
         name: "kvorum-bitcask",
-        open: bitcask::open,
+        open: kvorum::open_bitcask,
+        is_ordered: false,
+    },
+    Entry {
+        name: "kvorum-leveldb",
+        open: kvorum::open_leveldb,
+        is_ordered: true,
+    },
+    Entry {
+        name: "kvorum-leveldb-inline",
+        open: kvorum::open_leveldb_inline,
+        is_ordered: true,
     },
     Entry {
         name: "fjall",
         open: fjall::open_plain,
+        is_ordered: true,
     },
     Entry {
         name: "fjall-kv",
         open: fjall::open_separated,
+        is_ordered: true,
     },
     Entry {
         name: "redb",
         open: redb::open,
+        is_ordered: true,
     },
     Entry {
         name: "lmdb",
         open: lmdb::open,
+        is_ordered: true,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
         name: "rocksdb",
         open: rocksdb::open_plain,
+        is_ordered: true,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
         name: "rocksdb-blob",
         open: rocksdb::open_blob,
+        is_ordered: true,
     },
 ];
 

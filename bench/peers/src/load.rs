@@ -44,7 +44,7 @@ pub struct Latencies {
 pub struct Outcome {
     /// How long it was, in seconds.
     pub seconds: f64,
-    /// Gets.
+    /// Gets, and scans.
     pub gets: Latencies,
     /// Puts.
     pub puts: Latencies,
@@ -52,6 +52,8 @@ pub struct Outcome {
     pub put_bytes: u64,
     /// Gets that found nothing.
     pub misses: u64,
+    /// Values that scans read.
+    pub scanned: u64,
     /// Operations completed in each second.
     pub per_second: Vec<u64>,
 }
@@ -69,6 +71,7 @@ struct Worker {
     puts: Histogram<u64>,
     put_bytes: u64,
     misses: u64,
+    scanned: u64,
 }
 
 struct Shared<'a> {
@@ -151,6 +154,7 @@ impl Shared<'_> {
             puts: Histogram::new(3)?,
             put_bytes: 0,
             misses: 0,
+            scanned: 0,
         };
         while let Some(due) = self.next_due() {
             let (operation, counter) = self.source.next(&mut random);
@@ -167,6 +171,13 @@ impl Shared<'_> {
                             );
                         }
                     }
+                }
+                Operation::Scan(from, count) => {
+                    let Some(scanned) = self.store.scan(&from, count)? else {
+                        bail!("this contender keeps no order");
+                    };
+                    own.gets.record(micros_since(due))?;
+                    own.scanned += scanned;
                 }
                 Operation::Put(key, value) => {
                     own.put_bytes += u64::try_from(key.len() + value.len())?;
@@ -216,6 +227,7 @@ impl Shared<'_> {
             puts.add(&worker.puts).context("merge latencies")?;
             outcome.put_bytes += worker.put_bytes;
             outcome.misses += worker.misses;
+            outcome.scanned += worker.scanned;
         }
         outcome.gets = latencies(&gets);
         outcome.puts = latencies(&puts);

@@ -118,7 +118,8 @@ fn rounds(
 ) -> Result<Vec<Cell>> {
     let mut cells = Vec::new();
     for run in 0..arguments.runs {
-        for entry in contenders {
+        let takes_part = |entry: &&Entry| entry.is_ordered || !workload.scans();
+        for entry in contenders.iter().filter(takes_part) {
             let plan = Plan {
                 contender: entry.name.to_owned(),
                 workload: workload.name.to_owned(),

@@ -1,4 +1,5 @@
-//! What is done to a store: the six published workloads, and steady overwrite.
+//! What is done to a store: the six published workloads, steady overwrite, and small values by kind of
+//! operation.
 //!
 //! Keys, values and weights are those of `bench/configs`; key spaces are scaled to what the machine
 //! holds, in proportion. A store is asked directly, without a network: what remains is the engine.
@@ -39,10 +40,22 @@ pub struct Workload {
     value: Value,
     gets: u64,
     puts: u64,
+    read: Read,
     /// The whole key space is written before measuring starts.
     pub is_preloaded: bool,
     /// As published.
     pub sync: Sync,
+}
+
+/// What a get asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Read {
+    /// A key as the puts write them.
+    Written,
+    /// A key between them that is not there.
+    Absent,
+    /// So many values in order, from a key on.
+    Scan(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +108,7 @@ pub const ALL: &[Workload] = &[
         value: Value::Random(4_000),
         gets: 0,
         puts: 1,
+        read: Read::Written,
         is_preloaded: true,
         sync: Sync::None,
     },
@@ -105,20 +119,47 @@ pub const ALL: &[Workload] = &[
         value: Value::Random(4_000),
         gets: 0,
         puts: 1,
+        read: Read::Written,
         is_preloaded: true,
         sync: Sync::None,
     },
-    Workload {
-        name: "insert",
-        about: "1 KB unique, in order, puts only",
-        keys: Keys::KeyOrder,
-        value: Value::Random(1_000),
-        gets: 0,
-        puts: 1,
-        is_preloaded: false,
-        sync: Sync::None,
-    },
+    loaded("insert", "1 KB unique, in order, puts only", 1_000),
+    loaded("insert-100", "100 B unique, in order, puts only", 100),
+    small("overwrite-1k", "1 KB, every key as likely, puts only", 1_000, 0, 1, Read::Written),
+    small("mixed-1k", "1 KB, every key as likely, 1:1", 1_000, 1, 1, Read::Written),
+    small("hit-100", "100 B, gets that hit", 100, 1, 0, Read::Written),
+    small("hit-1k", "1 KB, gets that hit", 1_000, 1, 0, Read::Written),
+    small("miss-100", "100 B, gets that miss", 100, 1, 0, Read::Absent),
+    small("miss-1k", "1 KB, gets that miss", 1_000, 1, 0, Read::Absent),
+    small("scan-100", "100 B, 50 values in order", 100, 1, 0, Read::Scan(50)),
+    small("scan-1k", "1 KB, 50 values in order", 1_000, 1, 0, Read::Scan(50)),
+    small("scan-long", "1 KB, 10,000 values in order", 1_000, 1, 0, Read::Scan(10_000)),
 ];
+
+const fn small(
+    name: &'static str,
+    about: &'static str,
+    bytes: u64,
+    gets: u64,
+    puts: u64,
+    read: Read,
+) -> Workload {
+    Workload {
+        name,
+        about,
+        keys: Keys::Uniform,
+        value: Value::Random(bytes),
+        gets,
+        puts,
+        read,
+        is_preloaded: true,
+        sync: Sync::None,
+    }
+}
+
+const fn loaded(name: &'static str, about: &'static str, bytes: u64) -> Workload {
+    unique(name, about, bytes, Keys::KeyOrder, 0)
+}
 
 const fn published(name: &'static str, about: &'static str, bytes: u64, sync: Sync) -> Workload {
     Workload {
@@ -128,6 +169,7 @@ const fn published(name: &'static str, about: &'static str, bytes: u64, sync: Sy
         value: Value::SemiCompressible(bytes),
         gets: GETS_ASSUMED,
         puts: 1,
+        read: Read::Written,
         is_preloaded: true,
         sync,
     }
@@ -147,8 +189,16 @@ const fn unique(
         value: Value::Random(bytes),
         gets,
         puts: 1,
+        read: Read::Written,
         is_preloaded: false,
         sync: Sync::None,
+    }
+}
+
+impl Workload {
+    /// True where a contender without an order takes no part.
+    pub fn scans(&self) -> bool {
+        matches!(self.read, Read::Scan(_))
     }
 }
 
@@ -165,6 +215,8 @@ pub fn named(name: &str) -> Result<Workload> {
 pub enum Operation {
     /// Read this key; it was written if the flag says so.
     Get(Bytes, bool),
+    /// Read so many values in order, from this key on.
+    Scan(Bytes, u64),
     /// Write this key.
     Put(Bytes, Bytes),
 }
@@ -255,10 +307,14 @@ impl Source {
     }
 
     fn on(&self, key: Bytes, is_get: bool, random: &mut WorkerRandom) -> Operation {
-        if is_get {
-            Operation::Get(key, self.workload.is_preloaded)
-        } else {
-            Operation::Put(key, self.value(random))
+        if !is_get {
+            return Operation::Put(key, self.value(random));
+        }
+        match self.workload.read {
+            Read::Written => Operation::Get(key, self.workload.is_preloaded),
+            // Behind the key, and before the next one.
+            Read::Absent => Operation::Get([&key[..], b"-"].concat().into(), false),
+            Read::Scan(count) => Operation::Scan(key, count),
         }
     }
 

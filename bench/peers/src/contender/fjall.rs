@@ -67,6 +67,15 @@ impl Contender for Fjall {
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
+    fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
+        let mut visited = 0;
+        for entry in self.keyspace.range(from..).take(usize::try_from(count)?) {
+            std::hint::black_box(entry.into_inner()?);
+            visited += 1;
+        }
+        Ok(Some(visited))
+    }
+
     fn close(&self) -> Result<()> {
         Ok(self.database.persist(PersistMode::SyncAll)?)
     }

@@ -2,6 +2,7 @@
 //!
 //! It reads through the page cache and has no cache of its own.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -67,6 +68,18 @@ impl Contender for Lmdb {
         let transaction = self.environment.read_txn()?;
         let value = self.database.get(&transaction, key)?;
         Ok(value.map(Bytes::copy_from_slice))
+    }
+
+    fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
+        let transaction = self.environment.read_txn()?;
+        let range = (Bound::Included(from), Bound::Unbounded);
+        let mut visited = 0;
+        let entries = self.database.range(&transaction, &range)?;
+        for entry in entries.take(usize::try_from(count)?) {
+            std::hint::black_box(Bytes::copy_from_slice(entry?.1));
+            visited += 1;
+        }
+        Ok(Some(visited))
     }
 
     fn close(&self) -> Result<()> {

@@ -60,6 +60,17 @@ impl Contender for Redb {
         Ok(value.map(|value| Bytes::copy_from_slice(value.value())))
     }
 
+    fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
+        let table = self.database.begin_read()?.open_table(VALUES)?;
+        let mut visited = 0;
+        for entry in table.range(from..)?.take(usize::try_from(count)?) {
+            let (_, value) = entry?;
+            std::hint::black_box(Bytes::copy_from_slice(value.value()));
+            visited += 1;
+        }
+        Ok(Some(visited))
+    }
+
     /// The file is closed with the last handle; what had no durability is made durable here.
     fn close(&self) -> Result<()> {
         let mut transaction = self.database.begin_write()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options, WriteOptions};
+use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, Options, WriteOptions};
 
 use super::{Contender, Opening, Sync};
 
@@ -62,6 +62,16 @@ impl Contender for RocksDb {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let value = self.database.get_pinned(key)?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
+        let entries = self.database.iterator(IteratorMode::From(from, Direction::Forward));
+        let mut visited = 0;
+        for entry in entries.take(usize::try_from(count)?) {
+            std::hint::black_box(entry?);
+            visited += 1;
+        }
+        Ok(Some(visited))
     }
 
     fn close(&self) -> Result<()> {

@@ -1,0 +1,321 @@
+//! Kvorum's engines as the node runs them: 64 stores, one log for all of them, upkeep in the background.
+//!
+//! Synced, bitcask's entries stay in the value log and leveldb's puts go through the commit log; without
+//! syncs bitcask writes to its own files and leveldb to its own log. Writers are slowed by the arbiter's
+//! rule as debt grows; what else the arbiter decides is done by a simple loop here.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use kvorum_arbiter::put_delay;
+use kvorum_backend::{
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease,
+    Lookup, ReadAt, Reading, StepBudget, Timestamp, Urgency, Write,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, ReadCache, SyncStrategy};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
+use kvorum_disk::{Disk, RealDisk};
+use kvorum_encoding::StorageKey;
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Contender, Opening, Sync};
+
+const STORES: usize = 64;
+/// As the node's defaults.
+const COMMIT_LOG: CommitLogSettings = CommitLogSettings {
+    segment_bytes: 64 << 20,
+    bytes_max: 1 << 30,
+};
+const VALUE_LOG: ValueLogSettings = ValueLogSettings {
+    segment_bytes: 64 << 20,
+    dead_percent_max: 30,
+};
+/// As the node's defaults: write buffers may take two fifths of what leveldb has, and each store's
+/// is of another size, so that they do not flush all at once.
+const WRITE_BUFFERS_PERCENT: u64 = 40;
+const WRITE_BUFFER_BYTES_MIN: u64 = 30 << 20;
+const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
+const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
+const IDLE_PAUSE: Duration = Duration::from_millis(50);
+const REST_MAX: Duration = Duration::from_millis(20);
+/// From half of it on puts are slowed, and by this much when it is reached.
+const DEBT_BYTES_MAX: f64 = 4e9;
+const DELAY_MAX: Duration = Duration::from_millis(20);
+const SCAN_LEASE_MICROS: u64 = 60_000_000;
+
+enum Log {
+    None,
+    Commit(CommitLog),
+    Value(ValueLog),
+}
+
+struct Node {
+    stores: Vec<Arc<dyn Backend>>,
+    log: Log,
+    durability: Durability,
+    delay_micros: AtomicU64,
+    is_closing: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
+    let (disk, draw) = (disk(), draws());
+    let log = match opening.sync {
+        Sync::None => None,
+        Sync::Grouped => {
+            let directory = opening.directory.join("value_log");
+            Some(ValueLog::open(disk.clone(), &directory, draw(), VALUE_LOG)?.0)
+        }
+    };
+    let cache = Arc::new(ReadCache::new(opening.cache_bytes));
+    let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
+        let settings = BitcaskSettings {
+            sync: match opening.sync {
+                Sync::None => SyncStrategy::None,
+                Sync::Grouped => SyncStrategy::Grouped,
+            },
+            ..BitcaskSettings::default()
+        };
+        let store = match &log {
+            None => Bitcask::open(disk.clone(), directory, settings, draw.clone())?,
+            Some(log) => {
+                let log = Arc::new(log.clone());
+                Bitcask::open_adopting(disk.clone(), directory, settings, draw.clone(), log)?
+            }
+        };
+        Ok(Arc::new(store.with_cache(cache.clone())))
+    };
+    let stores = stores(opening.directory, open_store)?;
+    if let Some(log) = &log {
+        log.admit(&stores)?;
+    }
+    Ok(start(stores, log.map_or(Log::None, Log::Value), opening.sync))
+}
+
+pub(super) fn open_leveldb(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
+    leveldb(opening, LeveldbSettings::default().blob_threshold_bytes)
+}
+
+pub(super) fn open_leveldb_inline(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
+    leveldb(opening, usize::MAX)
+}
+
+fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn Contender>> {
+    let (disk, draw) = (disk(), draws());
+    let log = match opening.sync {
+        Sync::None => None,
+        Sync::Grouped => {
+            let directory = opening.directory.join("commit_log");
+            let log = CommitLog::create(disk.clone(), &directory, draw(), COMMIT_LOG)?;
+            Some(log)
+        }
+    };
+    let write_buffers = opening.cache_bytes / 100 * WRITE_BUFFERS_PERCENT;
+    let shared = Shared::new(opening.cache_bytes - write_buffers, write_buffers);
+    let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
+        let settings = LeveldbSettings {
+            has_log: opening.sync == Sync::None,
+            sync: kvorum_backend_leveldb::SyncStrategy::None,
+            write_buffer_bytes: WRITE_BUFFER_BYTES_MIN + draw() % WRITE_BUFFER_BYTES_MORE,
+            blob_threshold_bytes,
+            ..LeveldbSettings::default()
+        };
+        let (shared, draw) = (shared.clone(), draw.clone());
+        let store = Leveldb::open(disk.clone(), directory, &settings, shared, draw)?;
+        Ok(match &log {
+            None => Arc::new(store),
+            Some(log) => Arc::new(Committed::new(Arc::new(store), log.clone(), Durability::Grouped)),
+        })
+    };
+    let stores = stores(opening.directory, open_store)?;
+    Ok(start(stores, log.map_or(Log::None, Log::Commit), opening.sync))
+}
+
+fn disk() -> Arc<dyn Disk> {
+    Arc::new(RealDisk)
+}
+
+/// Numbers for the identities of stores, which only have to differ.
+fn draws() -> Arc<dyn Fn() -> u64 + Send + std::marker::Sync> {
+    let numbers = AtomicU64::new(now().0);
+    Arc::new(move || xxh3_64(&numbers.fetch_add(1, Ordering::Relaxed).to_le_bytes()))
+}
+
+fn stores(
+    directory: &Path,
+    open: impl Fn(&Path) -> Result<Arc<dyn Backend>>,
+) -> Result<Vec<Arc<dyn Backend>>> {
+    let path = |number: usize| -> PathBuf { directory.join(format!("stores/{number}")) };
+    (0..STORES).map(|number| open(&path(number))).collect()
+}
+
+fn start(stores: Vec<Arc<dyn Backend>>, log: Log, sync: Sync) -> Arc<dyn Contender> {
+    let node = Arc::new(Node {
+        stores,
+        log,
+        durability: match sync {
+            Sync::None => Durability::Buffered,
+            Sync::Grouped => Durability::Grouped,
+        },
+        delay_micros: AtomicU64::new(0),
+        is_closing: AtomicBool::new(false),
+        threads: Mutex::default(),
+    });
+    let (driving, tending) = (node.clone(), node.clone());
+    node.threads.lock().extend([
+        std::thread::spawn(move || driving.drive()),
+        std::thread::spawn(move || tending.tend()),
+    ]);
+    node
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let micros = since.unwrap_or_default().as_micros();
+    Timestamp(u64::try_from(micros).unwrap_or(u64::MAX))
+}
+
+impl Node {
+    fn store(&self, key: &[u8]) -> &Arc<dyn Backend> {
+        let hash = usize::try_from(xxh3_64(key)).unwrap_or(0);
+        &self.stores[hash % STORES]
+    }
+
+    fn drive(&self) {
+        match &self.log {
+            Log::None => {}
+            Log::Commit(log) => log.drive(),
+            Log::Value(log) => log.drive(),
+        }
+    }
+
+    /// Background work, at most half of one core's time as long as nothing is pressing.
+    fn tend(&self) {
+        while !self.is_closing.load(Ordering::Acquire) {
+            if !self.tend_once() {
+                std::thread::sleep(IDLE_PAUSE);
+            }
+        }
+    }
+
+    fn tend_once(&self) -> bool {
+        let mut was_busy = self.tend_log();
+        let mut debt_bytes = 0;
+        for store in &self.stores {
+            let now = now();
+            let tasks = store.maintenance_due(now);
+            debt_bytes += tasks.iter().map(|task| task.cost_bytes).sum::<u64>();
+            if let Some(task) = tasks.first() {
+                let is_pressing = task.urgency == Urgency::Pressing;
+                was_busy |= timed(is_pressing, || {
+                    store.maintenance_step(task, STEP, now).is_ok()
+                });
+            }
+        }
+        let delay = put_delay(debt_bytes as f64 / DEBT_BYTES_MAX, DELAY_MAX);
+        let delay_micros = u64::try_from(delay.as_micros()).unwrap_or(0);
+        self.delay_micros.store(delay_micros, Ordering::Relaxed);
+        was_busy
+    }
+
+    fn tend_log(&self) -> bool {
+        match &self.log {
+            Log::Commit(log) if log.is_upkeep_due() => {
+                timed(log.is_upkeep_pressing(), || log.upkeep_step().is_ok())
+            }
+            Log::Value(log) if log.is_upkeep_due() => {
+                timed(false, || log.upkeep_step(STEP).is_ok())
+            }
+            _ => false,
+        }
+    }
+}
+
+fn timed(is_pressing: bool, step: impl FnOnce() -> bool) -> bool {
+    let from = Instant::now();
+    let was_done = step();
+    if !is_pressing {
+        std::thread::sleep(from.elapsed().min(REST_MAX));
+    }
+    was_done
+}
+
+impl Contender for Node {
+    fn put(&self, key: &[u8], value: &Bytes) -> Result<()> {
+        let delay_micros = self.delay_micros.load(Ordering::Relaxed);
+        if delay_micros > 0 {
+            std::thread::sleep(Duration::from_micros(delay_micros));
+        }
+        let fields = Fields {
+            last_modified: now(),
+            ..Fields::default()
+        };
+        let storage_key = StorageKey::from_encoded(key.to_vec());
+        let write = Write::put(storage_key, fields, Bytes::new(), value.clone());
+        let receipt = self.store(key).put(&Batch::of(write), self.durability)?;
+        if self.durability == Durability::Grouped {
+            receipt.wait()?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let storage_key = StorageKey::from_encoded(key.to_vec());
+        let at = ReadAt {
+            now: now(),
+            reading: Reading::MayBlock,
+        };
+        match self.store(key).get(&storage_key, at)? {
+            Lookup::Found(entry) => Ok(Some(entry.body)),
+            Lookup::Absent => Ok(None),
+            Lookup::WouldBlock => bail!("a get that may block answered that it would"),
+        }
+    }
+
+    /// Within the vnode of the first key, as a range query asks each vnode for its part.
+    fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
+        let store = self.store(from);
+        if !store.capabilities().ordered {
+            return Ok(None);
+        }
+        let now = now();
+        let snapshot = store.snapshot(Lease::Until(Timestamp(now.0 + SCAN_LEASE_MICROS)))?;
+        let range = FoldRange::all().resumed_at(&StorageKey::from_encoded(from.to_vec()));
+        let mut visited = 0;
+        let mut visit = |entry: kvorum_backend::Visited<'_>| {
+            std::hint::black_box(entry.body);
+            visited += 1;
+            if visited == count { Flow::Stop } else { Flow::Continue }
+        };
+        let filter = FoldFilter::unexpired(now);
+        match snapshot.fold(FoldDetail::Entries, &range, &filter, &mut visit)? {
+            FoldEnd::LeaseExpired(_) => bail!("a scan took longer than its lease"),
+            FoldEnd::Complete | FoldEnd::Stopped(_) => Ok(Some(visited)),
+        }
+    }
+
+    fn close(&self) -> Result<()> {
+        self.is_closing.store(true, Ordering::Release);
+        match &self.log {
+            Log::None => {}
+            Log::Commit(log) => log.stop(),
+            Log::Value(log) => log.stop(),
+        }
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                bail!("a background thread panicked");
+            }
+        }
+        for store in &self.stores {
+            store.close()?;
+        }
+        Ok(())
+    }
+}
