@@ -208,7 +208,9 @@ impl History {
 
     /// Where siblings are not kept and each key has one writer, what is wrong with not showing the
     /// last write that is owed. What it was never told the fate of may stand in its place: whether it
-    /// was there before or after is for the clocks to say.
+    /// was there before or after is for the clocks to say. So may what the last write did not know of,
+    /// because a node had been put back to an older copy of its data: who should have read it is told by
+    /// the check of that read.
     pub(crate) fn not_the_last(
         &self,
         key: &str,
@@ -227,7 +229,8 @@ impl History {
         };
         let shown = write_of(key, &only.value)?;
         let is_known = self.writes[shown].acknowledged.is_some();
-        (shown < last && is_known).then(|| {
+        let is_replaced = self.writes[last].replaces_at_most.contains(shown);
+        (is_known && is_replaced).then(|| {
             let (shown, last) = (self.describe(shown), self.describe(last));
             format!("{key} shows {shown} instead of {last}")
         })
