@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
+use kvorum_disk::{Disk, DiskError, DiskFile, ErrorKind, OpenMode, Operation, Reading};
 
 use crate::file_header::encode_file_header;
 use crate::record::{ChecksumSeed, Purpose, aligned, encode_front, stored_lens};
@@ -21,6 +21,8 @@ const GATHERED_BYTES_MAX: u64 = 64 << 10;
 /// Systems take at most 1,024 parts in one write.
 const PARTS_MAX: usize = 1000;
 const REWRITTEN_AT_ONCE_BYTES: usize = 1 << 20;
+/// A device that gives so many pieces of a segment otherwise when they are read again is not written to.
+const DIFFERENCES_MAX: u32 = 8;
 const PADDING: [u8; 8] = [0; 8];
 
 /// How a writer behaves.
@@ -128,7 +130,7 @@ impl SegmentWriter {
             file.truncate(end)?;
         }
         if let Some(from) = rewrite_from {
-            rewrite(&*file, from, end)?;
+            rewrite(&*file, path, from, end)?;
         }
         file.sync()?;
         Ok(Self::over(file, id, options, ResumeAt { end, ..at }))
@@ -382,13 +384,24 @@ fn publish(disk: &dyn Disk, file: &dyn DiskFile, path: &Path, id: &SegmentId) ->
     Ok(disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?)
 }
 
-fn rewrite(file: &dyn DiskFile, from: u64, end: u64) -> Result<()> {
+/// Writes what is there once more. What is written over itself has to be right: nothing is written
+/// before it was read twice alike, for a bit that flipped on the way would stay flipped.
+fn rewrite(file: &dyn DiskFile, path: &Path, from: u64, end: u64) -> Result<()> {
     let mut piece = vec![0; REWRITTEN_AT_ONCE_BYTES];
-    let mut at = from;
+    let mut again = vec![0; REWRITTEN_AT_ONCE_BYTES];
+    let (mut at, mut differences) = (from, 0);
     while at < end {
         let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
         let len = rest.min(piece.len());
         let read = file.read_at(&mut piece[..len], at, Reading::MayBlock)?;
+        let read_again = file.read_at(&mut again[..len], at, Reading::MayBlock)?;
+        if piece[..read] != again[..read_again] {
+            differences += 1;
+            if differences == DIFFERENCES_MAX {
+                return Err(unsteady(path, at));
+            }
+            continue;
+        }
         if read == 0 {
             break;
         }
@@ -396,6 +409,12 @@ fn rewrite(file: &dyn DiskFile, from: u64, end: u64) -> Result<()> {
         at += read as u64;
     }
     Ok(())
+}
+
+fn unsteady(path: &Path, offset: u64) -> SegmentError {
+    let detail = "the same bytes are read differently each time";
+    let error = DiskError::new(Operation::Read, path, ErrorKind::Device, detail);
+    error.at(offset).into()
 }
 
 fn bare_record(sequence: u64, front: &[u8]) -> Record<'_> {

@@ -104,6 +104,34 @@ fn what_a_failed_sync_lost_is_written_again() {
 }
 
 #[test]
+fn a_bit_that_flips_while_it_is_read_is_not_written_back() {
+    for fault in [
+        Fault::FlippedBit { bit: 8 * 40 },
+        Fault::ShortRead { bytes: 60 },
+    ] {
+        let memory = new_disk();
+        append(&mut create(&memory), 1..=5);
+        let end = contents(&memory, ScanOptions::default()).end.clean_to;
+        let at = ResumeAt {
+            end,
+            ..ResumeAt::default()
+        };
+        let resume = |disk: &FaultyDisk| {
+            let again = Some(kvorum_segment::FILE_HEADER_BYTES);
+            SegmentWriter::resume(disk, path(), ID, WriterOptions::default(), at, again).map(drop)
+        };
+        for nth in 1..=2 {
+            let disk = FaultyDisk::over_memory(&memory);
+            disk.add_rule(Rule::new(fault).on(Operation::Read).nth(nth));
+            resume(&disk).unwrap();
+            assert_eq!(disk.faults(), 1);
+            let found = contents(&memory, ScanOptions::default());
+            assert_eq!(found.sequences, [1, 2, 3, 4, 5], "{fault:?}");
+        }
+    }
+}
+
+#[test]
 fn a_new_segment_survives_a_power_cut_with_its_name() {
     let disk = new_disk();
     let mut writer = create(&disk);
