@@ -24,7 +24,7 @@ use crate::meta::{Meta, newer_format};
 use crate::places::{Place, PlaceError};
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::shared::{SharedEntry, SharedPlace, Standing, Standings};
-use crate::store::SUSPECT_NAME;
+use crate::store::{SUSPECT_NAME, mark_suspect};
 use crate::tail::Tail;
 
 /// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that
@@ -509,7 +509,10 @@ impl Recovery<'_> {
             if !it.is_sealed {
                 let path = self.directory.join(file_name(u64::from(number)));
                 let rewrite_from = is_suspect.then_some(it.end.durable_to);
-                let writer = it.resume(self.disk, &path, self.settings, rewrite_from)?;
+                let writer = it
+                    .resume(self.disk, &path, self.settings, rewrite_from)
+                    // An earlier run may not have synced what the page cache shows.
+                    .inspect_err(|_| mark_suspect(self.disk, self.directory))?;
                 let is_prepared = it.stats.records == 0
                     && recovered.active.is_some()
                     && last_appended == Some(number)

@@ -6,7 +6,7 @@
 //! long as a lookup takes, and no other.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -131,12 +131,7 @@ impl Store {
     pub(crate) fn fail(&self, error: &BackendError) -> BackendError {
         let error = BackendError::new(ErrorKind::Failed, error.to_string());
         self.failure.lock().get_or_insert_with(|| error.clone());
-        // It has to be seen by this machine's page cache only: what a crash forgets, it forgets
-        // together with the pages that the mark warns of.
-        let path = self.directory.join(SUSPECT_NAME);
-        if let Ok(mark) = self.disk.open(&path, OpenMode::Create) {
-            let _marked_or_failing_disk = mark.write_at(b"sync failed\n", 0);
-        }
+        mark_suspect(&*self.disk, &self.directory);
         error
     }
 
@@ -299,4 +294,12 @@ pub(crate) fn group_sync(store: &Weak<Store>) -> Arc<GroupSync> {
             "the store was dropped before its sync",
         )),
     })
+}
+
+/// Leaves the mark that a sync failed. It has to be seen by this machine's page cache only: what a crash
+/// forgets, it forgets together with the pages that the mark warns of.
+pub(crate) fn mark_suspect(disk: &dyn Disk, directory: &Path) {
+    if let Ok(mark) = disk.open(&directory.join(SUSPECT_NAME), OpenMode::Create) {
+        let _marked_or_failing_disk = mark.write_at(b"sync failed\n", 0);
+    }
 }

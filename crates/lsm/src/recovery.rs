@@ -20,7 +20,9 @@ use crate::lost::LostLog;
 use crate::manifest::{self, Manifest, Written};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
-use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, sync_directory};
+use crate::store::{
+    ReadSide, SUSPECT_NAME, Store, WriteSide, mark_suspect, sync_directory,
+};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};
@@ -233,7 +235,10 @@ impl Recovery {
                 continue;
             }
             let rewrite_from = is_suspect.then_some(FILE_HEADER_BYTES);
-            let writer = self.resume(manifest, &found, rewrite_from)?;
+            let writer = self
+                .resume(manifest, &found, rewrite_from)
+                // An earlier run may not have synced what the page cache shows.
+                .inspect_err(|_| mark_suspect(&*self.disk, &self.directory))?;
             replayed.unsynced.push((found.number, writer.sync_handle()));
             replayed.writer = Some(writer);
         }

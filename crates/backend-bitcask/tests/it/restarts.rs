@@ -128,6 +128,26 @@ fn r29_after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_aga
 }
 
 #[test]
+fn r29_what_an_opening_could_not_sync_is_written_again_by_the_next() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    {
+        let store = open(&disk, small());
+        let batch = Batch::of(put_of("a", "1", Fields::default()));
+        let _not_synced = store.put(&batch, Durability::Buffered).unwrap();
+    }
+    let device = Fault::Error(DiskErrorKind::Device);
+    disk.add_rule(Rule::new(device).on(Operation::Sync));
+    assert!(try_open(&disk, small()).is_err());
+    disk.heal();
+    let store = open(&disk, small());
+    store.sync().unwrap();
+    drop(store);
+    memory.crash(CrashOptions::nothing_unsynced());
+    assert_eq!(body_of(&open(&memory, small()), "a").as_deref(), Some("1"));
+}
+
+#[test]
 fn r28_a_full_disk_refuses_puts_serves_reads_and_resumes_by_itself() {
     let memory = MemoryDisk::new();
     let disk = FaultyDisk::over_memory(&memory);

@@ -187,6 +187,22 @@ fn r28_a_full_disk_refuses_puts_and_they_resume_when_there_is_room() {
 }
 
 #[test]
+fn r29_what_an_opening_could_not_sync_is_written_again_by_the_next() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    put(&open(&disk, settings()), 1, b"not synced");
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    disk.add_rule(Rule::new(device).on(Operation::Sync));
+    assert!(try_open(&disk, settings()).is_err());
+    disk.heal();
+    let store = open(&disk, settings());
+    store.sync().unwrap();
+    drop(store);
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    assert!(get(&open(&image, settings()), 1).unwrap().is_some());
+}
+
+#[test]
 fn r29_after_a_failed_sync_nothing_is_acknowledged_until_it_is_opened_again() {
     for has_log in [true, false] {
         let settings = LsmSettings {
