@@ -317,11 +317,16 @@ impl Client {
                 let bytes = self.draw.below(self.cluster.plan.value_bytes_max);
                 let bytes = usize::try_from(bytes).unwrap_or(0);
                 let value = value_of(&name, write, bytes);
+                // With stand-ins as well, pw has to count.
+                let sloppy_quorum = !is_strict || self.draw.chance(50);
+                // It counts who received the write: a stand-in's sync may have stood for a primary's, and
+                // what that one has not synced it may lose.
+                let dw = (is_strict && sloppy_quorum).then_some(Quorum::All);
                 let options = PutOptions {
                     w: quorum,
                     pw: by_primaries,
-                    // With stand-ins as well, pw has to count.
-                    sloppy_quorum: !is_strict || self.draw.chance(50),
+                    dw,
+                    sloppy_quorum,
                     ..PutOptions::default()
                 };
                 let put = node.put(address(BUCKET, &name), (seen.clock, value), options);
@@ -331,6 +336,7 @@ impl Client {
                 let options = DeleteOptions {
                     w: quorum,
                     pw: by_primaries,
+                    sloppy_quorum: Some(!is_strict),
                     ..DeleteOptions::default()
                 };
                 let delete = node.delete(address(BUCKET, &name), seen.clock, options);

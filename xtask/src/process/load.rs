@@ -67,7 +67,7 @@ impl Signals {
 #[derive(Debug, Default)]
 struct Written {
     history: History,
-    /// Attempts that were acknowledged by a server whose disk had no power.
+    /// Writes that were acknowledged by a server whose disk had no power.
     impossible: u32,
 }
 
@@ -188,8 +188,10 @@ async fn write(
     while !signals.stop.load(Ordering::SeqCst) {
         let key = random.random_range(0..KEYS_OF_A_WRITER);
         let name = name(writer, key);
-        let began_without_power = signals.power_is(Power::Off);
-        let result = if random.random_ratio(1, 10) {
+        let is_delete = random.random_ratio(1, 10);
+        // To say that there is nothing to delete takes no disk.
+        let lacks_power = !is_delete && signals.power_is(Power::Off);
+        let result = if is_delete {
             written.history.attempt_delete(key);
             client.delete_key(BUCKET, &name).await
         } else {
@@ -203,7 +205,7 @@ async fn write(
         if signals.power_is(Power::On) {
             written.history.acknowledge(key);
         }
-        written.impossible += u32::from(began_without_power);
+        written.impossible += u32::from(lacks_power);
     }
     written
 }
