@@ -8,13 +8,14 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kvorum_backend::{FoldRange, Lease};
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix, type_prefix};
 use kvorum_ring::{CoverageVnode, KeyHash, NodeId, Partition, RingSize};
-use kvorum_runtime::{Moment, PlantedDefect, is_planted};
+use kvorum_runtime::{Moment, PlantedDefect, TaskGuard, is_planted};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply};
 
@@ -63,8 +64,13 @@ struct Listing {
     error: Option<RequestError>,
 }
 
-/// A listing counted as in progress.
-struct Counted(Arc<Coordinator>);
+/// A listing counted as in progress, until its deadline at most: a client that takes nothing more of it
+/// keeps nobody else from listing for longer than that.
+struct Counted {
+    coordinator: Arc<Coordinator>,
+    is_counted: Arc<AtomicBool>,
+    _deadline: TaskGuard<()>,
+}
 
 /// What is listed, for the log.
 struct Place {
@@ -154,7 +160,8 @@ impl Listing {
     ) -> Result<Self, RequestError> {
         let arrived = coordinator.runtime().now();
         let progress = coordinator.begin(arrived, Some(timeout));
-        let planned = Counted::new(coordinator).and_then(|it| Ok((it, coordinator.cover(&place)?)));
+        let counted = Counted::new(coordinator, progress.deadline);
+        let planned = counted.and_then(|it| Ok((it, coordinator.cover(&place)?)));
         match planned {
             Ok((counted, cover)) => Ok(Self {
                 counted,
@@ -196,7 +203,7 @@ impl Listing {
     }
 
     async fn read_part(&mut self, part: Part) -> Result<(), RequestError> {
-        let coordinator = &self.counted.0;
+        let coordinator = &self.counted.coordinator;
         let runtime = coordinator.runtime();
         let remaining = self.progress.deadline.since(runtime.now());
         if remaining.is_zero() {
@@ -252,7 +259,7 @@ impl Listing {
     /// What is left of a part whose vnode is elsewhere by now: the same owner partitions in the same
     /// range, as the ring of this moment has them.
     async fn cover_anew(&mut self, part: Part) -> Result<(), RequestError> {
-        let coordinator = self.counted.0.clone();
+        let coordinator = self.counted.coordinator.clone();
         let is_in_time = coordinator
             .pause_before_replanning(&mut self.replan_pause, &self.progress)
             .await;
@@ -266,7 +273,7 @@ impl Listing {
 
     /// What is left of a part whose vnode is not open, by other replicas.
     async fn cover_without(&mut self, part: Part, error: RequestError) -> Result<(), RequestError> {
-        let coordinator = self.counted.0.clone();
+        let coordinator = self.counted.coordinator.clone();
         if !coordinator
             .parts
             .pass_over(part.vnode.node, part.vnode.partition)
@@ -394,24 +401,43 @@ impl Coordinator {
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        let (coordinator, error) = (&self.counted.0, self.error.as_ref());
+        let (coordinator, error) = (&self.counted.coordinator, self.error.as_ref());
         coordinator.finish(self.kind, &self.place, error, None, &self.progress);
     }
 }
 
 impl Counted {
-    fn new(coordinator: &Arc<Coordinator>) -> Result<Self, RequestError> {
-        if coordinator.listings.count_in() {
-            Ok(Self(coordinator.clone()))
-        } else {
-            Err(RequestError::Overload)
+    fn new(coordinator: &Arc<Coordinator>, deadline: Moment) -> Result<Self, RequestError> {
+        if !coordinator.listings.count_in() {
+            return Err(RequestError::Overload);
         }
+        let is_counted = Arc::new(AtomicBool::new(true));
+        let (runtime, late) = (coordinator.runtime().clone(), coordinator.clone());
+        let is_late_counted = is_counted.clone();
+        let watch = coordinator
+            .runtime()
+            .spawn("deadline of a listing", async move {
+                runtime.sleep_until(deadline).await;
+                count_out(&late, &is_late_counted);
+            });
+        Ok(Self {
+            coordinator: coordinator.clone(),
+            is_counted,
+            _deadline: watch.abort_on_drop(),
+        })
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.listings.count_out();
+        count_out(&self.coordinator, &self.is_counted);
+    }
+}
+
+/// Once.
+fn count_out(coordinator: &Coordinator, is_counted: &AtomicBool) {
+    if is_counted.swap(false, Ordering::Relaxed) {
+        coordinator.listings.count_out();
     }
 }
 

@@ -22,6 +22,7 @@ impl Coordinator {
         progress: &mut Progress,
     ) -> Result<Deleted, RequestError> {
         let rw = self.joint_quorum(address, options)?;
+        let sloppy_quorum = options.sloppy_quorum.unwrap_or(true);
         let context = match context {
             Some(context) => context,
             None => {
@@ -29,6 +30,7 @@ impl Coordinator {
                     r: options.r.or(rw),
                     pr: options.pr,
                     n_val: options.n_val,
+                    sloppy_quorum,
                     detail: Detail::Head,
                     ..GetOptions::default()
                 };
@@ -49,6 +51,7 @@ impl Coordinator {
             dw: options.dw,
             pw: options.pw,
             n_val: options.n_val,
+            sloppy_quorum,
             ..PutOptions::default()
         };
         let written = self.drive_put(address, request, &write, progress).await?;

@@ -104,7 +104,7 @@ pub enum RequestError {
         /// The limit.
         siblings_max: usize,
     },
-    /// The key is longer than 65,536 bytes.
+    /// The key, or its bucket's or bucket type's name, is longer than 65,536 bytes.
     KeyTooLarge {
         /// Its length, in bytes.
         bytes: usize,

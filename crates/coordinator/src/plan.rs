@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::error::RequestError;
 use crate::put::WriteQuorums;
 use crate::quorum::{Offered, ReadQuorum, WriteQuorum};
-use crate::request::{GetOptions, KEY_BYTES_MAX, PutOptions};
+use crate::request::{GetOptions, NAME_BYTES_MAX, PutOptions};
 
 /// Where a request goes and under which properties.
 pub(crate) struct Plan {
@@ -87,10 +87,12 @@ impl Plan {
         purpose: Purpose,
         is_up: impl Fn(NodeId) -> bool,
     ) -> Result<Self, RequestError> {
-        if address.key.as_bytes().len() > KEY_BYTES_MAX {
-            return Err(RequestError::KeyTooLarge {
-                bytes: address.key.as_bytes().len(),
-            });
+        let names = [address.bucket_type.as_bytes(), address.bucket.as_bytes()];
+        for name in names.into_iter().chain([address.key.as_bytes()]) {
+            let bytes = name.len();
+            if bytes > NAME_BYTES_MAX {
+                return Err(RequestError::KeyTooLarge { bytes });
+            }
         }
         let properties = state
             .properties(&address.bucket_type, &address.bucket)

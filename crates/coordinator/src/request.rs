@@ -7,8 +7,8 @@ use kvorum_properties::{Quorum, SyncOnWrite};
 use kvorum_ring::{NodeId, Partition};
 use kvorum_vnode::{Condition, Detail};
 
-/// The longest key, in bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 65_536;
+/// The longest key, and name of a bucket or bucket type, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 65_536;
 
 /// What a client says about a get.
 #[derive(Clone, Debug)]
@@ -124,6 +124,8 @@ pub struct DeleteOptions {
     pub pw: Option<Quorum>,
     /// Replicas, at most the bucket's n_val.
     pub n_val: Option<u32>,
+    /// Whether other nodes may stand in for primaries that are down; they may where it is not said.
+    pub sloppy_quorum: Option<bool>,
     /// When to give up.
     pub timeout: Option<Duration>,
 }

@@ -20,9 +20,7 @@ use crate::lost::LostLog;
 use crate::manifest::{self, Manifest, Written};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
-use crate::store::{
-    ReadSide, SUSPECT_NAME, Store, WriteSide, mark_suspect, sync_directory,
-};
+use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, mark_suspect, sync_directory};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};

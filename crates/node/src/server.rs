@@ -220,6 +220,7 @@ pub(crate) fn protobuf_settings(settings: &Settings) -> kvorum_server_pb::Server
         server_version: RIAK_VERSION.to_owned(),
         frame_bytes_max,
         nodelay: !settings.protobuf.nagle,
+        keepalive: settings.protobuf.keepalive,
         jobs: kvorum_server_pb::JobSwitches {
             list_buckets: jobs.list_buckets,
             stream_list_buckets: jobs.stream_list_buckets,

@@ -13,6 +13,10 @@ use kvorum_runtime::{COUNTED_BYTES_MIN, Room, Runtime, Taken};
 /// as long.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
+/// How long a body may take in all: this, and a second more for each so many bytes that are allowed.
+const BODY_TIME_MAX: Duration = Duration::from_secs(300);
+const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
+
 /// What is set aside for a body before any of it has come, whatever its announced length.
 const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
@@ -59,6 +63,12 @@ impl RequestBody {
 
     /// The whole body. One that came in one piece is not copied.
     pub(crate) async fn read(&mut self, runtime: &Runtime) -> Result<Bytes, BodyError> {
+        let time = BODY_TIME_MAX + Duration::from_secs(self.bytes_max / BYTES_PER_SECOND_MIN);
+        let read = runtime.timeout(time, self.read_all(runtime)).await;
+        read.unwrap_or(Err(BodyError::TooSlow))
+    }
+
+    async fn read_all(&mut self, runtime: &Runtime) -> Result<Bytes, BodyError> {
         let announced = self.incoming.size_hint().lower();
         if announced > self.bytes_max {
             return Err(self.too_large());

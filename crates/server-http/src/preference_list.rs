@@ -28,18 +28,17 @@ pub(crate) fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outco
     let places = coordinator
         .preference_list(&address)
         .map_err(|error| failure::of_request(&error, &path.bucket_type))?;
-    let size = coordinator.state().ring().size();
     let mut list = String::from("{\"preflist\":[");
     for (at, place) in places.iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
-        // Written by hand: a partition's index is a number of 160 bits.
-        let index = place.partition.index_decimal(size);
+        // As Riak shows it here: its number from 0, not its index of 160 bits.
+        let number = place.partition.number();
         let node = Value::from(place.node_name.as_str());
         let primary = place.is_primary;
         // Writing into a string cannot fail.
         let _ = write!(
             list,
-            "{comma}{{\"partition\":{index},\"node\":{node},\"primary\":{primary}}}"
+            "{comma}{{\"partition\":{number},\"node\":{node},\"primary\":{primary}}}"
         );
     }
     list.push_str("]}");

@@ -27,6 +27,10 @@ const SEND_BYTES: usize = 256 * 1024;
 /// How long a peer that broke the framing may go on sending before the connection is dropped. A
 /// socket closed with unread input is reset, which would destroy the error before it is read.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a large frame may take: this, and a second more for each so many bytes of it. It holds room
+/// from its first byte on that others wait for.
+const FRAME_PATIENCE: Duration = Duration::from_secs(60);
+const FRAME_BYTES_PER_SECOND_MIN: usize = 64 * 1024;
 /// The client id that Riak gives to connections that set none.
 const CLIENT_ID: &[u8] = &[0; 4];
 
@@ -62,8 +66,8 @@ pub(crate) struct Connection {
 enum Coming {
     /// None is large.
     Small,
-    /// There is room for it.
-    Admitted { _room: Taken },
+    /// There is room for it, until it is too late.
+    Admitted { _room: Taken, until: Moment },
     /// There is none: so many bytes of it are to be passed over before it is refused.
     Refused { bytes: usize },
 }
@@ -109,7 +113,7 @@ impl Connection {
                 return self.part_from_broken_peer().await;
             }
             self.shrink();
-            match seat.unless_stopping(self.receive()).await {
+            match seat.unless_stopping(self.receive_in_time()).await {
                 None => break,
                 Some(Ok(0)) => {
                     if !self.input.is_empty() {
@@ -169,7 +173,12 @@ impl Connection {
             return true;
         };
         match self.shared.room.take(bytes) {
-            Some(room) => self.coming = Coming::Admitted { _room: room },
+            Some(room) => {
+                let seconds = bytes / FRAME_BYTES_PER_SECOND_MIN;
+                let patience = FRAME_PATIENCE + Duration::from_secs(seconds as u64);
+                let until = self.shared.coordinator.runtime().now().plus(patience);
+                self.coming = Coming::Admitted { _room: room, until };
+            }
             None => self.coming = Coming::Refused { bytes },
         }
         matches!(self.coming, Coming::Admitted { .. })
@@ -206,6 +215,23 @@ impl Connection {
             self.input.reserve(READ_BYTES);
         }
         self.stream.read_buf(&mut self.input).await
+    }
+
+    /// The same; a large frame that does not come to its end is an error in the end.
+    async fn receive_in_time(&mut self) -> io::Result<usize> {
+        let Coming::Admitted { until, .. } = self.coming else {
+            return self.receive().await;
+        };
+        let runtime = self.shared.coordinator.runtime().clone();
+        let patience = until.since(runtime.now());
+        match runtime.timeout(patience, self.receive()).await {
+            Ok(received) => received,
+            Err(_) => {
+                let text = "a large request did not come to its end in time";
+                self.faults.note(Fault::TooSlow, &text);
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+        }
     }
 
     fn shrink(&mut self) {

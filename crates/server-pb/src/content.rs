@@ -2,6 +2,7 @@
 //! `object_reply.rs`; objects within other messages go back from here.
 
 use bytes::Bytes;
+use kvorum_encoding::ByteReader;
 use kvorum_object::{
     Content, IndexEntry, Link, Metadata, Object, Sibling, Timestamp, UserMetadata,
 };
@@ -18,6 +19,46 @@ pub(crate) enum GivenTime {
     Drop,
     /// The object is stored as it is, times included.
     Keep,
+}
+
+/// Links, user metadata and index entries of a put at most. An empty one takes two bytes of the message
+/// and a hundred in memory, so they are counted before there is a place for each.
+pub(crate) const PIECES_MAX: usize = 100_000;
+/// The field of a put that is its content, and those of the content that come many times.
+const CONTENT: u64 = 4;
+const PIECES: [u64; 3] = [6, 9, 10];
+
+/// Refuses a put whose content is made of more pieces than there is a use for.
+pub(crate) fn check_pieces(put: &[u8]) -> Result<(), Refusal> {
+    let mut pieces = 0;
+    each_field(put, &mut |field, content| {
+        if field == CONTENT {
+            each_field(content, &mut |field, _| {
+                pieces += usize::from(PIECES.contains(&field));
+            });
+        }
+    });
+    if pieces > PIECES_MAX {
+        return Err(Refusal::TooManyPieces { pieces });
+    }
+    Ok(())
+}
+
+/// Shows the fields of a message that have a length, up to where it is none: that the decoder will say.
+fn each_field(message: &[u8], found: &mut dyn FnMut(u64, &[u8])) {
+    let mut reader = ByteReader::new(message);
+    while let Ok(key) = reader.varint() {
+        let skipped = match key & 7 {
+            0 => reader.varint().map(|_| ()),
+            1 => reader.take(8).map(|_| ()),
+            2 => reader.take_prefixed().map(|value| found(key >> 3, value)),
+            5 => reader.take(4).map(|_| ()),
+            _ => return,
+        };
+        if skipped.is_err() {
+            return;
+        }
+    }
 }
 
 /// The content that a message holds. Its vtag is dropped: that of the write takes its place. A

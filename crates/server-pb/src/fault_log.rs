@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     BadFrame,
     /// The stream ended within a frame.
     Truncated,
+    /// A large frame that did not come to its end in time.
+    TooSlow,
     /// A payload that is no message of its code.
     Undecodable,
     /// A code that nobody knows.
@@ -31,7 +33,7 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct FaultLog {
     peer: SocketAddr,
-    seen: u8,
+    seen: u16,
 }
 
 impl Fault {
@@ -40,6 +42,7 @@ impl Fault {
         match self {
             Self::BadFrame => "pb_bad_frame",
             Self::Truncated => "pb_truncated_frame",
+            Self::TooSlow => "pb_frame_too_slow",
             Self::Undecodable => "pb_undecodable_message",
             Self::UnknownCode => "pb_unknown_code",
             Self::NotSupported => "pb_not_supported",

@@ -13,7 +13,7 @@ use kvorum_protocol::{MessageCode, pb};
 use prost::Message as _;
 
 use crate::connection::Connection;
-use crate::content::{GivenTime, content_of};
+use crate::content::{GivenTime, check_pieces, content_of};
 use crate::object_reply::{ObjectReply, Values};
 use crate::refusal::{Failure, Refusal};
 
@@ -49,11 +49,13 @@ impl Connection {
     }
 
     pub(crate) async fn put(&mut self, payload: Bytes) -> Result<(), Failure> {
+        check_pieces(&payload)?;
         let request = pb::RpbPutReq::decode(payload)?;
         let options = put_options(&request)?;
         let returned = match (request.return_body(), request.return_head()) {
-            (true, _) => Some(Values::Whole),
-            (false, true) => Some(Values::Empty),
+            // A client that asks for both means the smaller.
+            (_, true) => Some(Values::Empty),
+            (true, false) => Some(Values::Whole),
             (false, false) => None,
         };
         let (context, condition) = context_of(&request)?;
@@ -201,6 +203,7 @@ fn delete_options(request: &pb::RpbDelReq) -> DeleteOptions {
         dw: quorum(request.dw),
         pw: quorum(request.pw),
         n_val: request.n_val,
+        sloppy_quorum: request.sloppy_quorum,
         timeout: timeout_of(request.timeout),
     }
 }

@@ -12,6 +12,7 @@ use kvorum_protocol::MessageCode;
 use kvorum_protocol::frame::FrameError;
 use kvorum_protocol::http_fields::IndexFieldError;
 
+use crate::content::PIECES_MAX;
 use crate::fault_log::Fault;
 
 /// A refused request; the connection goes on.
@@ -50,6 +51,12 @@ pub(crate) enum Refusal {
     /// A vclock that no server of this kind made.
     #[error("Invalid vclock: {0}")]
     InvalidVclock(kvorum_object::DecodeError),
+    /// More links, user metadata and index entries than an object may have.
+    #[error("{pieces} links, metadata and index entries, at most {PIECES_MAX} are taken")]
+    TooManyPieces {
+        /// How many there are.
+        pieces: usize,
+    },
     /// `sync_on_write` is none of its three words.
     #[error("Invalid sync_on_write: {0}")]
     InvalidSyncOnWrite(String),
@@ -100,6 +107,7 @@ impl Refusal {
             Self::Disabled { .. }
             | Self::ZeroLength { .. }
             | Self::InvalidVclock(_)
+            | Self::TooManyPieces { .. }
             | Self::InvalidSyncOnWrite(_)
             | Self::InvalidIndexes(_)
             | Self::InvalidIndexQuery(_)

@@ -114,6 +114,11 @@ impl Server {
         {
             tracing::debug!(event = "pb_nodelay_refused", peer = %peer, error = %error);
         }
+        if self.shared.settings.keepalive
+            && let Err(error) = stream.set_keepalive(true)
+        {
+            tracing::debug!(event = "pb_keepalive_refused", peer = %peer, error = %error);
+        }
         let runtime = self.shared.coordinator.runtime();
         self.meter.connected(runtime.now());
         let open = Open {

@@ -27,6 +27,9 @@ pub struct ServerSettings {
     pub connections_max: usize,
     /// Whether replies are sent at once instead of waiting for more (TCP_NODELAY). Default: true.
     pub nodelay: bool,
+    /// Whether idle connections are probed, so that those whose client is gone end (SO_KEEPALIVE).
+    /// Default: true.
+    pub keepalive: bool,
     /// When index queries without a timeout are given up; `None` for never. Default: never.
     pub index_timeout: Option<Duration>,
     /// Which expensive requests are served. Default: all.
@@ -59,6 +62,7 @@ impl ServerSettings {
             frame_bytes_max: FRAME_BYTES_MAX,
             connections_max: CONNECTIONS_MAX,
             nodelay: true,
+            keepalive: true,
             index_timeout: None,
             jobs: JobSwitches::default(),
         }

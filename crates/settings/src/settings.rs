@@ -121,7 +121,7 @@ pub struct ProtobufSettings {
     pub backlog: u32,
     /// `protobuf.nagle`: whether small answers may be held back to be sent together.
     pub nagle: bool,
-    /// `protobuf.keepalive`.
+    /// `protobuf.keepalive`: whether connections are probed for clients that are gone.
     pub keepalive: bool,
     /// `protobuf.frame_bytes_max`.
     pub frame_bytes_max: u64,
@@ -147,8 +147,6 @@ pub struct RequestSettings {
     pub secondary_index_timeout: Option<Duration>,
     /// `delete_mode`.
     pub delete_mode: DeleteMode,
-    /// `tombstone_pause`.
-    pub tombstone_pause: Duration,
     /// `cluster.job.*`.
     pub jobs: JobSettings,
 }
@@ -611,7 +609,6 @@ impl RequestSettings {
             slow_threshold: None,
             secondary_index_timeout: None,
             delete_mode: DeleteMode::Keep,
-            tombstone_pause: Duration::ZERO,
             jobs: JobSettings {
                 list_buckets: false,
                 stream_list_buckets: false,

@@ -8,6 +8,9 @@ use crate::folding::FoldRequest;
 use crate::replica_request::ReplicaFailure;
 use crate::vnode::Vnode;
 
+/// Keys of a part, in bytes; one key may exceed it.
+const PART_BYTES_MAX: usize = 1 << 20;
+
 /// What a listing names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
@@ -79,15 +82,18 @@ impl Vnode {
         let names_max = usize::try_from(request.names_max)
             .unwrap_or(usize::MAX)
             .max(1);
-        let mut keys = Vec::new();
+        let (mut keys, mut key_bytes) = (Vec::new(), 0);
         let mut malformed = None;
         let visitor = &mut |key: &StorageKey| {
             match key.decode() {
-                Ok(address) if request.admits(&address) => keys.push(key.clone()),
+                Ok(address) if request.admits(&address) => {
+                    key_bytes += key.as_bytes().len();
+                    keys.push(key.clone());
+                }
                 Ok(_) => {}
                 Err(error) => malformed = Some(error),
             }
-            if keys.len() < names_max {
+            if keys.len() < names_max && key_bytes < PART_BYTES_MAX {
                 Flow::Continue
             } else {
                 Flow::Stop

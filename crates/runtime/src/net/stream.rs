@@ -64,6 +64,17 @@ impl Stream {
         }
     }
 
+    /// Has the system ask now and then whether the other end is still there (SO_KEEPALIVE), so that the
+    /// connection ends when it is not.
+    pub fn set_keepalive(&self, keepalive: bool) -> io::Result<()> {
+        match &self.kind {
+            StreamKind::Tcp(stream) => Ok(rustix::net::sockopt::set_socket_keepalive(
+                stream, keepalive,
+            )?),
+            StreamKind::Simulated(_) => Ok(()),
+        }
+    }
+
     /// Parts the connection into halves for two tasks. Dropping the write half ends the output.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self.kind {

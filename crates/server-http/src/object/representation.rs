@@ -19,6 +19,8 @@ use crate::reply::{
 use crate::route::BucketPath;
 
 const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
+/// Headers that are made of an object at most; a set of them can hold 24,576.
+const HEADERS_MAX: usize = 20_000;
 const INDEX_PREFIX: &str = "x-riak-index-";
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 
@@ -217,7 +219,10 @@ fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
     }
     let mut fields: BTreeMap<&Bytes, Vec<&[u8]>> = BTreeMap::new();
     for entry in &metadata.indexes {
-        fields.entry(&entry.field).or_default().push(&entry.value);
+        // A value that no header can say stays out alone.
+        if HeaderValue::from_bytes(&entry.value).is_ok() {
+            fields.entry(&entry.field).or_default().push(&entry.value);
+        }
     }
     for (field, values) in fields {
         if let Ok(name) = HeaderName::from_bytes(&[INDEX_PREFIX.as_bytes(), field].concat()) {
@@ -227,8 +232,11 @@ fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
 }
 
 /// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond
-/// the many thousands that a set of headers can hold.
+/// what a set of headers can hold.
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
+    if headers.len() >= HEADERS_MAX {
+        return;
+    }
     if let Ok(value) = HeaderValue::from_bytes(value) {
         let _ = headers.try_insert(name, value);
     }

@@ -1,7 +1,5 @@
 //! Keys of the request path: how many at a time, how long, deletes, and jobs.
 
-use std::time::Duration;
-
 use crate::duration::Unit;
 use crate::key::{Ancestry, Category, Key};
 use crate::kind::Kind;
@@ -53,20 +51,10 @@ pub(super) const KEYS: &[Key] = &[
             "What becomes of a tombstone, the marker that a delete leaves. \
              `keep` leaves it for good; `immediate` removes it as soon as every replica has it; \
              a duration waits that long more. \
-             A tombstone that some replica lacks is always kept.",
+             A tombstone that some replica lacks is always kept, and for now so is one with replicas on \
+             several nodes.",
         )
     },
-    key(
-        "tombstone_pause",
-        Kind::Duration {
-            unit: Unit::Milliseconds,
-            least: Duration::ZERO,
-            set: |settings, value| settings.requests.tombstone_pause = value,
-        },
-        "2",
-        "The pause between a delete and the check whether every replica has its tombstone; \
-         it also paces the deletes of background jobs.",
-    ),
     key(
         "cluster.job.riak_kv.list_buckets",
         Kind::Flag(|settings, value| settings.requests.jobs.list_buckets = value),

@@ -33,6 +33,10 @@ const KEYS: &[super::RiakKey] = &[
         "backend_pause_ms",
         "a backend slows its writers smoothly by itself",
     ),
+    ignored(
+        "tombstone_pause",
+        "no read comes between a delete and the removal of its tombstone: the delete itself shows who has it",
+    ),
     ignored("eraser_dataroot", QUEUE),
     ignored("eraser_overflow_limit", QUEUE),
     ignored("reaper_dataroot", QUEUE),
