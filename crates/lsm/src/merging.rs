@@ -15,6 +15,14 @@ use crate::store::{Store, table_path};
 use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
 
+/// Who has a part of a merge done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payer {
+    Upkeep,
+    /// A put, which knows no time.
+    Writer,
+}
+
 impl Store {
     pub(crate) fn merge_step(
         &self,
@@ -22,6 +30,7 @@ impl Store {
         level: u64,
         budget_bytes: u64,
         now: Timestamp,
+        payer: Payer,
     ) -> Result<StepOutcome> {
         if upkeep.merge.is_none() {
             let version = self.version.load_full();
@@ -36,7 +45,8 @@ impl Store {
                 return Ok(StepOutcome::nothing_left());
             }
             upkeep.troubles.keep(&version);
-            let gives_up = upkeep.troubles.is_lasting(&pick, now)
+            let gives_up = payer == Payer::Upkeep
+                && upkeep.troubles.is_lasting(&pick, now)
                 && is_manifest_readable(&*self.disk, &self.directory);
             upkeep.merge = Some(start_merge(version, pick, gives_up));
         }
@@ -52,7 +62,10 @@ impl Store {
         {
             self.remove_files(job.output_paths(self));
             if error.kind() == ErrorKind::Failed {
-                upkeep.troubles.failed(&job.inputs, now);
+                match payer {
+                    Payer::Upkeep => upkeep.troubles.failed(&job.inputs, now),
+                    Payer::Writer => upkeep.troubles.failed_for_writer(&job.inputs),
+                }
             }
         }
         let (cost_bytes, is_done) = outcome?;

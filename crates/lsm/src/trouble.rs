@@ -48,6 +48,18 @@ impl Troubles {
         }
     }
 
+    /// The same where a writer paid for the merge. Writers come often and know no time: they leave these
+    /// tables to upkeep, and nothing is given up for it.
+    pub(crate) fn failed_for_writer(&mut self, tables: &[u64]) {
+        let untimed = Trouble {
+            since: Timestamp(u64::MAX),
+            failures: 0,
+        };
+        for table in tables {
+            self.tables.entry(*table).or_insert(untimed);
+        }
+    }
+
     /// Forgets tables that are not there any more.
     pub(crate) fn keep(&mut self, version: &Version) {
         if !self.tables.is_empty() {
@@ -60,6 +72,11 @@ impl Troubles {
     pub(crate) fn next(&self, mut picks: Vec<Pick>) -> Option<Pick> {
         let sound = picks.iter().position(|pick| self.of(pick).is_none());
         (!picks.is_empty()).then(|| picks.swap_remove(sound.unwrap_or(0)))
+    }
+
+    /// The next of them for a writer to pay for: none that upkeep has to see to.
+    pub(crate) fn next_sound(&self, picks: Vec<Pick>) -> Option<Pick> {
+        self.next(picks).filter(|pick| self.of(pick).is_none())
     }
 
     /// True when a merge is to go on without what cannot be read.
@@ -117,6 +134,25 @@ mod tests {
             let is_lasting = troubles.is_lasting(&pick(&[7, 1]), Timestamp(at));
             assert_eq!(is_lasting, expected, "{failures} {at}");
         }
+    }
+
+    #[test]
+    fn what_writers_see_of_it_is_neither_counted_nor_timed() {
+        let mut troubles = Troubles::default();
+        let long = 10 * TIME_MICROS_MIN;
+        (0..FAILURES_MIN).for_each(|_| troubles.failed_for_writer(&[1]));
+        (0..FAILURES_MIN).for_each(|_| troubles.failed(&[1], Timestamp(long)));
+        assert!(!troubles.is_lasting(&pick(&[1]), Timestamp(long + 1)));
+        (0..FAILURES_MIN).for_each(|_| troubles.failed_for_writer(&[1]));
+        assert!(troubles.is_lasting(&pick(&[1]), Timestamp(long + TIME_MICROS_MIN)));
+        troubles.failed_for_writer(&[2]);
+        let next = troubles.next([&[2][..], &[3]].map(pick).into());
+        assert_eq!(next.unwrap().inputs, [3]);
+        assert!(
+            troubles
+                .next_sound([&[2][..], &[1]].map(pick).into())
+                .is_none()
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use kvorum_backend::{
 use crate::collect::CollectJob;
 use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
-use crate::merging::merge_task;
+use crate::merging::{Payer, merge_task};
 use crate::policy::{self, Pick};
 use crate::scrub::ScrubJob;
 use crate::settings::SyncStrategy;
@@ -114,7 +114,7 @@ impl Store {
         match (task.kind, task.subject) {
             (TaskKind::Flush, 0) => self.flush_step(&mut upkeep, budget.bytes, now, false),
             (TaskKind::Compact | TaskKind::Expire, subject) => {
-                self.merge_step(&mut upkeep, subject, budget.bytes, now)
+                self.merge_step(&mut upkeep, subject, budget.bytes, now, Payer::Upkeep)
             }
             (TaskKind::Merge, file) => self.collect_step(&mut upkeep, file, budget.bytes),
             (TaskKind::Sync, 0) => {
@@ -183,10 +183,11 @@ impl Store {
             let _paid_or_due = self.flush_step(&mut upkeep, budget, now, false);
         }
         if zero > settings.slow_from_tables {
-            let next = upkeep.troubles.next(self.picks(&version, now));
+            let next = upkeep.troubles.next_sound(self.picks(&version, now));
             let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);
             if let Some(level) = level.or(next.map(|pick| pick.level)) {
-                let _paid_or_due = self.merge_step(&mut upkeep, level as u64, budget, now);
+                let level = level as u64;
+                let _paid_or_due = self.merge_step(&mut upkeep, level, budget, now, Payer::Writer);
             }
         }
     }

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kvorum_backend::{ErrorKind, StepBudget, TaskKind, Timestamp};
+use kvorum_backend::{Durability, ErrorKind, StepBudget, TaskKind, Timestamp};
 use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 use kvorum_lsm::{Lsm, LsmSettings};
 use kvorum_sst::anatomy::TableAnatomy;
 
 use crate::support::{
-    AsDisk, NOW, do_all, everything, files, get, key, open, put, scanned, settings, try_open,
-    try_scanned,
+    AsDisk, NOW, do_all, everything, files, get, key, open, put, put_op, scanned, settings,
+    try_open, try_scanned,
 };
 
 const KEYS: usize = 60;
@@ -298,14 +298,17 @@ fn what_a_device_fails_to_read_is_never_passed_over_and_is_back_with_it() {
 /// Upkeep as an arbiter does it that tries again what fails: so many times, a minute apart.
 fn try_for_minutes(store: &Lsm, minutes: u64) {
     for minute in 0..minutes {
-        let now = Timestamp(NOW.0 + minute * 60_000_000);
-        for task in store.maintenance_due(now) {
-            let budget = StepBudget { bytes: 5_000 };
-            while store
-                .maintenance_step(&task, budget, now)
-                .is_ok_and(|step| !step.is_done)
-            {}
-        }
+        try_at(store, Timestamp(NOW.0 + minute * 60_000_000));
+    }
+}
+
+fn try_at(store: &Lsm, now: Timestamp) {
+    for task in store.maintenance_due(now) {
+        let budget = StepBudget { bytes: 5_000 };
+        while store
+            .maintenance_step(&task, budget, now)
+            .is_ok_and(|step| !step.is_done)
+        {}
     }
 }
 
@@ -364,6 +367,40 @@ fn a_bad_sector_holds_up_merges_for_minutes_and_not_for_ever() {
             assert!(memory.info(&kept).unwrap().is_some(), "{story}");
         }
     }
+}
+
+/// Writers that paid for merges drove them at time 0, so that a table failed since 1970 for whoever knew
+/// the time, and its blocks were given up after seconds.
+#[test]
+fn what_fails_while_writers_pay_is_not_given_up_before_its_time() {
+    let settings = settings();
+    let memory = MemoryDisk::new();
+    filled(&memory, &settings);
+    let expected = scanned(&open(&memory, settings.clone()));
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, settings.clone());
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    for path in files(&memory, ".sst") {
+        let rule = Rule::new(device).on(Operation::Read).path(&path);
+        let blocks = pieces(&memory, &path);
+        let block = blocks.iter().find(|it| it.title == "data block").unwrap();
+        disk.add_rule(rule.over(block.offset()..block.end()));
+    }
+    for round in 0..20 {
+        for number in [0].into_iter().chain(100..160).chain([KEYS - 1]) {
+            let op = put_op(number, &[round; 80]);
+            let put = store.write(&[op], Durability::Buffered, Timestamp(0));
+            let _receipt = put.unwrap();
+        }
+    }
+    assert!(level_zero_tables(&store) >= settings.policy.slow_from_tables);
+    try_at(&store, Timestamp(1_700_000_000_000_000));
+    assert_eq!(store.status(&everything()).lost, []);
+    disk.heal();
+    do_all(&store);
+    let seen = scanned(&store);
+    let is_kept = |(it, _): &(bytes::Bytes, _)| seen.iter().any(|(key, _)| key == it);
+    assert!(expected.iter().all(is_kept));
 }
 
 /// For however long: what fails as a whole comes back as a whole.
