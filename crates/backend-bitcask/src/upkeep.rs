@@ -200,7 +200,9 @@ impl Store {
             upkeep.unsynced_since = None;
             return None;
         }
-        let since = *upkeep.unsynced_since.get_or_insert(now);
+        // No later than now: the clock may have been put back.
+        let since = upkeep.unsynced_since.map_or(now, |since| since.min(now));
+        upkeep.unsynced_since = Some(since);
         let (wait_micros, urgency) = match self.settings.sync {
             SyncStrategy::Interval(interval) => {
                 let micros = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);

@@ -7,10 +7,11 @@
 
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, StepBudget,
-    Task, TaskKind, Urgency, Write,
+    Task, TaskKind, Timestamp, Urgency, Write,
 };
-use kvorum_backend_bitcask::Bitcask;
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use std::path::Path;
+use std::time::Duration;
 
 use kvorum_disk::{CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 
@@ -244,6 +245,26 @@ fn r14_a_snapshot_shows_its_moment_while_its_files_are_merged_away() {
         .map(|(key, _)| key)
         .collect();
     assert_eq!(now, ["a", "b", "d"]);
+}
+
+/// A clock that was set back by an hour had nothing synced for an hour.
+#[test]
+fn what_is_synced_by_interval_is_synced_on_a_clock_that_is_set_back() {
+    let settings = BitcaskSettings {
+        sync: SyncStrategy::Interval(Duration::from_secs(1)),
+        ..BitcaskSettings::default()
+    };
+    let store = open(&MemoryDisk::new(), settings);
+    let batch = Batch::of(put_of("k", "body", Fields::default()));
+    let _receipt = store.put(&batch, Durability::Buffered).unwrap();
+    let is_due = |seconds: u64| {
+        let now = Timestamp(NOW.0 + seconds * 1_000_000);
+        let due = store.maintenance_due(now);
+        due.iter().any(|it| it.kind == TaskKind::Sync)
+    };
+    assert!(!is_due(3_600));
+    assert!(!is_due(0));
+    assert!(is_due(1));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use kvorum_backend::{
     Durability, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
 };
 use kvorum_disk::{Disk as _, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
-use kvorum_lsm::{Body, LsmSettings, Op, ScanEnd, ScanStep, Value};
+use kvorum_lsm::{Body, LsmSettings, Op, ScanEnd, ScanStep, SyncStrategy, Value};
 
 use crate::support::{
     NOW, do_all, everything, files, get, key, open, put, put_op, scanned, settings, write,
@@ -176,6 +176,30 @@ fn entries_expire_by_age_where_the_store_says_so() {
     assert_eq!(get(&store, 5).unwrap(), None);
     assert!(get(&store, 50).unwrap().is_some());
     assert_eq!(scanned(&store).len(), 1);
+}
+
+/// A clock that was set back by an hour had nothing synced for an hour.
+#[test]
+fn what_is_synced_by_interval_is_synced_on_a_clock_that_is_set_back() {
+    let hour = Duration::from_secs(3_600);
+    let settings = LsmSettings {
+        sync: SyncStrategy::Interval(Duration::from_secs(1)),
+        ..settings()
+    };
+    let store = open(&MemoryDisk::new(), settings);
+    put(&store, 1, b"body");
+    let is_due = |now| {
+        let due = store.maintenance_due(now);
+        due.iter().any(|it| it.kind == TaskKind::Sync)
+    };
+    let set_back = Timestamp(NOW.0 + 5_000_000);
+    assert!(!is_due(later(set_back, hour)));
+    assert!(!is_due(set_back));
+    assert!(is_due(later(set_back, Duration::from_secs(1))));
+}
+
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    Timestamp(now.0 + u64::try_from(by.as_micros()).unwrap())
 }
 
 #[test]
