@@ -47,6 +47,9 @@ const RECORDS_AT_ONCE: usize = 300;
 const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 /// The files, and who may read them.
+///
+/// Locks are taken in one order: `state`, `spares`, `cursor`, and last `placed` or `segments`, each for
+/// itself. Within the queue's lock only the last three are.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,

@@ -53,8 +53,8 @@ impl Files {
     /// Leaves proof of what was synced last when no later record carries it, so that damage to it
     /// does not pass for a torn tail. Batches wait for their places meanwhile: it takes one.
     pub(crate) fn mark_if_idle(&self) -> Result<()> {
-        let cursor = self.cursor.lock();
         let mut state = self.state.lock();
+        let cursor = self.cursor.lock();
         let seen_end = state.seen_end;
         let Some(active) = &mut state.active else {
             return Ok(());

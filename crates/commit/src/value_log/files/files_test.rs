@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Sequence, StoreId};
@@ -83,6 +84,50 @@ fn a_group_that_the_sync_before_it_covered_needs_none_of_its_own() {
     disk.clear_log();
     assert!(is_written(files.write(vec![second], LogPromise::Durable)));
     assert_eq!(disk.log(), []);
+}
+
+/// Upkeep that marked an idle segment waited for the state and kept all batches from their places, while
+/// the state's holder waited for a file, and whoever made that for a place.
+#[test]
+fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
+    let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 20);
+    let state = files.state.lock();
+    std::thread::scope(|threads| {
+        let marking = threads.spawn(|| files.mark_if_idle());
+        for _ in 0..200 {
+            assert!(files.cursor.try_lock().is_some());
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        drop(state);
+        assert!(marking.join().unwrap().is_ok());
+    });
+}
+
+/// A disk that was full once had no spare made ahead of need until the next start.
+#[test]
+fn spares_are_made_again_once_there_is_space() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1_000);
+    let has_room = |len| {
+        files
+            .make_room(len)
+            .map_err(GroupFailure::into_error)
+            .is_ok()
+    };
+    assert!(has_room(600));
+    place(&files, 1, 600);
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    assert!(!makes_spare(&files) && !files.wants_spare());
+    disk.heal();
+    assert!(has_room(600));
+    place(&files, 2, 600);
+    assert!(files.wants_spare() && makes_spare(&files));
+}
+
+fn makes_spare(files: &Files) -> bool {
+    let made = files.make_spare().map_err(GroupFailure::into_error);
+    made.unwrap()
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Files {
             return Err(failed_creation(&error));
         }
         self.ready_to.fetch_max(u64::from(number), Ordering::AcqRel);
+        self.is_full.store(false, Ordering::Release);
         Ok(writer)
     }
 
