@@ -37,7 +37,7 @@ use crate::{Lookup, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId,
 pub struct LogPlace {
     /// The segment's number. Never used again for another segment of the same log.
     pub segment: u32,
-    /// Offset in the segment, in bytes; a multiple of 8.
+    /// Offset in the segment, in bytes; a multiple of 8, and below 8 GiB: engines keep it in 30 bits.
     pub offset: u64,
     /// Length of the record up to the end of its front, in bytes.
     pub front_end: u64,

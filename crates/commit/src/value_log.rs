@@ -38,12 +38,12 @@ use kvorum_backend::{
     SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId,
 };
 use kvorum_disk::Disk;
-use kvorum_segment::{FILE_HEADER_BYTES, SEGMENT_BYTES_MAX, Scan};
+use kvorum_segment::{FILE_HEADER_BYTES, Scan};
 use parking_lot::Mutex;
 
 use crate::error::from_disk;
 use crate::queue::{GroupFailure, Shared};
-use crate::value_log::files::Files;
+use crate::value_log::files::{Files, LOG_SEGMENT_BYTES_MAX};
 use crate::value_log::identity::Identity;
 use crate::value_log::item::Batch;
 use crate::value_log::upkeep::Upkeep;
@@ -311,8 +311,8 @@ impl SharedLog for ValueLog {
     ) -> Result<Appended> {
         let batch = Batch::encode(store, sequence, records)?;
         let len = batch.stored_len();
-        if len > SEGMENT_BYTES_MAX - FILE_HEADER_BYTES {
-            let detail = format!("a batch of {len} bytes, and a segment has {SEGMENT_BYTES_MAX}");
+        if len > LOG_SEGMENT_BYTES_MAX - FILE_HEADER_BYTES {
+            let detail = format!("a batch of {len} bytes; a segment has {LOG_SEGMENT_BYTES_MAX}");
             return Err(BackendError::new(ErrorKind::TooLarge, detail));
         }
         if self.files().is_stalled() {

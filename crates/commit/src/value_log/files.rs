@@ -27,8 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kvorum_backend::{BackendError, ErrorKind, LogPromise, Result};
 use kvorum_disk::{Disk, Operation};
 use kvorum_segment::{
-    Location, RECORD_ALIGN_BYTES, Record, SEGMENT_BYTES_MAX, SegmentError, SegmentSync,
-    SegmentWriter, file_name,
+    Location, RECORD_ALIGN_BYTES, Record, SegmentError, SegmentSync, SegmentWriter, file_name,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -41,6 +40,9 @@ use crate::value_log::opening::{Opened, TornEnd};
 
 /// The kind that the headers of the log's segments carry.
 pub(crate) const SEGMENT_KIND: u8 = b'V';
+/// Where a segment ends at the latest, whatever is configured: engines remember where a record begins in
+/// 30 bits, in units of 8 bytes.
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = RECORD_ALIGN_BYTES << 30;
 /// Records in one write: systems take some 1,000 parts, and a record has three.
 const RECORDS_AT_ONCE: usize = 300;
 /// Less than this is not worth a write of its own. Bytes.
@@ -133,7 +135,7 @@ impl Files {
         ));
         let has_directory = !found.is_empty();
         let settings = ValueLogSettings {
-            segment_bytes: settings.segment_bytes.min(SEGMENT_BYTES_MAX),
+            segment_bytes: settings.segment_bytes.min(LOG_SEGMENT_BYTES_MAX),
             ..settings
         };
         let mut segments = found;

@@ -86,6 +86,13 @@ fn a_group_that_the_sync_before_it_covered_needs_none_of_its_own() {
     assert_eq!(disk.log(), []);
 }
 
+/// Key directories took whatever stood behind 8 GiB of a segment to stand there.
+#[test]
+fn no_segment_is_longer_than_places_can_name() {
+    let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 40);
+    assert_eq!(files.settings.segment_bytes, 8 << 30);
+}
+
 /// Upkeep that marked an idle segment waited for the state and kept all batches from their places, while
 /// the state's holder waited for a file, and whoever made that for a place.
 #[test]
