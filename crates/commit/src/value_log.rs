@@ -43,7 +43,7 @@ use parking_lot::Mutex;
 
 use crate::error::from_disk;
 use crate::queue::{GroupFailure, Shared};
-use crate::value_log::files::{Files, LOG_SEGMENT_BYTES_MAX};
+use crate::value_log::files::{Files, LOG_SEGMENT_BYTES_MAX, Placing};
 use crate::value_log::identity::Identity;
 use crate::value_log::item::Batch;
 use crate::value_log::upkeep::Upkeep;
@@ -318,25 +318,19 @@ impl SharedLog for ValueLog {
         if self.files().is_stalled() {
             self.files().retry().map_err(|failure| self.told(failure))?;
         }
-        self.files()
-            .make_room(len)
-            .map_err(|failure| self.told(failure))?;
-        let mut placed = None;
-        let pushed = self.shared.push(promise, || {
-            let (item, segment) = self.files().place(batch)?;
-            placed = Some((segment, item.places.clone()));
-            Ok(item)
-        })?;
+        let mut batch = batch;
+        let appended = loop {
+            self.files()
+                .make_room(len)
+                .map_err(|failure| self.told(failure))?;
+            match self.push(batch, promise)? {
+                Pushing::Done(appended) => break appended,
+                // The room that was made went to somebody else.
+                Pushing::NoRoom(refused) => batch = refused,
+            }
+        };
         self.keeper.appended_bytes.fetch_add(len, Ordering::Relaxed);
-        let (segment, places) = placed.ok_or_else(|| {
-            BackendError::new(ErrorKind::Failed, "a batch was queued and has no place")
-        })?;
-        Ok(Appended {
-            segment,
-            places,
-            ticket: pushed.ticket,
-            is_crowded: pushed.is_crowded,
-        })
+        Ok(appended)
     }
 
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
@@ -418,7 +412,45 @@ impl SharedLog for ValueLog {
     }
 }
 
+/// What comes of queueing a batch.
+enum Pushing {
+    Done(Appended),
+    NoRoom(Batch),
+}
+
 impl ValueLog {
+    /// Queues a batch if there is a place for it.
+    fn push(&self, batch: Batch, promise: LogPromise) -> Result<Pushing> {
+        let mut placed = None;
+        let mut refused = None;
+        let pushed = self
+            .shared
+            .push(promise, || match self.files().place(batch)? {
+                Placing::Placed(item, segment) => {
+                    placed = Some((segment, item.places.clone()));
+                    Ok(item)
+                }
+                Placing::NoRoom(batch) => {
+                    refused = Some(batch);
+                    let detail = "no file of the value log has space for a batch";
+                    Err(BackendError::new(ErrorKind::Full, detail))
+                }
+            });
+        if let Some(batch) = refused {
+            return Ok(Pushing::NoRoom(batch));
+        }
+        let pushed = pushed?;
+        let (segment, places) = placed.ok_or_else(|| {
+            BackendError::new(ErrorKind::Failed, "a batch was queued and has no place")
+        })?;
+        Ok(Pushing::Done(Appended {
+            segment,
+            places,
+            ticket: pushed.ticket,
+            is_crowded: pushed.is_crowded,
+        }))
+    }
+
     fn write_identity(&self, identity: &mut KnownIdentity) -> Result<()> {
         identity.is_written = false;
         let files = self.files();

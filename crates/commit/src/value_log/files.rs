@@ -50,8 +50,8 @@ const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 /// The files, and who may read them.
 ///
-/// Locks are taken in one order: `state`, `spares`, `cursor`, and last `placed` or `segments`, each for
-/// itself. Within the queue's lock only the last three are.
+/// Locks are taken in one order: `state`, `spares`, `cursor`, and last `placed`, `segments` or `wide`,
+/// each for itself. Within the queue's lock neither of the first two is.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
@@ -69,6 +69,8 @@ pub(crate) struct Files {
     spares: Mutex<VecDeque<SegmentWriter>>,
     /// The highest number for which there is a file with its space, or one of an earlier run.
     ready_to: AtomicU64,
+    /// Files with more space than others, for a batch that is too long for those, and how far it goes.
+    wide: Mutex<BTreeMap<u64, u64>>,
     has_directory: AtomicBool,
     /// The last place that was handed out, and up to where the log is durable.
     appended: AtomicU64,
@@ -78,6 +80,14 @@ pub(crate) struct Files {
     is_stalled: AtomicBool,
     /// There was no space for a spare: it is not tried again before somebody needs one.
     is_full: AtomicBool,
+}
+
+/// What comes of asking for a place.
+pub(crate) enum Placing {
+    /// The batch stands in this segment.
+    Placed(Arc<Item>, Arc<LogSegment>),
+    /// No file has the space for it: somebody else was faster since room was made.
+    NoRoom(Batch),
 }
 
 /// What waits to be written, and is taken whole by whoever writes next.
@@ -154,6 +164,7 @@ impl Files {
             }),
             spares: Mutex::default(),
             ready_to: AtomicU64::new(u64::from(newest_file)),
+            wide: Mutex::default(),
             has_directory: AtomicBool::new(has_directory),
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
@@ -163,11 +174,15 @@ impl Files {
         }
     }
 
-    /// Gives a batch its place. Called in the queue's order.
-    pub(crate) fn place(&self, batch: Batch) -> Result<(Arc<Item>, Arc<LogSegment>)> {
+    /// Gives a batch its place, in a file whose space is reserved. Called in the queue's order.
+    pub(crate) fn place(&self, batch: Batch) -> Result<Placing> {
         let mut cursor = self.cursor.lock();
         let len = batch.stored_len();
-        if cursor.has_records() && cursor.end() + len > self.settings.segment_bytes {
+        let number = self.number_for(&cursor, len);
+        if !self.is_ready_for(number, len) {
+            return Ok(Placing::NoRoom(batch));
+        }
+        if number > u64::from(cursor.number) {
             *cursor = self.next_segment(&cursor)?;
         }
         let item = Arc::new(batch.placed(cursor.number, cursor.end()));
@@ -175,7 +190,7 @@ impl Files {
         self.placed.lock().push(item.clone());
         self.appended
             .store(position(item.segment, item.end()), Ordering::Release);
-        Ok((item, cursor.clone()))
+        Ok(Placing::Placed(item, cursor.clone()))
     }
 
     fn next_segment(&self, last: &LogSegment) -> Result<Arc<LogSegment>> {

@@ -1,17 +1,17 @@
 //! What is written, and when, where a group is committed while more is queued behind it.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
 use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Sequence, StoreId};
 use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::checksum;
+use kvorum_segment::file_name;
 
 use crate::ValueLogSettings;
 use crate::queue::{GroupFailure, GroupWriter};
-use crate::value_log::files::Files;
+use crate::value_log::files::{Files, Placing};
 use crate::value_log::item::{Batch, Item};
 use crate::value_log::opening;
 
@@ -30,7 +30,21 @@ fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
     )
 }
 
+/// A batch in a place that there is room for.
 fn place(files: &Files, sequence: u64, value_bytes: usize) -> Arc<Item> {
+    let batch = batch(sequence, value_bytes);
+    assert!(makes_room(files, batch.stored_len()));
+    match files.place(batch).unwrap() {
+        Placing::Placed(item, _) => item,
+        Placing::NoRoom(_) => unreachable!("nobody else takes the room"),
+    }
+}
+
+fn makes_room(files: &Files, len: u64) -> bool {
+    is_written(files.make_room(len))
+}
+
+fn batch(sequence: u64, value_bytes: usize) -> Batch {
     let bytes = Bytes::from(vec![b'v'; value_bytes]);
     let record = LogRecord {
         kind: 1,
@@ -43,8 +57,7 @@ fn place(files: &Files, sequence: u64, value_bytes: usize) -> Arc<Item> {
             bytes,
         },
     };
-    let batch = Batch::encode(StoreId(1), Sequence(sequence), vec![record]).unwrap();
-    files.place(batch).unwrap().0
+    Batch::encode(StoreId(1), Sequence(sequence), vec![record]).unwrap()
 }
 
 fn count(disk: &FaultyDisk, operation: Operation) -> usize {
@@ -61,6 +74,7 @@ fn what_waits_behind_a_sync_is_written_meanwhile_and_then_only_synced() {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let files = files(&disk, 1 << 20);
     let small = place(&files, 1, 100);
+    disk.clear_log();
     assert!(is_written(files.write_ahead()));
     assert_eq!(count(&disk, Operation::Write), 0, "not worth a write");
     let large = place(&files, 2, 100_000);
@@ -98,12 +112,17 @@ fn no_segment_is_longer_than_places_can_name() {
 #[test]
 fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
     let files = files(&FaultyDisk::over_memory(&MemoryDisk::new()), 1 << 20);
+    let begun = Barrier::new(2);
     let state = files.state.lock();
     std::thread::scope(|threads| {
-        let marking = threads.spawn(|| files.mark_if_idle());
-        for _ in 0..200 {
+        let marking = threads.spawn(|| {
+            begun.wait();
+            files.mark_if_idle()
+        });
+        begun.wait();
+        for _ in 0..10_000 {
             assert!(files.cursor.try_lock().is_some());
-            std::thread::sleep(Duration::from_micros(100));
+            std::thread::yield_now();
         }
         drop(state);
         assert!(marking.join().unwrap().is_ok());
@@ -127,7 +146,6 @@ fn spares_are_made_again_once_there_is_space() {
     disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
     assert!(!makes_spare(&files) && !files.wants_spare());
     disk.heal();
-    assert!(has_room(600));
     place(&files, 2, 600);
     assert!(files.wants_spare() && makes_spare(&files));
 }
@@ -135,6 +153,66 @@ fn spares_are_made_again_once_there_is_space() {
 fn makes_spare(files: &Files) -> bool {
     let made = files.make_spare().map_err(GroupFailure::into_error);
     made.unwrap()
+}
+
+/// Two writers made room for one file and each took a place; the second stood in a segment that no space
+/// was left for, was refused, and could be read all the same.
+#[test]
+fn no_place_is_given_where_there_is_no_file() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1_000);
+    place(&files, 1, 600);
+    let refused = batch(2, 600);
+    let len = refused.stored_len();
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    assert!(!makes_room(&files, len));
+    let Placing::NoRoom(refused) = files.place(refused).unwrap() else {
+        unreachable!("there is no file for it");
+    };
+    let placed = files.appended();
+    disk.heal();
+    assert!(makes_room(&files, len));
+    assert!(matches!(files.place(refused), Ok(Placing::Placed(..))));
+    assert!(files.appended() > placed);
+}
+
+/// A batch that is longer than a segment stood in a file with a segment's space.
+#[test]
+fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1_000);
+    place(&files, 1, 600);
+    assert!(makes_spare(&files));
+    let long = batch(2, 5_000);
+    let len = long.stored_len();
+    let Placing::NoRoom(long) = files.place(long).unwrap() else {
+        unreachable!("its file is as long as others");
+    };
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    assert!(!makes_room(&files, len));
+    disk.heal();
+    assert!(makes_room(&files, len));
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    let Placing::Placed(long, _) = files.place(long).unwrap() else {
+        unreachable!("room was made for it");
+    };
+    assert!(is_written(files.write(vec![long], LogPromise::Durable)));
+}
+
+/// The same for a segment that is begun and has nothing in it yet.
+#[test]
+fn a_begun_segment_is_widened_for_a_batch_that_is_longer() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1_000);
+    let first = place(&files, 1, 600);
+    assert!(is_written(files.write(vec![first], LogPromise::Durable)));
+    let next = files.roll().unwrap().number;
+    assert!(is_written(files.begin(next)));
+    let long = place(&files, 2, 5_000);
+    assert_eq!(long.segment, next);
+    assert!(is_written(files.write(vec![long], LogPromise::Durable)));
 }
 
 #[test]
@@ -146,14 +224,16 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     let (ours, later) = (place(&files, 2, 100), place(&files, 3, 600));
     assert_ne!(ours.segment, later.segment);
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    // What was reserved is not there after all, as on a disk that copies what is written over.
+    let file = Path::new("values").join(file_name(later.segment.into()));
+    disk.add_rule(Rule::new(no_space).on(Operation::Write).path(&file));
     assert!(is_written(
         files.write(vec![ours.clone()], LogPromise::Durable)
     ));
     assert!(files.is_stalled(), "and whoever appends next learns of it");
     let failure = files.write(vec![later.clone()], LogPromise::Durable);
     let Err(GroupFailure::ThisGroup(error)) = failure else {
-        unreachable!("the file of its segment could not be made");
+        unreachable!("it could not be written");
     };
     assert_eq!(error.kind(), ErrorKind::Full);
     disk.heal();

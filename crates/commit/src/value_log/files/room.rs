@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{BackendError, ErrorKind};
-use kvorum_segment::{SegmentId, SegmentWriter, WriterOptions, file_name};
+use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
 
 use crate::queue::GroupFailure;
 use crate::value_log::files::{Files, SEGMENT_KIND, failed_creation};
+use crate::value_log::log_segment::LogSegment;
 
 impl Files {
     /// Creates a segment's file with all its space. The lock on the spares is held.
@@ -42,13 +43,24 @@ impl Files {
         Ok(writer)
     }
 
-    /// True when a batch of this length gets its place in a file whose space is reserved.
-    fn has_room(&self, len: u64) -> bool {
-        let cursor = self.newest();
-        let ready_to = self.ready_to.load(Ordering::Acquire);
-        let number = u64::from(cursor.number);
+    /// The number of the segment that a batch of this length goes to.
+    pub(super) fn number_for(&self, cursor: &LogSegment, len: u64) -> u64 {
         let fits = !cursor.has_records() || cursor.end() + len <= self.settings.segment_bytes;
-        number < ready_to || (number == ready_to && fits)
+        u64::from(cursor.number) + u64::from(!fits)
+    }
+
+    /// True when there is a file of this number with space for a batch that goes there.
+    pub(super) fn is_ready_for(&self, number: u64, len: u64) -> bool {
+        let is_there = number <= self.ready_to.load(Ordering::Acquire);
+        let end = FILE_HEADER_BYTES + len;
+        let is_wide = || self.wide.lock().get(&number).is_some_and(|to| *to >= end);
+        is_there && (end <= self.settings.segment_bytes || is_wide())
+    }
+
+    /// The number of a batch that has no room.
+    fn lacking(&self, len: u64) -> Option<u64> {
+        let number = self.number_for(&self.newest(), len);
+        (!self.is_ready_for(number, len)).then_some(number)
     }
 
     /// Makes a file for a batch of this length if there is none. To be asked before a place is.
@@ -56,13 +68,36 @@ impl Files {
     /// # Errors
     /// There is no space for it.
     pub(crate) fn make_room(&self, len: u64) -> std::result::Result<(), GroupFailure> {
-        while !self.has_room(len) {
+        let is_there = |number: u64| number <= self.ready_to.load(Ordering::Acquire);
+        while let Some(number) = self.lacking(len) {
+            if is_there(number) {
+                self.widen(number, FILE_HEADER_BYTES + len)?;
+                continue;
+            }
             let mut spares = self.spares.lock();
-            if !self.has_room(len) {
+            if !is_there(number) {
                 let spare = self.create_segment(self.next_number()?)?;
                 spares.push_back(spare);
             }
         }
+        Ok(())
+    }
+
+    /// Reserves more than others have in the file of this number, which may be written already.
+    fn widen(&self, number: u64, end: u64) -> std::result::Result<(), GroupFailure> {
+        let mut state = self.state.lock();
+        let mut spares = self.spares.lock();
+        let active = state.active.as_mut().map(|active| &mut active.writer);
+        let mut writers = active.into_iter().chain(spares.iter_mut());
+        if let Some(writer) = writers.find(|it| it.id().number == number) {
+            writer
+                .reserve_to(end)
+                .map_err(|error| failed_creation(&error))?;
+        }
+        let mut wide = self.wide.lock();
+        wide.retain(|known, _| *known >= number);
+        let known = wide.entry(number).or_default();
+        *known = end.max(*known);
         Ok(())
     }
 
