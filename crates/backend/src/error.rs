@@ -15,6 +15,9 @@ pub enum ErrorKind {
     /// The device did not give what a write has to look at: nothing was done, and the store goes on. Try
     /// again.
     Unread,
+    /// The system had no file handle left: nothing was done, and the store goes on. Raise the limit, or try
+    /// again.
+    Exhausted,
     /// Stored bytes do not match their checksum or their format: restore them from a replica.
     Corrupt,
     /// The entry is larger than the engine can hold: fix the request.
@@ -65,6 +68,7 @@ impl fmt::Display for BackendError {
             ErrorKind::Full => "disk full",
             ErrorKind::Failed => "store failed",
             ErrorKind::Unread => "stored data not read",
+            ErrorKind::Exhausted => "too many open files",
             ErrorKind::Corrupt => "stored data damaged",
             ErrorKind::TooLarge => "entry too large",
             ErrorKind::Closed => "store closed",
@@ -88,6 +92,7 @@ impl From<&DiskError> for BackendError {
             Disk::Denied | Disk::OtherFilesystem => ErrorKind::Denied,
             Disk::Locked => ErrorKind::Locked,
             Disk::TooLarge => ErrorKind::Corrupt,
+            Disk::Exhausted => ErrorKind::Exhausted,
             Disk::NotFound
             | Disk::AlreadyExists
             | Disk::WouldBlock

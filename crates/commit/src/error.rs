@@ -9,6 +9,7 @@ pub(crate) fn from_disk(error: &DiskError) -> BackendError {
         kvorum_disk::ErrorKind::NoSpace => ErrorKind::Full,
         kvorum_disk::ErrorKind::Denied => ErrorKind::Denied,
         kvorum_disk::ErrorKind::Locked => ErrorKind::Locked,
+        kvorum_disk::ErrorKind::Exhausted => ErrorKind::Exhausted,
         _ => ErrorKind::Failed,
     };
     BackendError::new(kind, error.to_string())

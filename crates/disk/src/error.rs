@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// Which operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of the trait's methods")]
@@ -68,6 +70,9 @@ pub enum ErrorKind {
     TooLarge,
     /// A second name was asked for on another filesystem than the first: name a place on the same one.
     OtherFilesystem,
+    /// The process or the system has no file handle left: nothing was done. Raise the limit; it may work
+    /// the next time.
+    Exhausted,
     /// The device or the system failed in another way; the source says how.
     Device,
 }
@@ -101,7 +106,9 @@ impl DiskError {
 
     /// An error reported by the operating system.
     pub fn from_io(operation: Operation, path: &Path, error: &io::Error) -> Self {
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let kind = match error.kind() {
+            _ if matches!(errno, Some(Errno::MFILE | Errno::NFILE)) => ErrorKind::Exhausted,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -165,6 +172,7 @@ impl fmt::Display for DiskError {
             ErrorKind::Suspect => "an earlier sync of this file failed",
             ErrorKind::TooLarge => "too large",
             ErrorKind::OtherFilesystem => "on another filesystem",
+            ErrorKind::Exhausted => "no file handle left",
             ErrorKind::Device => "device error",
         };
         write!(f, ": {kind}")?;

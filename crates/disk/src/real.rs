@@ -109,11 +109,11 @@ impl Disk for RealDisk {
         } else {
             path
         };
-        let failed = io_error(Operation::SyncDirectory, path);
-        File::open(path)
-            .map_err(&failed)?
+        // To callers a failed sync is final, and one that was not begun is not.
+        let directory = File::open(path).map_err(io_error(Operation::Open, path))?;
+        directory
             .sync_all()
-            .map_err(&failed)
+            .map_err(io_error(Operation::SyncDirectory, path))
     }
 
     fn lock(&self, path: &Path, holder: &str) -> Result<Box<dyn DiskLock>> {
@@ -325,7 +325,8 @@ impl DiskFile for RealFile {
 
     fn allocate(&self, len: u64) -> Result<()> {
         self.check_sound(Operation::Allocate)?;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len) {
+        let allocate = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, len);
+        match rustix::io::retry_on_intr(allocate) {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP) if self.len()? < len => self.truncate(len),
             Err(Errno::OPNOTSUPP) => Ok(()),

@@ -96,6 +96,7 @@ pub(crate) fn failure_of(error: &BackendError) -> ReplicaFailure {
         ErrorKind::TooLarge
         | ErrorKind::Failed
         | ErrorKind::Unread
+        | ErrorKind::Exhausted
         | ErrorKind::Closed
         | ErrorKind::NewerFormat
         | ErrorKind::Locked

@@ -319,7 +319,7 @@ impl Files {
             return Ok(());
         };
         torn.end(&*self.disk).map_err(|error| match error.kind() {
-            ErrorKind::Full => GroupFailure::ThisGroup(error),
+            ErrorKind::Full | ErrorKind::Exhausted => GroupFailure::ThisGroup(error),
             _ => GroupFailure::ForGood(error),
         })?;
         state.torn = None;

@@ -188,6 +188,24 @@ fn without_space_for_a_segment_nothing_of_a_refused_put_is_seen() {
     node.do_upkeep().unwrap();
 }
 
+/// Too many open files were a failure of the store, and it took no writes until it was opened again.
+#[test]
+fn for_want_of_file_handles_puts_are_refused_until_there_are_some() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let node = Node::open(&shared(&disk), &drawn()).unwrap();
+    put(&node, 0, 1).unwrap();
+    let exhausted = Fault::Error(kvorum_disk::ErrorKind::Exhausted);
+    disk.add_rule(Rule::new(exhausted).on(Operation::Open));
+    let refused = (2..12).filter_map(|number| put(&node, 0, number).err());
+    let refused: Vec<_> = refused.map(|error| error.kind()).collect();
+    assert!(refused.len() > 3);
+    assert!(refused.iter().all(|kind| *kind == ErrorKind::Exhausted));
+    assert!(node.log.failure().is_none());
+    disk.heal();
+    put(&node, 0, 12).unwrap();
+    node.do_upkeep().unwrap();
+}
+
 #[test]
 fn a_log_opens_on_a_full_disk() {
     let memory = MemoryDisk::new();

@@ -4,8 +4,10 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 
 use kvorum_disk::{
-    Disk, EntryKind, ErrorKind, MemoryDisk, OpenMode, Reading, RealDisk, read_file, replace_file,
+    Disk, DiskError, EntryKind, ErrorKind, MemoryDisk, OpenMode, Operation, Reading, RealDisk,
+    read_file, replace_file,
 };
+use rustix::io::Errno;
 
 /// Runs a check on each disk, below a directory of its own.
 fn on_each_disk(check: impl Fn(&dyn Disk, &Path)) {
@@ -277,6 +279,25 @@ fn space_is_known() {
 }
 
 /// Linux cannot sync `/dev/null` and says so, which makes it a file whose syncs fail.
+/// A directory that could not be opened, for want of file handles, passed for one whose sync failed, and
+/// the node's log was dead until the next start.
+#[test]
+fn a_directory_that_cannot_be_opened_is_not_taken_for_one_that_failed_to_sync() {
+    let missing = Path::new("/nowhere/at/all");
+    let error = RealDisk.sync_directory(missing).unwrap_err();
+    assert_eq!(error.operation(), Operation::Open);
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_want_of_file_handles_is_no_failure_of_the_device() {
+    for errno in [Errno::MFILE, Errno::NFILE] {
+        let error = std::io::Error::from(errno);
+        let error = DiskError::from_io(Operation::Open, Path::new("file"), &error);
+        assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
+    }
+}
+
 #[test]
 fn a_failed_sync_of_the_real_disk_leaves_all_earlier_handles_suspect() {
     let path = Path::new("/dev/null");

@@ -327,11 +327,14 @@ fn failures_of_the_store_say_what_can_be_done() {
 #[test]
 fn a_store_that_failed_is_not_asked_to_coordinate_again() {
     let bench = Bench::new();
-    // Of one key the device did not give what was there: that is no failure of the store.
-    bench.backend.refuse_puts(Some(ErrorKind::Unread));
-    let unread = bench.try_put("k", "a", &Clock::new(), Condition::Always);
-    assert!(matches!(unread, Err(ReplicaFailure::Storage(_))));
-    assert!(bench.vnode.unwritable().is_none());
+    // Of one key the device did not give what was there, or the system had no file handle left: that is no
+    // failure of the store.
+    for kind in [ErrorKind::Unread, ErrorKind::Exhausted] {
+        bench.backend.refuse_puts(Some(kind));
+        let refused = bench.try_put("k", "a", &Clock::new(), Condition::Always);
+        assert!(matches!(refused, Err(ReplicaFailure::Storage(_))));
+        assert!(bench.vnode.unwritable().is_none());
+    }
     bench.backend.refuse_puts(None);
     let object = bench.put("k", "a", &Clock::new());
     bench.backend.refuse_puts(Some(ErrorKind::Failed));
