@@ -79,15 +79,16 @@ struct Closed {
     has_erasure: bool,
 }
 
-/// What keeps the oldest closed segment.
+/// What becomes of closed segments.
 enum Trim {
     /// There is none, or it is too early.
     NotDue,
-    /// A store that is not open any more and was not closed: the next recovery needs the segment.
+    /// They are kept for stores that are not open any more and were not closed: the next recovery needs
+    /// them.
     Blocked,
-    /// A store that is not durable beyond it.
-    Behind(Arc<dyn Backend>),
-    /// Nothing.
+    /// They are kept for stores that are not durable beyond them: those of the oldest segment first.
+    Behind(Vec<Arc<dyn Backend>>),
+    /// Nobody needs this one. Older ones may be kept, for a store that has failed.
     Free(Arc<Closed>),
 }
 
@@ -324,19 +325,18 @@ impl Segments {
         Ok(())
     }
 
-    /// Syncs one store that keeps the oldest segment, or drops that segment; false when nothing is
-    /// due.
+    /// Syncs one store that keeps a segment, or drops a segment; false when nothing is due.
     fn trim_step(&self, stores: &Stores) -> Result<bool> {
         match self.next_trim(stores) {
             Trim::NotDue | Trim::Blocked => Ok(false),
-            Trim::Behind(engine) => engine.sync().map(|_| true),
+            Trim::Behind(engines) => sync_first_that_can(&engines),
             Trim::Free(segment) => {
                 let mut state = self.state.lock();
-                let is_still_there = |oldest: &Arc<Closed>| Arc::ptr_eq(oldest, &segment);
-                if !state.closed.front().is_some_and(is_still_there) {
+                let is_it = |closed: &Arc<Closed>| Arc::ptr_eq(closed, &segment);
+                let Some(at) = state.closed.iter().position(is_it) else {
                     return Ok(true);
-                }
-                state.closed.pop_front();
+                };
+                state.closed.remove(at);
                 drop(state);
                 self.set_free(&segment.path)?;
                 Ok(true)
@@ -346,23 +346,30 @@ impl Segments {
 
     /// Engines are asked without our lock.
     fn next_trim(&self, stores: &Stores) -> Trim {
-        let oldest = {
+        let closed = {
             let mut state = self.state.lock();
             let is_long = state.closed_bytes() > self.settings.bytes_max / TRIM_SHARE;
             state.is_trimming = !state.closed.is_empty() && (state.is_trimming || is_long);
             if !state.is_trimming {
                 return Trim::NotDue;
             }
-            state.closed.front().cloned()
+            state.closed.clone()
         };
-        let Some(oldest) = oldest else {
-            return Trim::NotDue;
-        };
-        match keeper(stores, &oldest.stores) {
-            None => Trim::Free(oldest),
-            Some(Some(engine)) => Trim::Behind(engine),
-            Some(None) => Trim::Blocked,
+        let mut behind = Vec::new();
+        let mut is_first = true;
+        for segment in closed {
+            // One that tells of an erasure goes after those before it, as in `remove_oldest`.
+            let may_go = is_first || !segment.has_erasure;
+            if keep(stores, &segment.stores, &mut behind) {
+                is_first = false;
+            } else if may_go {
+                return Trim::Free(segment);
+            }
         }
+        if behind.is_empty() {
+            return Trim::Blocked;
+        }
+        Trim::Behind(behind)
     }
 
     /// Removes a segment that is older than all others. Those before one that tells of an erasure must
@@ -415,7 +422,7 @@ impl Segments {
         let state = self.state.lock();
         let active = state.active.iter().map(|active| &active.stores);
         let mut held = state.closed.iter().map(|it| &it.stores).chain(active);
-        if held.any(|held| keeper(stores, held).is_some()) {
+        if held.any(|held| keepers(stores, held).next().is_some()) {
             let detail = "a commit log was to be removed while stores need it";
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         }
@@ -437,20 +444,50 @@ impl Segments {
     }
 }
 
-/// The first store that is not durable up to what is held of it; the inner value is absent when it is
-/// not open any more. A store that the log was told to forget needs nothing.
-#[expect(
-    clippy::option_option,
-    reason = "nobody, somebody who is gone, and somebody who can be asked"
-)]
-fn keeper(stores: &Stores, held: &BTreeMap<StoreId, Sequence>) -> Option<Option<Arc<dyn Backend>>> {
-    held.iter().find_map(|(store, newest)| {
+/// The stores that are not durable up to what is held of them; absent for one that is not open any more.
+/// A store that the log was told to forget needs nothing.
+fn keepers(
+    stores: &Stores,
+    held: &BTreeMap<StoreId, Sequence>,
+) -> impl Iterator<Item = Option<Arc<dyn Backend>>> {
+    held.iter().filter_map(|(store, newest)| {
         let registered = stores.lock().get(store)?.upgrade();
         match registered {
             Some(engine) if engine.durable() >= *newest => None,
             kept_by => Some(kept_by),
         }
     })
+}
+
+/// True when a store needs what is held. Those of them that are open are added, each once.
+fn keep(
+    stores: &Stores,
+    held: &BTreeMap<StoreId, Sequence>,
+    behind: &mut Vec<Arc<dyn Backend>>,
+) -> bool {
+    let mut is_kept = false;
+    for keeper in keepers(stores, held) {
+        is_kept = true;
+        let Some(engine) = keeper else {
+            continue;
+        };
+        if !behind.iter().any(|known| Arc::ptr_eq(known, &engine)) {
+            behind.push(engine);
+        }
+    }
+    is_kept
+}
+
+/// Syncs a store. One that fails keeps its segments, and does not have others keep theirs.
+fn sync_first_that_can(engines: &[Arc<dyn Backend>]) -> Result<bool> {
+    let mut failed = None;
+    for engine in engines {
+        match engine.sync() {
+            Ok(_) => return Ok(true),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(false), Err)
 }
 
 impl State {

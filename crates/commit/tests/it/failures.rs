@@ -236,6 +236,55 @@ fn a_log_is_not_removed_while_a_store_needs_it() {
     assert_eq!(rig.memory.list(Path::new("log")).unwrap(), vec![]);
 }
 
+fn bitcask(disk: &Arc<dyn Disk>, directory: &str) -> Arc<dyn Backend> {
+    let drawn = AtomicU64::new(directory.len() as u64);
+    let draw = Arc::new(move || drawn.fetch_add(100, Ordering::Relaxed));
+    let settings = BitcaskSettings::default();
+    Arc::new(Bitcask::open(disk.clone(), Path::new(directory), settings, draw).unwrap())
+}
+
+/// The oldest segment stayed for a store that had failed, and all others behind it, so that the log grew
+/// until the disk was full. What the failed store lacks is still there after all that.
+#[test]
+fn a_store_that_failed_keeps_its_own_segments_and_no_others() {
+    const PUTS: u8 = 250;
+    let memory = MemoryDisk::new();
+    let faulty = FaultyDisk::over_memory(&memory);
+    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+    let directories = ["failed", "sound one", "sound, too"];
+    let settings = CommitLogSettings {
+        bytes_max: 32 << 10,
+        ..SETTINGS
+    };
+    let log = CommitLog::create(disk.clone(), Path::new("log"), 9, settings).unwrap();
+    let stores = directories.map(|directory| {
+        let engine = bitcask(&disk, directory);
+        Committed::new(engine, log.clone(), Durability::Grouped)
+    });
+    let put = |store: &Committed, number| {
+        let put = store.put(&batch(number), Durability::Grouped);
+        put.unwrap().wait().unwrap();
+    };
+    put(&stores[0], 0);
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    let rule = Rule::new(device).on(Operation::Sync);
+    faulty.add_rule(rule.path_contains("failed"));
+    for number in 1..=PUTS {
+        put(&stores[1], number);
+        put(&stores[2], number);
+        // The failed store is told, again and again.
+        while log.upkeep_step().is_ok_and(|step| !step.is_done) {}
+    }
+    let status = log.status();
+    assert!(status.bytes <= settings.bytes_max, "{status:?}");
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    let disk: Arc<dyn Disk> = Arc::new(image.clone());
+    let engines = directories.map(|directory| bitcask(&disk, directory));
+    recover(&image, Path::new("log"), &engines).unwrap();
+    let keys = engines.map(|engine| engine.status().keys);
+    assert_eq!(keys, [1, PUTS.into(), PUTS.into()]);
+}
+
 /// Delayed allocation finds a full disk at the sync only.
 #[test]
 fn a_store_that_closes_unsynced_on_a_full_disk_keeps_the_log() {
