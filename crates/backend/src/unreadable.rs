@@ -22,9 +22,22 @@ impl Unreadable {
     /// file is not to be tried again.
     pub fn failed(&mut self, file: u64, error: &BackendError) -> bool {
         if error.kind() == ErrorKind::Failed {
-            *self.failures.entry(file).or_default() += 1;
+            self.count(file);
         }
         self.contains(file)
+    }
+
+    /// The same where upkeep needs more than the file, which may fail in any way. A full disk and a want of
+    /// file handles end, and say nothing.
+    pub fn failed_in_any_way(&mut self, file: u64, error: &BackendError) -> bool {
+        if !matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted) {
+            self.count(file);
+        }
+        self.contains(file)
+    }
+
+    fn count(&mut self, file: u64) {
+        *self.failures.entry(file).or_default() += 1;
     }
 
     /// True for a file that is left as it is until the next opening.

@@ -39,8 +39,8 @@ pub(super) struct Upkeep {
     /// The segments as they were then.
     facts: Vec<SegmentFacts>,
     waiting_bytes: u64,
-    /// Collected, and still needed for a snapshot or a backup; or not to be read, however often that was
-    /// tried: then it stays as it is until the next opening, and others have their turn.
+    /// Collected, and still needed for a snapshot or a backup; or not to be read, or not to be settled by a
+    /// store, however often that was tried: then it stays as it is until the next opening, and others have their turn.
     settled: BTreeSet<u32>,
     /// Segments whose collections failed.
     unreadable: Unreadable,
@@ -55,7 +55,7 @@ impl Upkeep {
     }
 
     fn collection_failed(&mut self, segment: u32, error: &BackendError) {
-        if self.unreadable.failed(segment.into(), error) {
+        if self.unreadable.failed_in_any_way(segment.into(), error) {
             self.settled.insert(segment);
             self.is_usage_new = true;
         }
@@ -341,22 +341,14 @@ impl ValueLog {
         };
         // After an error the segment is offered again from its start: what was copied is not current
         // any more where it stood.
-        let mut cost_bytes = 0;
-        if collection.settling.is_none() {
-            let offered = self.offer(&mut collection, budget).inspect_err(|error| {
-                let number = collection.segment.number;
-                self.keeper.upkeep.lock().collection_failed(number, error);
-            });
-            let (offered, is_read) = offered?;
-            cost_bytes = offered;
-            let holders = collection.segment.holders().into_iter();
-            let needing = holders.filter(|(_, holding)| holding.is_needed);
-            collection.settling = is_read.then(|| needing.map(|(store, _)| store).collect());
-        }
-        let is_done = self.settle(&mut collection, budget, &mut cost_bytes)?;
+        let number = collection.segment.number;
+        let collected = self.offer_and_settle(&mut collection, budget);
+        let (cost_bytes, is_done) = collected.inspect_err(|error| {
+            self.keeper.upkeep.lock().collection_failed(number, error);
+        })?;
         let mut upkeep = self.keeper.upkeep.lock();
         if is_done {
-            upkeep.settled.insert(collection.segment.number);
+            upkeep.settled.insert(number);
             upkeep.is_usage_new = true;
         } else {
             upkeep.collection = Some(collection);
@@ -365,6 +357,24 @@ impl ValueLog {
             cost_bytes: cost_bytes.max(1),
             is_done,
         })
+    }
+
+    /// Goes on with both until the budget is used up: what that cost, and true when it is done.
+    fn offer_and_settle(
+        &self,
+        collection: &mut Collection,
+        budget: StepBudget,
+    ) -> Result<(u64, bool)> {
+        let mut cost_bytes = 0;
+        if collection.settling.is_none() {
+            let (offered, is_read) = self.offer(collection, budget)?;
+            cost_bytes = offered;
+            let holders = collection.segment.holders().into_iter();
+            let needing = holders.filter(|(_, holding)| holding.is_needed);
+            collection.settling = is_read.then(|| needing.map(|(store, _)| store).collect());
+        }
+        let is_done = self.settle(collection, budget, &mut cost_bytes)?;
+        Ok((cost_bytes, is_done))
     }
 
     /// Has stores settle until the budget is used up; true when all have.

@@ -581,6 +581,18 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
     let first = Path::new("node/log/0000000001.segment");
     assert!(memory.info(first).unwrap().is_some());
     faulty.add_rule(Rule::new(device).on(Operation::Read).path(first));
+    overwrite_and_collect(&node);
+    let segments = node.log.status().segments;
+    assert!(segments < 6, "{segments} segments");
+    faulty.heal();
+    drop(node);
+    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+    assert_eq!(node.values(0).len(), KEYS);
+}
+
+/// Two stores are written to for long, with the upkeep of all.
+fn overwrite_and_collect(node: &Node) {
+    let put = |store: usize, number: usize| node.put_durably(store, number);
     for round in 0..300 {
         // Most of a segment dies with the next put, and some of it lives for long.
         let number = |lasting| {
@@ -603,12 +615,35 @@ fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
             let _failed_or_done = node.log.upkeep_step(StepBudget { bytes: 10_000 });
         }
     }
-    let segments = node.log.status().segments;
-    assert!(segments < 6, "{segments} segments");
-    faulty.heal();
-    drop(node);
-    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
-    assert_eq!(node.values(0).len(), KEYS);
+}
+
+/// A store that cannot let go of a segment, here for want of a checkpoint, keeps that one, and had no other
+/// collected either.
+#[test]
+fn a_store_that_cannot_settle_holds_up_no_other_collection() {
+    for kind in [
+        kvorum_disk::ErrorKind::Device,
+        kvorum_disk::ErrorKind::Denied,
+    ] {
+        let memory = MemoryDisk::new();
+        let faulty = FaultyDisk::over_memory(&memory);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+        let path = directory_of(0).join("checkpoint");
+        let rule = Rule::new(Fault::Error(kind)).on(Operation::Open);
+        faulty.add_rule(rule.path_contains(path.to_str().unwrap()));
+        (0..KEYS).for_each(|number| node.put_durably(0, number));
+        node.log.roll().unwrap();
+        (1..KEYS).for_each(|number| node.put_durably(0, number));
+        overwrite_and_collect(&node);
+        let segments = node.log.status().segments;
+        assert!(segments < 6, "{segments} segments, {kind:?}");
+        faulty.heal();
+        drop(node);
+        let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+        assert_eq!(node.values(0).len(), KEYS);
+    }
 }
 
 /// What a version before left: stores behind a commit log, killed.
