@@ -28,7 +28,9 @@ use crate::store::{Counters, Store};
 use crate::upkeep::Upkeep;
 
 impl Store {
-    /// The log's oldest segment with anything of this store.
+    /// The log's oldest segment with anything of this store. The log looks through all of its segments for
+    /// it, so that a step asks once: what is known stays on the safe side, for segments only go, and what
+    /// comes meanwhile is newer than all that the step looks at.
     pub(crate) fn oldest_in_log(&self) -> Option<u32> {
         let log = self.log.as_ref()?;
         log.oldest_segment_of(StoreId(self.log_id()))
@@ -157,7 +159,11 @@ impl Store {
             return 0;
         };
         let index = entry.place.index;
-        let left = self.keydir.retain(|place| place != index);
+        // Every slot is counted with its change, under the catalog's lock. The directory is long.
+        let left = match entry.stats.live_records {
+            0 => 0,
+            _ => self.keydir.retain(|place| place != index),
+        };
         catalog.remove_shared(number);
         self.keydir.show_places(&catalog.places);
         left
@@ -169,10 +175,11 @@ impl Store {
         let mut upkeep = self.upkeep.lock();
         // Until slots were moved, none may mean another segment.
         let _places = self.catalog.write().hold_places();
+        let oldest = self.oldest_in_log();
         let mut gathered = Gathered::default();
         let mut copied_bytes = 0;
         for record in records {
-            let Some(fate) = self.fate_of_logged(record) else {
+            let Some(fate) = self.fate_of_logged(record, oldest) else {
                 continue;
             };
             let Some(stored) = stored_record(record.clone()) else {
@@ -192,13 +199,12 @@ impl Store {
     }
 
     /// `None` when nobody needs the record any more.
-    fn fate_of_logged(&self, record: &LoggedRecord) -> Option<Fate> {
+    fn fate_of_logged(&self, record: &LoggedRecord, oldest: Option<u32>) -> Option<Fate> {
         if record.head.kind != KIND_ENTRY || record.head.store != StoreId(self.log_id()) {
             return None;
         }
         let number = record.head.place.segment;
         let entry = KeyEntry::of(&stored_front(record.head.clone()))?;
-        let oldest = self.oldest_in_log();
         let catalog = self.catalog.read();
         let shared = catalog.shared.get(&number)?;
         if entry.removal {

@@ -131,9 +131,10 @@ impl Store {
         };
         let victim = entry.segment.clone();
         let hint = victim.hint.read().clone();
+        let oldest = self.oldest_in_log();
         let is_dropped_whole = is_expiry
             && self.is_all_collectable(&entry.stats, now)
-            && self.is_droppable(&catalog, entry.stats.sequence_max, number);
+            && self.is_droppable(&catalog, entry.stats.sequence_max, number, oldest);
         let source = match hint {
             Some(hint) if is_dropped_whole => Source::Keys { hint, block: 0 },
             _ => {
@@ -164,6 +165,7 @@ impl Store {
             // What is read may have to be written as well.
             scan.set_read_ahead(budget.bytes / 2);
         }
+        let oldest = self.oldest_in_log();
         let mut gathered = Gathered::default();
         let is_read = loop {
             let Some(record) = self.next_record(job)? else {
@@ -176,7 +178,7 @@ impl Store {
                 break false;
             }
             *cost_bytes += len;
-            match self.fate(&record, &job.victim, now) {
+            match self.fate(&record, &job.victim, now, oldest) {
                 Fate::Gone => {}
                 Fate::Expired(slot) => {
                     self.catalog.write().forget(&self.keydir, &slot);
@@ -222,13 +224,19 @@ impl Store {
         Ok(None)
     }
 
-    fn fate(&self, record: &StoredRecord, victim: &Segment, now: Timestamp) -> Fate {
+    fn fate(
+        &self,
+        record: &StoredRecord,
+        victim: &Segment,
+        now: Timestamp,
+        oldest: Option<u32>,
+    ) -> Fate {
         let Some(entry) = KeyEntry::of(&record.head) else {
             return Fate::Gone;
         };
         let catalog = self.catalog.read();
         if entry.removal {
-            return if self.is_droppable(&catalog, entry.sequence, victim.number) {
+            return if self.is_droppable(&catalog, entry.sequence, victim.number, oldest) {
                 Fate::Gone
             } else {
                 Fate::Copied(None)
@@ -242,19 +250,25 @@ impl Store {
         if !self.is_collectable(&entry.fields, now) {
             return Fate::Copied(Some(slot));
         }
-        if self.is_droppable(&catalog, entry.sequence, victim.number) {
+        if self.is_droppable(&catalog, entry.sequence, victim.number, oldest) {
             Fate::Expired(slot)
         } else {
             Fate::BecomesRemoval(slot)
         }
     }
 
-    fn is_droppable(&self, catalog: &Catalog, sequence: u64, within: u32) -> bool {
+    fn is_droppable(
+        &self,
+        catalog: &Catalog,
+        sequence: u64,
+        within: u32,
+        oldest: Option<u32>,
+    ) -> bool {
         #[cfg(feature = "planted-defects")]
         if self.has_defect(kvorum_backend::PlantedDefect::TombstoneDroppedTooEarly) {
             return true;
         }
-        catalog.is_removal_droppable(sequence, within, self.oldest_in_log())
+        catalog.is_removal_droppable(sequence, within, oldest)
     }
 
     /// Appends copies to the output and points the directory to them, where nothing newer came.

@@ -179,7 +179,7 @@ pub trait SharedLog: Send + Sync {
     ///
     /// # Errors
     /// Nothing was queued: [`crate::ErrorKind::TooLarge`], [`crate::ErrorKind::Full`],
-    /// [`crate::ErrorKind::Failed`] after a failed sync.
+    /// [`crate::ErrorKind::Exhausted`], [`crate::ErrorKind::Failed`] after a failed sync.
     fn append(
         &self,
         store: StoreId,

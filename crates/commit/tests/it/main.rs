@@ -4,6 +4,7 @@ mod adopted_bitcask;
 mod adopted_stores;
 mod adopting_engine;
 mod bitcask;
+mod counted_log;
 mod engine;
 mod failures;
 mod history_engine;
