@@ -14,7 +14,7 @@ use kvorum_backend::{
     Backend, Batch, Durability, ErrorKind, Fields, Receipt, Sequence, StoreId, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed, recover};
+use kvorum_commit::{CommitLog, CommitLogSettings, Committed, Recovery, recover};
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 
@@ -243,46 +243,105 @@ fn bitcask(disk: &Arc<dyn Disk>, directory: &str) -> Arc<dyn Backend> {
     Arc::new(Bitcask::open(disk.clone(), Path::new(directory), settings, draw).unwrap())
 }
 
+/// Stores behind one log, of which the first stops to sync.
+struct Partitions {
+    memory: MemoryDisk,
+    faulty: FaultyDisk,
+    log: CommitLog,
+    stores: [Committed; 3],
+}
+
+impl Partitions {
+    const DIRECTORIES: [&str; 3] = ["failed", "sound one", "sound, too"];
+    const SETTINGS: CommitLogSettings = CommitLogSettings {
+        bytes_max: 32 << 10,
+        ..SETTINGS
+    };
+
+    fn open() -> Self {
+        let memory = MemoryDisk::new();
+        let faulty = FaultyDisk::over_memory(&memory);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let directory = Path::new("log");
+        let log = CommitLog::create(disk.clone(), directory, 9, Self::SETTINGS).unwrap();
+        let stores = Self::DIRECTORIES.map(|directory| {
+            let engine = bitcask(&disk, directory);
+            Committed::new(engine, log.clone(), Durability::Grouped)
+        });
+        Self {
+            memory,
+            faulty,
+            log,
+            stores,
+        }
+    }
+
+    fn put(&self, store: usize, number: u8) {
+        let put = self.stores[store].put(&batch(number), Durability::Grouped);
+        put.unwrap().wait().unwrap();
+    }
+
+    fn fail_first(&self) {
+        let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+        let rule = Rule::new(device).on(Operation::Sync);
+        self.faulty
+            .add_rule(rule.path_contains(Self::DIRECTORIES[0]));
+    }
+
+    fn do_upkeep(&self) {
+        // The failed store is told, again and again.
+        while self.log.upkeep_step().is_ok_and(|step| !step.is_done) {}
+    }
+
+    fn is_bounded(&self) -> bool {
+        self.log.status().bytes <= Self::SETTINGS.bytes_max
+    }
+
+    /// What recovery finds after a power cut, and how many keys each store has then.
+    fn recovered(&self) -> (Recovery, [u64; 3]) {
+        let image = self.memory.crash_image(CrashOptions::nothing_unsynced());
+        let disk: Arc<dyn Disk> = Arc::new(image.clone());
+        let engines = Self::DIRECTORIES.map(|directory| bitcask(&disk, directory));
+        let found = recover(&image, Path::new("log"), &engines).unwrap();
+        (found, engines.map(|engine| engine.status().keys))
+    }
+}
+
 /// The oldest segment stayed for a store that had failed, and all others behind it, so that the log grew
 /// until the disk was full. What the failed store lacks is still there after all that.
 #[test]
 fn a_store_that_failed_keeps_its_own_segments_and_no_others() {
     const PUTS: u8 = 250;
-    let memory = MemoryDisk::new();
-    let faulty = FaultyDisk::over_memory(&memory);
-    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
-    let directories = ["failed", "sound one", "sound, too"];
-    let settings = CommitLogSettings {
-        bytes_max: 32 << 10,
-        ..SETTINGS
-    };
-    let log = CommitLog::create(disk.clone(), Path::new("log"), 9, settings).unwrap();
-    let stores = directories.map(|directory| {
-        let engine = bitcask(&disk, directory);
-        Committed::new(engine, log.clone(), Durability::Grouped)
-    });
-    let put = |store: &Committed, number| {
-        let put = store.put(&batch(number), Durability::Grouped);
-        put.unwrap().wait().unwrap();
-    };
-    put(&stores[0], 0);
-    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
-    let rule = Rule::new(device).on(Operation::Sync);
-    faulty.add_rule(rule.path_contains("failed"));
+    let partitions = Partitions::open();
+    partitions.put(0, 0);
+    partitions.fail_first();
     for number in 1..=PUTS {
-        put(&stores[1], number);
-        put(&stores[2], number);
-        // The failed store is told, again and again.
-        while log.upkeep_step().is_ok_and(|step| !step.is_done) {}
+        partitions.put(1, number);
+        partitions.put(2, number);
+        partitions.do_upkeep();
     }
-    let status = log.status();
-    assert!(status.bytes <= settings.bytes_max, "{status:?}");
-    let image = memory.crash_image(CrashOptions::nothing_unsynced());
-    let disk: Arc<dyn Disk> = Arc::new(image.clone());
-    let engines = directories.map(|directory| bitcask(&disk, directory));
-    recover(&image, Path::new("log"), &engines).unwrap();
-    let keys = engines.map(|engine| engine.status().keys);
+    assert!(partitions.is_bounded(), "{:?}", partitions.log.status());
+    let (found, keys) = partitions.recovered();
+    assert_eq!(found.batches_missing, 0);
     assert_eq!(keys, [1, PUTS.into(), PUTS.into()]);
+}
+
+/// Without that record recovery would keep what was erased, for a store that it takes to be elsewhere.
+#[test]
+fn the_record_of_an_erasure_stays_with_what_it_speaks_of() {
+    let partitions = Partitions::open();
+    partitions.put(0, 0);
+    (1..50).for_each(|number| partitions.put(1, number));
+    partitions.stores[1].erase().unwrap();
+    partitions.fail_first();
+    for number in 1..=250 {
+        partitions.put(2, number);
+        partitions.do_upkeep();
+    }
+    assert!(partitions.is_bounded(), "{:?}", partitions.log.status());
+    let (found, keys) = partitions.recovered();
+    assert_eq!(found.batches_of_unknown_stores, 0);
+    assert_eq!(keys, [1, 0, 250]);
 }
 
 /// Delayed allocation finds a full disk at the sync only.
