@@ -78,7 +78,7 @@ pub(crate) struct Files {
     /// The highest number that a file has: older ones may go, this one keeps the count.
     newest_file: AtomicU64,
     is_stalled: AtomicBool,
-    /// There was no space for a spare: it is not tried again before somebody needs one.
+    /// There was no space for a spare, or no file handle: it is not tried again before somebody needs one.
     is_full: AtomicBool,
 }
 

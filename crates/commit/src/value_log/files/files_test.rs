@@ -132,22 +132,19 @@ fn whoever_waits_for_the_state_keeps_no_batch_from_its_place() {
 /// A disk that was full once had no spare made ahead of need until the next start.
 #[test]
 fn spares_are_made_again_once_there_is_space() {
-    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
-    let files = files(&disk, 1_000);
-    let has_room = |len| {
-        files
-            .make_room(len)
-            .map_err(GroupFailure::into_error)
-            .is_ok()
-    };
-    assert!(has_room(600));
-    place(&files, 1, 600);
-    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
-    assert!(!makes_spare(&files) && !files.wants_spare());
-    disk.heal();
-    place(&files, 2, 600);
-    assert!(files.wants_spare() && makes_spare(&files));
+    for (kind, operation) in [
+        (kvorum_disk::ErrorKind::NoSpace, Operation::Allocate),
+        (kvorum_disk::ErrorKind::Exhausted, Operation::Open),
+    ] {
+        let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+        let files = files(&disk, 1_000);
+        place(&files, 1, 600);
+        disk.add_rule(Rule::new(Fault::Error(kind)).on(operation));
+        assert!(!makes_spare(&files) && !files.wants_spare());
+        disk.heal();
+        place(&files, 2, 600);
+        assert!(files.wants_spare() && makes_spare(&files));
+    }
 }
 
 fn makes_spare(files: &Files) -> bool {

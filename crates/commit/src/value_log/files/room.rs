@@ -126,8 +126,8 @@ impl Files {
         }
         match self.create_segment(self.next_number()?) {
             Ok(spare) => spares.push_back(spare),
-            // Whoever needs it is told.
-            Err(GroupFailure::ThisGroup(error)) if error.kind() == ErrorKind::Full => {
+            // Whoever needs it is told, and other upkeep may make room.
+            Err(GroupFailure::ThisGroup(error)) if passes(&error) => {
                 self.is_full.store(true, Ordering::Release);
                 return Ok(false);
             }
@@ -135,4 +135,9 @@ impl Files {
         }
         Ok(true)
     }
+}
+
+/// True for what ends when somebody makes room.
+fn passes(error: &BackendError) -> bool {
+    matches!(error.kind(), ErrorKind::Full | ErrorKind::Exhausted)
 }
