@@ -40,7 +40,8 @@ pub(super) struct Upkeep {
     facts: Vec<SegmentFacts>,
     waiting_bytes: u64,
     /// Collected, and still needed for a snapshot or a backup; or not to be read, or not to be settled by a
-    /// store, however often that was tried: then it stays as it is until the next opening, and others have their turn.
+    /// store, however often that was tried: then it stays as it is until the next opening, and others
+    /// have their turn.
     settled: BTreeSet<u32>,
     /// Segments whose collections failed.
     unreadable: Unreadable,
