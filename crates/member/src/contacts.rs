@@ -78,14 +78,17 @@ impl Directory for Contacts {
         if caller.cluster != self.cluster() {
             return Admission::Refused(Refusal::OtherCluster);
         }
-        let state = self.shown.look();
-        if is_unknown(&state) || state.member(caller.node).is_some() {
-            return Admission::Member;
-        }
-        if self.vouching.is_vouched(caller.node, state.version()) {
+        if self.is_still_member(caller.node) {
             return Admission::Member;
         }
         // Or not known here yet: it tries again.
         Admission::Refused(Refusal::Removed)
+    }
+
+    fn is_still_member(&self, node: NodeId) -> bool {
+        let state = self.shown.look();
+        is_unknown(&state)
+            || state.member(node).is_some()
+            || self.vouching.is_vouched(node, state.version())
     }
 }

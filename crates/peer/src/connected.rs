@@ -68,8 +68,8 @@ struct Entry {
 pub(crate) struct Calling {
     callers: Arc<Callers>,
     number: u64,
-    /// Resolves when the connection has to give way to newer ones.
-    pub(crate) replaced: oneshot::Receiver<()>,
+    /// Resolves when the connection has to end: for newer ones, or with the caller's membership.
+    pub(crate) dismissed: oneshot::Receiver<()>,
 }
 
 /// The place of a caller that is no member, or has not said so yet.
@@ -98,7 +98,7 @@ impl Callers {
 
     /// Counts a connection in; the oldest of a member that has too many on the same lane is ended.
     pub(crate) fn note(self: &Arc<Self>, connected: Connected, is_member: bool) -> Calling {
-        let (standing, replaced) = oneshot::channel();
+        let (standing, dismissed) = oneshot::channel();
         let mut known = self.known.lock();
         let number = known.next;
         known.next += 1;
@@ -114,8 +114,16 @@ impl Callers {
         Calling {
             callers: self.clone(),
             number,
-            replaced,
+            dismissed,
         }
+    }
+
+    /// Ends the connections that a node opened as a member.
+    pub(crate) fn dismiss(&self, node: NodeId) {
+        let mut known = self.known.lock();
+        known
+            .connected
+            .retain(|_, entry| !entry.is_member || entry.connected.node != node);
     }
 
     pub(crate) fn all(&self) -> Vec<Connected> {

@@ -28,8 +28,8 @@ pub(crate) enum Ended {
     Lost(#[from] io::Error),
     #[error("the peer reads nothing of what it causes")]
     NotRead,
-    #[error("the peer has newer ones")]
-    Replaced,
+    #[error("the peer has newer ones, or is no member any more")]
+    Dismissed,
     #[error("nothing came for {} ms", .0.as_millis())]
     Silent(Duration),
     #[error("{0}")]

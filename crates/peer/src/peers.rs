@@ -71,6 +71,11 @@ pub trait Directory: Send + Sync {
     /// Whether a caller may ask.
     fn admit(&self, caller: &Introduction) -> Admission;
 
+    /// Whether a caller that was admitted as a member is one still; asked before each of its requests.
+    fn is_still_member(&self, _node: NodeId) -> bool {
+        true
+    }
+
     /// What the cluster calls a node, which its certificate has to speak for; `None` where that is not
     /// known, and any certificate of the cluster does.
     fn name(&self, _node: NodeId) -> Option<String> {
@@ -219,8 +224,10 @@ impl Peers {
         Ok((asking.node(), answer))
     }
 
-    /// Closes the connections to a node, which is no member any more. Requests under way fail.
+    /// Closes the connections to a node, which is no member any more, and those that it opened as one.
+    /// Requests under way fail, and its own go on no further.
     pub fn forget(&self, node: NodeId) {
+        self.shared.callers.dismiss(node);
         let mut links = self.shared.links.lock();
         links.retain(|(linked, _), _| *linked != node);
     }

@@ -162,8 +162,8 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
     let reading = connection::read(&runtime, &mut input, &outbox, silence_max, take);
     let mut reading = pin!(reading);
     let ended = poll_fn(
-        |context| match Pin::new(&mut calling.replaced).poll(context) {
-            Poll::Ready(_) => Poll::Ready(Ended::Replaced),
+        |context| match Pin::new(&mut calling.dismissed).poll(context) {
+            Poll::Ready(_) => Poll::Ready(Ended::Dismissed),
             Poll::Pending => reading.as_mut().poll(context),
         },
     );
@@ -332,6 +332,13 @@ impl Connection {
 
     fn handle(&mut self, stream: u64, wait_ms: u32, room: Option<Taken>, message: Message) {
         let answering = &self.answering;
+        let node = self.caller.node;
+        if self.caller.is_member && !answering.directory.is_still_member(node) {
+            // Who was removed may not know it, and must not have anything confirmed that others have
+            // taken over. Its connections end here if nobody has ended them yet.
+            answering.callers.dismiss(node);
+            return;
+        }
         let wait = Duration::from_millis(u64::from(wait_ms));
         let deadline = answering.runtime.now().plus(wait);
         let bytes = message.len();

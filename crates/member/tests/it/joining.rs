@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvorum_cluster::{AgreedState, Command, MemberStatus, StagedChange};
-use kvorum_member::JoinError;
+use kvorum_member::{JoinError, Operation};
 
 use crate::machines::{Machine, at, carry_out, cluster, has_store, joined, name, simulated, until};
 
@@ -229,5 +229,32 @@ fn who_was_away_learns_from_a_leader_that_joined_meanwhile() {
             || machines[3].state().version() >= agreed,
         )
         .await;
+    });
+}
+
+/// It is not told of its removal, and goes on asking over the connections that it has: what the others
+/// confirmed to it then, those that had taken its partitions over did not have.
+#[test]
+fn who_was_removed_by_force_is_not_answered_over_the_connections_that_it_had() {
+    simulated(57, |world| async move {
+        let machines = cluster(&world, 4).await;
+        let removed = machines[3].member();
+        let others: Vec<_> = machines[..3].iter().map(|it| it.member().node()).collect();
+        for other in &others {
+            let answer = removed.operate(*other, Operation::Version).await;
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        let (node, change) = (removed.node(), StagedChange::ForceRemove);
+        machines[0].agree(Command::Stage { node, change }).await;
+        machines[0].commit_plan().await;
+        let is_gone = |machine: &Machine| machine.state().member(node).is_none();
+        until(&world, "all others know that it is gone", || {
+            machines[..3].iter().all(is_gone)
+        })
+        .await;
+        for other in others {
+            let answer = removed.operate(other, Operation::Version).await;
+            assert!(answer.is_err(), "{answer:?}");
+        }
     });
 }

@@ -7,7 +7,7 @@
 
 mod encryption;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,6 +40,7 @@ fn name(node: NodeId) -> String {
 struct Known {
     introduction: Introduction,
     addresses: Mutex<BTreeMap<NodeId, SocketAddr>>,
+    removed: Mutex<BTreeSet<NodeId>>,
 }
 
 impl Known {
@@ -52,6 +53,7 @@ impl Known {
                 node: node(number),
             },
             addresses: Mutex::new(addresses.collect()),
+            removed: Mutex::default(),
         })
     }
 }
@@ -79,9 +81,15 @@ impl Directory for Known {
             Admission::Stranger
         } else if caller.cluster != self.introduction.cluster {
             Admission::Refused(Refusal::OtherCluster)
+        } else if !self.is_still_member(caller.node) {
+            Admission::Refused(Refusal::Removed)
         } else {
             Admission::Member
         }
+    }
+
+    fn is_still_member(&self, node: NodeId) -> bool {
+        !self.removed.lock().contains(&node)
     }
 }
 
@@ -90,6 +98,7 @@ impl Directory for Known {
 struct Echo {
     runtime: Mutex<Option<Runtime>>,
     in_progress: Arc<AtomicUsize>,
+    begun: AtomicUsize,
 }
 
 struct CountedIn(Arc<AtomicUsize>);
@@ -102,6 +111,7 @@ impl Drop for CountedIn {
 
 impl PeerService for Echo {
     fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served {
+        self.begun.fetch_add(1, Ordering::Relaxed);
         let runtime = self.runtime.lock().clone().unwrap();
         let head = String::from_utf8(message.head.to_vec()).unwrap();
         let wait = match head.split_once(' ') {
@@ -456,6 +466,61 @@ fn a_member_with_too_many_connections_on_a_lane_loses_the_oldest() {
     });
 }
 
+/// A node that was removed while it could not be told had its writes confirmed over the connections that
+/// it had, by nodes that had given its partitions to others.
+#[test]
+fn who_is_removed_gets_no_answer_over_the_connections_that_it_had() {
+    simulated(|runtime| async move {
+        let known = Known::of(2);
+        let peers_of_2 = Peers::new(runtime.clone(), known.clone(), settings());
+        let (echo, _guard) = answering_over(&runtime, 2, peers_of_2.clone());
+        let removed = asking(&runtime, settings());
+        let other = Peers::new(runtime.clone(), Known::of(3), settings());
+        let ask = |peers: &Peers, head: &'static str| {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 1_000_000));
+            async move {
+                let message = Message::of_head(head);
+                let asked = peers.request(node(2), Lane::Requests, message, deadline);
+                asked.await
+            }
+        };
+        let refused = Err(PeerError::Refused {
+            address: address(2),
+            refusal: Refusal::Removed,
+        });
+        assert!(ask(&other, "echo").await.is_ok());
+
+        // It asks before anybody has ended its connections.
+        assert!(ask(&removed, "echo").await.is_ok());
+        known.removed.lock().insert(node(1));
+        let begun = echo.begun.load(Ordering::Relaxed);
+        let answer = ask(&removed, "echo").await;
+        assert!(
+            matches!(answer, Err(PeerError::Broken { .. })),
+            "{answer:?}"
+        );
+        assert_eq!(ask(&removed, "echo").await, refused);
+        assert_eq!(echo.begun.load(Ordering::Relaxed), begun);
+
+        // They are ended while a request of it is in progress.
+        known.removed.lock().clear();
+        runtime.sleep(Duration::from_secs(1)).await;
+        let waiting = runtime.spawn("waiting", ask(&removed, "never"));
+        runtime.sleep(Duration::from_millis(10)).await;
+        assert_eq!(echo.in_progress.load(Ordering::Relaxed), 1);
+        known.removed.lock().insert(node(1));
+        peers_of_2.forget(node(1));
+        let answer = waiting.await.unwrap();
+        assert!(
+            matches!(answer, Err(PeerError::Broken { .. })),
+            "{answer:?}"
+        );
+        assert_eq!(echo.in_progress.load(Ordering::Relaxed), 0);
+        assert_eq!(ask(&removed, "echo").await, refused);
+        assert!(ask(&other, "echo").await.is_ok());
+    });
+}
+
 #[test]
 fn a_peer_that_comes_back_is_found_again() {
     simulated(|runtime| async move {
@@ -543,6 +608,7 @@ fn who_does_not_belong_learns_why() {
             let known = Arc::new(Known {
                 introduction,
                 addresses: Mutex::new(known.addresses.lock().clone()),
+                removed: Mutex::default(),
             });
             let peers = Peers::new(runtime.clone(), known, settings());
             let deadline = in_ms(&runtime, 1_000);
