@@ -13,7 +13,7 @@ use kvorum_ring::{Epoch, MoveError, NodeId, Partition, Ring, RingSize};
 use crate::motion::{GrowthStep, MoveStep};
 use crate::resolved::UnknownBucketType;
 use crate::staged::{StagedChange, StagingRefusal};
-use crate::state::{BucketTypeEntry, ClusterState, Content, Member, TypeStatus};
+use crate::state::{BucketTypeEntry, ClusterState, Content, Member, MemberStatus, TypeStatus};
 
 /// A change to propose.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,11 +66,13 @@ pub enum Command {
         /// What is known of it.
         member: Member,
     },
-    /// Replaces what is known of a member: name, addresses, status, weight, location.
+    /// Says of a member that it is down, or how it is called and where it is, which makes one that was
+    /// down a full member again. Whoever proposes it may know an old state: nothing else of `member`
+    /// counts, and who joins or leaves goes on with that.
     UpdateMember {
         /// Its identity.
         node: NodeId,
-        /// What is known of it from now on.
+        /// What is said of it.
         member: Member,
     },
     /// Removes a member that owns no partition.
@@ -421,12 +423,22 @@ impl Content {
         Ok(())
     }
 
-    fn update_member(&mut self, node: NodeId, member: Member) -> Result<(), Refusal> {
-        if !self.members.contains_key(&node) {
-            return Err(Refusal::NotMember { node });
+    fn update_member(&mut self, node: NodeId, said: Member) -> Result<(), Refusal> {
+        let name_is_free = self.name_is_free(node, &said.name);
+        let known = self.members.get_mut(&node);
+        let known = known.ok_or(Refusal::NotMember { node })?;
+        let (status, from) = match said.status {
+            MemberStatus::Down => (MemberStatus::Down, MemberStatus::Valid),
+            _ => {
+                name_is_free?;
+                known.name = said.name;
+                known.addresses = said.addresses;
+                (MemberStatus::Valid, MemberStatus::Down)
+            }
+        };
+        if known.status == from {
+            known.status = status;
         }
-        self.name_is_free(node, &member.name)?;
-        self.members.insert(node, member);
         Ok(())
     }
 

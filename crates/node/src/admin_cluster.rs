@@ -420,6 +420,10 @@ impl ClusterAdmin {
             return AdminReply::refused("Failed: not_member");
         };
         let status = MemberStatus::Down;
+        if !matches!(member.status, MemberStatus::Valid | MemberStatus::Down) {
+            let word = status_word(member.status);
+            return AdminReply::refused(format!("Failed: {name} is {word}"));
+        }
         let member = MemberEntry {
             status,
             ..member.clone()

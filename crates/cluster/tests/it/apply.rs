@@ -1,6 +1,6 @@
 //! What each command does, and what is refused in which words.
 
-use kvorum_cluster::{ClusterState, Command, Member, MemberStatus, Refusal, TypeStatus, apply};
+use kvorum_cluster::{ClusterState, Command, Member, Refusal, TypeStatus, apply};
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_properties::{BucketProperties, Quorum};
 use kvorum_ring::{Claimant, Ring, claim};
@@ -256,19 +256,12 @@ fn members_keep_distinct_names_and_leave_empty_handed() {
         partitions: 8,
     };
     assert_eq!(apply(&state, leave(1)), Err(owner));
-    let renamed = Member {
-        status: MemberStatus::Leaving,
-        ..Member::new("riak@10.0.0.3")
+    let renamed = Command::UpdateMember {
+        node: node(2),
+        member: Member::new("riak@10.0.0.3"),
     };
-    state = apply(
-        &state,
-        Command::UpdateMember {
-            node: node(2),
-            member: renamed,
-        },
-    )
-    .unwrap();
-    assert_eq!(state.member(node(2)).unwrap().status, MemberStatus::Leaving);
+    state = apply(&state, renamed).unwrap();
+    assert_eq!(state.member(node(2)).unwrap().name, "riak@10.0.0.3");
     state = apply(&state, leave(2)).unwrap();
     assert_eq!(
         apply(&state, leave(2)),

@@ -135,6 +135,60 @@ fn a_node_that_leaves_hands_over_and_can_then_be_removed() {
     });
 }
 
+/// A node that had stopped introduced itself by the state that it knew, which took back the weight that
+/// was committed meanwhile; one that had begun to leave went on as a full member, and never left.
+#[test]
+fn who_comes_back_with_an_old_state_takes_nothing_back() {
+    let state = cluster(4);
+    let mut old = state.member(node(4)).unwrap().clone();
+    let is_at = |address: &str| [("peer".to_owned(), address.to_owned())];
+    let back = |member: &Member| Command::UpdateMember {
+        node: node(4),
+        member: member.clone(),
+    };
+    let state = done(&state, stage(4, StagedChange::Weight(2)));
+    let location = StagedChange::Location(Some("rack 1".to_owned()));
+    let state = carry_out(commit(&done(&state, stage(3, location))), 8, |_| {});
+    let state = commit(&done(&state, stage(4, StagedChange::Leave)));
+    old.addresses.extend(is_at("10.0.0.44:8099"));
+    let state = done(&state, back(&old));
+    let known = state.member(node(4)).unwrap();
+    assert_eq!(known.weight, 2);
+    assert_eq!(known.status, MemberStatus::Leaving);
+    assert_eq!(known.addresses, old.addresses);
+    let state = carry_out(state, 8, |_| {});
+    assert_eq!(state.exited().collect::<Vec<_>>(), [node(4)]);
+}
+
+#[test]
+fn who_is_marked_as_down_is_a_full_member_again_and_who_leaves_goes_on_leaving() {
+    let status = |state: &ClusterState| state.member(node(4)).unwrap().status;
+    let said = |status| Command::UpdateMember {
+        node: node(4),
+        member: Member {
+            status,
+            ..Member::new("riak@10.0.0.44")
+        },
+    };
+    let state = cluster(4);
+    let down = done(&state, said(MemberStatus::Down));
+    let expected = Member {
+        status: MemberStatus::Down,
+        ..state.member(node(4)).unwrap().clone()
+    };
+    assert_eq!(*down.member(node(4)).unwrap(), expected, "nothing else");
+    let back = done(&down, said(MemberStatus::Valid));
+    assert_eq!(status(&back), MemberStatus::Valid);
+    assert_eq!(back.member(node(4)).unwrap().name, "riak@10.0.0.44");
+
+    let leaving = commit(&done(&state, stage(4, StagedChange::Leave)));
+    let down = done(&leaving, said(MemberStatus::Down));
+    assert_eq!(status(&down), MemberStatus::Leaving);
+    let joining = join(&cluster(3), 4);
+    let down = done(&joining, said(MemberStatus::Down));
+    assert_eq!(status(&down), MemberStatus::Joining);
+}
+
 #[test]
 fn a_replacement_takes_exactly_what_the_replaced_node_had() {
     let state = cluster(4);
