@@ -4,6 +4,7 @@
 //! both. It is forgotten when all of them have confirmed that they stored it, and only if nothing was
 //! written over it meanwhile: what came later is another hint.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kvorum_backend::{Durability, Durable};
@@ -16,12 +17,14 @@ use smallvec::SmallVec;
 
 use crate::coordinator::Coordinator;
 use crate::hands::Hands;
-use crate::hints::{Hint, HintStore};
+use crate::hints::{Hint, HintPageLimits, HintStore};
 use crate::plan::key_hash;
 use crate::waiting::Waiting;
 
 /// Hints read, sent and confirmed together.
 const HINTS_PER_PAGE: usize = 32;
+/// Bytes of their objects, beyond which one more is not read.
+const HINT_BYTES_PER_PAGE: usize = 4 << 20;
 
 /// What became of the hints that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +46,12 @@ impl Coordinator {
         let mut from = None;
         while runtime.now() < deadline {
             let (store, now) = (remote.hints.clone(), self.wall_time());
-            let page = runtime.blocking(move || store.page(from.as_ref(), HINTS_PER_PAGE, now));
+            let limits = HintPageLimits {
+                hints_max: HINTS_PER_PAGE,
+                bytes_max: HINT_BYTES_PER_PAGE,
+                passed_over: self.parts.unreachable_partitions(),
+            };
+            let page = runtime.blocking(move || store.page(from.as_ref(), &limits, now));
             let page = match page.await {
                 Ok(page) => page,
                 Err(error) => {
@@ -51,6 +59,7 @@ impl Coordinator {
                     break;
                 }
             };
+            outcome.kept += page.passed_over;
             let mut waiting = Waiting::new();
             for hint in page.hints {
                 let (hands, store) = (self.parts.clone(), remote.hints.clone());
@@ -73,6 +82,21 @@ impl Coordinator {
 }
 
 impl Hands {
+    /// Those of which nothing that is kept for them can be handed over now, whatever its key is.
+    fn unreachable_partitions(&self) -> BTreeSet<Partition> {
+        if is_planted(PlantedDefect::HintDeletedBeforeConfirmation) {
+            return BTreeSet::new();
+        }
+        let state = self.cluster.current();
+        let ring = state.ring();
+        let is_down = |(partition, owner, _): &(Partition, NodeId, Epoch)| {
+            let receiver = ring.moves().get(partition).map(|moving| moving.to);
+            !self.is_up(*owner) || receiver.is_some_and(|node| !self.is_up(node))
+        };
+        let unreachable = ring.partitions().filter(is_down);
+        unreachable.map(|(partition, ..)| partition).collect()
+    }
+
     /// True when all who are to have it have stored it, and it is forgotten.
     async fn hand_over(
         self: &Arc<Self>,

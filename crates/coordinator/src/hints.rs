@@ -4,11 +4,13 @@
 //! hints is a vnode of its own, on a store of its own, in which each key is preceded by the partition
 //! that it is kept for: one path for reads and writes, and hints are as durable as everything else.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Durability, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Reading, Timestamp,
+    BackendError, Durability, ErrorKind, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease,
+    Lookup, ReadAt, Reading, Timestamp, Visited,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Object};
@@ -34,8 +36,32 @@ pub struct Hint {
 pub struct HintPage {
     /// The hints.
     pub hints: Vec<Hint>,
+    /// Those among them that were passed over.
+    pub passed_over: u64,
     /// Where the next page begins; `None` when this was the last.
     pub next: Option<HintCursor>,
+}
+
+/// What a page has at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HintPageLimits {
+    /// Hints.
+    pub hints_max: usize,
+    /// Bytes of their objects; one is always taken.
+    pub bytes_max: usize,
+    /// Those of these partitions are counted by their keys alone.
+    pub passed_over: BTreeSet<Partition>,
+}
+
+impl Default for HintPageLimits {
+    /// Everything.
+    fn default() -> Self {
+        Self {
+            hints_max: usize::MAX,
+            bytes_max: usize::MAX,
+            passed_over: BTreeSet::new(),
+        }
+    }
 }
 
 /// A place among the hints.
@@ -47,11 +73,11 @@ pub trait HintStore: Send + Sync {
     /// Carries out what is asked of a stand-in, or says that it would have to wait for a device.
     fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled;
 
-    /// Up to `count` hints from a place on. Blocks.
+    /// Hints from a place on, within limits. Blocks.
     fn page(
         &self,
         from: Option<&HintCursor>,
-        count: usize,
+        limits: &HintPageLimits,
         now: Timestamp,
     ) -> Result<HintPage, ReplicaFailure>;
 
@@ -100,45 +126,24 @@ impl HintStore for VnodeHints {
     fn page(
         &self,
         from: Option<&HintCursor>,
-        count: usize,
+        limits: &HintPageLimits,
         now: Timestamp,
     ) -> Result<HintPage, ReplicaFailure> {
-        let range = match from {
-            Some(HintCursor(key)) => FoldRange::all().resumed_at(key),
-            None => FoldRange::all(),
-        };
-        let storage =
-            |error: kvorum_backend::BackendError| ReplicaFailure::Storage(error.to_string());
-        let snapshot = self
-            .vnode
-            .backend()
-            .snapshot(Lease::Unlimited)
-            .map_err(storage)?;
-        let mut hints = Vec::new();
-        let visitor = &mut |visited: kvorum_backend::Visited<'_>| {
-            // What is damaged stays where it is: the node's scrub names it.
-            if let Some((partition, key)) = split(visited.key)
-                && let Ok(object) = Object::from_engine(&visited.head, visited.body.clone())
-            {
-                hints.push(Hint {
-                    partition,
-                    key,
-                    object,
-                });
+        let (keys, mut page) = self
+            .keys(from, limits, now)
+            .map_err(|error| storage(&error))?;
+        let mut bytes = 0;
+        for (key, passed_over) in keys {
+            if bytes >= limits.bytes_max && !page.hints.is_empty() {
+                (page.next, page.passed_over) = (Some(HintCursor(key)), passed_over);
+                break;
             }
-            if hints.len() < count {
-                Flow::Continue
-            } else {
-                Flow::Stop
+            if let Some((hint, len)) = self.hint(&key, now).map_err(|error| storage(&error))? {
+                bytes += len;
+                page.hints.push(hint);
             }
-        };
-        let filter = FoldFilter::unexpired(now);
-        let end = snapshot.fold(FoldDetail::Entries, &range, &filter, visitor);
-        let next = match end.map_err(storage)? {
-            FoldEnd::Complete => None,
-            FoldEnd::Stopped(next) | FoldEnd::LeaseExpired(next) => Some(HintCursor(next)),
-        };
-        Ok(HintPage { hints, next })
+        }
+        Ok(page)
     }
 
     fn forget(
@@ -151,6 +156,78 @@ impl HintStore for VnodeHints {
         self.vnode
             .forget(&prefixed(partition, key), clock, Durability::Buffered, now)
     }
+}
+
+impl VnodeHints {
+    /// The keys of a page as they stand in the store, each with how many were passed over before it, and
+    /// the page without its hints.
+    fn keys(
+        &self,
+        from: Option<&HintCursor>,
+        limits: &HintPageLimits,
+        now: Timestamp,
+    ) -> Result<(Vec<(StorageKey, u64)>, HintPage), BackendError> {
+        let range = match from {
+            Some(HintCursor(key)) => FoldRange::all().resumed_at(key),
+            None => FoldRange::all(),
+        };
+        let (mut keys, mut passed_over) = (Vec::new(), 0);
+        let visitor = &mut |visited: Visited<'_>| {
+            match split(visited.key) {
+                Some((partition, _)) if limits.passed_over.contains(&partition) => passed_over += 1,
+                Some(_) => keys.push((visited.key.clone(), passed_over)),
+                None => {}
+            }
+            if keys.len() < limits.hints_max {
+                Flow::Continue
+            } else {
+                Flow::Stop
+            }
+        };
+        let snapshot = self.vnode.backend().snapshot(Lease::Unlimited)?;
+        let filter = FoldFilter::unexpired(now);
+        let next = match snapshot.fold(FoldDetail::Keys, &range, &filter, visitor)? {
+            FoldEnd::Complete => None,
+            FoldEnd::Stopped(next) | FoldEnd::LeaseExpired(next) => Some(HintCursor(next)),
+        };
+        let page = HintPage {
+            passed_over,
+            next,
+            ..HintPage::default()
+        };
+        Ok((keys, page))
+    }
+
+    /// What is kept under a key of the store, and its bytes; `None` when it is gone meanwhile.
+    fn hint(
+        &self,
+        key: &StorageKey,
+        now: Timestamp,
+    ) -> Result<Option<(Hint, usize)>, BackendError> {
+        let reading = Reading::MayBlock;
+        let entry = match self.vnode.backend().get(key, ReadAt { reading, now }) {
+            Ok(Lookup::Found(entry)) => entry,
+            Ok(Lookup::Absent | Lookup::WouldBlock) => return Ok(None),
+            // What is damaged stays where it is: the node's scrub names it.
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let bytes = entry.head.len() + entry.body.len();
+        let object = Object::from_engine(&entry.head, entry.body).ok();
+        let found = split(key).zip(object).map(|((partition, key), object)| {
+            let hint = Hint {
+                partition,
+                key,
+                object,
+            };
+            (hint, bytes)
+        });
+        Ok(found)
+    }
+}
+
+fn storage(error: &BackendError) -> ReplicaFailure {
+    ReplicaFailure::Storage(error.to_string())
 }
 
 /// The operation on the key as it stands among the hints.

@@ -41,7 +41,7 @@ pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
 pub use hands::Remote;
 pub use hinting::HandedOff;
-pub use hints::{Hint, HintCursor, HintPage, HintStore, VnodeHints};
+pub use hints::{Hint, HintCursor, HintPage, HintPageLimits, HintStore, VnodeHints};
 pub use index_query::{
     Continuation, IndexOptions, IndexQuery, IndexQueryError, IndexSelection, IndexValues,
 };

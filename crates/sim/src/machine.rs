@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::bail;
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, HintStore as _, LocalVnodes, MaintenanceWitness, Meter,
-    RequestError, RequestKind, TombstoneKeeping, VnodeHints,
+    Coordinator, CoordinatorSettings, HintPageLimits, HintStore as _, LocalVnodes,
+    MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping, VnodeHints,
 };
 use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule};
 use kvorum_encoding::StorageKey;
@@ -380,7 +380,7 @@ impl Running {
     /// How many hints it keeps.
     pub(crate) fn hint_count(&self) -> usize {
         let now = kvorum_backend::Timestamp(self.runtime.wall_time().micros());
-        let page = self.hints.page(None, usize::MAX, now);
+        let page = self.hints.page(None, &HintPageLimits::default(), now);
         page.map_or(usize::MAX, |page| page.hints.len())
     }
 

@@ -15,8 +15,9 @@ use kvorum_backend::{
 use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command, Member, ProposeError};
 use kvorum_coordinator::{
-    Coordinator, CoordinatorSettings, HintStore, Liveness, LocalVnodes, Parts, PeerReplicas,
-    Remote, ReplicaService, ServiceParts, TombstoneKeeping, VnodeHints,
+    Coordinator, CoordinatorSettings, HintCursor, HintPage, HintPageLimits, HintStore, Liveness,
+    LocalVnodes, Parts, PeerReplicas, Remote, ReplicaService, ServiceParts, TombstoneKeeping,
+    VnodeHints,
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
@@ -26,8 +27,8 @@ use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
 use kvorum_runtime::{Executor, Link, ListenOptions, Runtime, SimulatedProcess, World};
 use kvorum_vnode::{
-    ClientUpdate, Condition, Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest,
-    Vnode, VnodeSettings,
+    ClientUpdate, Condition, Detail, Handled, LeaseTable, Operation, ReplicaFailure, ReplicaReply,
+    ReplicaRequest, Vnode, VnodeSettings,
 };
 use parking_lot::Mutex;
 
@@ -110,6 +111,8 @@ pub(crate) struct ClusterNode {
     pub(crate) known: Arc<Known>,
     pub(crate) vnodes: Arc<NodeVnodes>,
     pub(crate) hints: Arc<VnodeHints>,
+    /// Hints whose objects were read to be handed over.
+    pub(crate) hints_read: Arc<AtomicU64>,
     pub(crate) meter: Arc<Recorder>,
     pub(crate) maintenance: Arc<NoMaintenance>,
     leases: Arc<LeaseTable>,
@@ -222,6 +225,7 @@ impl Cluster {
             &leases,
             &stores,
         )));
+        let hints_read = Arc::new(AtomicU64::new(0));
         let known = Arc::new(Known(Mutex::new(state.clone())));
         let vnodes = Arc::new(NodeVnodes::default());
         let meter = Arc::new(Recorder::default());
@@ -256,7 +260,10 @@ impl Cluster {
         };
         let remote = Remote {
             peers: Arc::new(PeerReplicas::new(peers, self.down.clone())),
-            hints: hints.clone(),
+            hints: Arc::new(WatchedHints {
+                hints: hints.clone(),
+                read: hints_read.clone(),
+            }),
             heads_first: setup.heads_first,
         };
         let settings = CoordinatorSettings {
@@ -273,6 +280,7 @@ impl Cluster {
             known,
             vnodes,
             hints,
+            hints_read,
             meter,
             maintenance,
             leases,
@@ -354,6 +362,40 @@ impl Cluster {
     pub(crate) fn stranger(&self, key: &str) -> u8 {
         let owners = self.owners(key);
         (1..).find(|number| !owners.contains(number)).unwrap()
+    }
+}
+
+/// Counts what is read to be handed over.
+struct WatchedHints {
+    hints: Arc<VnodeHints>,
+    read: Arc<AtomicU64>,
+}
+
+impl HintStore for WatchedHints {
+    fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
+        self.hints.handle(request, now, reading)
+    }
+
+    fn page(
+        &self,
+        from: Option<&HintCursor>,
+        limits: &HintPageLimits,
+        now: Timestamp,
+    ) -> Result<HintPage, ReplicaFailure> {
+        let page = self.hints.page(from, limits, now)?;
+        let read = page.hints.len() as u64;
+        self.read.fetch_add(read, Ordering::Relaxed);
+        Ok(page)
+    }
+
+    fn forget(
+        &self,
+        partition: Partition,
+        key: &StorageKey,
+        clock: &Clock,
+        now: Timestamp,
+    ) -> Result<bool, ReplicaFailure> {
+        self.hints.forget(partition, key, clock, now)
     }
 }
 
@@ -458,7 +500,8 @@ impl ClusterNode {
 
     /// How many hints the node keeps.
     pub(crate) fn hint_count(&self) -> usize {
-        let page = self.hints.page(None, 10_000, Timestamp(0)).unwrap();
+        let all = HintPageLimits::default();
+        let page = self.hints.page(None, &all, Timestamp(0)).unwrap();
         page.hints.len()
     }
 }

@@ -1,9 +1,15 @@
 //! Requests over several nodes: quorums with nodes down, stand-ins, repair, forwards, overload.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kvorum_coordinator::{Coordinator, DeleteOptions, GetOptions, PutOptions, RequestError};
+use kvorum_backend::Timestamp;
+use kvorum_coordinator::{
+    Coordinator, DeleteOptions, GetOptions, HintPageLimits, HintStore as _, PutOptions,
+    RequestError,
+};
 use kvorum_object::{Clock, Object, Resolution};
 use kvorum_peer::PeerSettings;
 use kvorum_properties::Quorum;
@@ -167,6 +173,57 @@ fn hints_come_home_and_are_forgotten() {
     assert_eq!(keeper.hint_count(), 0);
     let home = cluster.node(owners[1]).stored(partition, "key").unwrap();
     assert_eq!(values(&home), ["value"]);
+}
+
+/// They were read again every half minute for as long as their node was down, and those of a node that
+/// was back waited behind them.
+#[test]
+fn hints_of_a_node_that_is_down_are_not_read() {
+    let cluster = Cluster::new(&Setup::default());
+    let (owners, partitions) = (cluster.owners("key"), cluster.partitions("key"));
+    let keeper = cluster.node(cluster.stranger("key")).clone();
+    cluster.cut_off(owners[0], true);
+    for number in 0..50 {
+        let key = format!("key {number}");
+        keeper.stand_in(partitions[0], &key, "of one that is down");
+    }
+    keeper.stand_in(partitions[1], "key", "of one that is up");
+    let soon = cluster.runtime.now().plus(Duration::from_secs(5));
+    let handed = cluster.run(keeper.coordinator.hand_off_hints(soon));
+    assert_eq!((handed.handed, handed.kept), (1, 50));
+    assert_eq!(keeper.hints_read.load(Ordering::Relaxed), 1);
+    assert_eq!(keeper.hint_count(), 50);
+    let home = cluster.node(owners[1]).stored(partitions[1], "key");
+    assert_eq!(values(&home.unwrap()), ["of one that is up"]);
+}
+
+#[test]
+fn few_large_hints_are_read_at_a_time() {
+    let cluster = Cluster::new(&Setup::default());
+    let (partitions, keeper) = (cluster.partitions("key"), cluster.node(1));
+    let large = "v".repeat(1 << 20);
+    for number in 0..9 {
+        let key = format!("key {number}");
+        keeper.stand_in(partitions[0], &key, &large);
+        keeper.stand_in(partitions[1], &key, "of one that is down");
+    }
+    let limits = HintPageLimits {
+        bytes_max: 4 << 20,
+        passed_over: BTreeSet::from([partitions[1]]),
+        ..HintPageLimits::default()
+    };
+    let (mut from, mut pages, mut passed_over) = (None, Vec::new(), 0);
+    loop {
+        let page = keeper.hints.page(from.as_ref(), &limits, Timestamp(0));
+        let page = page.unwrap();
+        pages.push(page.hints.len());
+        passed_over += page.passed_over;
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!((pages, passed_over), (vec![4, 4, 1], 9));
 }
 
 /// A stand-in that has handed over what it wrote knows nothing of it any more.
