@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::asking::{self, Asking, Call, Proposed, SERVICE};
 use crate::error::{AgreementError, OpenError};
+use crate::leader_search::LeaderSearch;
 use crate::log_file::{LogContents, LogFile};
 use crate::log_store::LogStore;
 use crate::machine::{Driven, Machine};
@@ -106,7 +107,7 @@ pub struct AgreementStatus {
 #[derive(Clone)]
 pub struct Agreement {
     pub(crate) raft: Raft,
-    progress: Progress<Metrics>,
+    pub(crate) progress: Progress<Metrics>,
     pub(crate) runtime: Runtime,
     pub(crate) peers: Peers,
     pub(crate) node: NodeId,
@@ -237,9 +238,10 @@ impl Agreement {
         command: String,
         deadline: Moment,
     ) -> Result<String, AgreementError> {
-        let mut leader = None;
+        let (mut leader, mut search) = (None, LeaderSearch::default());
         loop {
-            let proposed = match leader.filter(|leader| *leader != MemberId::from(self.node)) {
+            let asked = leader.filter(|leader| *leader != MemberId::from(self.node));
+            let proposed = match asked {
                 None => self.propose_here(command.clone()).await,
                 Some(leader) => self.propose_to(leader, command.clone(), deadline).await,
             };
@@ -249,7 +251,7 @@ impl Agreement {
                     return Ok(outcome);
                 }
                 Proposed::NotLeading { leader: known } => {
-                    leader = known;
+                    leader = search.next(self, asked, known, deadline).await;
                     self.runtime.sleep(RETRY_PAUSE).await;
                 }
                 Proposed::Failed(detail) => return Err(AgreementError::Stopped { detail }),

@@ -13,11 +13,12 @@ use openraft::raft::AppendEntriesResponse;
 use crate::agreement::{Agreement, RETRY_PAUSE};
 use crate::asking::{self, Call, ReadPoint};
 use crate::error::AgreementError;
+use crate::leader_search::LeaderSearch;
 use crate::raft_runtime::within;
 use crate::raft_types::MemberId;
 
 /// How long one leader is waited for: it asks the voters once, and there may be another one by then.
-const LEADER_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const LEADER_WAIT: Duration = Duration::from_secs(1);
 
 impl Agreement {
     /// Waits, at most until `deadline`, until the machine here has applied all that was agreed when this
@@ -28,9 +29,10 @@ impl Agreement {
     }
 
     async fn catch_up_within(&self, deadline: Moment) -> Result<(), AgreementError> {
-        let mut leader = None;
+        let (mut leader, mut search) = (None, LeaderSearch::default());
         loop {
-            let point = match leader.filter(|leader| *leader != MemberId::from(self.node)) {
+            let asked = leader.filter(|leader| *leader != MemberId::from(self.node));
+            let point = match asked {
                 None => self.read_point_here().await,
                 Some(leader) => self.read_point_of(leader, deadline).await,
             };
@@ -40,7 +42,7 @@ impl Agreement {
                     return self.until_applied(index, deadline).await;
                 }
                 ReadPoint::NotLeading { leader: known } => {
-                    leader = known;
+                    leader = search.next(self, asked, known, deadline).await;
                     self.runtime.sleep(RETRY_PAUSE).await;
                 }
                 ReadPoint::Failed(detail) => return Err(AgreementError::Stopped { detail }),
@@ -65,7 +67,7 @@ impl Agreement {
         }
     }
 
-    async fn read_point_of(&self, leader: MemberId, deadline: Moment) -> ReadPoint {
+    pub(crate) async fn read_point_of(&self, leader: MemberId, deadline: Moment) -> ReadPoint {
         let wait = deadline.since(self.runtime.now()).min(LEADER_WAIT);
         let asked = asking::ask(&self.runtime, &self.peers, leader.into(), &Call::Read, wait);
         asked.await.unwrap_or_else(|error| {

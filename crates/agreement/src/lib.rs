@@ -18,6 +18,7 @@ pub mod anatomy;
 mod asking;
 mod catching_up;
 mod error;
+mod leader_search;
 mod log_file;
 mod log_store;
 mod machine;

@@ -55,7 +55,10 @@ impl Machine for Words {
     }
 }
 
-struct Everybody(u8);
+/// Node numbers by the machine that a node has moved to, as far as a node knows.
+type Moved = Arc<Mutex<BTreeMap<u8, u8>>>;
+
+struct Everybody(u8, Moved);
 
 impl Directory for Everybody {
     fn introduction(&self) -> Introduction {
@@ -67,7 +70,9 @@ impl Directory for Everybody {
     }
 
     fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(SocketAddr::new(address(node.as_bytes()[0]), PORT))
+        let number = node.as_bytes()[0];
+        let at = self.1.lock().get(&number).copied().unwrap_or(number);
+        Some(SocketAddr::new(address(at), PORT))
     }
 
     fn admit(&self, _: &Introduction) -> Admission {
@@ -91,6 +96,9 @@ struct Node {
     /// The same disk, which can be told to fail.
     faulty: FaultyDisk,
     running: Option<Running>,
+    /// Where its process runs.
+    machine: u8,
+    moved: Moved,
 }
 
 struct Running {
@@ -114,13 +122,15 @@ impl Node {
             faulty: FaultyDisk::over_memory(&disk),
             disk,
             running: None,
+            machine: number,
+            moved: Moved::default(),
         }
     }
 
     async fn start(&mut self, world: &World, founding: Founding) {
-        let process = world.start_process(address(self.number));
+        let process = world.start_process(address(self.machine));
         let runtime = process.runtime();
-        let directory = Arc::new(Everybody(self.number));
+        let directory = Arc::new(Everybody(self.number, self.moved.clone()));
         let peers = Peers::new(runtime.clone(), directory, PeerSettings::default());
         let words = Arc::new(Words::default());
         let parts = Parts {
@@ -132,7 +142,7 @@ impl Node {
             machine: words.clone(),
         };
         let agreement = Agreement::open(parts, founding, settings()).await.unwrap();
-        let at = SocketAddr::new(address(self.number), PORT);
+        let at = SocketAddr::new(address(self.machine), PORT);
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let answers = Arc::new(Answers(agreement.clone()));
         runtime.spawn("serve", async move { peers.serve(listener, answers).await });
@@ -301,6 +311,43 @@ fn a_majority_goes_on_without_the_rest_and_a_minority_keeps_what_was_agreed() {
     });
 }
 
+/// It could not tell the others where it is: it asked the leader that it had known, and itself.
+#[test]
+fn who_comes_back_under_another_address_finds_who_leads_meanwhile() {
+    simulated(31, |world| async move {
+        let runtime = world.runtime();
+        let mut nodes = cluster(&world, 5).await;
+        nodes[0].propose(&runtime, "before").await.unwrap();
+        let leader = nodes[0].running().agreement.status().leader.unwrap();
+        let leader = usize::from(leader.as_bytes()[0]) - 1;
+        let (moving, other) = ((leader + 1) % 5, (leader + 2) % 5);
+        nodes[moving].lose_power(&world).await;
+        nodes[leader].lose_power(&world).await;
+        nodes[other].propose(&runtime, "without").await.unwrap();
+
+        nodes[moving].machine = 33;
+        nodes[moving].start(&world, Founding::Opened).await;
+        let agreement = nodes[moving].running().agreement.clone();
+        let deadline = runtime.now().plus(Duration::from_secs(20));
+        let read = agreement.catch_up(deadline).await.unwrap_err().to_string();
+        assert!(read.contains("not applied here yet"), "{read}");
+        let asked = agreement.clone();
+        let deadline = runtime.now().plus(Duration::from_secs(60));
+        let proposed = runtime.spawn("introduction", async move {
+            asked.propose("moved".to_owned(), deadline).await
+        });
+        while !nodes[other].words().contains(&"moved".to_owned()) {
+            assert!(runtime.now() < deadline, "nobody hears of it");
+            runtime.sleep(Duration::from_millis(100)).await;
+        }
+        for node in &nodes {
+            node.moved.lock().insert(nodes[moving].number, 33);
+        }
+        proposed.await.unwrap().unwrap();
+        assert_eq!(nodes[moving].words(), ["before", "without", "moved"]);
+    });
+}
+
 #[test]
 fn who_catches_up_knows_what_was_agreed_elsewhere_and_who_cannot_is_told_how_old_it_is() {
     simulated(30, |world| async move {
@@ -406,7 +453,7 @@ fn an_empty_directory_is_no_log_and_a_used_one_is_no_place_for_another() {
         let process = world.start_process(address(1));
         let peers = Peers::new(
             process.runtime(),
-            Arc::new(Everybody(1)),
+            Arc::new(Everybody(1, Moved::default())),
             PeerSettings::default(),
         );
         let disk = MemoryDisk::new();
