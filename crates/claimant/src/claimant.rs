@@ -1,6 +1,7 @@
 //! Whoever leads the log carries out what was committed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,11 +40,15 @@ pub struct Claimant {
     state: ReplicatedState,
     this_node: NodeId,
     is_up: IsUp,
+    kept_back: KeptBack,
     settings: ClaimantSettings,
 }
 
 /// Whether a node is believed to be up.
 type IsUp = Arc<dyn Fn(NodeId) -> bool + Send + Sync>;
+/// Why a node that has handed over its partitions may not be removed yet.
+type KeptBack = Arc<dyn Fn(NodeId) -> Reason + Send + Sync>;
+type Reason = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 
 impl Claimant {
     /// The claimant's part of `this_node`, which takes all nodes to be up.
@@ -58,6 +63,7 @@ impl Claimant {
             state,
             this_node,
             is_up: Arc::new(|_| true),
+            kept_back: Arc::new(|_| Box::pin(std::future::ready(None))),
             settings,
         }
     }
@@ -69,20 +75,31 @@ impl Claimant {
         self
     }
 
+    /// The same, and removes no node that has left for as long as this gives a reason not to.
+    #[must_use]
+    pub fn keeping_back<R>(mut self, reason: impl Fn(NodeId) -> R + Send + Sync + 'static) -> Self
+    where
+        R: Future<Output = Option<String>> + Send + 'static,
+    {
+        self.kept_back = Arc::new(move |node| Box::pin(reason(node)));
+        self
+    }
+
     /// Works for as long as it is polled.
     pub async fn run(&self) {
-        let mut pacing = Pacing::new(self.settings.patience);
+        let (mut pacing, mut told) = (Pacing::new(self.settings.patience), BTreeMap::new());
         loop {
             self.runtime.sleep(self.settings.period).await;
             if self.state.agreement().status().leader == Some(self.this_node) {
-                self.lead(&mut pacing).await;
+                self.lead(&mut pacing, &mut told).await;
             } else {
-                pacing = Pacing::new(self.settings.patience);
+                (pacing, told) = (Pacing::new(self.settings.patience), BTreeMap::new());
             }
         }
     }
 
-    async fn lead(&self, pacing: &mut Pacing) {
+    /// One look; `told` has the reasons for which nodes are kept back that the log names already.
+    async fn lead(&self, pacing: &mut Pacing, told: &mut BTreeMap<NodeId, String>) {
         let state = self.state.current();
         let members: BTreeSet<NodeId> = state.members().keys().copied().collect();
         let unfit = unfit(&state);
@@ -102,8 +119,24 @@ impl Claimant {
         // Whoever still votes is asked to stop first.
         let voters = self.state.agreement().status().voters;
         let gone: Vec<NodeId> = state.exited().filter(|it| !voters.contains(it)).collect();
+        told.retain(|node, _| gone.contains(node));
         for node in gone {
-            self.propose(Command::RemoveMember { node }).await;
+            let Some(reason) = self.reason_to_keep(node).await else {
+                self.propose(Command::RemoveMember { node }).await;
+                continue;
+            };
+            if told.get(&node) != Some(&reason) {
+                tracing::warn!(event = "leaver_kept_back", node = %node, reason = %reason);
+                told.insert(node, reason);
+            }
+        }
+    }
+
+    async fn reason_to_keep(&self, node: NodeId) -> Option<String> {
+        if (self.is_up)(node) {
+            (self.kept_back)(node).await
+        } else {
+            Some("it is down, and may keep objects for other nodes".to_owned())
         }
     }
 

@@ -98,7 +98,9 @@ impl Content {
         if !change.is_departure() {
             return Ok(());
         }
-        if matches!(member.status, MemberStatus::Leaving | MemberStatus::Exiting) {
+        let leaves = matches!(member.status, MemberStatus::Leaving | MemberStatus::Exiting);
+        // Who leaves may be gone for good before it is through.
+        if leaves && *change != StagedChange::ForceRemove {
             return Err(StagingRefusal::AlreadyLeaving);
         }
         if let Some(by) = change.replacement() {

@@ -15,7 +15,8 @@ use kvorum_backend::{
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Object};
 use kvorum_ring::{Partition, RING_SIZE_MAX, RingSize};
-use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaRequest, Vnode};
+use kvorum_vnode::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode};
+use parking_lot::RwLock;
 
 /// What precedes a key: the partition that it is kept for.
 const PARTITION_BYTES: usize = 2;
@@ -94,6 +95,8 @@ pub trait HintStore: Send + Sync {
 /// Hints on a store of their own.
 pub struct VnodeHints {
     vnode: Vnode,
+    /// True when it takes nothing more. Read for as long as something is being taken.
+    is_closed: RwLock<bool>,
 }
 
 impl VnodeHints {
@@ -102,6 +105,36 @@ impl VnodeHints {
     pub fn new(vnode: Vnode) -> Self {
         Self {
             vnode: vnode.keeping_for_others(PARTITION_BYTES),
+            is_closed: RwLock::new(false),
+        }
+    }
+
+    /// Takes nothing more from now on, or takes again. False while something is being taken: nothing has
+    /// changed then.
+    pub fn close(&self, is_closed: bool) -> bool {
+        let closing = self.is_closed.try_write();
+        closing.map(|mut it| *it = is_closed).is_some()
+    }
+
+    /// True when it takes nothing more.
+    pub fn is_closed(&self) -> bool {
+        *self.is_closed.read()
+    }
+
+    /// The first hint, if there is any that can be handed over. Blocks.
+    pub fn first(&self, now: Timestamp) -> Result<Option<Hint>, ReplicaFailure> {
+        let limits = HintPageLimits {
+            hints_max: 1,
+            ..HintPageLimits::default()
+        };
+        let mut from = None;
+        loop {
+            let mut page = self.page(from.as_ref(), &limits, now)?;
+            let first = page.hints.pop();
+            if first.is_some() || page.next.is_none() {
+                return Ok(first);
+            }
+            from = page.next;
         }
     }
 
@@ -113,6 +146,10 @@ impl VnodeHints {
 
 impl HintStore for VnodeHints {
     fn handle(&self, request: &ReplicaRequest, now: Timestamp, reading: Reading) -> Handled {
+        let is_closed = self.is_closed.read();
+        if *is_closed {
+            return Handled::Done(ReplicaReply::Failed(ReplicaFailure::NotServing));
+        }
         let partition = request.partition;
         let own = ReplicaRequest {
             partition: self.vnode.partition(),

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use kvorum_agreement::AgreementSettings;
 use kvorum_backend::{Backend, BackendError};
 use kvorum_claimant::{Claimant, ClaimantSettings, ReplicatedState};
-use kvorum_cluster::{AgreedState, ProposeError};
+use kvorum_cluster::{AgreedState, ClusterState, MemberStatus, ProposeError};
 use kvorum_coordinator::{
     Coordinator, CoordinatorSettings, MaintenanceWitness, Meter, PeerReplicas, Remote,
     ReplicaService, ServiceParts, VnodeHints,
@@ -36,7 +36,7 @@ use crate::held::HeldFile;
 use crate::hint_store;
 use crate::joining::Doorkeeper;
 use crate::opening::Opener;
-use crate::operations::Operations;
+use crate::operations::{Operations, reason_to_stay};
 use crate::stores::Stores;
 use crate::vnode_table::VnodeTable;
 
@@ -302,7 +302,10 @@ impl Member {
             self.settings.claimant,
         );
         let liveness = self.liveness.clone();
-        let claimant = claimant.heeding(move |node| liveness.is_up(node));
+        let (runtime, peers) = (self.runtime.clone(), self.peers.clone());
+        let claimant = claimant
+            .heeding(move |node| liveness.is_up(node))
+            .keeping_back(move |node| reason_to_stay(runtime.clone(), peers.clone(), node));
         self.keep("claimant", async move { claimant.run().await });
         let transfers = self.transfers.clone();
         self.keep("transfers", async move { transfers.run().await });
@@ -342,11 +345,11 @@ impl Member {
         }
     }
 
-    /// Hands hints over when a node comes up, and now and then.
+    /// Hands hints over when a node comes up, and now and then. Who is about to be removed takes no more.
     fn hand_over_hints(&self) -> impl Future<Output = ()> + Send + 'static {
         let (runtime, liveness) = (self.runtime.clone(), self.liveness.clone());
         let (coordinator, hints) = (self.coordinator.clone(), self.hints.clone());
-        let period = self.settings.hint_period;
+        let (state, node, period) = (self.state.clone(), self.node, self.settings.hint_period);
         async move {
             let look_period = period.min(Duration::from_secs(1));
             let mut up_before = liveness.up();
@@ -354,7 +357,11 @@ impl Member {
             loop {
                 runtime.sleep(look_period).await;
                 let (up, now) = (liveness.up(), runtime.now());
-                let is_due = now.since(looked_at) >= period;
+                let mut is_due = now.since(looked_at) >= period;
+                let is_leaving = has_handed_over_all(&state.current(), node);
+                if hints.is_closed() != is_leaving {
+                    is_due |= hints.close(is_leaving);
+                }
                 if up == up_before && !is_due {
                     continue;
                 }
@@ -481,4 +488,10 @@ async fn introduce(
     };
     tracing::info!(event = "introduced_anew", name = %settings.name);
     state.agree(command).await.map(|_| ())
+}
+
+/// True for a member that waits for its removal.
+fn has_handed_over_all(state: &ClusterState, node: NodeId) -> bool {
+    let member = state.member(node);
+    member.is_some_and(|it| it.status == MemberStatus::Exiting)
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kvorum_backend::Timestamp;
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::AgreedState as _;
 use kvorum_coordinator::VnodeHints;
@@ -56,6 +57,9 @@ pub enum Operation {
         /// The identity of the node that is asked about.
         node: String,
     },
+    /// Whether it may be removed once it has handed over its partitions: it keeps nothing for other
+    /// nodes, and takes nothing more.
+    MayGo,
 }
 
 /// What a node says.
@@ -204,12 +208,35 @@ impl Operations {
             }
             Operation::Version => Outcome::Version(self.state.current().version()),
             Operation::Knows { node } => self.knows(&node),
+            Operation::MayGo => match self.reason_to_stay().await {
+                None => Outcome::Done,
+                Some(reason) => Outcome::Refused(reason),
+            },
             Operation::Services => {
                 // A store that could not be opened keeps nobody away from the others.
                 let is_there = self.vnodes.readiness().opening == 0;
                 let services = is_there.then(|| "riak_kv".to_owned());
                 Outcome::Services(services.into_iter().collect())
             }
+        }
+    }
+
+    async fn reason_to_stay(&self) -> Option<String> {
+        if !self.hints.is_closed() {
+            return Some("it does not know yet that it has left".to_owned());
+        }
+        let (hints, now) = (self.hints.clone(), self.runtime.wall_time().micros());
+        let first = move || hints.first(Timestamp(now));
+        match self.runtime.blocking(first).await {
+            Ok(None) => None,
+            Ok(Some(hint)) => {
+                let state = self.state.current();
+                let owner = state.ring().owner(hint.partition);
+                let name = state.member(owner).map(|member| member.name.clone());
+                let name = name.unwrap_or_else(|| owner.to_string());
+                Some(format!("it keeps objects for other nodes, {name} for one"))
+            }
+            Err(failure) => Some(failure.to_string()),
         }
     }
 
@@ -296,6 +323,15 @@ impl Member {
             return Ok(self.operations.carry_out(operation).await);
         }
         ask(&self.runtime, &self.peers, node, &operation).await
+    }
+}
+
+/// Why another node, which has left, may not be removed yet.
+pub(crate) async fn reason_to_stay(runtime: Runtime, peers: Peers, node: NodeId) -> Option<String> {
+    match ask(&runtime, &peers, node, &Operation::MayGo).await {
+        Ok(Outcome::Done) => None,
+        Ok(Outcome::Refused(reason)) | Err(reason) => Some(reason),
+        Ok(other) => Some(format!("it answers {other:?}")),
     }
 }
 

@@ -349,7 +349,15 @@ impl ClusterAdmin {
             };
             let _infallible = writeln!(text, "{what} ({:?})", growth.phase);
         }
-        if moves.is_empty() && state.ring().growth().is_none() {
+        let exiting: Vec<String> = state.exited().map(name).collect();
+        for name in &exiting {
+            let _infallible = writeln!(
+                text,
+                "'{name}' has handed over its partitions, and is removed when it is up and keeps no \
+                 hinted objects any more (handoff summary)"
+            );
+        }
+        if moves.is_empty() && state.ring().growth().is_none() && exiting.is_empty() {
             text.push_str("No pending changes.\n");
         }
         text.push('\n');
@@ -366,7 +374,7 @@ impl ClusterAdmin {
         }
         let data = json!({
             "claimant": claimant, "claimant_up": is_up, "ring_ready": is_ready(&state),
-            "pending": moves, "replicas_max": state.ring().replicas_max(),
+            "pending": moves, "exiting": exiting, "replicas_max": state.ring().replicas_max(),
             "growing_to": state.ring().growth().map(|growth| growth.to),
             "unreachable": unreachable, "state_version": state.version(), "vnodes": vnodes,
             "voters": log.voters.into_iter().map(name).collect::<Vec<_>>(),

@@ -135,6 +135,24 @@ fn a_node_that_leaves_hands_over_and_can_then_be_removed() {
     });
 }
 
+#[test]
+fn a_node_that_is_gone_for_good_while_it_leaves_can_be_removed() {
+    let leaving = commit(&done(&cluster(5), stage(4, StagedChange::Leave)));
+    let again = refused(&leaving, stage(4, StagedChange::Leave));
+    assert_eq!(again, StagingRefusal::AlreadyLeaving.into());
+    let removal = stage(4, StagedChange::ForceRemove);
+    let state = commit(&done(&leaving, removal.clone()));
+    assert!(state.member(node(4)).is_none());
+    let state = carry_out(state, 8, |_| {});
+    assert!(!state.ring().members().contains(&node(4)));
+
+    let exiting = carry_out(leaving, 8, |_| {});
+    let state = commit(&done(&exiting, removal));
+    assert!(state.member(node(4)).is_none());
+    assert!(state.transition().is_none(), "it had nothing to give up");
+    assert_eq!(state.ring(), exiting.ring());
+}
+
 /// A node that had stopped introduced itself by the state that it knew, which took back the weight that
 /// was committed meanwhile; one that had begun to leave went on as a full member, and never left.
 #[test]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use kvorum_cluster::Command;
+use kvorum_cluster::{Command, MemberStatus, StagedChange};
+use kvorum_member::{Operation, Outcome};
 
-use crate::machines::{Machine, at, carry_out, cluster, cut, name, simulated, until};
+use crate::machines::{Machine, at, carry_out, cluster, cut, link, name, simulated, until};
 
 const KEYS: u32 = 40;
 
@@ -278,5 +279,46 @@ fn a_cluster_that_grows_from_one_to_three_never_misses_a_key() {
         for machine in &machines {
             check(machine, 1).await;
         }
+    });
+}
+
+/// A node left with what it kept for another one that was down: acknowledged writes were gone.
+#[test]
+fn who_leaves_is_removed_when_it_keeps_nothing_for_others_any_more() {
+    simulated(21, |world| async move {
+        let mut machines = cluster(&world, 5).await;
+        link(&world, 6);
+        let sixth = Machine::new(6);
+        sixth.start(&world).await;
+        sixth.member().join(at(1), Some(&name(1))).await.unwrap();
+        machines.push(sixth);
+        machines[1].lose_power(&world).await;
+        world.runtime().sleep(Duration::from_secs(15)).await;
+        write(&machines[0], 1).await;
+        assert!(hints(&machines[4]) > 0);
+        let (leaver, by) = (machines[4].member().node(), machines[5].member().node());
+        let change = StagedChange::Replace { by };
+        let replace = Command::Stage {
+            node: leaver,
+            change,
+        };
+        machines[0].agree(replace).await;
+        machines[0].commit_plan().await;
+        carry_out(&world, &machines).await;
+        world.runtime().sleep(Duration::from_secs(120)).await;
+        let status = |machine: &Machine| {
+            let state = machine.state();
+            state.member(leaver).map(|member| member.status)
+        };
+        assert_eq!(status(&machines[0]), Some(MemberStatus::Exiting));
+        assert!(hints(&machines[4]) > 0);
+        let answer = machines[0].member().operate(leaver, Operation::MayGo).await;
+        let reason = format!("it keeps objects for other nodes, {} for one", name(2));
+        assert_eq!(answer, Ok(Outcome::Refused(reason)));
+
+        machines[1].start(&world).await;
+        until(&world, "it is removed", || status(&machines[0]).is_none()).await;
+        assert_eq!(hints(&machines[4]), 0);
+        check(&machines[1], 1).await;
     });
 }
