@@ -91,6 +91,55 @@ fn a_bucket_that_lies_on_one_vnode_is_listed_in_parts() {
 }
 
 #[test]
+fn a_part_of_a_listing_is_bounded_in_bytes() {
+    let world = World::new(&colocated());
+    let together = PropertyOverlay {
+        chash_keyfun: Some(KeyFunction::BucketOnly),
+        ..PropertyOverlay::default()
+    };
+    world.set_bucket("bucket", together);
+    // Two parts of a megabyte each, and a third.
+    let keys: Vec<String> = (0..50)
+        .map(|number| format!("{number:02}{}", "k".repeat(50_000)))
+        .collect();
+    for key in &keys {
+        world.put(key, "a", &Clock::new());
+    }
+    let chunks = world.run(async {
+        let (untyped, bucket) = (BucketType::default_type(), Bucket::from("bucket"));
+        let mut listing = world.coordinator.list_keys(&untyped, &bucket, PATIENCE);
+        let listing = listing.as_mut().unwrap();
+        let mut chunks = Vec::new();
+        while let Some(found) = listing.next().await {
+            chunks.push(found.unwrap().len());
+        }
+        chunks
+    });
+    assert_eq!(chunks.iter().sum::<usize>(), 50);
+    assert!(chunks.iter().all(|keys| *keys <= 21), "{chunks:?}");
+}
+
+#[test]
+fn a_listing_that_nobody_takes_more_of_counts_until_its_deadline() {
+    let world = World::new(&colocated());
+    world.put("k", "a", &Clock::new());
+    let (untyped, bucket) = (BucketType::default_type(), Bucket::from("bucket"));
+    let begin = || world.coordinator.list_keys(&untyped, &bucket, PATIENCE);
+    let left: Vec<_> = world.run(async { std::iter::from_fn(|| begin().ok()).collect() });
+    assert!(!left.is_empty());
+    assert_eq!(
+        world.run(async { begin().err() }),
+        Some(RequestError::Overload)
+    );
+    world.run(world.runtime.sleep(PATIENCE + Duration::from_secs(1)));
+    assert_eq!(world.run(list_keys(&world, "bucket")).unwrap(), ["k"]);
+    drop(left);
+    // Each is counted out once.
+    let again: Vec<_> = world.run(async { std::iter::from_fn(|| begin().ok()).collect() });
+    assert_eq!(again.len(), 16);
+}
+
+#[test]
 fn keys_that_are_there_throughout_are_listed_amid_writes_and_deletes() {
     let world = World::new(&colocated());
     let stable: Vec<String> = (0..300)

@@ -353,6 +353,11 @@ fn unknown_types_long_keys_and_absent_vnodes_are_refused() {
         get(&"k".repeat(bytes)),
         Err(RequestError::KeyTooLarge { bytes })
     );
+    // Names of buckets are bounded alike.
+    assert_eq!(
+        get(&format!("{}/k", "b".repeat(bytes))),
+        Err(RequestError::KeyTooLarge { bytes })
+    );
     let places = world.coordinator.preference_list(&address("k")).unwrap();
     world.vnodes.send_away(places[0].partition);
     assert_eq!(get("k"), Err(RequestError::VnodeNotReady));

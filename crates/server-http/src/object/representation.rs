@@ -241,3 +241,41 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
         let _ = headers.try_insert(name, value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kvorum_object::{IndexEntry, UserMetadata};
+
+    use super::*;
+
+    #[test]
+    fn an_index_value_that_no_header_can_say_hides_no_other() {
+        let entry = |value: &'static [u8]| IndexEntry {
+            field: Bytes::from_static(b"f_bin"),
+            value: Bytes::from_static(value),
+        };
+        let metadata = Metadata {
+            indexes: vec![entry(b"ok"), entry(b"\0\x01"), entry(b"too")],
+            ..Metadata::default()
+        };
+        let mut headers = HeaderMap::new();
+        put_indexes(&mut headers, &metadata);
+        assert_eq!(headers["x-riak-index-f_bin"], "ok, too");
+    }
+
+    #[test]
+    fn any_number_of_metadata_leaves_room_for_the_answers_own_headers() {
+        let pair = |number: u32| UserMetadata {
+            name: Bytes::from(format!("name-{number}")),
+            value: None,
+        };
+        let metadata = Metadata {
+            user_metadata: (0..30_000).map(pair).collect(),
+            ..Metadata::default()
+        };
+        let mut headers = HeaderMap::new();
+        put_user_metadata(&mut headers, &metadata);
+        assert_eq!(headers.len(), HEADERS_MAX);
+        headers.insert("server", HeaderValue::from_static("kvorum"));
+    }
+}

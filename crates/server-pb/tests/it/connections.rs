@@ -279,6 +279,25 @@ fn large_requests_are_refused_while_others_take_the_room_and_small_ones_are_answ
 }
 
 #[test]
+fn a_large_request_that_does_not_come_to_its_end_gives_its_room_back() {
+    with_node(|node| async move {
+        let mut frame = BytesMut::new();
+        let large = put_frame("large", vec![7; 1 << 20].into());
+        large.encode(&mut frame).unwrap();
+        let mut raw = node.raw().await;
+        // A byte now and then is not enough.
+        raw.send(&frame[..100]).await;
+        for at in 100..107 {
+            node.runtime.sleep(Duration::from_secs(10)).await;
+            assert_eq!(node.room.taken_bytes(), frame.len() as u64);
+            raw.send(&frame[at..=at]).await;
+        }
+        node.runtime.sleep(Duration::from_secs(10)).await;
+        assert_eq!(node.room.taken_bytes(), 0);
+    });
+}
+
+#[test]
 fn a_large_request_takes_room_from_its_beginning_until_it_is_answered_or_its_peer_has_gone() {
     with_node(|node| async move {
         let mut frame = BytesMut::new();

@@ -129,16 +129,19 @@ fn a_put_returns_what_it_was_asked_for() {
             .unwrap();
         assert_eq!(reply.content[0].value, "v");
         assert!(reply.vclock.is_some() && reply.key.is_none());
-        let head = PutOptions {
-            return_head: Some(true),
-            ..PutOptions::default()
-        };
-        let reply = put(&mut client, None, Some("k"), None, &content, &head)
-            .await
-            .unwrap();
-        assert_eq!(reply.content[0].value, "");
-        assert_eq!(reply.content[0].content_type, Some(bytes("text/plain")));
-        assert!(reply.vclock.is_some());
+        for return_body in [None, Some(true)] {
+            let head = PutOptions {
+                return_body,
+                return_head: Some(true),
+                ..PutOptions::default()
+            };
+            let reply = put(&mut client, None, Some("k"), None, &content, &head)
+                .await
+                .unwrap();
+            assert_eq!(reply.content[0].value, "");
+            assert_eq!(reply.content[0].content_type, Some(bytes("text/plain")));
+            assert!(reply.vclock.is_some());
+        }
     });
 }
 
@@ -452,5 +455,26 @@ fn unknown_types_and_alien_vclocks_are_refused() {
         assert!(refusal(outcome).starts_with("Invalid vclock: "));
         let outcome = delete(&mut client, "k", alien, &DeleteOptions::default()).await;
         assert!(refusal(outcome).starts_with("Invalid vclock: "));
+    });
+}
+
+#[test]
+fn a_put_of_more_pieces_than_there_is_a_use_for_is_refused() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let plain = PutOptions::default();
+        let links = |count| pb::RpbContent {
+            links: vec![pb::RpbLink::default(); count],
+            ..text_content("v")
+        };
+        put(&mut client, None, Some("k"), None, &links(1_000), &plain)
+            .await
+            .unwrap();
+        let many = links(100_001);
+        let refused = put(&mut client, None, Some("k"), None, &many, &plain).await;
+        assert_eq!(
+            refusal(refused),
+            "100001 links, metadata and index entries, at most 100000 are taken"
+        );
     });
 }
