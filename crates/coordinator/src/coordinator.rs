@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use kvorum_backend::Timestamp;
@@ -95,6 +96,8 @@ pub struct Coordinator {
     pub(crate) parts: Arc<Hands>,
     pub(crate) settings: CoordinatorSettings,
     requests: Gate,
+    /// Gets that could choose whom to ask.
+    pub(crate) gets: AtomicU64,
     pub(crate) listings: Gate,
     pub(crate) index_queries: Gate,
     pub(crate) reaper: Reaper,
@@ -125,6 +128,7 @@ impl Coordinator {
             parts: Arc::new(hands),
             settings,
             requests: Gate::new(settings.requests_max),
+            gets: AtomicU64::new(0),
             listings: Gate::new(LISTINGS_MAX),
             index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),

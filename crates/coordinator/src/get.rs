@@ -1,9 +1,13 @@
-//! The get machine: asks the replicas of a key, decides when enough have answered, and what to mend.
+//! The get machine: asks replicas of a key, decides when enough have answered, and what to mend.
 //!
 //! Pure: events in, effects out, no clock and no socket. Whoever drives it executes the effects, in
 //! this process for a local replica and over the network for others, and feeds the answers back. The
-//! machine replies as soon as the quorum is met and stays until every replica has answered or the
-//! deadline has passed, since only then is it known which replicas are behind.
+//! machine replies as soon as the quorum is met and stays until every replica that was asked has
+//! answered or the deadline has passed, since only then is it known which replicas are behind.
+//!
+//! Which replicas are asked at first is the driver's choice. The others are asked as well as soon as
+//! one of the first fails, is late, or differs from another: a client waits for no lone replica, and
+//! who mends one has heard them all.
 //!
 //! Steps as in Riak's get state machine; the rule for giving up and the precedence of errors are its.
 
@@ -26,6 +30,8 @@ pub enum GetEvent {
         /// What it said.
         answer: GetAnswer,
     },
+    /// Those that were asked have been waited for longer than usual.
+    Late,
     /// The request's deadline passed.
     Deadline,
 }
@@ -91,33 +97,76 @@ pub struct GetMachine {
     is_done: bool,
 }
 
+/// Replicas of a preference list, by their places in it; those from the 65th on are in every set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotSet(u64);
+
+impl SlotSet {
+    /// Every replica.
+    pub const ALL: Self = Self(u64::MAX);
+    /// None that could be left out.
+    pub const NONE: Self = Self(0);
+
+    /// True for a place in the set.
+    pub fn contains(self, slot: usize) -> bool {
+        slot >= 64 || self.0 >> slot & 1 == 1
+    }
+
+    /// Takes a place out.
+    pub fn remove(&mut self, slot: usize) {
+        if slot < 64 {
+            self.0 &= !(1 << slot);
+        }
+    }
+
+    /// Adds a place.
+    pub fn insert(&mut self, slot: usize) {
+        if slot < 64 {
+            self.0 |= 1 << slot;
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Slot {
     node: NodeId,
     is_primary: bool,
+    is_asked: bool,
     answer: Option<GetAnswer>,
     /// It was asked for the values to its head.
     is_fetching: bool,
 }
 
+impl Slot {
+    /// True while something of it is waited for.
+    fn is_open(&self) -> bool {
+        self.is_asked && self.answer.is_none() || self.is_fetching
+    }
+}
+
 impl GetMachine {
-    /// Starts a get over `replicas`, asking all of them. Effects are appended to those that the
+    /// Starts a get over `replicas`, asking those in `first`. Effects are appended to those that the
     /// driver has yet to execute.
     pub fn start(
         replicas: &PreferenceList,
+        first: SlotSet,
         quorum: ReadQuorum,
         resolution: Resolution,
         effects: &mut GetEffects,
     ) -> Self {
         let mut slots = SmallVec::new();
         for (slot, replica) in replicas.iter().enumerate() {
+            let is_asked = first.contains(slot);
             slots.push(Slot {
                 node: replica.node,
                 is_primary: replica.role == Role::Primary,
+                is_asked,
                 answer: None,
                 is_fetching: false,
             });
-            effects.push(GetEffect::Ask { slot });
+            if is_asked {
+                effects.push(GetEffect::Ask { slot });
+            }
         }
         Self {
             quorum,
@@ -128,6 +177,11 @@ impl GetMachine {
         }
     }
 
+    /// True when there is nobody left to ask.
+    pub fn has_asked_all(&self) -> bool {
+        self.slots.iter().all(|slot| slot.is_asked)
+    }
+
     /// Takes one event in and appends what follows from it. Answers that come twice or late are
     /// ignored.
     pub fn step(&mut self, event: GetEvent, effects: &mut GetEffects) {
@@ -136,13 +190,16 @@ impl GetMachine {
         }
         match event {
             GetEvent::Answer { slot, answer } => match self.slots.get_mut(slot) {
-                Some(waiting) if waiting.answer.is_none() => waiting.answer = Some(answer),
+                Some(waiting) if waiting.is_asked && waiting.answer.is_none() => {
+                    waiting.answer = Some(answer);
+                }
                 Some(waiting) if waiting.is_fetching => {
                     waiting.is_fetching = false;
                     waiting.answer = Some(answer);
                 }
                 _ => return,
             },
+            GetEvent::Late => return self.ask_the_others(effects),
             GetEvent::Deadline => {
                 self.reply(Err(RequestError::Timeout), effects);
                 return self.finish(effects);
@@ -161,9 +218,40 @@ impl GetMachine {
                 None => self.reply(reply, effects),
             }
         }
-        let is_settled = |slot: &Slot| slot.answer.is_some() && !slot.is_fetching;
-        if self.slots.iter().all(is_settled) {
+        if self.are_others_needed() {
+            self.ask_the_others(effects);
+        }
+        if !self.slots.iter().any(Slot::is_open) {
             self.finish(effects);
+        }
+    }
+
+    /// True when what has been said calls for more opinions.
+    fn are_others_needed(&self) -> bool {
+        let has_failed = |slot: &Slot| {
+            let failure = matches!(slot.answer, Some(GetAnswer::Failed(_)));
+            failure || matches!(slot.answer, Some(GetAnswer::Damaged(_)))
+        };
+        let is_short = || !self.has_replied && !self.slots.iter().any(Slot::is_open);
+        self.slots.iter().any(has_failed) || is_short() || self.do_answers_differ()
+    }
+
+    /// True when two replicas hold different things, or one holds nothing.
+    fn do_answers_differ(&self) -> bool {
+        let mut clocks = self.slots.iter().filter_map(|slot| match &slot.answer {
+            Some(GetAnswer::Found(object) | GetAnswer::Head(object)) => Some(Some(object.clock())),
+            Some(GetAnswer::NotFound) => Some(None),
+            Some(GetAnswer::Failed(_) | GetAnswer::Damaged(_)) | None => None,
+        });
+        let first = clocks.next();
+        clocks.any(|clock| Some(clock) != first)
+    }
+
+    fn ask_the_others(&mut self, effects: &mut GetEffects) {
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if !std::mem::replace(&mut slot.is_asked, true) {
+                effects.push(GetEffect::Ask { slot: index });
+            }
         }
     }
 

@@ -17,8 +17,13 @@ impl Machine for GetMachine {
 
 fn parse(event: &str) -> GetEvent {
     let Some((slot, what)) = slot_and_what(event) else {
-        assert_eq!(event, "deadline");
-        return GetEvent::Deadline;
+        return match event {
+            "late" => GetEvent::Late,
+            event => {
+                assert_eq!(event, "deadline");
+                GetEvent::Deadline
+            }
+        };
     };
     let answer = match what {
         "nothing" => GetAnswer::NotFound,
@@ -50,6 +55,16 @@ fn print(effects: GetEffects) -> Vec<String> {
     effects.into_iter().map(print).collect()
 }
 
+/// `first=N`: the first N replicas of the list are asked at first.
+fn first(header: &Header) -> SlotSet {
+    let Some(count) = header.number("first") else {
+        return SlotSet::ALL;
+    };
+    let mut first = SlotSet::NONE;
+    (0..count).for_each(|slot| first.insert(slot));
+    first
+}
+
 fn quorum(header: &Header) -> ReadQuorum {
     ReadQuorum {
         n: header.replicas.len(),
@@ -70,9 +85,114 @@ fn check(script: &str) {
         };
         let mut effects = GetEffects::new();
         let quorum = quorum(header);
-        let machine = GetMachine::start(&header.replicas, quorum, resolution, &mut effects);
+        let (replicas, first) = (&header.replicas, first(header));
+        let machine = GetMachine::start(replicas, first, quorum, resolution, &mut effects);
         (Box::new(machine), print(effects))
     });
+}
+
+#[test]
+fn replicas_that_the_quorum_does_not_need_are_left_alone() {
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: old
+        1: old
+        -> reply old, done",
+    );
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: nothing
+        1: nothing
+        -> reply nothing, done",
+    );
+}
+
+#[test]
+fn the_others_are_asked_when_one_fails_is_late_or_differs() {
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: broken
+        -> ask 2
+        2: old
+        1: old
+        -> reply old, done",
+    );
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        1: old
+        late
+        -> ask 2
+        late
+        2: old
+        -> reply old
+        0: old
+        -> done",
+    );
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: old
+        1: new
+        -> reply new, ask 2
+        2: nothing
+        -> repair 0 with new, repair 2 with new, done",
+    );
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: nothing
+        1: old
+        -> reply old, ask 2
+        2: old
+        -> repair 0 with old, done",
+    );
+    check(
+        "1 2 3 | r=1 first=1
+        -> ask 0
+        0: damaged
+        -> ask 1, ask 2
+        1: old
+        -> reply old
+        2: old
+        -> mend 0 with old, done",
+    );
+}
+
+#[test]
+fn the_others_are_asked_when_the_first_do_not_suffice() {
+    check(
+        "1 2 3 | r=1 notfound_fails first=1
+        -> ask 0
+        0: nothing
+        -> ask 1, ask 2
+        1: old
+        -> reply old
+        2: old
+        -> repair 0 with old, done",
+    );
+    check(
+        "1 1 2 | r=2 nodes=2 first=2
+        -> ask 0, ask 1
+        0: old
+        1: old
+        -> ask 2
+        2: old
+        -> reply old, done",
+    );
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: old
+        1: head of new
+        -> fetch 1, ask 2
+        2: head of new
+        1: new
+        -> reply new, repair 0 with new, done",
+    );
 }
 
 #[test]
@@ -428,6 +548,9 @@ const WHAT: [&str; 8] = [
     "old", "new", "rival", "grave", "nothing", "damaged", "broken", "overload",
 ];
 
+/// The first number of an event that is an answer; below it are deadlines and the end of patience.
+const ANSWER: i32 = 7;
+
 /// What the rules of reading say of answers that have all come.
 fn is_met(answers: &[(u8, bool, usize)], quorum: &ReadQuorum) -> bool {
     let is_good = |what: usize| match WHAT[what] {
@@ -450,7 +573,8 @@ proptest! {
         replicas in replicas(),
         (r, pr, nodes) in (0..6_usize, 0..4_usize, 0..3_usize),
         (basic, notfound_ok) in (any::<bool>(), any::<bool>()),
-        order in prop::collection::vec((0..6_usize, prop::bool::weighted(0.02)), 0..20),
+        first in any::<u64>(),
+        order in prop::collection::vec((0..6_usize, 0..100), 0..20),
     ) {
         let n = replicas.len();
         let head: Vec<String> = replicas
@@ -467,21 +591,28 @@ proptest! {
         let header = Header::parse(&format!("{} | {settings}", head.join(" ")));
         let quorum = quorum(&header);
         let resolution = Resolution::KeepSiblings;
-        let mut asked = GetEffects::new();
-        let mut machine = GetMachine::start(&header.replicas, quorum, resolution, &mut asked);
+        // Somebody is asked.
+        let first = SlotSet(first | 1);
+        let mut asked: Vec<usize> = (0..n).filter(|slot| first.contains(*slot)).collect();
+        let mut started = GetEffects::new();
+        let mut machine =
+            GetMachine::start(&header.replicas, first, quorum, resolution, &mut started);
+        prop_assert_eq!(started.len(), asked.len());
 
-        // Random events first, then whatever is missing.
-        let rest = (0..n).map(|slot| (slot, false));
+        // Random events first, then whatever is missing, of those too who are asked only then.
+        let rest = (0..n).cycle().take(n * (n + 1)).map(|slot| (slot, ANSWER));
         let mut answered = Vec::new();
         let (mut replies, mut ends, mut was_late) = (Vec::new(), 0, false);
-        for (slot, is_deadline) in order.into_iter().chain(rest) {
+        for (slot, kind) in order.into_iter().chain(rest) {
+            let (is_deadline, is_patience_over) = (kind < 2, (2..ANSWER).contains(&kind));
             let event = match replicas.get(slot) {
                 _ if is_deadline => GetEvent::Deadline,
+                _ if is_patience_over => GetEvent::Late,
                 Some((.., what)) => parse(&format!("{slot}: {}", WHAT[*what])),
                 None => parse(&format!("{slot}: old")),
             };
-            let is_news = !is_deadline && slot < n && !answered.contains(&slot) && ends == 0;
-            if is_news {
+            let is_answer = !is_deadline && !is_patience_over && asked.contains(&slot);
+            if is_answer && !answered.contains(&slot) && ends == 0 {
                 answered.push(slot);
             }
             was_late |= is_deadline && ends == 0;
@@ -500,9 +631,11 @@ proptest! {
                     GetEffect::Mend { slot, .. } => {
                         prop_assert_eq!(WHAT[replicas[slot].2], "damaged");
                     }
-                    GetEffect::Ask { .. } | GetEffect::Fetch { .. } => {
-                        prop_assert!(false, "asked twice");
+                    GetEffect::Ask { slot } => {
+                        prop_assert!(!asked.contains(&slot), "asked twice");
+                        asked.push(slot);
                     }
+                    GetEffect::Fetch { .. } => prop_assert!(false, "nobody sends heads"),
                 }
             }
         }

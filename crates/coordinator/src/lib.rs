@@ -38,7 +38,7 @@ mod writing;
 pub use coordinator::{Absence, Coordinator, CoordinatorSettings, LocalVnodes, Parts};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
-pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
+pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 pub use hands::Remote;
 pub use hinting::HandedOff;
 pub use hints::{Hint, HintCursor, HintPage, HintPageLimits, HintStore, VnodeHints};

@@ -70,6 +70,11 @@ impl ReadQuorum {
         check_nodes(self.node_confirms, offered)
     }
 
+    /// Replicas that have to answer at least.
+    pub fn needed(&self) -> usize {
+        self.r.max(self.pr).max(self.node_confirms).max(1)
+    }
+
     /// Failures after which success is out of reach.
     pub fn failures_max(&self) -> usize {
         let needed = self.r.max(self.pr);

@@ -2,19 +2,21 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kvorum_encoding::Address;
 use kvorum_object::{Object, Resolution};
 use kvorum_ring::Role;
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_vnode::{Condition, Detail, Operation, ReplicaFailure, ReplicaReply};
 
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
-use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine};
+use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 use crate::hands::Hands;
 use crate::plan::Plan;
+use crate::quorum::ReadQuorum;
 use crate::replicas::{Asked, ReplicaWork, Replied, WorkDone, no_reply, request_error};
 use crate::request::{GetOptions, PutOptions};
 use crate::waiting::Waiting;
@@ -23,6 +25,13 @@ use crate::waiting::Waiting;
 /// its way here, or this one's to them.
 pub(crate) const REPLAN_PAUSE_MIN: Duration = Duration::from_millis(5);
 const REPLAN_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// One get in so many asks every replica from the start, so that a replica which is behind is found and
+/// repaired by reading even where the quorum never needs it.
+const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
+/// So long those that were asked first are waited for before the others are asked: some times what a
+/// replica takes on a busy node, and less than a client notices.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What a get ends with.
 pub(crate) type GetReply = Result<Option<Arc<Object>>, RequestError>;
@@ -53,8 +62,8 @@ struct GetRun {
     reply: Option<GetReply>,
     /// A replica knows a newer ring than the one that the plan was made with, or does not know it yet.
     is_misplanned: bool,
-    /// The replicas that were asked for heads while the client wants values, a bit each.
-    heads: u64,
+    /// The replicas that are asked for heads while the client wants values.
+    heads: SlotSet,
 }
 
 impl Coordinator {
@@ -84,12 +93,14 @@ impl Coordinator {
             Err(error) => return StartedGet::Ended(Err(error)),
         };
         let mut effects = GetEffects::new();
-        let machine = GetMachine::start(&plan.replicas, quorum, plan.resolution(), &mut effects);
+        let first = self.asked_first(&plan, &quorum);
+        let resolution = plan.resolution();
+        let machine = GetMachine::start(&plan.replicas, first, quorum, resolution, &mut effects);
         let heads = match &self.parts.remote {
             Some(remote) if remote.heads_first && options.detail == Detail::Whole => {
-                self.heads_of(&plan)
+                self.heads_of(&plan, first)
             }
-            _ => 0,
+            _ => SlotSet::NONE,
         };
         let mut run = GetRun {
             plan,
@@ -111,14 +122,45 @@ impl Coordinator {
         }
     }
 
-    /// All replicas on other nodes are asked for heads, but for the first where none is here.
-    fn heads_of(&self, plan: &Plan) -> u64 {
-        let is_remote = |slot: &usize| plan.replicas[*slot].node != self.parts.node;
-        let remote = (0..plan.replicas.len().min(64)).filter(is_remote);
-        let is_one_here = plan.replicas.iter().any(|it| it.node == self.parts.node);
-        remote
-            .skip(usize::from(!is_one_here))
-            .fold(0, |heads, slot| heads | 1 << slot)
+    /// Whom to ask first: as many as the quorum needs, primaries before stand-ins, the one here before
+    /// others, and of those others in turn.
+    fn asked_first(&self, plan: &Plan, quorum: &ReadQuorum) -> SlotSet {
+        let (replicas, needed) = (&plan.replicas, quorum.needed());
+        if self.parts.remote.is_none() || needed >= replicas.len() {
+            return SlotSet::ALL;
+        }
+        let number = self.gets.fetch_add(1, Ordering::Relaxed);
+        if number.is_multiple_of(GETS_THAT_ASK_ALL_EVERY) {
+            return SlotSet::ALL;
+        }
+        let start = usize::try_from(number).unwrap_or(0) % replicas.len();
+        let in_turn = || (start..replicas.len()).chain(0..start);
+        let rank = |slot: usize| match &replicas[slot] {
+            replica if replica.role == Role::Fallback => 2,
+            replica if replica.node != self.parts.node => 1,
+            _ => 0,
+        };
+        let mut first = SlotSet::NONE;
+        (0..3)
+            .flat_map(|wanted| in_turn().filter(move |slot| rank(*slot) == wanted))
+            .take(needed)
+            .for_each(|slot| first.insert(slot));
+        first
+    }
+
+    /// All replicas on other nodes are asked for heads, but for one of the first where none is here.
+    fn heads_of(&self, plan: &Plan, first: SlotSet) -> SlotSet {
+        let is_here = |slot: usize| plan.replicas[slot].node == self.parts.node;
+        let slots = 0..plan.replicas.len().min(64);
+        let values_of = match slots.clone().find(|slot| is_here(*slot)) {
+            Some(_) => None,
+            None => slots.clone().find(|slot| first.contains(*slot)),
+        };
+        let mut heads = SlotSet::NONE;
+        slots
+            .filter(|slot| !is_here(*slot) && Some(*slot) != values_of)
+            .for_each(|slot| heads.insert(slot));
+        heads
     }
 
     /// The rest of a get that has to wait.
@@ -161,34 +203,52 @@ impl Coordinator {
     /// What a get ends with, and whether another plan may end better.
     async fn run_get(&self, get: WaitingGet, progress: &mut Progress) -> (GetReply, bool) {
         let WaitingGet { mut run, work } = get;
+        let (hands, deadline) = (&self.parts, progress.deadline);
+        let elsewhere =
+            move |hands: &Arc<Hands>, slot, work| hands.work_elsewhere(slot, work, deadline);
         let mut waiting = Waiting::new();
-        let deadline = progress.deadline;
         let mut is_remote = false;
         for (slot, left) in work {
             is_remote |= left.is_remote();
-            waiting.push(self.parts.work_elsewhere(slot, left, deadline));
+            waiting.push(elsewhere(hands, slot, left));
         }
-        while let Some(done) = waiting.next().await {
-            progress.trace.queue += done.queued;
-            let hands = &self.parts;
-            hands.take_answer(&mut run, done.slot, done.replied);
+        loop {
+            match run.next_of(&hands.runtime, &mut waiting).await {
+                Next::Answer(done) => {
+                    progress.trace.queue += done.queued;
+                    hands.take_answer(&mut run, done.slot, done.replied);
+                }
+                Next::Late => run.step(GetEvent::Late),
+                Next::Nothing => return run.end(),
+            }
             hands.execute_get(&mut run, |slot, left| {
-                waiting.push(hands.work_elsewhere(slot, left, deadline));
+                is_remote |= left.is_remote();
+                waiting.push(elsewhere(hands, slot, left));
             });
             if is_remote && run.reply.is_some() && !waiting.is_empty() {
                 let ended = run.end();
-                self.parts.spawn_rest_of_get(run, waiting);
+                hands.spawn_rest_of_get(run, waiting, elsewhere);
                 return ended;
             }
         }
-        run.end()
     }
+}
+
+/// What comes next of replicas that are waited for.
+enum Next {
+    Answer(WorkDone),
+    Late,
+    Nothing,
 }
 
 impl Hands {
     /// Waits for the replicas that the client did not wait for: some may have to be repaired.
-    fn spawn_rest_of_get<F>(self: &Arc<Self>, run: GetRun, waiting: Waiting<F>)
-    where
+    fn spawn_rest_of_get<F>(
+        self: &Arc<Self>,
+        run: GetRun,
+        waiting: Waiting<F>,
+        elsewhere: impl Fn(&Arc<Self>, usize, ReplicaWork) -> F + Send + 'static,
+    ) where
         F: Future<Output = WorkDone> + Send + 'static,
     {
         let hands = self.clone();
@@ -196,8 +256,9 @@ impl Hands {
         self.runtime.spawn("rest of a get", async move {
             while let Some(done) = waiting.next().await {
                 hands.take_answer(&mut run, done.slot, done.replied);
-                // Nobody is asked any more after the reply: what is left are repairs.
-                hands.execute_get(&mut run, |_, _| {});
+                hands.execute_get(&mut run, |slot, left| {
+                    waiting.push(elsewhere(&hands, slot, left));
+                });
             }
         });
     }
@@ -209,9 +270,7 @@ impl Hands {
                 GetEffect::Ask { slot } | GetEffect::Fetch { slot } => {
                     let is_head = matches!(effect, GetEffect::Ask { .. }) && run.is_head(slot);
                     if !is_head {
-                        run.heads &= !(1_u64
-                            .checked_shl(u32::try_from(slot).unwrap_or(64))
-                            .unwrap_or(0));
+                        run.heads.remove(slot);
                     }
                     let detail = if is_head { Detail::Head } else { run.detail };
                     let key = run.plan.key.clone();
@@ -316,6 +375,23 @@ impl Coordinator {
 }
 
 impl GetRun {
+    /// Waits for an answer, and not for ever where others could be asked.
+    async fn next_of<F>(&self, runtime: &Runtime, waiting: &mut Waiting<F>) -> Next
+    where
+        F: Future<Output = WorkDone>,
+    {
+        let answer = if self.machine.has_asked_all() {
+            Ok(waiting.next().await)
+        } else {
+            runtime.timeout(PATIENCE, waiting.next()).await
+        };
+        match answer {
+            Ok(Some(done)) => Next::Answer(done),
+            Ok(None) => Next::Nothing,
+            Err(_) => Next::Late,
+        }
+    }
+
     fn next_effect(&mut self) -> Option<GetEffect> {
         let next = self.effects.get_mut(self.executed)?;
         self.executed += 1;
@@ -332,7 +408,7 @@ impl GetRun {
     }
 
     fn is_head(&self, slot: usize) -> bool {
-        slot < 64 && self.heads >> slot & 1 == 1
+        slot < 64 && self.heads.contains(slot)
     }
 
     fn end(&mut self) -> (GetReply, bool) {
