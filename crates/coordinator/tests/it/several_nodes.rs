@@ -153,6 +153,41 @@ fn one_node_down_and_not_yet_noticed_costs_no_error_at_quorum() {
 }
 
 #[test]
+fn a_get_waits_for_no_replica_that_has_gone_silent() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    cluster.cut_off(owners[1], false);
+    let runtime = &cluster.runtime;
+    for _ in 0..32 {
+        let begun = runtime.now();
+        assert!(cluster.get(owners[0], "key").unwrap().is_some());
+        let waited = runtime.now().since(begun);
+        assert!(waited < Duration::from_millis(100), "{waited:?}");
+    }
+}
+
+#[test]
+fn a_replica_that_is_behind_is_found_by_reading_though_no_quorum_needs_it() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    // The first get of all asks everybody.
+    assert!(cluster.get(owners[0], "other").unwrap().is_none());
+    cluster.cut_off(owners[2], true);
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    cluster.heal(owners[2]);
+    let mut reads = 0;
+    while cluster.replicas_with("key") < 3 {
+        assert!(reads < 16, "nobody has looked");
+        assert!(cluster.get(owners[0], "key").unwrap().is_some());
+        cluster.settle();
+        reads += 1;
+    }
+}
+
+#[test]
 fn hints_come_home_and_are_forgotten() {
     let cluster = Cluster::new(&Setup::default());
     let owners = cluster.owners("key");
