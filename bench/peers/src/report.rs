@@ -29,7 +29,7 @@ pub fn table(title: &str, cells: &[Cell]) -> String {
         let (least, most) = spread(cells, |cell| cell.outcome.rate());
         let _infallible = writeln!(
             text,
-            "| {name} | {rate:.0} ({least:.0}-{most:.0}) | {:.2} | {} / {} / {} | {} / {} / {} / {} | {:.2} | {:.2} | {:.0} MB | {:.0} MB | {:.1} us |",
+            "| {name} | {rate:.0} ({least:.0}-{most:.0}) | {:.2} | {} / {} / {} | {} / {} / {} / {} | {:.2} | {} | {:.0} MB | {:.0} MB | {:.1} us |",
             rate / base.unwrap_or(rate),
             time(of(|cell| cell.outcome.gets.p50 as f64)),
             time(of(|cell| cell.outcome.gets.p99 as f64)),
@@ -39,7 +39,7 @@ pub fn table(title: &str, cells: &[Cell]) -> String {
             time(of(|cell| cell.outcome.puts.p999 as f64)),
             time(of(|cell| cell.outcome.puts.max as f64)),
             of(slowest_seconds),
-            of(|cell| cell.written_bytes as f64 / cell.outcome.put_bytes.max(1) as f64),
+            written_per_put_byte(cells),
             of(|cell| cell.disk_bytes as f64 / 1e6),
             of(|cell| cell.resident_bytes as f64 / 1e6),
             of(|cell| cell.cpu_seconds * 1e6
@@ -47,6 +47,15 @@ pub fn table(title: &str, cells: &[Cell]) -> String {
         );
     }
     text
+}
+
+/// Nothing where nothing was put.
+fn written_per_put_byte(cells: &[&Cell]) -> String {
+    if cells.iter().all(|cell| cell.outcome.put_bytes == 0) {
+        return "–".to_owned();
+    }
+    let share = |cell: &Cell| cell.written_bytes as f64 / cell.outcome.put_bytes.max(1) as f64;
+    format!("{:.2}", median(cells, share))
 }
 
 /// The rate of the slowest second but one in a hundred, as a share of the median second's.

@@ -96,7 +96,11 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
     if let Some(log) = &log {
         log.admit(&stores)?;
     }
-    Ok(start(stores, log.map_or(Log::None, Log::Value), opening.sync))
+    Ok(start(
+        stores,
+        log.map_or(Log::None, Log::Value),
+        opening.sync,
+    ))
 }
 
 pub(super) fn open_leveldb(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
@@ -131,11 +135,19 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
         let store = Leveldb::open(disk.clone(), directory, &settings, shared, draw)?;
         Ok(match &log {
             None => Arc::new(store),
-            Some(log) => Arc::new(Committed::new(Arc::new(store), log.clone(), Durability::Grouped)),
+            Some(log) => Arc::new(Committed::new(
+                Arc::new(store),
+                log.clone(),
+                Durability::Grouped,
+            )),
         })
     };
     let stores = stores(opening.directory, open_store)?;
-    Ok(start(stores, log.map_or(Log::None, Log::Commit), opening.sync))
+    Ok(start(
+        stores,
+        log.map_or(Log::None, Log::Commit),
+        opening.sync,
+    ))
 }
 
 fn disk() -> Arc<dyn Disk> {
@@ -292,7 +304,11 @@ impl Contender for Node {
         let mut visit = |entry: kvorum_backend::Visited<'_>| {
             std::hint::black_box(entry.body);
             visited += 1;
-            if visited == count { Flow::Stop } else { Flow::Continue }
+            if visited == count {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            }
         };
         let filter = FoldFilter::unexpired(now);
         match snapshot.fold(FoldDetail::Entries, &range, &filter, &mut visit)? {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::Bytes;
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, Options, WriteOptions};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, Direction, IteratorMode, Options, WriteOptions,
+};
 
 use super::{Contender, Opening, Sync};
 
@@ -65,7 +67,9 @@ impl Contender for RocksDb {
     }
 
     fn scan(&self, from: &[u8], count: u64) -> Result<Option<u64>> {
-        let entries = self.database.iterator(IteratorMode::From(from, Direction::Forward));
+        let entries = self
+            .database
+            .iterator(IteratorMode::From(from, Direction::Forward));
         let mut visited = 0;
         for entry in entries.take(usize::try_from(count)?) {
             std::hint::black_box(entry?);
