@@ -52,7 +52,7 @@ pub fn table(title: &str, cells: &[Cell]) -> String {
 /// Nothing where nothing was put.
 fn written_per_put_byte(cells: &[&Cell]) -> String {
     if cells.iter().all(|cell| cell.outcome.put_bytes == 0) {
-        return "–".to_owned();
+        return "-".to_owned();
     }
     let share = |cell: &Cell| cell.written_bytes as f64 / cell.outcome.put_bytes.max(1) as f64;
     format!("{:.2}", median(cells, share))
