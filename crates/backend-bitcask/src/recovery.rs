@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{LostRange, Result, SharedLog, SharedSegment};
+use kvorum_backend::{LostRange, Result, SUSPECT_NAME, SharedLog, SharedSegment, mark_suspect};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
@@ -24,7 +24,6 @@ use crate::meta::{Meta, newer_format};
 use crate::places::{Place, PlaceError};
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::shared::{SharedEntry, SharedPlace, Standing, Standings};
-use crate::store::{SUSPECT_NAME, mark_suspect};
 use crate::tail::Tail;
 
 /// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that

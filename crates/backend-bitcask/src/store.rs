@@ -6,14 +6,15 @@
 //! long as a lookup takes, and no other.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
     BackendError, ErrorKind, Fields, GroupSync, HeldSegments, Result, SharedLog, Timestamp,
+    mark_suspect,
 };
-use kvorum_disk::{Disk, DiskLock, OpenMode};
+use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use parking_lot::{Mutex, RwLock};
 
@@ -28,10 +29,6 @@ use crate::segments::{Catalog, Segment, SegmentEntry, SegmentStats, segment_id};
 use crate::unread::UnreadRecords;
 use crate::upkeep::Upkeep;
 use crate::write::segment_number;
-
-/// Says that a sync failed, so that the next opening writes again what the page cache may show and
-/// the device never got.
-pub(crate) const SUSPECT_NAME: &str = "suspect";
 
 /// Draws a random number.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -294,12 +291,4 @@ pub(crate) fn group_sync(store: &Weak<Store>) -> Arc<GroupSync> {
             "the store was dropped before its sync",
         )),
     })
-}
-
-/// Leaves the mark that a sync failed. It has to be seen by this machine's page cache only: what a crash
-/// forgets, it forgets together with the pages that the mark warns of.
-pub(crate) fn mark_suspect(disk: &dyn Disk, directory: &Path) {
-    if let Ok(mark) = disk.open(&directory.join(SUSPECT_NAME), OpenMode::Create) {
-        let _marked_or_failing_disk = mark.write_at(b"sync failed\n", 0);
-    }
 }

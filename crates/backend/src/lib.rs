@@ -79,6 +79,7 @@ mod scrub;
 mod shared_log;
 mod snapshot;
 mod status;
+mod suspect;
 mod sync_ticket;
 mod unreadable;
 
@@ -106,6 +107,7 @@ pub use snapshot::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,
 };
 pub use status::{LostRange, Status};
+pub use suspect::{SUSPECT_NAME, mark_suspect};
 pub use sync_ticket::{Durability, Durable, Receipt, SyncPoint, SyncTicket};
 pub use unreadable::Unreadable;
 

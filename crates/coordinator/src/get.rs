@@ -229,8 +229,10 @@ impl GetMachine {
     /// True when what has been said calls for more opinions.
     fn are_others_needed(&self) -> bool {
         let has_failed = |slot: &Slot| {
-            let failure = matches!(slot.answer, Some(GetAnswer::Failed(_)));
-            failure || matches!(slot.answer, Some(GetAnswer::Damaged(_)))
+            matches!(
+                slot.answer,
+                Some(GetAnswer::Failed(_) | GetAnswer::Damaged(_))
+            )
         };
         let is_short = || !self.has_replied && !self.slots.iter().any(Slot::is_open);
         self.slots.iter().any(has_failed) || is_short() || self.do_answers_differ()

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, LostRange, Result};
+use kvorum_backend::{
+    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+};
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
@@ -20,7 +22,7 @@ use crate::lost::LostLog;
 use crate::manifest::{self, Manifest, Written};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
-use crate::store::{ReadSide, SUSPECT_NAME, Store, WriteSide, mark_suspect, sync_directory};
+use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
 use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result};
-use kvorum_disk::{Disk, DiskLock, OpenMode, Operation, Reading};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result, mark_suspect};
+use kvorum_disk::{Disk, DiskLock, Operation, Reading};
 use kvorum_segment::{SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
 use parking_lot::Mutex;
@@ -24,10 +24,6 @@ use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
 use crate::{LsmSettings, Shared, SharedCache};
-
-/// Says that a sync failed, so that the next opening writes again what the page cache may show and
-/// the device never got.
-pub(crate) const SUSPECT_NAME: &str = "suspect";
 
 /// Draws a random number.
 pub type DrawNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -341,12 +337,4 @@ pub(crate) fn table_path(directory: &Path, number: u64) -> PathBuf {
 
 pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<()> {
     disk.sync_directory(directory).into_backend()
-}
-
-/// Leaves the mark that a sync failed. It has to be seen by this machine's page cache only: what a crash
-/// forgets, it forgets together with the pages that the mark warns of.
-pub(crate) fn mark_suspect(disk: &dyn Disk, directory: &Path) {
-    if let Ok(mark) = disk.open(&directory.join(SUSPECT_NAME), OpenMode::Create) {
-        let _marked_or_failing_disk = mark.write_at(b"sync failed\n", 0);
-    }
 }
