@@ -8,8 +8,7 @@ use kvorum_agreement::{Agreement, AgreementError};
 use kvorum_cluster::{
     AgreedState, ClusterState, Command, DecodeError, Look, ProposeError, Refusal, apply,
 };
-use kvorum_runtime::Runtime;
-use tokio::sync::watch;
+use kvorum_runtime::{Runtime, Watcher};
 
 use crate::cluster_machine::{Applied, ClusterMachine};
 use crate::shown_state::ShownState;
@@ -74,7 +73,7 @@ impl ReplicatedState {
     }
 
     /// Tells the version of each new state; versions may be skipped.
-    pub fn versions(&self) -> watch::Receiver<u64> {
+    pub fn versions(&self) -> Watcher<u64> {
         self.shown.versions()
     }
 

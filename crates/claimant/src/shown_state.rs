@@ -7,19 +7,19 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use kvorum_cluster::{ClusterState, Look};
-use tokio::sync::watch;
+use kvorum_runtime::{Watched, Watcher};
 
 /// Where the present state is read, by every request.
 pub struct ShownState {
     state: ArcSwap<ClusterState>,
     /// The version of the state, for whoever waits for a change.
-    version: watch::Sender<u64>,
+    version: Watched<u64>,
 }
 
 impl ShownState {
     /// Shows `state` until another is shown.
     pub fn new(state: ClusterState) -> Self {
-        let (version, _) = watch::channel(state.version());
+        let version = Watched::new(state.version());
         Self {
             state: ArcSwap::from_pointee(state),
             version,
@@ -38,14 +38,14 @@ impl ShownState {
 
     /// Tells the version of each new state; versions may be skipped, and begin anew with another
     /// cluster.
-    pub fn versions(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    pub fn versions(&self) -> Watcher<u64> {
+        self.version.watch()
     }
 
     /// Shows another state from now on.
     pub fn show(&self, state: ClusterState) {
         let version = state.version();
         self.state.store(Arc::new(state));
-        self.version.send_replace(version);
+        self.version.set(version);
     }
 }

@@ -25,7 +25,7 @@ impl AgreedCluster for AgreedLog {
         let mut versions = self.0.versions();
         Box::pin(async move {
             // Ends with the node as well.
-            let _changed_or_gone = versions.wait_for(|known| *known > version).await;
+            let _changed_or_gone = versions.until(|known| *known > version).await;
         })
     }
 }

@@ -323,7 +323,7 @@ impl Follower {
     pub(crate) async fn run(&self) {
         let mut versions = self.state.versions();
         loop {
-            versions.mark_unchanged();
+            versions.see();
             let is_done = self.follow().await;
             let changed = versions.changed();
             if is_done {

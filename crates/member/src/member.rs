@@ -334,7 +334,7 @@ impl Member {
         async move {
             let mut versions = state.versions();
             loop {
-                versions.mark_unchanged();
+                versions.see();
                 if let Err(error) = introduce(&state, node, &settings).await {
                     tracing::debug!(event = "not_introduced_yet", error = %error);
                     runtime.sleep(INTRODUCTION_PAUSE).await;

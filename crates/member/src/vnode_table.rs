@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use kvorum_coordinator::{Absence, LocalVnodes};
 use kvorum_ring::Partition;
-use kvorum_runtime::Moment;
+use kvorum_runtime::{Moment, Watched, Watcher};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 /// See the module's description. Looked into by every request, changed when the ring is.
 #[derive(Default)]
@@ -20,7 +19,7 @@ pub struct VnodeTable {
     changing: Mutex<Changing>,
     /// True while there are vnodes without an open store.
     is_any_unopened: AtomicBool,
-    readiness: watch::Sender<Readiness>,
+    readiness: Watched<Readiness>,
 }
 
 type Slots = Vec<Option<Arc<Vnode>>>;
@@ -96,19 +95,19 @@ impl VnodeTable {
 
     /// How many serve at this moment.
     pub fn readiness(&self) -> Readiness {
-        *self.readiness.borrow()
+        self.readiness.get()
     }
 
     /// To wait for vnodes to serve: it changes whenever one comes, fails or goes.
-    pub fn watch_readiness(&self) -> watch::Receiver<Readiness> {
-        self.readiness.subscribe()
+    pub fn watch_readiness(&self) -> Watcher<Readiness> {
+        self.readiness.watch()
     }
 
     /// Waits until no vnode is being opened any more; what has come of it.
     pub async fn until_opened(&self) -> Readiness {
         let mut readiness = self.watch_readiness();
-        let opened = readiness.wait_for(|it| it.opening == 0).await;
-        opened.map_or_else(|_| self.readiness(), |it| *it)
+        let opened = readiness.until(|it| it.opening == 0).await;
+        opened.unwrap_or_else(|_| self.readiness())
     }
 
     /// Notes vnodes that are going to be opened.
@@ -207,11 +206,9 @@ impl VnodeTable {
         // Behind the slots: who finds no vnode finds out why.
         self.is_any_unopened
             .store(!changing.unopened.is_empty(), Ordering::Release);
-        self.readiness.send_if_modified(|told| {
-            let is_news = *told != readiness;
-            *told = readiness;
-            is_news
-        });
+        if self.readiness.get() != readiness {
+            self.readiness.set(readiness);
+        }
         result
     }
 }

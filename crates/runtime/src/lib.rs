@@ -10,8 +10,9 @@
 //! Whoever needs only the time or random numbers takes an `Arc<dyn `[`Clock`]`>` or an
 //! `Arc<dyn `[`Randomness`]`>`, not a runtime.
 //!
-//! What the simulated runtime does not decide: the branch that an unbiased `tokio::select!` takes,
-//! and the order of a `std` hash map. Our code writes `biased;` and ordered maps.
+//! What the simulated runtime does not decide: the branch that an unbiased `tokio::select!` takes, whom
+//! `tokio::sync::watch` wakes first, and the order of a `std` hash map. Our code writes `biased;`,
+//! [`Watched`] and ordered maps.
 
 mod clock;
 mod error;
@@ -21,6 +22,7 @@ mod randomness;
 mod room;
 mod runtime;
 mod task;
+mod watched;
 mod world;
 
 pub use clock::{Clock, ManualClock, Moment, WallTime};
@@ -33,4 +35,5 @@ pub use randomness::{Randomness, SeededRandomness};
 pub use room::{COUNTED_BYTES_MIN, Room, Taken};
 pub use runtime::{Executor, ProductionOptions, Runtime};
 pub use task::{TaskError, TaskGuard, TaskHandle, ThreadHandle, TimedOut};
+pub use watched::{Gone, Watched, Watcher};
 pub use world::{SimulatedProcess, World};

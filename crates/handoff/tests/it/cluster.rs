@@ -32,12 +32,13 @@ use kvorum_peer::{
 };
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Epoch, NodeId, Partition, Ring, RingSize};
-use kvorum_runtime::{Executor, Link, ListenOptions, Moment, Runtime, SimulatedProcess, World};
+use kvorum_runtime::{
+    Executor, Link, ListenOptions, Moment, Runtime, SimulatedProcess, Watched, World,
+};
 use kvorum_vnode::{
     Detail, Handled, LeaseTable, Operation, ReplicaReply, ReplicaRequest, Vnode, VnodeSettings,
 };
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 const PORT: u16 = 8099;
 
@@ -81,7 +82,7 @@ impl Log {
 /// What one node knows of it.
 pub(crate) struct Known {
     state: Mutex<Arc<ClusterState>>,
-    version: watch::Sender<u64>,
+    version: Watched<u64>,
     log: Arc<Log>,
     runtime: Runtime,
     vnodes: Arc<Vnodes>,
@@ -124,9 +125,9 @@ impl AgreedCluster for Agreed {
     }
 
     fn changed(&self, version: u64) -> Changing {
-        let mut versions = self.0.version.subscribe();
+        let mut versions = self.0.version.watch();
         Box::pin(async move {
-            let _told_or_over = versions.wait_for(|it| *it > version).await;
+            let _told_or_over = versions.until(|it| *it > version).await;
         })
     }
 }
@@ -193,7 +194,7 @@ impl Known {
         *known = state.clone();
         drop(known);
         self.vnodes.follow(state.ring());
-        self.version.send_replace(state.version());
+        self.version.set(state.version());
     }
 }
 
@@ -453,7 +454,7 @@ impl Cluster {
         vnodes.follow(state.ring());
         let known = Arc::new(Known {
             state: Mutex::new(state.clone()),
-            version: watch::Sender::new(state.version()),
+            version: Watched::new(state.version()),
             log: self.log.clone(),
             runtime: self.runtime.clone(),
             vnodes,

@@ -43,7 +43,7 @@ async fn stop(member: &Member) {
 
 async fn until_opening(member: &Member, opening: usize) {
     let mut readiness = member.vnodes().watch_readiness();
-    let opened = readiness.wait_for(|it| it.opening == opening);
+    let opened = readiness.until(|it| it.opening == opening);
     opened.await.unwrap();
 }
 
