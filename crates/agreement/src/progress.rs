@@ -69,6 +69,10 @@ impl<T: Send + Sync + 'static> Progress<T> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the library's channel is the one that is followed"
+)]
 mod tests {
     use parking_lot::Mutex;
     use tokio::sync::watch;

@@ -3,8 +3,11 @@
 //! A connection on which nothing comes for a while is pinged, and given up when nothing comes then
 //! either: a peer that vanished without a word must not keep requests waiting until their deadlines.
 
+use std::future::{Future as _, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -16,8 +19,14 @@ use crate::error::ProtocolError;
 use crate::frame::{Frame, FrameHead, take_frame};
 use crate::outbox::{Batch, Outbox};
 
-/// Room made for each read.
+/// Room made for reads.
 const READ_BYTES: usize = 64 * 1024;
+/// Less room than this is not read into: more is made. Frames keep the buffer that they came in, so room
+/// made for each read would be a buffer for each.
+const READ_BYTES_MIN: usize = 8 * 1024;
+/// How often it is looked, within the longest silence, whether anything came. A look finds that nothing
+/// did and pings, the next one gives the connection up: neither too late nor before two thirds.
+const LOOKS: u32 = 3;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +39,49 @@ pub(crate) enum Ended {
     NotRead,
     #[error("the peer has newer ones, or is no member any more")]
     Dismissed,
-    #[error("nothing came for {} ms", .0.as_millis())]
+    #[error("nothing came for {} ms or more", .0.as_millis())]
     Silent(Duration),
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
+}
+
+enum Happened {
+    Read(io::Result<usize>),
+    LookIsDue,
+}
+
+/// Whether the peer is heard, as it turns out at each look.
+#[derive(Default)]
+struct Hearing {
+    /// Since the last look.
+    is_heard: bool,
+    is_pinged: bool,
+}
+
+/// What a look comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Heard,
+    /// Nothing came since the last one: the peer is to be pinged.
+    Ask,
+    /// Nor did anything after the ping.
+    GiveUp,
+}
+
+impl Hearing {
+    fn heard(&mut self) {
+        self.is_heard = true;
+    }
+
+    fn look(&mut self) -> Look {
+        let is_heard = std::mem::take(&mut self.is_heard);
+        let is_pinged = std::mem::replace(&mut self.is_pinged, !is_heard);
+        match (is_heard, is_pinged) {
+            (true, _) => Look::Heard,
+            (false, false) => Look::Ask,
+            (false, true) => Look::GiveUp,
+        }
+    }
 }
 
 /// Writes until the outbox is closed or the connection breaks; closes the outbox then.
@@ -64,20 +112,33 @@ pub(crate) async fn read(
     mut take: impl FnMut(Frame) -> Result<(), ProtocolError>,
 ) -> Ended {
     let mut input = BytesMut::new();
-    let mut is_pinged = false;
+    let mut hearing = Hearing::default();
+    // One timer for the connection rather than one for every read.
+    let look_period = silence_max / LOOKS;
+    let mut look = pin!(runtime.sleep(look_period));
     loop {
-        input.reserve(READ_BYTES);
-        match runtime
-            .timeout(silence_max / 2, stream.read_buf(&mut input))
+        if input.capacity() - input.len() < READ_BYTES_MIN {
+            input.reserve(READ_BYTES);
+        }
+        let happened = {
+            let mut reading = pin!(stream.read_buf(&mut input));
+            poll_fn(|context| match reading.as_mut().poll(context) {
+                Poll::Ready(read) => Poll::Ready(Happened::Read(read)),
+                Poll::Pending => look.as_mut().poll(context).map(|()| Happened::LookIsDue),
+            })
             .await
-        {
-            Ok(Ok(0)) => return Ended::Closed,
-            Ok(Ok(_)) => is_pinged = false,
-            Ok(Err(error)) => return Ended::Lost(error),
-            Err(_) if is_pinged => return Ended::Silent(silence_max),
-            Err(_) => {
-                is_pinged = true;
-                outbox.signal(FrameHead::Ping);
+        };
+        match happened {
+            Happened::Read(Ok(0)) => return Ended::Closed,
+            Happened::Read(Ok(_)) => hearing.heard(),
+            Happened::Read(Err(error)) => return Ended::Lost(error),
+            Happened::LookIsDue => {
+                match hearing.look() {
+                    Look::Heard => {}
+                    Look::Ask => outbox.signal(FrameHead::Ping),
+                    Look::GiveUp => return Ended::Silent(look_period * 2),
+                }
+                look.set(runtime.sleep(look_period));
                 continue;
             }
         }
@@ -109,4 +170,21 @@ fn answer_ping_or(
         _ => return take(frame),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_asked_once_and_given_up_unless_something_comes() {
+        let mut hearing = Hearing::default();
+        hearing.heard();
+        assert_eq!(hearing.look(), Look::Heard);
+        assert_eq!(hearing.look(), Look::Ask);
+        hearing.heard();
+        assert_eq!(hearing.look(), Look::Heard);
+        assert_eq!(hearing.look(), Look::Ask);
+        assert_eq!(hearing.look(), Look::GiveUp);
+    }
 }

@@ -171,6 +171,9 @@ impl Outbox {
     }
 
     /// The next frames, once there are some; `None` when closed.
+    ///
+    /// Who finds none waits, and when woken lets the tasks that are ready go first: what they add goes
+    /// out with the same system call.
     pub(crate) async fn next_batch(&self) -> Option<Batch> {
         loop {
             {
@@ -189,6 +192,7 @@ impl Outbox {
                 }
             }
             self.filled.notified().await;
+            tokio::task::yield_now().await;
         }
     }
 }
