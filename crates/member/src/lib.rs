@@ -25,6 +25,7 @@ mod follower;
 mod founding;
 mod generation;
 mod held;
+mod hint_pace;
 mod hint_store;
 mod joining;
 mod member;

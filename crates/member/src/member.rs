@@ -33,6 +33,7 @@ use crate::follower::{self, Follower, Ground};
 use crate::founding::{self, Opening};
 use crate::generation;
 use crate::held::HeldFile;
+use crate::hint_pace::HintPace;
 use crate::hint_store;
 use crate::joining::Doorkeeper;
 use crate::opening::Opener;
@@ -78,7 +79,7 @@ pub struct MemberSettings {
     pub claimant: ClaimantSettings,
     /// How transfers are carried out.
     pub transfers: TransferSettings,
-    /// Hints are looked through at least this often, and when a node comes up.
+    /// Hints are looked through at least this often, when a node comes up, and sooner while some stay.
     pub hint_period: Duration,
 }
 
@@ -345,31 +346,25 @@ impl Member {
         }
     }
 
-    /// Hands hints over when a node comes up, and now and then. Who is about to be removed takes no more.
+    /// Hands hints over whenever they are due. Who is about to be removed takes no more.
     fn hand_over_hints(&self) -> impl Future<Output = ()> + Send + 'static {
         let (runtime, liveness) = (self.runtime.clone(), self.liveness.clone());
         let (coordinator, hints) = (self.coordinator.clone(), self.hints.clone());
         let (state, node, period) = (self.state.clone(), self.node, self.settings.hint_period);
         async move {
-            let look_period = period.min(Duration::from_secs(1));
-            let mut up_before = liveness.up();
-            let mut looked_at = runtime.now();
+            let mut pace = HintPace::new(period, liveness.up(), runtime.now());
             loop {
-                runtime.sleep(look_period).await;
-                let (up, now) = (liveness.up(), runtime.now());
-                let mut is_due = now.since(looked_at) >= period;
+                runtime.sleep(pace.look_period()).await;
+                let up = liveness.up();
                 let is_leaving = has_handed_over_all(&state.current(), node);
-                if hints.is_closed() != is_leaving {
-                    is_due |= hints.close(is_leaving);
-                }
-                if up == up_before && !is_due {
+                let has_closed = hints.is_closed() != is_leaving && hints.close(is_leaving);
+                let is_due = pace.is_due(up.clone(), runtime.now()) || has_closed;
+                if !is_due || up.len() < 2 || hints.vnode().backend().status().keys == 0 {
                     continue;
                 }
-                (up_before, looked_at) = (up, now);
-                if up_before.len() < 2 || hints.vnode().backend().status().keys == 0 {
-                    continue;
-                }
-                let outcome = coordinator.hand_off_hints(now.plus(10 * period)).await;
+                let deadline = runtime.now().plus(10 * period);
+                let outcome = coordinator.hand_off_hints(deadline).await;
+                pace.passed(outcome, runtime.now());
                 if outcome.handed > 0 {
                     tracing::info!(
                         event = "hints_handed_over",

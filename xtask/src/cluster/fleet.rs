@@ -75,8 +75,9 @@ impl Fleet {
         first.admin(&["cluster", "commit"]).map(drop)
     }
 
-    /// Waits until every node sees every other, nothing moves, and keys have all their replicas, and
-    /// that has been so for a while: rumours of a node that was down outlive it.
+    /// Waits until every node sees every other, nothing moves, keys have all their replicas, and nobody
+    /// keeps anything for another, and that has been so for a while: rumours of a node that was down
+    /// outlive it.
     pub(super) fn await_settled(&mut self) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let mut since = None;
@@ -136,23 +137,30 @@ impl Fleet {
     }
 }
 
-fn ring_status(machine: &Machine) -> anyhow::Result<Value> {
-    let text = machine.admin(&["ring-status", "--json"])?;
-    serde_json::from_str(&text).context("reading a ring's status")
+fn status(machine: &Machine, verb: &str) -> anyhow::Result<Value> {
+    let text = machine.admin(&[verb, "--json"])?;
+    serde_json::from_str(&text).with_context(|| format!("reading what {verb} says"))
 }
 
 /// How many nodes it does not reach.
 fn unreachable(machine: &Machine) -> anyhow::Result<usize> {
-    let ring = ring_status(machine)?;
+    let ring = status(machine, "ring-status")?;
     Ok(ring["unreachable"].as_array().map_or(0, Vec::len))
 }
 
 fn is_settled(machine: &Machine, replicas: usize) -> anyhow::Result<()> {
-    let ring = ring_status(machine)?;
+    let ring = status(machine, "ring-status")?;
     let is_empty = |name: &str| ring[name].as_array().is_some_and(Vec::is_empty);
     let is_complete = ring["ring_ready"] == true && ring["replicas_max"] == replicas;
     if !is_complete || !is_empty("pending") || !is_empty("unreachable") {
         bail!("node {} says {ring}", machine.number + 1);
+    }
+    let transfers = status(machine, "transfers")?;
+    let hinted = transfers["hinted"]
+        .as_array()
+        .context("no hints are told of")?;
+    if hinted.iter().any(|kept| kept["objects"] != 0) {
+        bail!("hints are kept: {transfers}");
     }
     Ok(())
 }

@@ -117,7 +117,7 @@ impl Machine {
                 is_inbound_enabled: self.handoff_inbound,
                 ..kvorum_member::TransferSettings::default()
             },
-            hint_period: Duration::from_secs(10),
+            hint_period: Duration::from_secs(3_600),
         }
     }
 

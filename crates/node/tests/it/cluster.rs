@@ -1,20 +1,19 @@
 //! Three servers as one cluster: joined and planned over the admin interface, one killed and started.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::server::{Server, Site};
+use crate::server::{Server, Site, free_address};
 
 /// Far more than it takes; the machine may be busy.
 const WITHIN: Duration = Duration::from_secs(120);
 
 pub(crate) fn site(number: u8) -> (Site, SocketAddr) {
     let mut site = Site::new();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let peer = free.local_addr().unwrap();
+    let peer = free_address();
     site.settings = vec![
         format!("nodename=node{number}@127.0.0.1"),
         format!("listener.peer.internal={peer}"),

@@ -1,14 +1,39 @@
 //! The binary in a directory of its own: run to its end, or as a server.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use kvorum_client::{Client, ClientSettings};
 
 /// Far more than a start takes; the machine may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Below those that the system gives to outgoing connections, any of which may come between the choice of
+/// a port and its use.
+const PORTS: std::ops::Range<u16> = 10_000..20_000;
+
+/// How many were tried; every test gets others.
+static PORTS_TRIED: AtomicU16 = AtomicU16::new(0);
+
+/// An address of this machine that nobody listens on, and that no other test is given.
+pub(crate) fn free_address() -> SocketAddr {
+    let is_free = |address: &SocketAddr| TcpListener::bind(address).is_ok();
+    PORTS.map(|_| next_address()).find(is_free).unwrap()
+}
+
+fn next_address() -> SocketAddr {
+    let tried = u32::from(PORTS_TRIED.fetch_add(1, Ordering::Relaxed));
+    // Another run of the tests begins elsewhere.
+    let from_here = std::process::id().wrapping_mul(97).wrapping_add(tried);
+    let offset = from_here % u32::from(PORTS.end - PORTS.start);
+    SocketAddr::from((
+        Ipv4Addr::LOCALHOST,
+        PORTS.start + u16::try_from(offset).unwrap(),
+    ))
+}
 
 /// A place for a node: its directory and its ports.
 pub(crate) struct Site {
@@ -26,16 +51,10 @@ pub(crate) struct Server {
 
 impl Site {
     pub(crate) fn new() -> Self {
-        let free = || {
-            TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-        };
         Self {
             directory: tempfile::tempdir().unwrap(),
-            protobuf: free(),
-            http: free(),
+            protobuf: free_address(),
+            http: free_address(),
             settings: Vec::new(),
         }
     }
@@ -78,9 +97,11 @@ impl Site {
     pub(crate) fn start_until(&self, is_awaited: impl Fn(&[String]) -> bool) -> Server {
         let mut command = self.command(&["server"]);
         let child = command.stdout(Stdio::null()).spawn().unwrap();
-        let server = Server { child };
+        let mut server = Server { child };
         let deadline = Instant::now() + READY_WITHIN;
         while !self.run(&["ping"]).status.success() || !is_awaited(&self.vnode_states()) {
+            let ended = server.child.try_wait().unwrap();
+            assert_eq!(ended, None, "the server has ended");
             assert!(Instant::now() < deadline, "the server does not answer");
             std::thread::sleep(Duration::from_millis(30));
         }

@@ -1,0 +1,132 @@
+//! When the hints of a node are looked through: when another node comes up, now and then, and soon again
+//! while some stay that could go.
+//!
+//! Who has come up may not have its stores open yet, and a connection may break without anybody being
+//! taken to be down. A hint that waits for long is more than a delay: should its replicas be lost
+//! meanwhile, what it holds is old.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_coordinator::HandedOff;
+use kvorum_ring::NodeId;
+use kvorum_runtime::Moment;
+
+/// Between two looks at who is up.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Decides when hints are looked through next.
+#[derive(Debug)]
+pub(crate) struct HintPace {
+    /// Hints are looked through at least this often.
+    period: Duration,
+    pause: Duration,
+    passed_at: Moment,
+    up: Arc<BTreeSet<NodeId>>,
+}
+
+impl HintPace {
+    /// Hints are due when another node comes up or goes down, or after `period`.
+    pub(crate) fn new(period: Duration, up: Arc<BTreeSet<NodeId>>, now: Moment) -> Self {
+        Self {
+            period,
+            pause: period,
+            passed_at: now,
+            up,
+        }
+    }
+
+    /// How long to wait before the next look.
+    pub(crate) fn look_period(&self) -> Duration {
+        LOOK_PERIOD.min(self.period)
+    }
+
+    /// Whether hints are to be looked through; if so, it is taken that they are.
+    pub(crate) fn is_due(&mut self, up: Arc<BTreeSet<NodeId>>, now: Moment) -> bool {
+        let has_changed = self.up != up;
+        if has_changed {
+            self.up = up;
+            // Of an outcome with others.
+            self.pause = self.look_period();
+        } else if now.since(self.passed_at) < self.pause {
+            return false;
+        }
+        self.passed_at = now;
+        true
+    }
+
+    /// Takes in how it went: where some stayed and none went, every further attempt comes later.
+    pub(crate) fn passed(&mut self, outcome: HandedOff, now: Moment) {
+        self.passed_at = now;
+        self.pause = match outcome {
+            HandedOff { kept: 0, .. } => self.period,
+            HandedOff { handed: 0, .. } => self.pause.saturating_mul(2).min(self.period),
+            HandedOff { .. } => self.look_period(),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_secs(30);
+
+    fn up(count: u8) -> Arc<BTreeSet<NodeId>> {
+        Arc::new((1..=count).map(|it| NodeId::from_bytes([it; 16])).collect())
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_start(Duration::from_secs(seconds))
+    }
+
+    /// The seconds of the first `count` passes, each with this outcome.
+    fn passes(pace: &mut HintPace, nodes: u8, outcome: HandedOff, count: usize) -> Vec<u64> {
+        let mut seconds = Vec::new();
+        for second in 1.. {
+            if pace.is_due(up(nodes), at(second)) {
+                pace.passed(outcome, at(second));
+                seconds.push(second);
+                if seconds.len() == count {
+                    break;
+                }
+            }
+        }
+        seconds
+    }
+
+    fn pace() -> HintPace {
+        HintPace::new(PERIOD, up(2), at(0))
+    }
+
+    #[test]
+    fn without_anything_to_do_they_are_looked_through_once_a_period() {
+        let nothing = HandedOff::default();
+        assert_eq!(passes(&mut pace(), 2, nothing, 3), [30, 60, 90]);
+    }
+
+    #[test]
+    fn what_stays_when_a_node_comes_up_is_tried_again_soon_and_then_ever_later() {
+        let refused = HandedOff { handed: 0, kept: 5 };
+        let seconds = passes(&mut pace(), 3, refused, 8);
+        assert_eq!(seconds, [1, 3, 7, 15, 31, 61, 91, 121]);
+    }
+
+    #[test]
+    fn while_some_go_the_others_are_tried_at_once() {
+        let some = HandedOff { handed: 3, kept: 5 };
+        assert_eq!(passes(&mut pace(), 3, some, 4), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn when_all_have_gone_the_period_holds_again() {
+        let mut pace = pace();
+        let refused = HandedOff { handed: 0, kept: 5 };
+        passes(&mut pace, 3, refused, 2);
+        assert!(pace.is_due(up(3), at(7)));
+        pace.passed(HandedOff { handed: 5, kept: 0 }, at(7));
+        assert!(!pace.is_due(up(3), at(36)));
+        assert!(pace.is_due(up(3), at(37)));
+    }
+}
