@@ -32,6 +32,8 @@ const GETS_THAT_ASK_ALL_EVERY: u64 = 16;
 /// So long those that were asked first are waited for before the others are asked: some times what a
 /// replica takes on a busy node, and less than a client notices.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// So long an answer is waited for that no client waits for.
+const REST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a get ends with.
 pub(crate) type GetReply = Result<Option<Arc<Object>>, RequestError>;
@@ -242,7 +244,7 @@ enum Next {
 }
 
 impl Hands {
-    /// Waits for the replicas that the client did not wait for: some may have to be repaired.
+    /// Waits for the replicas that the client did not wait for, a while: some may have to be repaired.
     fn spawn_rest_of_get<F>(
         self: &Arc<Self>,
         run: GetRun,
@@ -254,8 +256,17 @@ impl Hands {
         let hands = self.clone();
         let (mut run, mut waiting) = (run, waiting);
         self.runtime.spawn("rest of a get", async move {
-            while let Some(done) = waiting.next().await {
-                hands.take_answer(&mut run, done.slot, done.replied);
+            let mut is_over = false;
+            while !is_over {
+                match hands.runtime.timeout(REST_PATIENCE, waiting.next()).await {
+                    Ok(Some(done)) => hands.take_answer(&mut run, done.slot, done.replied),
+                    Ok(None) => return,
+                    // Those that did answer are not to stay behind for one that does not.
+                    Err(_) => {
+                        is_over = true;
+                        run.step(GetEvent::Deadline);
+                    }
+                }
                 hands.execute_get(&mut run, |slot, left| {
                     waiting.push(elsewhere(&hands, slot, left));
                 });

@@ -188,6 +188,26 @@ fn a_replica_that_is_behind_is_found_by_reading_though_no_quorum_needs_it() {
 }
 
 #[test]
+fn a_replica_that_has_gone_silent_holds_up_no_repair_of_another() {
+    let cluster = Cluster::new(&Setup::default());
+    let owners = cluster.owners("key");
+    cluster.cut_off(owners[2], true);
+    cluster.put(owners[0], "key", "value").unwrap();
+    cluster.settle();
+    cluster.heal(owners[2]);
+    assert_eq!(cluster.replicas_with("key"), 2);
+    cluster.cut_off(owners[1], false);
+    let runtime = &cluster.runtime;
+    let begun = runtime.now();
+    while cluster.replicas_with("key") < 3 {
+        let waited = runtime.now().since(begun);
+        assert!(waited < Duration::from_secs(2), "{waited:?}");
+        assert!(cluster.get(owners[0], "key").unwrap().is_some());
+        cluster.run(runtime.sleep(Duration::from_millis(100)));
+    }
+}
+
+#[test]
 fn hints_come_home_and_are_forgotten() {
     let cluster = Cluster::new(&Setup::default());
     let owners = cluster.owners("key");
