@@ -31,7 +31,7 @@ use kvorum_backend::{
     Backend, BackendError, Batch, LogPromise, Result, Sequence, StepOutcome, StoreId, SyncTicket,
 };
 use kvorum_disk::Disk;
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use parking_lot::Mutex;
 
 use crate::group::Group;
@@ -210,6 +210,12 @@ impl CommitLog {
     /// ticket is enough.
     pub fn drive(&self) {
         self.shared.drive();
+    }
+
+    /// Wakes whoever drives once the tasks that are ready have queued what they have, until
+    /// [`CommitLog::stop`]; for a task among those that write.
+    pub async fn call_driver(&self, runtime: &Runtime) {
+        self.shared.call_driver(runtime).await;
     }
 
     /// The driver for where there are no threads, as in a simulation: a task that waits until something

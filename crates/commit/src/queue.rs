@@ -5,10 +5,12 @@
 //! (the driver, or a thread that waits for a queued group), and whoever finds no committer becomes one.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use kvorum_backend::{BackendError, ErrorKind, LogPromise, Result, SyncTicket};
+use kvorum_runtime::Runtime;
 use parking_lot::{Condvar, Mutex};
 
 use crate::group::Group;
@@ -59,9 +61,11 @@ pub(crate) struct Queue<W: GroupWriter> {
     bytes: u64,
     has_committer: bool,
     is_driven: bool,
-    /// The task that drives, where it waits for something to do.
+    /// The task that drives or calls, where it waits for something to do.
     driving_task: Option<Waker>,
     driver_sleeps: bool,
+    /// A task calls the driver ([`Shared::call_driver`]).
+    has_caller: bool,
     is_stopping: bool,
     failure: Option<BackendError>,
     gaps: u64,
@@ -133,6 +137,7 @@ impl<W: GroupWriter> Default for Queue<W> {
             is_driven: false,
             driving_task: None,
             driver_sleeps: false,
+            has_caller: false,
             is_stopping: false,
             failure: None,
             gaps: 0,
@@ -231,18 +236,30 @@ impl<W: GroupWriter> Queue<W> {
         }
         if self.is_driven {
             let has_work = !self.gathering.is_empty() || self.is_stopping;
-            if has_work && let Some(task) = self.driving_task.take() {
+            let is_task_wanted = self.driver_sleeps || !self.has_caller;
+            if has_work
+                && is_task_wanted
+                && let Some(task) = self.driving_task.take()
+            {
                 task.wake();
             }
-            if has_work && self.driver_sleeps {
-                self.driver_sleeps = false;
-                signals.driver.notify_one();
+            if has_work && (self.is_stopping || !self.has_caller) {
+                self.wake_driver(signals);
             }
             return;
         }
         let mut groups = self.gathering.iter().map(|it| &it.group);
         if let Some(group) = groups.find(|group| group.has_sleepers()) {
             group.call_leader();
+        }
+    }
+}
+
+impl<W: GroupWriter> Queue<W> {
+    fn wake_driver(&mut self, signals: &Signals) {
+        if self.driver_sleeps {
+            self.driver_sleeps = false;
+            signals.driver.notify_one();
         }
     }
 }
@@ -333,6 +350,10 @@ impl<W: GroupWriter> Shared<W> {
     pub(crate) fn stop(&self) {
         let mut queue = self.queue.lock();
         queue.is_stopping = true;
+        // Whether or not a driver has begun.
+        if let Some(task) = queue.driving_task.take() {
+            task.wake();
+        }
         queue.call_committer(&self.signals);
     }
 
@@ -358,6 +379,31 @@ impl<W: GroupWriter> Shared<W> {
             self.commit_next();
             queue = self.queue.lock();
         }
+    }
+
+    /// Wakes the driver when the tasks that are ready have queued what they have, until the log is
+    /// stopped. A driver that is woken by the first record, on another processor, begins at once, and the
+    /// others have to wait for the next group.
+    pub(crate) async fn call_driver(&self, runtime: &Runtime) {
+        let _role = CallerRole::take(self);
+        while poll_fn(|context| self.poll_driver_wanted(context.waker())).await {
+            runtime.yield_now().await;
+            self.queue.lock().wake_driver(&self.signals);
+        }
+    }
+
+    /// Ready with true when something waits to be committed and nobody is at it, with false when the log
+    /// is stopped.
+    fn poll_driver_wanted(&self, waker: &Waker) -> Poll<bool> {
+        let mut queue = self.queue.lock();
+        if queue.is_stopping {
+            return Poll::Ready(false);
+        }
+        if queue.driver_sleeps && !queue.has_committer && !queue.gathering.is_empty() {
+            return Poll::Ready(true);
+        }
+        queue.driving_task = Some(waker.clone());
+        Poll::Pending
     }
 
     /// Makes a task the driver.
@@ -516,6 +562,25 @@ impl<W: GroupWriter> Drop for DriverRole<'_, W> {
         queue.is_driven = false;
         queue.call_committer(&self.0.signals);
         self.0.signals.room.notify_all();
+    }
+}
+
+/// The caller's part, given back whatever happens to the caller.
+struct CallerRole<'a, W: GroupWriter>(&'a Shared<W>);
+
+impl<'a, W: GroupWriter> CallerRole<'a, W> {
+    fn take(log: &'a Shared<W>) -> Self {
+        log.queue.lock().has_caller = true;
+        Self(log)
+    }
+}
+
+impl<W: GroupWriter> Drop for CallerRole<'_, W> {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.has_caller = false;
+        queue.driving_task = None;
+        queue.call_committer(&self.0.signals);
     }
 }
 

@@ -38,6 +38,7 @@ use kvorum_backend::{
     SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId,
 };
 use kvorum_disk::Disk;
+use kvorum_runtime::Runtime;
 use kvorum_segment::{FILE_HEADER_BYTES, Scan};
 use parking_lot::Mutex;
 
@@ -177,6 +178,12 @@ impl ValueLog {
     /// ticket is enough.
     pub fn drive(&self) {
         self.shared.drive();
+    }
+
+    /// Wakes whoever drives once the tasks that are ready have queued what they have, until
+    /// [`ValueLog::stop`]; for a task among those that write.
+    pub async fn call_driver(&self, runtime: &Runtime) {
+        self.shared.call_driver(runtime).await;
     }
 
     /// Ends [`ValueLog::drive`] once everything queued is committed. What is appended later is

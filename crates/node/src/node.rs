@@ -221,7 +221,10 @@ fn start_threads(
     maintenance: &Arc<Maintenance>,
 ) -> anyhow::Result<(Option<ThreadHandle<()>>, ThreadHandle<()>)> {
     let committer = match log.clone() {
-        Some(log) => Some(runtime.thread(log.name(), move || log.drive())?),
+        Some(log) => {
+            runtime.spawn("log caller", log.clone().call_driver(runtime.clone()));
+            Some(runtime.thread(log.name(), move || log.drive())?)
+        }
         None => None,
     };
     let worker = maintenance.clone();

@@ -18,6 +18,7 @@ use kvorum_commit::{
     CollectionDue, CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings,
 };
 use kvorum_disk::Disk;
+use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 
 /// What a step of collecting reads and copies at most: it is in memory meanwhile. Bytes.
@@ -55,6 +56,14 @@ impl NodeLog {
         match self {
             Self::Commit(log) => log.drive(),
             Self::Value(log, _) => log.drive(),
+        }
+    }
+
+    /// Lets what ready tasks write share a group, until [`NodeLog::stop`].
+    pub(crate) async fn call_driver(self, runtime: Runtime) {
+        match &self {
+            Self::Commit(log) => log.call_driver(&runtime).await,
+            Self::Value(log, _) => log.call_driver(&runtime).await,
         }
     }
 

@@ -3,18 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{Backend, Batch, Durability, Durable, ErrorKind, Fields, Write};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, recover};
 use kvorum_disk::{Disk, MemoryDisk, RealDisk};
 use kvorum_encoding::StorageKey;
+use kvorum_runtime::{Executor, ProductionOptions, Runtime};
 use parking_lot::Mutex;
 
 use crate::history_engine::{HistoryEngine, Kept};
@@ -64,6 +67,82 @@ fn engines(count: u64) -> Vec<Arc<HistoryEngine>> {
         .collect()
 }
 
+/// A driver, with a task that calls it or without.
+fn start_driver<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    log: &CommitLog,
+    is_called: bool,
+) {
+    let driver = log.clone();
+    scope.spawn(move || driver.drive());
+    if is_called {
+        let caller = log.clone();
+        scope.spawn(move || {
+            let executor = executor();
+            block_on(caller.call_driver(&executor.runtime()));
+        });
+    }
+}
+
+/// An executor with one thread for tasks.
+fn executor() -> Executor {
+    let options = ProductionOptions {
+        workers: Some(NonZeroUsize::MIN),
+        ..ProductionOptions::default()
+    };
+    Runtime::production(&options).unwrap()
+}
+
+#[test]
+fn what_the_tasks_that_are_ready_write_is_one_group() {
+    const ROUNDS: u64 = 50;
+    let log =
+        CommitLog::create(Arc::new(MemoryDisk::new()), Path::new("log"), 1, SETTINGS).unwrap();
+    let store = Arc::new(Committed::new(
+        engines(1).remove(0),
+        log.clone(),
+        Durability::Grouped,
+    ));
+    thread::scope(|scope| {
+        let driver = log.clone();
+        scope.spawn(move || driver.drive());
+        let executor = executor();
+        let (runtime, caller) = (executor.runtime(), log.clone());
+        let calling = runtime.clone();
+        runtime.spawn("caller", async move { caller.call_driver(&calling).await });
+        let writers = runtime.clone();
+        // On the thread of the tasks, where all those that it starts are ready at once.
+        let all = runtime.spawn("all", async move {
+            for round in 0..ROUNDS {
+                let written: Vec<_> = (0..10)
+                    .map(|writer| {
+                        let store = store.clone();
+                        writers.spawn("writer", async move {
+                            let batch = batch(writer, round as usize);
+                            let receipt = store.put(&batch, Durability::Grouped).unwrap();
+                            let Durable::After(ticket) = receipt.durable else {
+                                panic!()
+                            };
+                            ticket.await.unwrap();
+                        })
+                    })
+                    .collect();
+                for writer in written {
+                    writer.await.unwrap();
+                }
+                // What comes before the driver sleeps again is its to take at once.
+                writers.sleep(Duration::from_millis(2)).await;
+            }
+        });
+        executor.block_on(all).unwrap();
+        log.stop();
+    });
+    let status = log.status();
+    assert_eq!(status.batches, 10 * ROUNDS);
+    // One for each round, or two where the driver was slow to fall asleep.
+    assert!(status.groups <= ROUNDS * 3 / 2, "{status:?}");
+}
+
 #[test]
 fn all_kinds_of_writers_get_every_answer_while_a_driver_starts_and_stops() {
     for round in 0..20 {
@@ -78,8 +157,7 @@ fn all_kinds_of_writers_get_every_answer_while_a_driver_starts_and_stops() {
         let acknowledged = Mutex::new(BTreeMap::<usize, Vec<Batch>>::new());
         let done = AtomicUsize::new(0);
         thread::scope(|scope| {
-            let driver = log.clone();
-            scope.spawn(move || driver.drive());
+            start_driver(scope, &log, round % 2 == 0);
             for writer in 0..8 {
                 let (stores, acknowledged, done) = (&stores, &acknowledged, &done);
                 scope.spawn(move || {
@@ -132,14 +210,13 @@ fn all_kinds_of_writers_get_every_answer_while_a_driver_starts_and_stops() {
 
 #[test]
 fn awaiting_tasks_are_answered_when_the_driver_is_stopped_at_any_moment() {
-    for _ in 0..400 {
+    for round in 0..400 {
         let log =
             CommitLog::create(Arc::new(MemoryDisk::new()), Path::new("log"), 1, SETTINGS).unwrap();
         let engine = engines(1).remove(0);
         let store = Committed::new(engine, log.clone(), Durability::Grouped);
         thread::scope(|scope| {
-            let driver = log.clone();
-            scope.spawn(move || driver.drive());
+            start_driver(scope, &log, round % 2 == 0);
             for writer in 0..3 {
                 let store = &store;
                 scope.spawn(move || {
