@@ -85,6 +85,10 @@ fn start_driver<'scope>(
 }
 
 /// An executor with one thread for tasks.
+#[expect(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
 fn executor() -> Executor {
     let options = ProductionOptions {
         workers: Some(NonZeroUsize::MIN),
@@ -95,7 +99,7 @@ fn executor() -> Executor {
 
 #[test]
 fn what_the_tasks_that_are_ready_write_is_one_group() {
-    const ROUNDS: u64 = 50;
+    const ROUNDS: usize = 50;
     let log =
         CommitLog::create(Arc::new(MemoryDisk::new()), Path::new("log"), 1, SETTINGS).unwrap();
     let store = Arc::new(Committed::new(
@@ -118,7 +122,7 @@ fn what_the_tasks_that_are_ready_write_is_one_group() {
                     .map(|writer| {
                         let store = store.clone();
                         writers.spawn("writer", async move {
-                            let batch = batch(writer, round as usize);
+                            let batch = batch(writer, round);
                             let receipt = store.put(&batch, Durability::Grouped).unwrap();
                             let Durable::After(ticket) = receipt.durable else {
                                 panic!()
@@ -138,9 +142,9 @@ fn what_the_tasks_that_are_ready_write_is_one_group() {
         log.stop();
     });
     let status = log.status();
-    assert_eq!(status.batches, 10 * ROUNDS);
+    assert_eq!(status.batches, 10 * ROUNDS as u64);
     // One for each round, or two where the driver was slow to fall asleep.
-    assert!(status.groups <= ROUNDS * 3 / 2, "{status:?}");
+    assert!(status.groups <= ROUNDS as u64 * 3 / 2, "{status:?}");
 }
 
 #[test]
