@@ -209,6 +209,12 @@ impl Listing {
         if remaining.is_zero() {
             return Err(RequestError::Timeout);
         }
+        if !coordinator.is_of_now(&part.vnode) {
+            // It would be refused, and after each refusal a while is waited.
+            let cover = coordinator.cover(&self.place)?;
+            self.take_over(&part, cover);
+            return Ok(());
+        }
         let request = PageRequest {
             partition: part.vnode.partition,
             epoch: part.vnode.epoch,
@@ -244,6 +250,7 @@ impl Listing {
             Err(PageError::NotOpen(error)) => return self.cover_without(part, error).await,
             Err(PageError::Failed(error)) => return Err(error),
         };
+        self.replan_pause = REPLAN_PAUSE_MIN;
         if let Some(next) = page.next {
             self.parts.push_front(Part {
                 range: part.range.resumed_at(&next),
@@ -513,6 +520,15 @@ impl Coordinator {
         let properties = state.properties(bucket_type, bucket);
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
         self.cover_vnodes(&state, properties.n_val, key_hash(&properties.chash_keyfun))
+    }
+
+    /// True when a vnode has the epoch that it had when the plan was made.
+    fn is_of_now(&self, vnode: &CoverageVnode) -> bool {
+        let state = self.state();
+        let ring = state.ring();
+        let is_there = ring.size().partition(vnode.partition.number()).is_some();
+        let is_of_now = is_there && ring.epoch(vnode.partition) == vnode.epoch;
+        is_of_now || is_planted(PlantedDefect::StaleRingUsedForCoverage)
     }
 
     /// A vnode of this node lacks what it has promised to hold: others are asked for a while.

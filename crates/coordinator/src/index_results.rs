@@ -354,6 +354,7 @@ impl IndexResults {
     /// position, as the ring of this moment has them.
     async fn cover_anew(&mut self, mut elsewhere: Vec<usize>) -> Result<(), RequestError> {
         if elsewhere.is_empty() {
+            self.replan_pause = REPLAN_PAUSE_MIN;
             return Ok(());
         }
         let coordinator = self.counted.0.clone();

@@ -478,6 +478,44 @@ fn listings_over_nodes_name_each_key_once_while_partitions_move() {
 }
 
 #[test]
+fn a_listing_beneath_which_the_ring_moves_on_does_not_wait_for_each_vnode() {
+    let cluster = Cluster::new(&Setup {
+        nodes: 5,
+        ..Setup::default()
+    });
+    let (all, context) = (
+        PutOptions {
+            w: Some(Quorum::All),
+            ..PutOptions::default()
+        },
+        Clock::new(),
+    );
+    for number in 0..100 {
+        let key = format!("key{number}");
+        let written = put(cluster.node(1), &key, "value", &context, &all);
+        cluster.run(written).unwrap();
+    }
+    let (bucket_type, bucket) = (BucketType::default_type(), Bucket::new(b"bucket".to_vec()));
+    let lister = &cluster.node(1).coordinator;
+    let timeout = Duration::from_secs(30);
+    let mut listing = lister.list_keys(&bucket_type, &bucket, timeout).unwrap();
+    let mut listed = cluster.run(listing.next()).unwrap().unwrap().len();
+    let mut moving = ring(4);
+    for number in 0..RING_SIZE {
+        let partition = moving.size().partition(number).unwrap();
+        moving.begin_move(partition, node_id(5)).unwrap();
+    }
+    cluster.learn(&cluster.state(moving));
+    let begun = cluster.runtime.now();
+    while let Some(chunk) = cluster.run(listing.next()) {
+        listed += chunk.unwrap().len();
+    }
+    assert_eq!(listed, 100);
+    let waited = cluster.runtime.now().since(begun);
+    assert!(waited < Duration::from_millis(100), "{waited:?}");
+}
+
+#[test]
 fn a_listing_with_a_node_down_asks_the_others() {
     let cluster = Cluster::new(&Setup::default());
     cluster.run(async {
