@@ -8,7 +8,10 @@
 //!
 //! The replacement policy is that of `quick_cache`: an entry has to be asked for again before it can
 //! push out others that were, so a walk over many keys once does no harm. Folds do not come here.
+//! Before that, an entry is copied here only when it is read from its segment a second time: most of
+//! what a large store is asked for is not asked for again soon, and the copy costs more than the read.
 
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf as _, Bytes};
@@ -90,9 +93,34 @@ impl Weighter<Place, CachedEntry> for EntryWeight {
 
 type Entries = Cache<Place, CachedEntry, EntryWeight, foldhash::fast::FixedState>;
 
+/// Places that were read from their segments lately: one tag for all that fall into a slot, the last.
+/// Two places with one tag make an entry kept at its first read, which does no harm.
+struct ReadOnce {
+    tags: Box<[AtomicU64]>,
+}
+
+impl ReadOnce {
+    fn new(slots: usize) -> Self {
+        Self {
+            tags: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Notes a read; true when the slot's last one was of the same place.
+    fn again(&self, place: Place) -> bool {
+        let hash = foldhash::fast::FixedState::default().hash_one(place);
+        let slots = self.tags.len() as u64;
+        let slot = usize::try_from((hash >> 32) % slots).unwrap_or(0);
+        // Zero stands for nothing yet.
+        let tag = hash | 1;
+        self.tags[slot].swap(tag, Ordering::Relaxed) == tag
+    }
+}
+
 /// A cache of entries with a bound on their bytes.
 pub struct ReadCache {
     entries: Entries,
+    once: ReadOnce,
     misses: AtomicU64,
 }
 
@@ -100,8 +128,9 @@ impl ReadCache {
     /// A cache for at most so many bytes, what it needs itself included.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
+        let expected = expected.max(16);
         let entries = Cache::with(
-            expected.max(16),
+            expected,
             bytes_max,
             EntryWeight,
             // Fixed, so that what is evicted is the same in each run of a simulation. Nobody chooses
@@ -111,6 +140,7 @@ impl ReadCache {
         );
         Self {
             entries,
+            once: ReadOnce::new(expected),
             misses: AtomicU64::new(0),
         }
     }
@@ -140,8 +170,8 @@ impl ReadCache {
         self.entries.get(&Place { segment, offset })
     }
 
-    /// Takes a copy of what was not here and had to be read. What was read may be a part of something
-    /// larger, which would be kept with it.
+    /// Takes a copy of what was not here and had to be read twice lately. What was read may be a part of
+    /// something larger, which would be kept with it.
     pub(crate) fn keep(
         &self,
         segment: CachedSegment,
@@ -151,7 +181,8 @@ impl ReadCache {
         body: &[u8],
     ) {
         self.misses.fetch_add(1, Ordering::Relaxed);
-        if front.len() + body.len() > ENTRY_BYTES_MAX {
+        let place = Place { segment, offset };
+        if front.len() + body.len() > ENTRY_BYTES_MAX || !self.once.again(place) {
             return;
         }
         let entry = CachedEntry {
@@ -159,6 +190,6 @@ impl ReadCache {
             bytes: [front, body].concat().into(),
             body_start: front.len(),
         };
-        self.entries.insert(Place { segment, offset }, entry);
+        self.entries.insert(place, entry);
     }
 }

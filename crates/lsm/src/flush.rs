@@ -69,7 +69,7 @@ impl Store {
             writer.log = Some(log);
         }
         let mut version = Version::clone(&self.version.load());
-        let fresh = Arc::new(Memtable::new(first_log));
+        let fresh = Arc::new(Memtable::behind(&version.memtable, first_log));
         let full = std::mem::replace(&mut version.memtable, fresh);
         full.seal(writer.last_sequence);
         version.frozen.insert(0, full);

@@ -14,6 +14,7 @@ use kvorum_disk::Disk;
 use crate::error::IntoBackend;
 use crate::log::log_path;
 use crate::lost::LostLog;
+use crate::memtable::Memtable;
 use crate::recovery::Recovery;
 use crate::snapshot::{LsmSnapshot, ScanRange};
 use crate::store::{Store, table_path};
@@ -279,7 +280,8 @@ impl Store {
         self.has_extras.store(false, Ordering::Release);
         let old = self.version.load_full();
         let levels = old.levels.len();
-        let mut empty = crate::version::Version::empty(levels, first_log);
+        let memtable = Memtable::new(first_log, self.settings.memtable_bytes);
+        let mut empty = crate::version::Version::empty(levels, memtable);
         empty.flushes = old.flushes + 1;
         self.version.store(Arc::new(empty));
         writer.log = None;

@@ -3,31 +3,42 @@
 //! One writer at a time inserts; readers look and walk without a lock. A reader names the sequence up
 //! to which it sees, so that a batch appears whole.
 
+mod key_filter;
+mod rank;
+
 use std::cmp::Ordering as Compared;
 use std::ops::Bound;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use crossbeam_skiplist::SkipMap;
-use kvorum_sst::{Mark, Marks};
+use kvorum_sst::{Mark, Marks, hash_key};
 use parking_lot::RwLock;
 
 use crate::Entry;
+use key_filter::KeyFilter;
+use rank::{CommonPrefix, Rank};
 
 /// What an entry costs beyond its bytes: list node, key and value structures.
-const ENTRY_OVERHEAD_BYTES: u64 = 200;
+const ENTRY_OVERHEAD_BYTES: u64 = 220;
+/// What an entry of a store's first memtable is taken to have, in bytes.
+const ENTRY_BYTES_EXPECTED: u64 = 1_024;
 
 /// A key and the batch that wrote it; the newest of a key comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MemKey {
+    rank: Rank,
     key: Bytes,
     sequence: u64,
 }
 
 impl Ord for MemKey {
     fn cmp(&self, other: &Self) -> Compared {
-        let keys = self.key.cmp(&other.key);
-        keys.then_with(|| other.sequence.cmp(&self.sequence))
+        let ranks = self.rank.cmp(&other.rank);
+        let keys = || self.key.cmp(&other.key);
+        let sequences = || other.sequence.cmp(&self.sequence);
+        ranks.then_with(keys).then_with(sequences)
     }
 }
 
@@ -40,6 +51,10 @@ impl PartialOrd for MemKey {
 /// Entries in memory.
 pub(crate) struct Memtable {
     map: SkipMap<MemKey, Entry>,
+    common: CommonPrefix,
+    /// Made by the first insert: most stores of a small node stay empty.
+    filter: OnceLock<KeyFilter>,
+    keys_expected: usize,
     has_marks: AtomicBool,
     marks: RwLock<Vec<Mark>>,
     bytes: AtomicU64,
@@ -49,9 +64,36 @@ pub(crate) struct Memtable {
 }
 
 impl Memtable {
-    pub(crate) fn new(first_log: u64) -> Self {
+    /// The first of a store, which is to be flushed at about so many bytes.
+    pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
+        let keys = bytes_expected / (ENTRY_OVERHEAD_BYTES + ENTRY_BYTES_EXPECTED);
+        let keys_expected = usize::try_from(keys).unwrap_or(0);
+        Self::expecting(CommonPrefix::default(), keys_expected, first_log)
+    }
+
+    /// The same for keys that are mostly between these two. Nothing was added yet.
+    pub(crate) fn with_keys_between(self, first: &[u8], last: &[u8]) -> Self {
+        Self {
+            common: CommonPrefix::between(first, last),
+            ..self
+        }
+    }
+
+    /// Behind another one, which tells what is to be expected.
+    pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
+        let (Some(first), Some(last)) = (full.map.front(), full.map.back()) else {
+            return Self::expecting(full.common.clone(), full.keys_expected, first_log);
+        };
+        let common = CommonPrefix::between(&first.key().key, &last.key().key);
+        Self::expecting(common, full.len(), first_log)
+    }
+
+    fn expecting(common: CommonPrefix, keys_expected: usize, first_log: u64) -> Self {
         Self {
             map: SkipMap::new(),
+            common,
+            filter: OnceLock::new(),
+            keys_expected,
             has_marks: AtomicBool::new(false),
             marks: RwLock::default(),
             bytes: AtomicU64::new(0),
@@ -62,11 +104,26 @@ impl Memtable {
 
     /// Adds an entry and returns what it takes, in bytes.
     pub(crate) fn insert(&self, key: Bytes, entry: Entry) -> u64 {
-        let bytes = (key.len() + entry.payload_bytes()) as u64 + ENTRY_OVERHEAD_BYTES;
-        let sequence = entry.sequence;
-        self.map.insert(MemKey { key, sequence }, entry);
+        let mut bytes = (key.len() + entry.payload_bytes()) as u64 + ENTRY_OVERHEAD_BYTES;
+        let filter = self.filter.get_or_init(|| {
+            let filter = KeyFilter::new(self.keys_expected);
+            bytes += filter.bytes() as u64;
+            filter
+        });
+        // Before the entry, so that nobody who may see the entry is told that it is not there.
+        filter.add(hash_key(&key));
+        let key = self.place_of(key, entry.sequence);
+        self.map.insert(key, entry);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         bytes
+    }
+
+    fn place_of(&self, key: Bytes, sequence: u64) -> MemKey {
+        MemKey {
+            rank: self.common.rank(&key),
+            key,
+            sequence,
+        }
     }
 
     /// Removes a range and returns what remembering that takes, in bytes.
@@ -101,12 +158,13 @@ impl Memtable {
         self.map.len()
     }
 
-    /// The newest entry of a key among those up to a sequence.
-    pub(crate) fn get(&self, key: &Bytes, sequence: u64) -> Option<Entry> {
-        let from = MemKey {
-            key: key.clone(),
-            sequence,
-        };
+    /// The newest entry of a key among those up to a sequence. `hash` is that of [`hash_key`].
+    pub(crate) fn get(&self, key: &Bytes, hash: u64, sequence: u64) -> Option<Entry> {
+        let is_absent = |filter: &KeyFilter| !filter.may_contain(hash);
+        if self.filter.get().is_none_or(is_absent) {
+            return None;
+        }
+        let from = self.place_of(key.clone(), sequence);
         let found = self.map.lower_bound(Bound::Included(&from))?;
         (found.key().key == *key).then(|| found.value().clone())
     }
@@ -141,10 +199,7 @@ impl Memtable {
         count: usize,
         out: &mut Vec<(Bytes, Entry)>,
     ) {
-        let key_of = |key: &Bytes, sequence| MemKey {
-            key: key.clone(),
-            sequence,
-        };
+        let key_of = |key: &Bytes, sequence| self.place_of(key.clone(), sequence);
         // Behind all versions of a key stands its version 0, which no batch writes.
         let from = match from {
             Bound::Included(key) => Bound::Included(key_of(key, u64::MAX)),
@@ -177,11 +232,14 @@ mod tests {
 
     #[test]
     fn a_reader_sees_the_newest_version_up_to_its_sequence() {
-        let memtable = Memtable::new(0);
+        let memtable = Memtable::new(0, 1 << 20);
         for (name, sequence) in [("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5)] {
             memtable.insert(key(name), Entry::removal(sequence));
         }
-        let get = |name, sequence| memtable.get(&key(name), sequence).map(|it| it.sequence);
+        let get = |name, sequence| {
+            let found = memtable.get(&key(name), hash_key(name.as_bytes()), sequence);
+            found.map(|it| it.sequence)
+        };
         assert_eq!(get("a", 2), Some(1));
         assert_eq!(get("a", 9), Some(3));
         assert_eq!(get("b", 1), None);
@@ -199,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_removed_range_counts_from_its_sequence_on() {
-        let memtable = Memtable::new(0);
+        let memtable = Memtable::new(0, 1 << 20);
         memtable.insert_mark(Mark {
             from: key("b"),
             to: key("d"),

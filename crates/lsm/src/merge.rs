@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kvorum_backend::Result;
 use kvorum_sst::{
-    Mark, MarkKind, Marks, ReadContext, ScanFilter, ScanItem, ScanOptions, TableScan,
+    Mark, MarkKind, Marks, ReadContext, ScanFilter, ScanItem, ScanOptions, TableScan, hash_key,
 };
 
 use crate::Entry;
@@ -116,11 +116,13 @@ impl Source {
         }
     }
 
-    /// `None` for bytes that do not decode although their checksum is good.
-    fn entry<T: Taken>(&self) -> Option<T> {
-        match &self.kind {
+    /// Takes the entry out; `None` for bytes that do not decode although their checksum is good.
+    fn take_entry<T: Taken>(&mut self) -> Option<T> {
+        match &mut self.kind {
             SourceKind::Memtable { fetched, at, .. } => {
-                fetched.get(*at).map(|(_, entry)| T::of_memory(entry))
+                let (_, entry) = fetched.get_mut(*at)?;
+                let left = Entry::removal(entry.sequence);
+                Some(T::of_memory(std::mem::replace(entry, left)))
             }
             SourceKind::Run { scan, .. } => T::of_table(scan.as_ref()?.value_bytes()),
         }
@@ -221,7 +223,7 @@ pub(crate) fn alone(table: &LevelTable) -> Arc<Vec<LevelTable>> {
 
 /// How a walk hands out entries.
 pub(crate) trait Taken: Sized {
-    fn of_memory(entry: &Entry) -> Self;
+    fn of_memory(entry: Entry) -> Self;
 
     /// `None` for bytes that do not decode.
     fn of_table(bytes: Bytes) -> Option<Self>;
@@ -230,8 +232,8 @@ pub(crate) trait Taken: Sized {
 }
 
 impl Taken for Entry {
-    fn of_memory(entry: &Entry) -> Self {
-        entry.clone()
+    fn of_memory(entry: Entry) -> Self {
+        entry
     }
 
     fn of_table(bytes: Bytes) -> Option<Self> {
@@ -333,14 +335,14 @@ impl MergeWalk {
         };
         // An older version of the key before: passed by itself, so that a step costs one at most.
         let is_older = self.has_key && self.sources[newest].key() == self.key;
+        self.bytes += self.passed_bytes(newest);
         let entry = match is_older {
             true => None,
-            false => self.sources[newest].entry::<T>(),
+            false => self.sources[newest].take_entry::<T>(),
         };
         self.has_key = true;
         self.key.clear();
         self.key.extend_from_slice(self.sources[newest].key());
-        self.bytes += self.passed_bytes(newest);
         self.order.remove(0);
         self.advance_source(newest, read)?;
         let Some(entry) = entry else {
@@ -386,7 +388,7 @@ pub(crate) fn newest_in_tables(
     key: &[u8],
     context: &ReadContext<'_>,
 ) -> Result<Option<Entry>> {
-    match crate::read::find_in_tables(version, key, context) {
+    match crate::read::find_in_tables(version, key, hash_key(key), context) {
         Ok(found) => Ok(found),
         Err(crate::read::Unread::Sst(error)) => Err(from_sst(&error)),
         Err(crate::read::Unread::Lost(error)) => Err(error),

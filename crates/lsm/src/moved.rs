@@ -43,8 +43,8 @@ impl Moved {
 }
 
 impl Taken for Moved {
-    fn of_memory(entry: &Entry) -> Self {
-        Self::Entry(entry.clone())
+    fn of_memory(entry: Entry) -> Self {
+        Self::Entry(entry)
     }
 
     fn of_table(bytes: Bytes) -> Option<Self> {

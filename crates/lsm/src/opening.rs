@@ -23,7 +23,8 @@ impl Recovery {
         let levels = self.settings.policy.levels;
         let deepest = manifest.tables.iter().map(|it| it.level).max().unwrap_or(0);
         let deepest = usize::try_from(deepest).unwrap_or(levels);
-        let mut version = Version::empty(levels.max(deepest + 1), manifest.first_log);
+        let memtable = self.memtable(manifest, manifest.first_log);
+        let mut version = Version::empty(levels.max(deepest + 1), memtable);
         for record in &manifest.tables {
             let opened = self.open_table(manifest, record, read_side)?;
             let level = usize::try_from(record.level).unwrap_or(0);

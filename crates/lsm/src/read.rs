@@ -43,8 +43,9 @@ impl Store {
         reading: Reading,
     ) -> Result<Lookup<Entry>> {
         let sequence = self.visible_sequence();
+        let hash = hash_key(key);
         for memtable in version.memtables() {
-            let entry = memtable.get(key, sequence);
+            let entry = memtable.get(key, hash, sequence);
             let removed_at = memtable.removed_at(key, sequence);
             match (entry, removed_at) {
                 (Some(entry), removed_at) if removed_at.is_none_or(|it| it <= entry.sequence) => {
@@ -54,7 +55,7 @@ impl Store {
                 _ => {}
             }
         }
-        match find_in_tables(version, key, &self.read_side.at(reading)) {
+        match find_in_tables(version, key, hash, &self.read_side.at(reading)) {
             Ok(Some(entry)) => Ok(found(entry)),
             Ok(None) => Ok(Lookup::Absent),
             Err(Unread::Sst(error)) if error.would_block() => Ok(Lookup::WouldBlock),
@@ -129,9 +130,9 @@ fn found(entry: Entry) -> Lookup<Entry> {
 pub(crate) fn find_in_tables(
     version: &Version,
     key: &[u8],
+    hash: u64,
     context: &ReadContext<'_>,
 ) -> std::result::Result<Option<Entry>, Unread> {
-    let hash = hash_key(key);
     for table in version.levels[0].iter() {
         match ask(table, key, hash, context)? {
             Told::Entry(entry) => return Ok(Some(entry)),

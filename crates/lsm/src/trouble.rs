@@ -97,6 +97,7 @@ impl Troubles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memtable::Memtable;
     use crate::policy::Reason;
 
     fn pick(inputs: &[u64]) -> Pick {
@@ -159,7 +160,7 @@ mod tests {
     fn a_table_that_is_gone_is_forgotten() {
         let mut troubles = Troubles::default();
         troubles.failed(&[1], Timestamp(0));
-        troubles.keep(&Version::empty(4, 1));
+        troubles.keep(&Version::empty(4, Memtable::new(1, 0)));
         assert!(troubles.tables.is_empty());
     }
 }

@@ -37,9 +37,9 @@ pub struct Version {
 
 impl Version {
     /// A store without tables.
-    pub(crate) fn empty(levels: usize, first_log: u64) -> Self {
+    pub(crate) fn empty(levels: usize, memtable: Memtable) -> Self {
         Self {
-            memtable: Arc::new(Memtable::new(first_log)),
+            memtable: Arc::new(memtable),
             frozen: Vec::new(),
             levels: vec![Arc::default(); levels.max(2)],
             blobs: Arc::default(),

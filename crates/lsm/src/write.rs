@@ -7,7 +7,7 @@ use kvorum_backend::{
     BackendError, Durability, Durable, ErrorKind, Receipt, Result, Sequence, SyncTicket,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
-use kvorum_sst::{KEY_BYTES_MAX, Mark, MarkKind};
+use kvorum_sst::{KEY_BYTES_MAX, Mark, MarkKind, hash_key};
 
 use crate::error::IntoBackend;
 use crate::log::{Encoded, log_id, log_path};
@@ -169,8 +169,9 @@ impl Store {
     fn is_changed(&self, ops: &[Op], guard: Guard) -> bool {
         let version = self.version.load();
         let is_newer = |key: &Bytes| {
+            let hash = hash_key(key);
             version.memtables().any(|memtable| {
-                let entry = memtable.get(key, u64::MAX);
+                let entry = memtable.get(key, hash, u64::MAX);
                 let removed_at = memtable.removed_at(key, u64::MAX);
                 entry.is_some_and(|it| it.sequence > guard.sequence)
                     || removed_at.is_some_and(|it| it > guard.sequence)

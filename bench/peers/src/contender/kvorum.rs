@@ -17,7 +17,7 @@ use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease,
     Lookup, ReadAt, Reading, StepBudget, Timestamp, Urgency, Write,
 };
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, ReadCache, SyncStrategy};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, ReadCache, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
@@ -81,6 +81,7 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
                 Sync::None => SyncStrategy::None,
                 Sync::Grouped => SyncStrategy::Grouped,
             },
+            compression: Compression::Lz4,
             ..BitcaskSettings::default()
         };
         let store = match &log {
