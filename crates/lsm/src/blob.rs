@@ -15,7 +15,8 @@ use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::Disk;
 use kvorum_encoding::{ByteReader, put_varint};
 use kvorum_sst::{
-    Facts, ReadContext, Table, TableId, TableOptions, TableWriter, WrittenTable, hash_key,
+    Facts, ReadAhead, ReadContext, Table, TableId, TableOptions, TableWriter, WrittenTable,
+    hash_key,
 };
 
 use crate::BlobPlace;
@@ -119,6 +120,32 @@ impl BlobWriter {
     }
 }
 
+/// What a walk in key order has read ahead of the blob files that it is in. A flush writes bodies in the
+/// order of their keys, so that the next body of a file mostly stands behind the last.
+#[derive(Default)]
+pub(crate) struct BlobsAhead {
+    /// The file that was read last comes last.
+    files: Vec<(u64, ReadAhead)>,
+}
+
+impl BlobsAhead {
+    /// As many files as there are layers, more or less: a walk is in one of each.
+    const FILES_MAX: usize = 8;
+    const BYTES_MAX: usize = 256 << 10;
+
+    pub(crate) fn of(&mut self, file: u64) -> &mut ReadAhead {
+        let at = self.files.iter().position(|(number, _)| *number == file);
+        let found = match at {
+            Some(at) => self.files.remove(at),
+            None => (file, ReadAhead::new(Self::BYTES_MAX)),
+        };
+        if self.files.len() == Self::FILES_MAX {
+            self.files.remove(0);
+        }
+        &mut self.files.push_mut(found).1
+    }
+}
+
 /// The key and the body in a block.
 pub(crate) fn split_blob(value: &Bytes) -> Option<(Bytes, Bytes)> {
     let mut reader = ByteReader::new(value);
@@ -133,10 +160,12 @@ pub(crate) fn ordinal_of(key: &[u8]) -> Option<u64> {
 }
 
 impl BlobFile {
-    /// Reads a body; `Ok(None)` when the read would have had to wait.
+    /// Reads a body; `Ok(None)` when the read would have had to wait. Whoever reads the bodies of many
+    /// keys in order gives what was read ahead of this file.
     pub(crate) fn read(
         &self,
         place: &BlobPlace,
+        ahead: Option<&mut ReadAhead>,
         context: &ReadContext<'_>,
     ) -> Result<Option<Bytes>> {
         let lost = || {
@@ -148,10 +177,10 @@ impl BlobFile {
         let key = key_of(place.ordinal);
         let hash = hash_key(&key);
         let is_original = self.number == self.file;
-        let found = if is_original {
-            table.get_at(place.block, &key, hash, context)
-        } else {
-            table.get(&key, hash, context)
+        let found = match ahead {
+            _ if !is_original => table.get(&key, hash, context),
+            None => table.get_at(place.block, &key, hash, context),
+            Some(ahead) => table.get_ahead(place.block, &key, hash, ahead, context),
         };
         let found = match found {
             Err(error) if error.would_block() => return Ok(None),

@@ -133,7 +133,7 @@ impl Lsm {
             Lookup::Absent => return Ok(Lookup::Absent),
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
         };
-        let body = self.store.body(&version, &value, reading)?;
+        let body = self.store.body(&version, &value, None, reading)?;
         Ok(body.map(|body| (Sequence(sequence), value, body)))
     }
 

@@ -5,6 +5,7 @@ use kvorum_backend::{BackendError, ErrorKind, Lookup, Result, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
 
+use crate::blob::BlobsAhead;
 use crate::error::from_sst;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
@@ -96,6 +97,7 @@ impl Store {
         &self,
         version: &Version,
         value: &Value,
+        ahead: Option<&mut BlobsAhead>,
         reading: Reading,
     ) -> Result<Lookup<Bytes>> {
         let place = match &value.body {
@@ -107,7 +109,10 @@ impl Store {
             BackendError::new(ErrorKind::Corrupt, detail)
         };
         let read = match version.blobs.get(&place.file) {
-            Some(file) => file.read(place, &self.read_side.at_blobs(reading)),
+            Some(file) => {
+                let ahead = ahead.map(|it| it.of(place.file));
+                file.read(place, ahead, &self.read_side.at_blobs(reading))
+            }
             None => Err(lost()),
         };
         if let Err(error) = &read

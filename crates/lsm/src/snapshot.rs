@@ -1,5 +1,6 @@
 //! Snapshots: walking a store as it was at one moment.
 
+use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use kvorum_backend::{FoldFilter, Lease, Result, Sequence};
 use kvorum_disk::Reading;
 use kvorum_sst::ScanFilter;
 
+use crate::blob::BlobsAhead;
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
@@ -33,6 +35,7 @@ pub struct Shown<'a> {
     pub value: &'a Value,
     store: &'a Store,
     version: &'a Version,
+    ahead: &'a RefCell<BlobsAhead>,
 }
 
 impl Shown<'_> {
@@ -41,9 +44,11 @@ impl Shown<'_> {
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
     pub fn body(&self) -> Result<Bytes> {
+        let mut ahead = self.ahead.borrow_mut();
+        let (value, reading) = (self.value, Reading::MayBlock);
         match self
             .store
-            .body(self.version, self.value, Reading::MayBlock)?
+            .body(self.version, value, Some(&mut ahead), reading)?
         {
             kvorum_backend::Lookup::Found(body) => Ok(body),
             _ => Ok(Bytes::new()),
@@ -150,6 +155,7 @@ impl LsmSnapshot {
         };
         let start = |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, &skipped);
         let mut walk = start(&range.from);
+        let ahead = RefCell::default();
         loop {
             let entry = match walk.advance::<Entry>(&self.store.read_side)? {
                 Merged::End => return Ok(ScanEnd::Complete),
@@ -172,6 +178,7 @@ impl LsmSnapshot {
                 value: &value,
                 store: &self.store,
                 version,
+                ahead: &ahead,
             };
             match visit(&shown) {
                 ScanStep::Next => {}

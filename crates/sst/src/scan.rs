@@ -7,11 +7,7 @@ use bytes::Bytes;
 
 use crate::partition::{DataEntry, successor};
 use crate::segment_sets::{SegmentSets, folded};
-use crate::window::Window;
-use crate::{Block, BlockCursor, BlockHandle, Part, ReadContext, Result, Table};
-
-/// What a scan reads at once at first.
-const FIRST_READ_BYTES: usize = 16 << 10;
+use crate::{Block, BlockCursor, BlockHandle, Part, ReadAhead, ReadContext, Result, Table};
 
 /// Which blocks of a table are worth reading. Only for a table under which no older one has keys in
 /// common with it: a block that is skipped no longer hides anything.
@@ -77,9 +73,7 @@ pub struct TableScan {
     index: Option<BlockCursor>,
     segment_sets: Option<SegmentSets>,
     data: Option<BlockCursor>,
-    window: Window,
-    /// What is read at once next time.
-    ahead_bytes: usize,
+    ahead: ReadAhead,
     /// The first key that the next block may hold.
     behind: Bytes,
     /// The index cursor stands on a block that is to be read.
@@ -105,14 +99,13 @@ impl TableScan {
         Self {
             behind: from.max(table.properties().smallest.clone()),
             table,
+            ahead: ReadAhead::new(options.read_ahead_bytes),
             options,
             wanted,
             partition,
             index: None,
             segment_sets: None,
             data: None,
-            window: Window::default(),
-            ahead_bytes: FIRST_READ_BYTES,
             is_sought: false,
             bytes_read: 0,
         }
@@ -322,31 +315,10 @@ impl TableScan {
             let block = self.table.data(handle, context)?;
             return Ok(Block::clone(&block));
         }
-        let reader = &self.table.reader;
-        if self.window.held(handle.offset, len).is_none() {
-            let end = self.table.partitions[self.partition].data_to;
-            let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
-            // A scan that goes on reads more at once; a short one pays for little.
-            let ahead = self.ahead_bytes.min(rest).max(len);
-            self.ahead_bytes = (2 * self.ahead_bytes).min(self.options.read_ahead_bytes);
-            let filled = self
-                .window
-                .fill(reader, handle.offset, ahead, context.reading);
-            match filled {
-                // It may be none of this block's bytes that cannot be read.
-                Err(error) if error.is_of_device() => {}
-                filled => filled?,
-            }
-        }
-        let opened = self
-            .window
-            .held(handle.offset, len)
-            .and_then(|bytes| reader.open_frame(&bytes, handle, Part::Data).ok());
-        let payload = match opened {
-            Some(payload) => payload,
-            // A device may err once: what looks damaged is read again before it is called so.
-            None => reader.read_block(handle, Part::Data, context.reading)?,
-        };
+        let end = self.table.partitions[self.partition].data_to;
+        let payload = self
+            .ahead
+            .payload(&self.table.reader, handle, end, context.reading)?;
         Block::of_entries(payload)
             .map_err(|error| self.table.undecodable(handle, Part::Data, error))
     }

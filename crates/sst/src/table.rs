@@ -13,8 +13,8 @@ use crate::frame::FrameReader;
 use crate::partition::{DataEntry, Partition, decode_top_index, successor};
 use crate::salvage::{rebuild_index, rebuild_partitions};
 use crate::{
-    Block, BlockCache, BlockCursor, BlockHandle, CacheKey, NoCache, Part, Properties, Result,
-    SstError, TableId,
+    Block, BlockCache, BlockCursor, BlockHandle, CacheKey, NoCache, Part, Properties, ReadAhead,
+    Result, SstError, TableId,
 };
 
 /// What its owner knows of a table before it is opened.
@@ -234,6 +234,27 @@ impl Table {
             .get(key, hash)
             .map_err(|error| self.undecodable(handle, Part::Data, error))?;
         Ok(value.map(|value| Found { value }))
+    }
+
+    /// The same for whoever reads many such blocks, mostly one behind the other.
+    pub fn get_ahead(
+        &self,
+        handle: BlockHandle,
+        key: &[u8],
+        hash: u64,
+        ahead: &mut ReadAhead,
+        context: &ReadContext<'_>,
+    ) -> Result<Option<Found>> {
+        let value = ahead
+            .noted(self, handle, context)?
+            .get(key, hash)
+            .map_err(|error| self.undecodable(handle, Part::Data, error))?;
+        Ok(value.map(|value| Found { value }))
+    }
+
+    /// The first byte behind all data blocks.
+    pub(crate) fn data_end(&self) -> u64 {
+        self.partitions.last().map_or(0, |it| it.data_to)
     }
 
     pub(crate) fn check_header(&self, sink: &dyn DamageSink) -> Result<()> {

@@ -1,0 +1,87 @@
+//! Reading many blocks in a row with few reads of the file.
+
+use bytes::Bytes;
+use kvorum_disk::Reading;
+
+use crate::frame::{BlockHandle, FrameReader};
+use crate::window::Window;
+use crate::{Block, Part, ReadContext, Result, Table};
+
+/// What is read at once at first.
+const FIRST_READ_BYTES: usize = 16 << 10;
+
+/// Blocks of one table that are read one behind the other, with what was read beyond the last of them.
+#[derive(Debug)]
+pub struct ReadAhead {
+    window: Window,
+    /// What is read at once next time.
+    ahead_bytes: usize,
+    bytes_max: usize,
+    /// The first byte behind the block that was read last.
+    behind: Option<u64>,
+}
+
+impl ReadAhead {
+    /// Reads at most so many bytes at once, unless a block is larger.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            window: Window::default(),
+            ahead_bytes: FIRST_READ_BYTES.min(bytes_max),
+            bytes_max,
+            behind: None,
+        }
+    }
+
+    /// A data block's payload. Nothing behind `end` is read.
+    pub(crate) fn payload(
+        &mut self,
+        reader: &FrameReader,
+        handle: BlockHandle,
+        end: u64,
+        reading: Reading,
+    ) -> Result<Bytes> {
+        let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
+        if self.window.held(handle.offset, len).is_none() {
+            let rest = usize::try_from(end.saturating_sub(handle.offset)).unwrap_or(usize::MAX);
+            // Who goes on reads more at once; who reads little pays for little.
+            let ahead = self.ahead_bytes.min(rest).max(len);
+            self.ahead_bytes = (2 * self.ahead_bytes).min(self.bytes_max);
+            match self.window.fill(reader, handle.offset, ahead, reading) {
+                // It may be none of this block's bytes that cannot be read.
+                Err(error) if error.is_of_device() => {}
+                filled => filled?,
+            }
+        }
+        let opened = self
+            .window
+            .held(handle.offset, len)
+            .and_then(|bytes| reader.open_frame(&bytes, handle, Part::Data).ok());
+        match opened {
+            Some(payload) => Ok(payload),
+            // A device may err once: what looks damaged is read again before it is called so.
+            None => reader.read_block(handle, Part::Data, reading),
+        }
+    }
+
+    /// A block at a place that was noted when it was written. Alone, unless it stands close behind the
+    /// one before, where it is likely that the next ones are wanted as well.
+    pub(crate) fn noted(
+        &mut self,
+        table: &Table,
+        handle: BlockHandle,
+        context: &ReadContext<'_>,
+    ) -> Result<Block> {
+        if let Some(block) = table.cached(handle.offset, context) {
+            return Ok(Block::clone(&block));
+        }
+        let reach = self.ahead_bytes as u64;
+        let is_next = |behind| (behind..behind + reach).contains(&handle.offset);
+        let goes_on = self.behind.is_some_and(is_next);
+        self.behind = Some(handle.end());
+        if !goes_on {
+            return Ok(Block::clone(&*table.data(handle, context)?));
+        }
+        let payload = self.payload(&table.reader, handle, table.data_end(), context.reading)?;
+        Block::of_entries(payload).map_err(|error| table.undecodable(handle, Part::Data, error))
+    }
+}
