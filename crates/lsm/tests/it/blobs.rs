@@ -1,11 +1,11 @@
 //! Large bodies: apart from their keys, collected without rewriting one.
 
 use kvorum_backend::TaskKind;
-use kvorum_disk::{CrashOptions, MemoryDisk};
+use kvorum_disk::{CrashOptions, FaultyDisk, MemoryDisk, Operation};
 use kvorum_lsm::{Compression, LsmSettings};
 
 use crate::support::{
-    do_all, everything, files, get, is_due, open, put, remove, scanned, settings,
+    do_all, everything, files, flip, get, is_due, open, put, remove, scanned, settings,
 };
 
 fn body(number: usize) -> Vec<u8> {
@@ -103,4 +103,36 @@ fn an_overwrite_that_a_crash_loses_does_not_take_the_body_with_it() {
             "{number}: {got:?}"
         );
     }
+}
+
+/// One read of a file for each body made a walk over large stores several times as long.
+#[test]
+fn a_walk_reads_many_bodies_at_once_and_loses_none_but_a_damaged_one() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let settings = LsmSettings {
+        memtable_bytes: 1 << 20,
+        ..settings()
+    };
+    let store = open(&disk, settings.clone());
+    (0..200).for_each(|number| put(&store, number, &body(number)));
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, settings);
+    let blobs = files(&memory, ".blob");
+    assert_eq!(blobs.len(), 1);
+    disk.clear_log();
+    let seen = scanned(&store);
+    assert!(
+        seen.iter()
+            .enumerate()
+            .all(|(number, it)| it.1 == body(number))
+    );
+    assert_eq!(seen.len(), 200);
+    let log = disk.log().into_iter();
+    let reads = log.filter(|it| it.operation == Operation::Read && it.path == blobs[0]);
+    let reads = reads.count();
+    assert!((1..12).contains(&reads), "{reads} reads for 200 bodies");
+    flip(&memory, &blobs[0], 50_000);
+    assert_eq!(scanned(&store).len(), 199);
 }

@@ -506,16 +506,16 @@ fn values_are_packed_as_told() {
 }
 
 fn what_was_read_is_kept_or_not() {
-    let reads_of_second = |line: &str| {
+    let reads_of_third = |line: &str| {
         let opened = open(&[line]);
         opened.fill(0..1);
-        assert!(opened.holds(0, NOW));
+        assert!(opened.holds(0, NOW) && opened.holds(0, NOW));
         let before = opened.count(Operation::Read);
         assert!(opened.holds(0, NOW));
         opened.count(Operation::Read) - before
     };
-    assert_eq!(reads_of_second("bitcask.read_cache = 1MB"), 0);
-    assert!(reads_of_second("bitcask.read_cache = 0") > 0);
+    assert_eq!(reads_of_third("bitcask.read_cache = 1MB"), 0);
+    assert!(reads_of_third("bitcask.read_cache = 0") > 0);
     let bytes_max = |lines: &[&str], machine| {
         let cache = read_cache(&loaded(lines), machine);
         cache.map(|cache| cache.bytes_max())

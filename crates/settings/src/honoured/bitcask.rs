@@ -98,8 +98,9 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.bitcask.read_cache_bytes = value,
         },
         "auto",
-        "How much memory all partitions together may keep objects in that were read, so that the \
-         next read needs no system call. Objects of more than 64 KB are left to the system's cache. \
+        "How much memory all partitions together may keep objects in that were read twice lately, so \
+         that the next read needs no system call. Objects of more than 64 KB are left to the system's \
+         cache. \
          `auto` is a thirty-second of what the machine or the container has; 0 keeps none. \
          It shrinks where the stores leave less of `maintenance.memory_bytes_max`.",
     )
