@@ -226,10 +226,16 @@ impl Segments {
             preallocate_bytes: self.settings.segment_bytes.min(RESERVED_BYTES),
         };
         let disk = &*self.disk;
-        match free {
-            Some(free) => SegmentWriter::reuse(disk, &free, &path, id, options),
-            None => SegmentWriter::create(disk, &path, id, options),
+        let Some(free) = free else {
+            return SegmentWriter::create(disk, &path, id, options);
+        };
+        let reused = SegmentWriter::reuse(disk, &free, &path, id, options);
+        if reused.is_err() {
+            // Nobody knows any more what the device has of it. If it cannot be removed either, the next
+            // recovery does it.
+            let _gone_or_later = self.remove(&free);
         }
+        reused
     }
 
     /// A log that outgrows its bound slows its writers: each group syncs a store first, and with
@@ -262,9 +268,10 @@ impl Segments {
         wants_spare_or_mark || matches!(self.next_trim(stores), Trim::Behind(_) | Trim::Free(_))
     }
 
-    /// One step of upkeep.
+    /// One step of upkeep. A disk that has no room for a spare segment is one more reason to trim.
     pub(crate) fn upkeep_step(&self, stores: &Stores) -> Result<StepOutcome> {
-        if self.make_spare()? {
+        let spare = self.make_spare();
+        if let Ok(true) = spare {
             return Ok(StepOutcome {
                 cost_bytes: 0,
                 is_done: false,
@@ -277,7 +284,7 @@ impl Segments {
                 is_done: false,
             });
         }
-        Ok(StepOutcome::nothing_left())
+        spare.map(|_| StepOutcome::nothing_left())
     }
 
     /// Makes the spare segment; false if there is one or nothing was written yet.

@@ -19,6 +19,7 @@ use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, 
 use kvorum_encoding::StorageKey;
 
 use crate::history_engine::{HistoryEngine, Kept};
+use crate::node::{SETTINGS as NODE_SETTINGS, World};
 
 const SETTINGS: CommitLogSettings = CommitLogSettings {
     segment_bytes: 4 << 10,
@@ -383,4 +384,35 @@ fn a_store_that_closes_unsynced_on_a_full_disk_keeps_the_log() {
     )
     .unwrap();
     assert!(!engine.is_empty(kvorum_backend::Timestamp(0)).unwrap());
+}
+
+/// On a full disk no spare segment can be made, and only dropping segments makes room.
+#[test]
+fn a_log_without_room_for_a_spare_segment_is_trimmed() {
+    let memory = MemoryDisk::new();
+    let faulty = FaultyDisk::over_memory(&memory);
+    let node = World::default()
+        .open_with(&faulty, &[0], NODE_SETTINGS)
+        .unwrap();
+    let number_of_segments = || node.log.status().segments;
+    let mut value = 0;
+    while number_of_segments() < 4 {
+        node.put_durably(0, 1, value).unwrap();
+        value += 1;
+    }
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    let created = Rule::new(no_space)
+        .on(Operation::Open)
+        .path_contains("commit_log");
+    faulty.add_rule(created);
+    let mut steps = 0;
+    while node.log.upkeep_step().is_ok() {
+        steps += 1;
+        assert!(steps < 100, "upkeep never says that the disk is full");
+    }
+    assert_eq!(number_of_segments(), 1);
+    assert!(node.log.is_upkeep_due());
+    faulty.heal();
+    node.do_upkeep().unwrap();
+    node.put_durably(0, 1, value).unwrap();
 }
