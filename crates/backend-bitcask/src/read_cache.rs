@@ -12,6 +12,7 @@
 //! what a large store is asked for is not asked for again soon, and the copy costs more than the read.
 
 use std::hash::BuildHasher as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf as _, Bytes};
@@ -25,6 +26,8 @@ use crate::entry::{decode_fields, key_of};
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// For sizing the cache's own tables.
 const ENTRY_BYTES_EXPECTED: u64 = 2048;
+/// Reads that are remembered at most, to tell a second one.
+const READ_ONCE_MAX: usize = 1 << 20;
 /// What an entry takes beside its bytes: itself, the cache's tables, and the count of its holders.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
@@ -96,24 +99,29 @@ type Entries = Cache<Place, CachedEntry, EntryWeight, foldhash::fast::FixedState
 /// Places that were read from their segments lately: one tag for all that fall into a slot, the last.
 /// Two places with one tag make an entry kept at its first read, which does no harm.
 struct ReadOnce {
-    tags: Box<[AtomicU64]>,
+    slots: usize,
+    /// Made by the first read: a node that is idle needs none.
+    tags: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl ReadOnce {
     fn new(slots: usize) -> Self {
         Self {
-            tags: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            slots,
+            tags: OnceLock::new(),
         }
     }
 
     /// Notes a read; true when the slot's last one was of the same place.
     fn again(&self, place: Place) -> bool {
         let hash = foldhash::fast::FixedState::default().hash_one(place);
-        let slots = self.tags.len() as u64;
-        let slot = usize::try_from((hash >> 32) % slots).unwrap_or(0);
+        let tags = self
+            .tags
+            .get_or_init(|| (0..self.slots).map(|_| AtomicU64::new(0)).collect());
+        let slot = usize::try_from((hash >> 32) % tags.len() as u64).unwrap_or(0);
         // Zero stands for nothing yet.
         let tag = hash | 1;
-        self.tags[slot].swap(tag, Ordering::Relaxed) == tag
+        tags[slot].swap(tag, Ordering::Relaxed) == tag
     }
 }
 
@@ -125,7 +133,8 @@ pub struct ReadCache {
 }
 
 impl ReadCache {
-    /// A cache for at most so many bytes, what it needs itself included.
+    /// A cache for at most so many bytes, what its tables need included; what was read once takes eight
+    /// bytes beside it for each 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
         let expected = usize::try_from(bytes_max / ENTRY_BYTES_EXPECTED).unwrap_or(usize::MAX);
         let expected = expected.max(16);
@@ -140,7 +149,7 @@ impl ReadCache {
         );
         Self {
             entries,
-            once: ReadOnce::new(expected),
+            once: ReadOnce::new(expected.min(READ_ONCE_MAX)),
             misses: AtomicU64::new(0),
         }
     }

@@ -231,9 +231,10 @@ impl Segments {
         };
         let reused = SegmentWriter::reuse(disk, &free, &path, id, options);
         if reused.is_err() {
-            // Nobody knows any more what the device has of it. If it cannot be removed either, the next
-            // recovery does it.
+            // Nobody knows any more what the device has of it, under either name. If it cannot be removed,
+            // the next recovery does it.
             let _gone_or_later = self.remove(&free);
+            let _gone_or_later = self.remove(&path);
         }
         reused
     }

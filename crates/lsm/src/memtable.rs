@@ -22,8 +22,10 @@ use rank::{CommonPrefix, Rank};
 
 /// What an entry costs beyond its bytes: list node, key and value structures.
 const ENTRY_OVERHEAD_BYTES: u64 = 220;
-/// What an entry of a store's first memtable is taken to have, in bytes.
+/// What an entry of a store's first memtable is taken to have, in bytes, and how many such entries its
+/// filter is made for at most: nothing is known yet, and many stores never have more than a few.
 const ENTRY_BYTES_EXPECTED: u64 = 1_024;
+const FIRST_KEYS_MAX: u64 = 16_384;
 
 /// A key and the batch that wrote it; the newest of a key comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ impl Memtable {
     /// The first of a store, which is to be flushed at about so many bytes.
     pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
         let keys = bytes_expected / (ENTRY_OVERHEAD_BYTES + ENTRY_BYTES_EXPECTED);
-        let keys_expected = usize::try_from(keys).unwrap_or(0);
+        let keys_expected = usize::try_from(keys.min(FIRST_KEYS_MAX)).unwrap_or(0);
         Self::expecting(CommonPrefix::default(), keys_expected, first_log)
     }
 

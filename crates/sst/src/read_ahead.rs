@@ -77,8 +77,10 @@ impl ReadAhead {
         let reach = self.ahead_bytes as u64;
         let is_next = |behind| (behind..behind + reach).contains(&handle.offset);
         let goes_on = self.behind.is_some_and(is_next);
+        // A large one would fill the window alone, or be cut at its end and read twice.
+        let is_small = usize::try_from(handle.len).is_ok_and(|len| len <= self.bytes_max / 4);
         self.behind = Some(handle.end());
-        if !goes_on {
+        if !goes_on || !is_small {
             return Ok(Block::clone(&*table.data(handle, context)?));
         }
         let payload = self.payload(&table.reader, handle, table.data_end(), context.reading)?;
