@@ -3,9 +3,10 @@
 //!
 //! A segment is closed when the next group would make it too long; the next one is made ahead of need
 //! by upkeep, so that no group waits for its creation. Stores are synced late: only when the log has
-//! grown to a quarter of what it may be does upkeep begin, and then it goes on until no closed segment is
-//! left. By that time the system has written most of what the stores have to sync in its own time,
-//! and one sync of a store releases many segments. Their files are written over by later segments.
+//! grown to a quarter of what it may be does upkeep begin, and then it syncs one after the other, each
+//! once while the log grows by as much again. All at once they took half of the device and of the
+//! processors for seconds. By that time the system has written most of what the stores have to sync in its
+//! own time. Files of segments that nothing needs are written over by later segments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -27,8 +28,9 @@ use crate::queue::GroupFailure;
 /// Space is reserved in pieces of this size: large enough to be rare, and small enough to be had on a
 /// disk that is nearly full. Bytes.
 const RESERVED_BYTES: u64 = 16 << 20;
-/// Upkeep begins when closed segments take this part of what the log may be. Smaller files are used
-/// again sooner, while they are still in memory; larger ones make fewer syncs of stores.
+/// Upkeep begins when closed segments take this part of what the log may be, and syncs all stores once
+/// while so much is written. Smaller files are used again sooner, while they are still in memory; larger
+/// ones make fewer syncs of stores.
 const TRIM_SHARE: u64 = 4;
 /// How the names of files end that wait to be used again; recovery removes them.
 pub(crate) const FREE_EXTENSION: &str = "free";
@@ -59,6 +61,9 @@ struct State {
     free: Vec<PathBuf>,
     last_number: u64,
     is_trimming: bool,
+    /// Bytes of all groups so far, and what they were when a store was synced last.
+    written_bytes: u64,
+    synced_at_bytes: u64,
 }
 
 struct Active {
@@ -138,12 +143,14 @@ impl Segments {
             let mut places = Vec::<Location>::with_capacity(records.len());
             let appended = active.writer.append(&records, &mut places);
             appended.map_err(|error| GroupFailure::ThisGroup(from_segment(&error)))?;
+            let sync = active.writer.sync_handle();
             for record in group {
                 let newest = active.stores.entry(record.store).or_default();
                 *newest = record.sequence.max(*newest);
                 active.has_erasure |= record.is_erasure();
             }
-            active.writer.sync_handle()
+            state.written_bytes += len;
+            sync
         };
         match sync.sync() {
             Ok(_) => Ok(()),
@@ -337,7 +344,12 @@ impl Segments {
     fn trim_step(&self, stores: &Stores) -> Result<bool> {
         match self.next_trim(stores) {
             Trim::NotDue | Trim::Blocked => Ok(false),
-            Trim::Behind(engines) => sync_first_that_can(&engines),
+            Trim::Behind(engines) => {
+                let mut state = self.state.lock();
+                state.synced_at_bytes = state.written_bytes;
+                drop(state);
+                sync_first_that_can(&engines)
+            }
             Trim::Free(segment) => {
                 let mut state = self.state.lock();
                 let is_it = |closed: &Arc<Closed>| Arc::ptr_eq(closed, &segment);
@@ -354,14 +366,18 @@ impl Segments {
 
     /// Engines are asked without our lock.
     fn next_trim(&self, stores: &Stores) -> Trim {
-        let closed = {
+        let trim_bytes = self.settings.bytes_max / TRIM_SHARE;
+        let (closed, written_bytes, is_pressing) = {
             let mut state = self.state.lock();
-            let is_long = state.closed_bytes() > self.settings.bytes_max / TRIM_SHARE;
+            let closed_bytes = state.closed_bytes();
+            let is_long = closed_bytes > trim_bytes;
             state.is_trimming = !state.closed.is_empty() && (state.is_trimming || is_long);
             if !state.is_trimming {
                 return Trim::NotDue;
             }
-            state.closed.clone()
+            let written_bytes = state.written_bytes - state.synced_at_bytes;
+            let is_pressing = closed_bytes > (TRIM_SHARE - 1) * trim_bytes;
+            (state.closed.clone(), written_bytes, is_pressing)
         };
         let mut behind = Vec::new();
         let mut is_first = true;
@@ -376,6 +392,9 @@ impl Segments {
         }
         if behind.is_empty() {
             return Trim::Blocked;
+        }
+        if !is_pressing && written_bytes < trim_bytes / behind.len() as u64 {
+            return Trim::NotDue;
         }
         Trim::Behind(behind)
     }

@@ -416,3 +416,61 @@ fn a_log_without_room_for_a_spare_segment_is_trimmed() {
     node.do_upkeep().unwrap();
     node.put_durably(0, 1, value).unwrap();
 }
+
+/// All stores were synced in one go when the log had grown to a quarter of what it may be: a node that
+/// was loaded evenly had all its memtables written within the same few seconds.
+#[test]
+fn stores_are_synced_one_after_the_other_while_the_log_grows() {
+    const STORES: usize = 4;
+    let settings = CommitLogSettings {
+        bytes_max: 30_000,
+        ..NODE_SETTINGS
+    };
+    let memory = MemoryDisk::new();
+    let world = World::default();
+    let engines = [0, 1, 2, 3].map(|number| world.engine(&memory, number).unwrap());
+    let disk: Arc<dyn Disk> = Arc::new(memory);
+    let log = CommitLog::create(disk, Path::new("log"), 9, settings).unwrap();
+    let committed = |engine: &Arc<dyn Backend>| {
+        Committed::new(engine.clone(), log.clone(), Durability::Grouped)
+    };
+    let stores = engines.each_ref().map(committed);
+    let mut newest = [Sequence(0); STORES];
+    let mut put = |store: usize| {
+        let put = stores[store].put(&batch(1), Durability::Grouped);
+        newest[store] = put.unwrap().wait().unwrap();
+        newest
+    };
+    let do_upkeep = || {
+        for _ in 0..100 {
+            if !log.is_upkeep_due() && !log.is_upkeep_due() {
+                return;
+            }
+            log.upkeep_step().unwrap();
+        }
+    };
+    let mut at_start = [Sequence(0); STORES];
+    while log.status().bytes < 8_800 {
+        for store in 0..STORES {
+            at_start = put(store);
+        }
+    }
+    let synced = || {
+        (0..STORES)
+            .filter(|it| engines[*it].durable() >= at_start[*it])
+            .count()
+    };
+    assert_eq!(synced(), 0);
+    do_upkeep();
+    assert_eq!(synced(), 1);
+    do_upkeep();
+    assert_eq!(synced(), 1);
+    let (mut most_at_once, mut before) = (0, 1);
+    for store in (0..STORES).cycle().take(15 * STORES) {
+        let _newest = put(store);
+        do_upkeep();
+        most_at_once = most_at_once.max(synced() - before);
+        before = synced();
+    }
+    assert_eq!((before, most_at_once), (STORES, 1));
+}
