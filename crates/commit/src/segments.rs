@@ -3,10 +3,10 @@
 //!
 //! A segment is closed when the next group would make it too long; the next one is made ahead of need
 //! by upkeep, so that no group waits for its creation. Stores are synced late: only when the log has
-//! grown to a quarter of what it may be does upkeep begin, and then it syncs one after the other, each
-//! once while the log grows by as much again. All at once they took half of the device and of the
-//! processors for seconds. By that time the system has written most of what the stores have to sync in its
-//! own time. Files of segments that nothing needs are written over by later segments.
+//! grown to a quarter of what it may be does upkeep begin. By that time the system has written most of
+//! what the stores have to sync in its own time. Then one is synced after the other, each once while the
+//! log grows by as much again: all at once they took half of the device and of the processors for
+//! seconds. Files of segments that nothing needs are written over by later segments.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -61,9 +61,8 @@ struct State {
     free: Vec<PathBuf>,
     last_number: u64,
     is_trimming: bool,
-    /// Bytes of all groups so far, and what they were when a store was synced last.
+    /// Bytes of the groups since upkeep synced a store last.
     written_bytes: u64,
-    synced_at_bytes: u64,
 }
 
 struct Active {
@@ -345,9 +344,7 @@ impl Segments {
         match self.next_trim(stores) {
             Trim::NotDue | Trim::Blocked => Ok(false),
             Trim::Behind(engines) => {
-                let mut state = self.state.lock();
-                state.synced_at_bytes = state.written_bytes;
-                drop(state);
+                self.state.lock().written_bytes = 0;
                 sync_first_that_can(&engines)
             }
             Trim::Free(segment) => {
@@ -375,9 +372,8 @@ impl Segments {
             if !state.is_trimming {
                 return Trim::NotDue;
             }
-            let written_bytes = state.written_bytes - state.synced_at_bytes;
             let is_pressing = closed_bytes > (TRIM_SHARE - 1) * trim_bytes;
-            (state.closed.clone(), written_bytes, is_pressing)
+            (state.closed.clone(), state.written_bytes, is_pressing)
         };
         let mut behind = Vec::new();
         let mut is_first = true;

@@ -177,10 +177,10 @@ impl BlobFile {
         let key = key_of(place.ordinal);
         let hash = hash_key(&key);
         let is_original = self.number == self.file;
-        let found = match ahead {
-            _ if !is_original => table.get(&key, hash, context),
-            None => table.get_at(place.block, &key, hash, context),
-            Some(ahead) => table.get_ahead(place.block, &key, hash, ahead, context),
+        let found = if is_original {
+            table.get_at(place.block, &key, hash, ahead, context)
+        } else {
+            table.get(&key, hash, context)
         };
         let found = match found {
             Err(error) if error.would_block() => return Ok(None),

@@ -13,6 +13,7 @@ use crate::blob::{BlobFile, blob_path};
 use crate::error::from_sst;
 use crate::lost::shown;
 use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
+use crate::memtable::Memtable;
 use crate::recovery::Recovery;
 use crate::store::{ReadSide, table_path};
 use crate::tiers::{CARD_OF_FAST, has_slow};
@@ -23,7 +24,8 @@ impl Recovery {
         let levels = self.settings.policy.levels;
         let deepest = manifest.tables.iter().map(|it| it.level).max().unwrap_or(0);
         let deepest = usize::try_from(deepest).unwrap_or(levels);
-        let memtable = self.memtable(manifest, manifest.first_log);
+        // Replaying the logs gives the one that counts.
+        let memtable = Memtable::new(manifest.first_log, 0);
         let mut version = Version::empty(levels.max(deepest + 1), memtable);
         for record in &manifest.tables {
             let opened = self.open_table(manifest, record, read_side)?;

@@ -214,7 +214,7 @@ impl Recovery {
     }
 
     /// An empty one, which expects keys such as the tables have.
-    pub(crate) fn memtable(&self, manifest: &Manifest, first_log: u64) -> Memtable {
+    fn memtable(&self, manifest: &Manifest, first_log: u64) -> Memtable {
         let tables = manifest.tables.iter().map(|it| &it.properties);
         let first = tables.clone().map(|it| &it.smallest).min();
         let last = tables.map(|it| &it.largest).max();

@@ -8,8 +8,8 @@
 use kvorum_encoding::{ByteReader, Truncated};
 use xorf::{BinaryFuse8, BinaryFuse8Ref, DmaSerializable, Filter, FilterRef};
 
-/// Bits of a Bloom block: a cache line.
-const LINE_BYTES: usize = 64;
+/// A block of a blocked Bloom filter: a cache line.
+pub const LINE_BYTES: usize = 64;
 const BLOOM: u8 = 1;
 const FUSE: u8 = 2;
 const FUSE_DESCRIPTOR_BYTES: usize = BinaryFuse8::DESCRIPTOR_LEN;
@@ -123,12 +123,14 @@ fn check_fuse(descriptor: &[u8], fingerprints: &[u8]) -> Result<(), Truncated> {
     }
 }
 
-fn line_of(hash: u64, lines: usize) -> usize {
+/// The line of a blocked Bloom filter that has the bits of a key, by the upper half of its hash.
+pub fn line_of(hash: u64, lines: usize) -> usize {
     let scaled = ((hash >> 32) * lines as u64) >> 32;
     usize::try_from(scaled).unwrap_or(0)
 }
 
-fn probe_bits(hash: u64, probes: u8) -> impl Iterator<Item = usize> {
+/// The bits of a key within its line, by the lower half of its hash.
+pub fn probe_bits(hash: u64, probes: u8) -> impl Iterator<Item = usize> {
     let low = u32::try_from(hash & 0xffff_ffff).unwrap_or(0);
     let mut state = low.wrapping_mul(0x9e37_79b9);
     (0..probes).map(move |_| {

@@ -57,7 +57,7 @@ pub use cache::{BlockCache, CacheKey, NoCache};
 pub use codec::{Codec, Compression};
 pub use error::{Part, Result, SstError};
 pub use examine::{BadRange, EachEntry, Examination, claimed_store, examine};
-pub use filter::{FilterKind, hash_key};
+pub use filter::{FilterKind, LINE_BYTES, hash_key, line_of, probe_bits};
 pub use frame::{BlockHandle, TableId};
 pub use mark::{Mark, MarkKind, Marks};
 pub use properties::{BlobUse, Facts, Properties};

@@ -221,34 +221,21 @@ impl Table {
         }
     }
 
-    /// Reads the block at a place that was noted when it was written, and the value of `key` in it.
+    /// Reads the block at a place that was noted when it was written, and the value of `key` in it. Whoever
+    /// reads many such blocks, mostly one behind the other, gives what was read ahead.
     pub fn get_at(
         &self,
         handle: BlockHandle,
         key: &[u8],
         hash: u64,
+        ahead: Option<&mut ReadAhead>,
         context: &ReadContext<'_>,
     ) -> Result<Option<Found>> {
-        let value = self
-            .data(handle, context)?
-            .get(key, hash)
-            .map_err(|error| self.undecodable(handle, Part::Data, error))?;
-        Ok(value.map(|value| Found { value }))
-    }
-
-    /// The same for whoever reads many such blocks, mostly one behind the other.
-    pub fn get_ahead(
-        &self,
-        handle: BlockHandle,
-        key: &[u8],
-        hash: u64,
-        ahead: &mut ReadAhead,
-        context: &ReadContext<'_>,
-    ) -> Result<Option<Found>> {
-        let value = ahead
-            .noted(self, handle, context)?
-            .get(key, hash)
-            .map_err(|error| self.undecodable(handle, Part::Data, error))?;
+        let value = match ahead {
+            Some(ahead) => ahead.noted(self, handle, context)?.get(key, hash),
+            None => self.data(handle, context)?.get(key, hash),
+        };
+        let value = value.map_err(|error| self.undecodable(handle, Part::Data, error))?;
         Ok(value.map(|value| Found { value }))
     }
 

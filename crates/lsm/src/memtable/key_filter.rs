@@ -6,12 +6,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A line of the processor's cache.
-const LINE_BITS: u64 = 512;
-const LINE_WORDS: usize = 8;
+use kvorum_sst::{LINE_BYTES, line_of, probe_bits};
+
+const LINE_WORDS: usize = LINE_BYTES / 8;
 /// With as many keys as expected, one absent key in a hundred is searched for.
 const BITS_PER_KEY: usize = 10;
-const PROBES: u32 = 6;
+const PROBES: u8 = 6;
 
 /// A filter over the hashes of keys.
 pub(super) struct KeyFilter {
@@ -33,31 +33,20 @@ impl KeyFilter {
 
     pub(super) fn add(&self, hash: u64) {
         let line = self.line(hash);
-        for bit in probes(hash) {
-            line[word_of(bit)].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        for bit in probe_bits(hash, PROBES) {
+            line[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
         }
     }
 
     pub(super) fn may_contain(&self, hash: u64) -> bool {
         let line = self.line(hash);
-        probes(hash).all(|bit| line[word_of(bit)].load(Ordering::Relaxed) & (1 << (bit % 64)) != 0)
+        let is_set = |bit: usize| line[bit / 64].load(Ordering::Relaxed) & (1 << (bit % 64)) != 0;
+        probe_bits(hash, PROBES).all(is_set)
     }
 
-    /// By the upper half of the hash.
     fn line(&self, hash: u64) -> &[AtomicU64; LINE_WORDS] {
-        let at = ((hash >> 32) * self.lines.len() as u64) >> 32;
-        &self.lines[usize::try_from(at).unwrap_or(0)]
+        &self.lines[line_of(hash, self.lines.len())]
     }
-}
-
-/// By the lower half of the hash, as two steps through the line.
-fn probes(hash: u64) -> impl Iterator<Item = u64> {
-    let (start, step) = (hash & 0xffff, (hash >> 16 & 0xffff) | 1);
-    (0..u64::from(PROBES)).map(move |probe| (start + probe * step) % LINE_BITS)
-}
-
-fn word_of(bit: u64) -> usize {
-    usize::try_from(bit / 64).unwrap_or(0)
 }
 
 #[cfg(test)]
