@@ -6,6 +6,7 @@ mod admin_request;
 mod admin_server;
 mod admin_verbs;
 mod advise;
+mod allocator;
 mod backup;
 mod command_line;
 mod configuration_file;
@@ -38,20 +39,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
-    refuse_huge_pages();
+    allocator::refuse_huge_pages();
     command_line::main()
-}
-
-/// Memory comes in pages of the smallest size, in every command alike.
-///
-/// The allocator asks the kernel for transparent huge pages, with which memory is taken 2 MB at a time
-/// and a key in memory costs up to a third more than its bytes. The process is asked, and not the
-/// allocator: that also holds where the machine gives huge pages to everybody. See
-/// `docs/performance.md` for both costs.
-fn refuse_huge_pages() {
-    let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
 }

@@ -38,6 +38,7 @@ pub(crate) use self::view::bytes as bytes_text;
 use self::step_log::DoneStep;
 pub(crate) use self::unwritable::{Failures, Unwritable};
 
+use crate::allocator;
 use crate::node_log::NodeLog;
 
 /// Threads that share a round of syncs. Two share the file system's own commits: measured with 64
@@ -48,6 +49,8 @@ const SYNC_THREADS: usize = 2;
 const HINTS: u16 = u16::MAX;
 /// Rounds smaller than this are not worth a thread.
 const SYNCS_SHARED_MIN: usize = 4;
+/// Memory that is free is given back to the system this often.
+const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
 /// Open files are counted this often: it means reading a directory with an entry for each.
 const FILES_COUNTED_EVERY: Duration = Duration::from_secs(10);
 /// Requests are too few to say anything when they were so for this long.
@@ -81,6 +84,7 @@ struct Seen {
     writes: LastReading,
     open_files: Option<u64>,
     files_counted_at: Option<Moment>,
+    memory_given_back_at: Option<Moment>,
     is_memory_scarce: bool,
     are_files_scarce: bool,
     refuses_puts: bool,
@@ -258,6 +262,19 @@ impl Maintenance {
         let orders = self.arbiter.lock().memory_orders();
         self.giving_way.obey(&orders);
         self.warn_of_scarcity();
+        self.give_memory_back();
+    }
+
+    /// Often, so that it is little at a time; not at every look, for most of what is free is used again
+    /// before long.
+    fn give_memory_back(&self) {
+        let now = self.runtime.now();
+        let given_back_at = &mut self.seen.lock().memory_given_back_at;
+        let is_recent = |at: Moment| now.since(at) < MEMORY_GIVEN_BACK_EVERY;
+        if !given_back_at.is_some_and(is_recent) {
+            *given_back_at = Some(now);
+            allocator::give_back();
+        }
     }
 
     fn count_files(&self, seen: &mut Seen) -> Option<u64> {

@@ -14,6 +14,7 @@ use kvorum_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::admin_server::{AdminServer, stop_this_process};
+use crate::allocator;
 use crate::backup;
 use crate::configuration_file::Loaded;
 use crate::data_directory::admin_socket;
@@ -35,6 +36,7 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     let settings = loaded.configuration.settings.clone();
     logging::start(&settings.log)?;
     report(loaded);
+    allocator::keep_until_given_back();
     let executor: Executor = Runtime::production(&threads(&settings))?;
     let runtime = executor.runtime();
     let files = open_files::settle(&RealDisk, &settings)?;

@@ -1,0 +1,96 @@
+//! The process's allocator, and when the memory that it holds free goes back to the system.
+//!
+//! Left alone, it gives back on whatever thread frees a page of its own next, everything at once that
+//! became free since it did so last. On a node that has just flushed that was half a gigabyte and took
+//! 140 ms on a thread that served requests, under the lock of a store and with everybody behind it. A
+//! server gives back by itself instead, on the thread of its maintenance. See `docs/performance.md`.
+
+use std::ffi::c_long;
+
+use libmimalloc_sys::{mi_collect, mi_option_set_default, mi_option_t};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// For how long free memory is kept before any thread gives it back, in milliseconds. The bindings name
+/// this option only for older versions.
+const PURGE_DELAY: mi_option_t = 15;
+/// Never reached as long as maintenance runs.
+const PURGE_DELAY_MILLIS: c_long = 60_000;
+
+/// Memory comes in pages of the smallest size, in every command alike.
+///
+/// The allocator asks the kernel for transparent huge pages, with which memory is taken 2 MB at a time
+/// and a key in memory costs up to a third more than its bytes. The process is asked, and not the
+/// allocator: that also holds where the machine gives huge pages to everybody. See
+/// `docs/performance.md` for both costs.
+pub(crate) fn refuse_huge_pages() {
+    let _older_kernels_have_no_such_call = rustix::thread::disable_transparent_huge_pages(true);
+}
+
+/// Leaves it to [`give_back`] to give memory back. What the environment says of it (`MIMALLOC_PURGE_DELAY`)
+/// counts more.
+#[expect(
+    unsafe_code,
+    reason = "the allocator's options have no other interface"
+)]
+pub(crate) fn keep_until_given_back() {
+    // SAFETY: sets a number that is read atomically; any thread may do it at any time.
+    unsafe { mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MILLIS) };
+}
+
+/// Gives all free memory back to the system, on this thread.
+#[expect(
+    unsafe_code,
+    reason = "the allocator is asked for this by no other call"
+)]
+pub(crate) fn give_back() {
+    // SAFETY: touches memory that nobody has allocated, and pages of this thread's own. May be called on
+    // any thread at any time but from within the allocator.
+    unsafe { mi_collect(true) };
+}
+
+#[cfg(test)]
+mod tests {
+    use libmimalloc_sys::mi_option_get;
+
+    use super::*;
+
+    /// The one place that says that the number is that of the right option: it is told by its default.
+    #[test]
+    #[expect(
+        unsafe_code,
+        reason = "the allocator's options have no other interface"
+    )]
+    fn a_server_gives_memory_back_by_itself() {
+        // SAFETY: reads a number.
+        let delay = || unsafe { mi_option_get(PURGE_DELAY) };
+        if std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
+            assert_eq!(delay(), 1000);
+            keep_until_given_back();
+            assert_eq!(delay(), PURGE_DELAY_MILLIS);
+        }
+    }
+
+    #[test]
+    fn what_was_freed_is_given_back_and_the_rest_stays() {
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+            let pages = statm
+                .split(' ')
+                .nth(1)
+                .and_then(|it| it.parse::<u64>().ok());
+            pages.unwrap_or_default() * rustix::param::page_size() as u64
+        };
+        keep_until_given_back();
+        let kept: Vec<Vec<u8>> = (0..1000u32).map(|it| vec![it as u8; 4096]).collect();
+        let freed: Vec<Vec<u8>> = (0..40_000).map(|_| vec![7; 4096]).collect();
+        let before = resident();
+        drop(freed);
+        give_back();
+        let after = resident();
+        assert!(after + (100 << 20) < before, "{before} -> {after}");
+        let is_whole = |(at, it): (usize, &Vec<u8>)| it.iter().all(|byte| *byte == at as u8);
+        assert!(kept.iter().enumerate().all(is_whole));
+    }
+}
