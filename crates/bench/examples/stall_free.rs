@@ -1,5 +1,6 @@
-//! Whether writers are slowed smoothly and never stopped: a server on the leveldb engine is loaded with
-//! keys in order and then overwritten at random, as fast as it takes writes, beside a witness.
+//! Whether writers are slowed smoothly and never stopped: a server is loaded with keys in order and then
+//! overwritten at random, once or several times over, as fast as it takes writes, beside a witness. On
+//! the leveldb engine, unless a setting says otherwise.
 //!
 //! Everything is what an operator would run: the binary with its defaults, its commit log, its arbiter
 //! and its budgets, driven over protocol buffers by as many connections as are asked for, each with one
@@ -10,8 +11,8 @@
 //! moment, and the engine's if not.
 //!
 //! Run with `cargo run --release -p kvorum-bench --example stall_free -- SERVER DIRECTORY [KEYS]
-//! [VALUE_BYTES] [CONNECTIONS] [SETTING=VALUE]...`, SERVER being the path of the `kvorum` binary. The
-//! directory is made, and removed at the end. Ends with 0 if both phases held the bounds.
+//! [VALUE_BYTES] [CONNECTIONS] [TURNOVERS] [SETTING=VALUE]...`, SERVER being the path of the `kvorum` binary. The
+//! directory is made, and removed at the end. Ends with 0 if all phases held the bounds.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -23,6 +24,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -51,6 +53,8 @@ struct Arguments {
     keys: u64,
     value_bytes: usize,
     connections: usize,
+    /// How often everything is overwritten.
+    turnovers: usize,
     settings: Vec<String>,
 }
 
@@ -64,12 +68,14 @@ impl Arguments {
         let directory = words.next().context("name a directory to be made")?;
         let mut number = |default: u64| words.next().map_or(Ok(default), |it| it.parse());
         let (keys, value_bytes, connections) = (number(10_000_000)?, number(100)?, number(64)?);
+        let turnovers = number(1)?;
         Ok(Self {
             server: std::fs::canonicalize(server)?,
             directory: directory.into(),
             keys,
             value_bytes: usize::try_from(value_bytes)?,
             connections: usize::try_from(connections)?.max(1),
+            turnovers: usize::try_from(turnovers)?,
             settings,
         })
     }
@@ -93,13 +99,34 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         .enable_all()
         .build()?;
     let mut is_held = true;
-    for order in [Order::Ascending, Order::Random] {
+    let turnovers = std::iter::repeat_n(Order::Random, arguments.turnovers);
+    for order in std::iter::once(Order::Ascending).chain(turnovers) {
         let writes = threads.block_on(write_all(arguments, server.protobuf, order))?;
         is_held &= writes.report(order, &witness);
+        let live = arguments.keys as f64 * arguments.value_bytes as f64;
+        let held = held_bytes(&server.data)? as f64;
+        println!(
+            "on the disk: {:.2} bytes for each byte of value\n",
+            held / live
+        );
         println!("{}", server.maintenance()?);
     }
     witness.stop();
     Ok(is_held)
+}
+
+/// What a directory takes on its device, in bytes. Files that go meanwhile count as nothing.
+fn held_bytes(directory: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += match entry.metadata() {
+            Ok(it) if it.is_dir() => held_bytes(&entry.path())?,
+            Ok(it) => it.blocks() * 512,
+            Err(_) => 0,
+        };
+    }
+    Ok(bytes)
 }
 
 /// A running server; killed when dropped.
@@ -314,8 +341,13 @@ impl Writes {
         let mut sorted = whole.to_vec();
         sorted.sort_unstable();
         let median = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
-        let steady = whole.iter().filter(|it| **it * 2 >= median).count();
-        let steady_percent = 100.0 * steady as f64 / (whole.len() as f64).max(1.0);
+        let percent_at = |part: f64| {
+            let steady = whole
+                .iter()
+                .filter(|it| **it as f64 >= part * median as f64);
+            100.0 * steady.count() as f64 / (whole.len() as f64).max(1.0)
+        };
+        let steady_percent = percent_at(0.5);
         let witness_stalls: Vec<Slow> = appends.into_iter().filter(|it| it.took >= STALL).collect();
         let is_alone = |it: &&Slow| !witness_stalls.iter().any(|other| other.overlaps(it));
         let alone: Vec<&Slow> = self.stalls.iter().filter(is_alone).collect();
@@ -326,7 +358,9 @@ impl Writes {
             self.micros.len()
         );
         println!(
-            "seconds at half the median or more: {steady_percent:.2} % (at least {STEADY_PERCENT} %)"
+            "seconds at half the median or more: {steady_percent:.2} % (at least {STEADY_PERCENT} %), at \
+             seven tenths: {:.2} %",
+            percent_at(0.7)
         );
         println!(
             "a write: median {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, slowest {:.1} ms",

@@ -108,12 +108,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Leases, DecodeError> {
     }
 }
 
-/// Reads a table. One that is there and unreadable is moved aside, durably, and reported.
+/// Reads a table. One that is there and unreadable is moved aside, durably, and reported. One that is
+/// missing stays so: a removal that a power cut undoes would bring back leases that stores may have come
+/// to fit again with other contents.
 pub(crate) fn read(
     disk: &dyn Disk,
     path: &Path,
 ) -> Result<(Leases, Option<Unreadable>), DiskError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
     if disk.info(path)?.is_none() {
+        disk.sync_directory(directory)?;
         return Ok((Leases::new(), None));
     }
     let outcome = match kvorum_disk::read_file(disk, path, FILE_BYTES_MAX) {
@@ -125,7 +129,7 @@ pub(crate) fn read(
         Err(reason) => {
             let kept_as = path.with_extension("unreadable");
             disk.rename(path, &kept_as)?;
-            disk.sync_directory(path.parent().unwrap_or(Path::new(".")))?;
+            disk.sync_directory(directory)?;
             Ok((Leases::new(), Some(Unreadable { kept_as, reason })))
         }
     }

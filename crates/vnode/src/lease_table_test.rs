@@ -242,6 +242,33 @@ fn a_table_that_cannot_be_read_is_kept_aside() {
     assert_eq!(after.info(&path).unwrap(), None);
 }
 
+/// Somebody removes the table and puts a store back, which then grows to the same sequence; the power
+/// fails before the removal is on the device.
+#[test]
+fn a_table_that_was_missing_does_not_come_back() {
+    let mut world = World::new();
+    let before = [
+        Step::Write { vnode: 2 },
+        Step::Stop,
+        Step::LoseTable,
+        Step::RestoreStore { vnode: 2, loses: 1 },
+        Step::Write { vnode: 2 },
+    ];
+    before.iter().for_each(|step| world.take(step));
+    for seed in 0..20 {
+        let mut after = World {
+            disk: world.disk.crash_image(CrashOptions::drawn(seed)),
+            stores: world.stores.clone(),
+            issued: world.issued.clone(),
+            randomness: world.randomness.clone(),
+            ..World::new()
+        };
+        after.start();
+        after.take(&Step::Renew);
+        after.take(&Step::Write { vnode: 2 });
+    }
+}
+
 #[test]
 fn threads_share_no_dot() {
     let table = open(&empty_disk(), &randomness());
