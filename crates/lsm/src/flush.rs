@@ -73,7 +73,7 @@ impl Store {
         let full = std::mem::replace(&mut version.memtable, fresh);
         full.seal(writer.last_sequence);
         version.frozen.insert(0, full);
-        self.version.store(Arc::new(version));
+        self.replace_version(version);
         Ok(())
     }
 

@@ -57,6 +57,7 @@ pub mod policy;
 mod read;
 mod recovery;
 pub mod repair;
+mod replaced;
 mod scrub;
 mod settings;
 mod snapshot;

@@ -283,7 +283,7 @@ impl Store {
         let memtable = Memtable::new(first_log, self.settings.memtable_bytes);
         let mut empty = crate::version::Version::empty(levels, memtable);
         empty.flushes = old.flushes + 1;
-        self.version.store(Arc::new(empty));
+        self.replace_version(empty);
         writer.log = None;
         let logs: Vec<u64> = writer
             .unsynced
@@ -302,6 +302,7 @@ impl Store {
         let blobs = blobs.map(|it| crate::blob::blob_path(directory, it.number));
         let logs = logs.iter().map(|it| log_path(directory, *it));
         self.remove_files(tables.chain(blobs).chain(logs));
+        self.replaced.release_all();
         crate::store::sync_directory(&*self.disk, directory)
     }
 }

@@ -22,6 +22,7 @@ use crate::lost::LostLog;
 use crate::manifest::{self, Manifest, Written};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
+use crate::replaced::Replaced;
 use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
@@ -100,6 +101,7 @@ impl Recovery {
                     last_sequence: sequence,
                 }),
                 version: ArcSwap::from_pointee(version),
+                replaced: Replaced::default(),
                 pins: Pins::default(),
                 group,
                 counted: Mutex::default(),

@@ -20,6 +20,7 @@ use crate::expiry::Expiry;
 use crate::lost::{LostLog, LostSink};
 use crate::manifest::{self, Manifest, Written};
 use crate::pins::Pins;
+use crate::replaced::Replaced;
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
@@ -44,6 +45,7 @@ pub(crate) struct Store {
     pub(crate) writer: Mutex<WriteSide>,
     /// Changed under the writer's lock only.
     pub(crate) version: ArcSwap<Version>,
+    pub(crate) replaced: Replaced<Version>,
     pub(crate) pins: Pins,
     pub(crate) group: Arc<GroupSync>,
     pub(crate) counters: Counters,
@@ -306,7 +308,13 @@ impl Store {
         let _no_put_and_no_other_change = self.writer.lock();
         let mut version = Version::clone(&self.version.load());
         change(&mut version);
-        self.version.store(Arc::new(version));
+        self.replace_version(version);
+    }
+
+    /// The same, under the writer's lock.
+    pub(crate) fn replace_version(&self, version: Version) {
+        let replaced = self.version.swap(Arc::new(version));
+        self.replaced.hold(replaced);
     }
 
     /// Removes files that nothing refers to any more. Failing to costs space until the next opening.

@@ -53,6 +53,7 @@ pub(crate) struct Upkeep {
 impl Store {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
         self.pins.release_expired(now);
+        self.replaced.release_unread();
         // While somebody is at a step, what was begun is not known: then it is told what would be.
         let mut upkeep = self.upkeep.try_lock();
         let mut due = Vec::new();
