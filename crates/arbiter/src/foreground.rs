@@ -14,14 +14,10 @@ use crate::average::seconds;
 /// Fewer requests than this say nothing about their slowest hundredth; a driver that sees fewer goes
 /// on counting.
 pub const COUNT_MIN: u64 = 20;
-/// Requests suffer when the slowest hundredth takes this many times what it takes undisturbed,
+/// Requests suffer when they take this many times what they take undisturbed,
 const SLOWER_TIMES: f64 = 2.0;
 /// and this much on top: below that nobody feels a difference. Seconds.
 const SLOWER_SECONDS: f64 = 0.000_5;
-/// Or when half of them do: who sends his next request when the last one is answered gets so much less
-/// done, however even their times are.
-const HALF_SLOWER_TIMES: f64 = 1.25;
-const HALF_SLOWER_SECONDS: f64 = 0.000_25;
 /// A look with suffering requests leaves this part of the share.
 const FALL: f64 = 0.6;
 /// A look with contented requests adds this much to it, one without any requests more.
@@ -39,8 +35,6 @@ const LEARNED: f64 = 0.2;
 pub struct Latency {
     /// How many there were.
     pub count: u64,
-    /// Half of them took no longer, about.
-    pub p50: Duration,
     /// 99 of 100 took no longer, about.
     pub p99: Duration,
 }
@@ -58,24 +52,20 @@ pub fn latency_between(earlier: &[u64], later: &[u64]) -> Latency {
     if count == 0 {
         return Latency::default();
     }
-    let quantile = |part: f64| {
-        let wanted = count as f64 * part;
-        let power = (0..later.len()).find(|at| below(*at) as f64 >= wanted);
-        let power = power.unwrap_or(0);
-        let (low, high) = match power.checked_sub(1) {
-            None => (0.0, 1.0),
-            Some(lower) => (2f64.powi(whole_power(lower)), 2f64.powi(whole_power(power))),
-        };
-        let (before, upto) = (power.checked_sub(1).map_or(0, below), below(power));
-        // Within a power of two, times are taken to be spread evenly.
-        let way = (wanted - before as f64) / (upto.saturating_sub(before).max(1)) as f64;
-        let micros = low + (high - low) * way;
-        seconds(micros / 1e6, Duration::MAX)
+    let wanted = count as f64 * 0.99;
+    let power = (0..later.len()).find(|at| below(*at) as f64 >= wanted);
+    let power = power.unwrap_or(0);
+    let (low, high) = match power.checked_sub(1) {
+        None => (0.0, 1.0),
+        Some(lower) => (2f64.powi(whole_power(lower)), 2f64.powi(whole_power(power))),
     };
+    let (before, upto) = (power.checked_sub(1).map_or(0, below), below(power));
+    // Within a power of two, times are taken to be spread evenly.
+    let way = (wanted - before as f64) / (upto.saturating_sub(before).max(1)) as f64;
+    let micros = low + (high - low) * way;
     Latency {
         count,
-        p50: quantile(0.5),
-        p99: quantile(0.99),
+        p99: seconds(micros / 1e6, Duration::MAX),
     }
 }
 
@@ -93,14 +83,10 @@ pub(crate) struct Foreground {
 
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    p50: Baseline,
-    p99: Baseline,
+    /// Undisturbed, in seconds.
+    baseline: Option<f64>,
     last: Latency,
 }
-
-/// What requests take undisturbed, in seconds.
-#[derive(Clone, Debug, Default)]
-struct Baseline(Option<f64>);
 
 impl Foreground {
     pub(crate) fn new() -> Self {
@@ -143,34 +129,15 @@ impl Lane {
         if latency.count < COUNT_MIN {
             return false;
         }
-        let is_half_slower = self.p50.is_exceeded(
-            latency.p50,
-            (HALF_SLOWER_TIMES, HALF_SLOWER_SECONDS),
-            is_quiet,
-        );
-        let is_tail_slower =
-            self.p99
-                .is_exceeded(latency.p99, (SLOWER_TIMES, SLOWER_SECONDS), is_quiet);
-        is_half_slower || is_tail_slower
-    }
-}
-
-impl Baseline {
-    /// True when a latency is beyond so many times the baseline and so many seconds more. Learns from it.
-    fn is_exceeded(
-        &mut self,
-        latency: Duration,
-        (times, more): (f64, f64),
-        is_quiet: bool,
-    ) -> bool {
-        let latency = latency.as_secs_f64();
-        let baseline = *self.0.get_or_insert(latency);
-        self.0 = Some(if is_quiet {
-            baseline + (latency - baseline) * LEARNED
+        let p99 = latency.p99.as_secs_f64();
+        let baseline = *self.baseline.get_or_insert(p99);
+        let is_suffering = p99 > baseline * SLOWER_TIMES + SLOWER_SECONDS;
+        self.baseline = Some(if is_quiet {
+            baseline + (p99 - baseline) * LEARNED
         } else {
-            baseline.min(latency)
+            baseline.min(p99)
         });
-        latency > baseline * times + more
+        is_suffering
     }
 }
 
@@ -181,7 +148,6 @@ mod tests {
     fn requests(p99_micros: u64) -> Latency {
         Latency {
             count: 1000,
-            p50: Duration::from_micros(100),
             p99: Duration::from_micros(p99_micros),
         }
     }
@@ -209,24 +175,6 @@ mod tests {
         assert!(look(&mut foreground, 950, 5) < SHARE_QUIET);
     }
 
-    /// A closed loop on a busy machine: each request takes half as long again, and as evenly as before.
-    #[test]
-    fn all_a_little_slower_is_slower_though_the_tail_is_not() {
-        let mut foreground = Foreground::new();
-        let of = |p50_micros| Latency {
-            count: 1000,
-            p50: Duration::from_micros(p50_micros),
-            p99: Duration::from_micros(5000),
-        };
-        let mut look = |p50_micros, times| {
-            (0..times).for_each(|_| foreground.look(of(p50_micros), Latency::default(), false));
-            foreground.share()
-        };
-        assert!(look(1400, 30) > 0.99);
-        assert!(look(1900, 10) > 0.99);
-        assert!(look(2100, 5) < SHARE_QUIET);
-    }
-
     #[test]
     fn what_is_slow_without_upkeep_becomes_the_measure() {
         let mut foreground = Foreground::new();
@@ -246,7 +194,6 @@ mod tests {
         assert!((foreground.share() - 1.0).abs() < 1e-9);
         let few = Latency {
             count: COUNT_MIN - 1,
-            p50: Duration::from_secs(1),
             p99: Duration::from_secs(1),
         };
         foreground.look(few, few, false);
@@ -264,7 +211,6 @@ mod tests {
         let latency = latency_between(&earlier, &later);
         assert_eq!(latency.count, 100);
         assert_eq!(latency.p99, Duration::from_micros(1536));
-        assert_eq!(latency.p50.as_micros(), 64 + 64 * 50 / 98);
         assert_eq!(latency_between(&later, &later), Latency::default());
         assert_eq!(latency_between(&[], &[]), Latency::default());
     }

@@ -104,7 +104,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         let writes = threads.block_on(write_all(arguments, server.protobuf, order))?;
         is_held &= writes.report(order, &witness);
         let live = arguments.keys as f64 * arguments.value_bytes as f64;
-        let held = held_bytes(&server.data)? as f64;
+        let held = held_bytes(&server.data) as f64;
         println!(
             "on the disk: {:.2} bytes for each byte of value\n",
             held / live
@@ -115,18 +115,17 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
     Ok(is_held)
 }
 
-/// What a directory takes on its device, in bytes. Files that go meanwhile count as nothing.
-fn held_bytes(directory: &Path) -> anyhow::Result<u64> {
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        bytes += match entry.metadata() {
-            Ok(it) if it.is_dir() => held_bytes(&entry.path())?,
-            Ok(it) => it.blocks() * 512,
-            Err(_) => 0,
-        };
-    }
-    Ok(bytes)
+/// What a directory takes on its device, in bytes. What goes meanwhile counts as nothing.
+fn held_bytes(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return 0;
+    };
+    let held = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(it) if it.is_dir() => held_bytes(&entry.path()),
+        Ok(it) => it.blocks() * 512,
+        Err(_) => 0,
+    });
+    held.sum()
 }
 
 /// A running server; killed when dropped.

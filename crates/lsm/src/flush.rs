@@ -26,6 +26,13 @@ pub(crate) struct Flush {
 impl Store {
     /// Moves everything to tables and returns up to which sequence that is done.
     pub(crate) fn flush_all(&self) -> Result<u64> {
+        let flushed = self.flush_everything();
+        // A recovery replays one log after the other, and nobody asks meanwhile what is due.
+        self.replaced.release_unread();
+        flushed
+    }
+
+    fn flush_everything(&self) -> Result<u64> {
         let wanted = self.visible_sequence();
         let mut upkeep = self.upkeep.lock();
         self.check_not_failed()?;

@@ -167,6 +167,7 @@ impl Lsm {
 
     /// The upkeep that the store would do now, most urgent first.
     pub fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
+        self.store.replaced.release_unread();
         if self.store.check_writable().is_err() {
             return Vec::new();
         }
@@ -302,7 +303,8 @@ impl Store {
         let blobs = blobs.map(|it| crate::blob::blob_path(directory, it.number));
         let logs = logs.iter().map(|it| log_path(directory, *it));
         self.remove_files(tables.chain(blobs).chain(logs));
-        self.replaced.release_all();
+        drop(old);
+        self.replaced.release_unread();
         crate::store::sync_directory(&*self.disk, directory)
     }
 }

@@ -1,16 +1,17 @@
-//! What was replaced and may still be read: it is let go by upkeep, and never by the last reader.
+//! What was replaced and may still be read: it is let go by upkeep, and not by the last reader.
 //!
 //! Whoever lets go of the last version that has a memtable frees every entry of it, one by one; the last
 //! that has a table which was merged away has the system free its file. Either takes a tenth of a second.
 //! A read that was under way when the version was replaced would be that one now and then, and what the
-//! thread that serves it has to do besides waits.
+//! thread that serves it has to do besides waits. Left are a snapshot that outlives its store, and a read
+//! while a store is erased.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// More is not held back where upkeep does not come round.
-const HELD_MAX: usize = 64;
+/// More than this is not to be held where upkeep does not come round.
+const HELD_MAX: usize = 8;
 
 /// Values that were replaced.
 pub(crate) struct Replaced<T> {
@@ -28,12 +29,12 @@ impl<T> Default for Replaced<T> {
 impl<T> Replaced<T> {
     /// Holds a value that no new reader comes to any more.
     pub(crate) fn hold(&self, replaced: Arc<T>) {
-        let oldest = {
-            let mut held = self.held.lock();
-            held.push(replaced);
-            (held.len() > HELD_MAX).then(|| held.remove(0))
-        };
-        drop(oldest);
+        self.held.lock().push(replaced);
+    }
+
+    /// True when upkeep has not come round for long, and whoever can is to let go of what is unread.
+    pub(crate) fn are_many(&self) -> bool {
+        self.held.lock().len() > HELD_MAX
     }
 
     /// Lets go of those that nobody reads any more. For threads that nobody waits for.
@@ -41,12 +42,6 @@ impl<T> Replaced<T> {
         let is_unread = |it: &mut Arc<T>| Arc::strong_count(it) == 1;
         let unread: Vec<Arc<T>> = self.held.lock().extract_if(.., is_unread).collect();
         drop(unread);
-    }
-
-    /// Lets go of all of them; those that are read go with their last readers.
-    pub(crate) fn release_all(&self) {
-        let all = std::mem::take(&mut *self.held.lock());
-        drop(all);
     }
 }
 
@@ -70,15 +65,14 @@ mod tests {
     }
 
     #[test]
-    fn without_upkeep_it_does_not_grow() {
+    fn what_upkeep_does_not_come_round_for_is_noticed() {
         let replaced = Replaced::default();
-        let values: Vec<Arc<usize>> = (0..HELD_MAX + 10).map(Arc::new).collect();
-        let seen: Vec<_> = values.iter().map(Arc::downgrade).collect();
-        values.into_iter().for_each(|it| replaced.hold(it));
-        let held = seen.iter().filter(|it| it.upgrade().is_some()).count();
-        assert_eq!(held, HELD_MAX);
-        assert!(seen[9].upgrade().is_none() && seen[10].upgrade().is_some());
-        replaced.release_all();
-        assert!(seen.iter().all(|it| it.upgrade().is_none()));
+        let read = Arc::new(0);
+        (0..HELD_MAX).for_each(|it| replaced.hold(Arc::new(it)));
+        assert!(!replaced.are_many());
+        replaced.hold(read.clone());
+        assert!(replaced.are_many());
+        replaced.release_unread();
+        assert!(!replaced.are_many() && Arc::strong_count(&read) == 2);
     }
 }

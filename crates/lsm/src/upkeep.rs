@@ -53,7 +53,6 @@ pub(crate) struct Upkeep {
 impl Store {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
         self.pins.release_expired(now);
-        self.replaced.release_unread();
         // While somebody is at a step, what was begun is not known: then it is told what would be.
         let mut upkeep = self.upkeep.try_lock();
         let mut due = Vec::new();
@@ -192,6 +191,9 @@ impl Store {
                 let level = level as u64;
                 let _paid_or_due = self.merge_step(&mut upkeep, level, budget, now, Payer::Writer);
             }
+        }
+        if self.replaced.are_many() {
+            self.replaced.release_unread();
         }
     }
 

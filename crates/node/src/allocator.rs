@@ -29,17 +29,18 @@ pub(crate) fn refuse_huge_pages() {
 }
 
 /// Leaves it to [`give_back`] to give memory back. What the environment says of it (`MIMALLOC_PURGE_DELAY`)
-/// counts more.
+/// counts more. To be called before there are other threads.
 #[expect(
     unsafe_code,
     reason = "the allocator's options have no other interface"
 )]
 pub(crate) fn keep_until_given_back() {
-    // SAFETY: sets a number that is read atomically; any thread may do it at any time.
+    // SAFETY: sets a number that other threads read without a lock, when there are none yet.
     unsafe { mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MILLIS) };
 }
 
-/// Gives all free memory back to the system, on this thread.
+/// Gives pages that are wholly free back to the system, on this thread. Does nothing while another thread
+/// is at it.
 #[expect(
     unsafe_code,
     reason = "the allocator is asked for this by no other call"
@@ -81,9 +82,13 @@ mod tests {
         let freed: Vec<Vec<u8>> = (0..40_000).map(|_| vec![7; 4096]).collect();
         let before = resident();
         drop(freed);
-        give_back();
-        let after = resident();
-        assert!(after + (100 << 20) < before, "{before} -> {after}");
+        // Another test's node may be giving back in the same moment.
+        let is_given_back = (0..100).any(|_| {
+            give_back();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            resident() + (100 << 20) < before
+        });
+        assert!(is_given_back, "{before} -> {}", resident());
         let is_whole = |(at, it): (u8, &Vec<u8>)| it.iter().all(|byte| *byte == at);
         assert!((0..).zip(&kept).all(is_whole));
     }

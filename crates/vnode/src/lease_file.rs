@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kvorum_backend::{Sequence, StoreId};
-use kvorum_disk::{Disk, DiskError};
+use kvorum_disk::{Disk, DiskError, ErrorKind};
 use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
 use kvorum_object::ActorId;
 
@@ -117,7 +117,11 @@ pub(crate) fn read(
 ) -> Result<(Leases, Option<Unreadable>), DiskError> {
     let directory = path.parent().unwrap_or(Path::new("."));
     if disk.info(path)?.is_none() {
-        disk.sync_directory(directory)?;
+        match disk.sync_directory(directory) {
+            // Without a directory nothing can come back.
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         return Ok((Leases::new(), None));
     }
     let outcome = match kvorum_disk::read_file(disk, path, FILE_BYTES_MAX) {

@@ -233,7 +233,6 @@ impl World {
         let p99 = self.latency();
         let writes = Latency {
             count: (self.requests * elapsed) as u64,
-            p50: p99 / 4,
             p99,
         };
         self.latencies.push(p99);

@@ -195,7 +195,6 @@ impl World {
         };
         let felt = Latency {
             count: 1000,
-            p50: Duration::from_millis(millis),
             p99: Duration::from_millis(millis),
         };
         let looked = Looked {
