@@ -11,8 +11,8 @@
 //! moment, and the engine's if not.
 //!
 //! Run with `cargo run --release -p kvorum-bench --example stall_free -- SERVER DIRECTORY [KEYS]
-//! [VALUE_BYTES] [CONNECTIONS] [TURNOVERS] [SETTING=VALUE]...`, SERVER being the path of the `kvorum` binary. The
-//! directory is made, and removed at the end. Ends with 0 if all phases held the bounds.
+//! [VALUE_BYTES] [CONNECTIONS] [TURNOVERS] [SETTING=VALUE]...`, SERVER being the path of the `kvorum`
+//! binary. The directory is made, and removed at the end. Ends with 0 if all phases held the bounds.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -24,7 +24,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -34,6 +33,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use hdrhistogram::Histogram;
+use kvorum_bench::server_probe::file_bytes;
 use kvorum_client::{Client, ClientSettings};
 
 /// A write that takes longer has stalled.
@@ -104,7 +104,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         let writes = threads.block_on(write_all(arguments, server.protobuf, order))?;
         is_held &= writes.report(order, &witness);
         let live = arguments.keys as f64 * arguments.value_bytes as f64;
-        let held = held_bytes(&server.data) as f64;
+        let held = file_bytes(&server.data) as f64;
         println!(
             "on the disk: {:.2} bytes for each byte of value\n",
             held / live
@@ -113,19 +113,6 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
     }
     witness.stop();
     Ok(is_held)
-}
-
-/// What a directory takes on its device, in bytes. What goes meanwhile counts as nothing.
-fn held_bytes(directory: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return 0;
-    };
-    let held = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(it) if it.is_dir() => held_bytes(&entry.path()),
-        Ok(it) => it.blocks() * 512,
-        Err(_) => 0,
-    });
-    held.sum()
 }
 
 /// A running server; killed when dropped.

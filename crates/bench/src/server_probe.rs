@@ -18,7 +18,7 @@ use kvorum_backend::Backend;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use sample::ServerSample;
+pub use sample::{ServerSample, file_bytes};
 
 use crate::output::seconds;
 

@@ -56,6 +56,7 @@ mod tests {
     use libmimalloc_sys::mi_option_get;
 
     use super::*;
+    use crate::figures::resident_bytes;
 
     /// The allocator has one state for all tests: what needs it stands in one.
     #[test]
@@ -70,25 +71,17 @@ mod tests {
         assert_eq!(delay(), 1000);
         keep_until_given_back();
         assert_eq!(delay(), PURGE_DELAY_MILLIS);
-        let resident = || {
-            let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-            let pages = statm
-                .split(' ')
-                .nth(1)
-                .and_then(|it| it.parse::<u64>().ok());
-            pages.unwrap_or_default() * rustix::param::page_size() as u64
-        };
         let kept: Vec<Vec<u8>> = (0..250).map(|it: u8| vec![it; 4096]).collect();
         let freed: Vec<Vec<u8>> = (0..40_000).map(|_| vec![7; 4096]).collect();
-        let before = resident();
+        let before = resident_bytes();
         drop(freed);
         // Another test's node may be giving back in the same moment.
         let is_given_back = (0..100).any(|_| {
             give_back();
             std::thread::sleep(std::time::Duration::from_millis(10));
-            resident() + (100 << 20) < before
+            resident_bytes() + (100 << 20) < before
         });
-        assert!(is_given_back, "{before} -> {}", resident());
+        assert!(is_given_back, "{before} -> {}", resident_bytes());
         let is_whole = |(at, it): (u8, &Vec<u8>)| it.iter().all(|byte| *byte == at);
         assert!((0..).zip(&kept).all(is_whole));
     }

@@ -492,7 +492,7 @@ pub(crate) fn seconds(time: WallTime) -> u64 {
 }
 
 /// The process's resident memory in bytes, or 0 where the system does not tell.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm
         .split_whitespace()

@@ -269,20 +269,16 @@ impl Maintenance {
     /// before long.
     fn give_memory_back(&self) {
         let now = self.runtime.now();
-        let given_back_at = &mut self.seen.lock().memory_given_back_at;
-        let is_recent = |at: Moment| now.since(at) < MEMORY_GIVEN_BACK_EVERY;
-        if !given_back_at.is_some_and(is_recent) {
-            *given_back_at = Some(now);
+        let last = &mut self.seen.lock().memory_given_back_at;
+        if is_time(last, MEMORY_GIVEN_BACK_EVERY, now) {
             allocator::give_back();
         }
     }
 
     fn count_files(&self, seen: &mut Seen) -> Option<u64> {
         let now = self.runtime.now();
-        let is_recent = |at: Moment| now.since(at) < FILES_COUNTED_EVERY;
-        if !seen.files_counted_at.is_some_and(is_recent) {
+        if is_time(&mut seen.files_counted_at, FILES_COUNTED_EVERY, now) {
             seen.open_files = machine::open_files();
-            seen.files_counted_at = Some(now);
         }
         seen.open_files
     }
@@ -472,6 +468,15 @@ impl Maintenance {
 
 fn owner_of(vnode: &Vnode) -> Owner {
     Owner::Store(vnode.partition().number())
+}
+
+/// True when something that is done so often is to be done again; it then counts as done now.
+fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
+    let is_time = last.is_none_or(|at| now.since(at) >= every);
+    if is_time {
+        *last = Some(now);
+    }
+    is_time
 }
 
 /// How requests fared since the last reading of a histogram of their times. Where requests are few,

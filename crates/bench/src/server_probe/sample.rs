@@ -175,8 +175,9 @@ fn cpu_told(metrics: &[BTreeMap<String, f64>]) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds?).ok()
 }
 
-/// Bytes of all files below a directory; files that vanish meanwhile count nothing.
-fn file_bytes(directory: &Path) -> u64 {
+/// What all files below a directory take on their device, in bytes; files that vanish meanwhile count
+/// nothing.
+pub fn file_bytes(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return 0;
     };
