@@ -1,8 +1,9 @@
 //! What staged changes will do: the members and the ring that come out, and what has to move.
 //!
 //! A plan follows from the state alone, so every member computes the same one; it has a name, and a
-//! commit names the plan that its operator has seen. If anything that matters has changed since, the
-//! names differ and nothing is committed.
+//! commit names the plan that its operator has seen. If anything that the plan shows has changed since,
+//! the names differ and nothing is committed. What goes on by itself meanwhile changes no plan: a member
+//! that was down is back, listens elsewhere, or a move that is called off anyway takes a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +65,23 @@ pub enum PlanError {
     NobodyLeft,
 }
 
+impl Plan {
+    /// What is staged, who owns what now and will, and who may: what the operator is shown.
+    fn name(&self, content: &Content) -> u32 {
+        let owners =
+            |ring: &Ring| -> Vec<NodeId> { ring.partitions().map(|(_, owner, _)| owner).collect() };
+        let claimants: Vec<Claimant> = self.members.iter().filter_map(claimant).collect();
+        let text = format!(
+            "{:?} {claimants:?} {:?} {:?} {:?}",
+            content.staged,
+            owners(&content.ring),
+            owners(&self.target),
+            self.crowded
+        );
+        kvorum_encoding::checksum(text.as_bytes())
+    }
+}
+
 impl ClusterState {
     /// What a commit would do now.
     pub fn plan(&self) -> Result<Plan, PlanError> {
@@ -93,14 +111,16 @@ impl ClusterState {
             from,
             to: target.owner(partition),
         });
-        Ok(Plan {
-            id: name(content, &members, &target),
+        let mut plan = Plan {
+            id: 0,
             transfers: transfers.collect(),
             lost: lost.into_iter().map(|(partition, ..)| partition).collect(),
             crowded: self.crowded_in(&target),
             members,
             target,
-        })
+        };
+        plan.id = plan.name(content);
+        Ok(plan)
     }
 
     /// Where two replicas are on one node however the lists go.
@@ -193,13 +213,4 @@ fn claimant((node, member): (&NodeId, &Member)) -> Option<Claimant> {
         weight: member.weight,
         location: member.location.clone(),
     })
-}
-
-/// The name of a plan: what it starts from and what it leads to.
-fn name(content: &Content, members: &BTreeMap<NodeId, Member>, target: &Ring) -> u32 {
-    let text = format!(
-        "{:?} {:?} {members:?} {target:?}",
-        content.staged, content.ring
-    );
-    kvorum_encoding::checksum(text.as_bytes())
 }

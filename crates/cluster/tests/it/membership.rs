@@ -285,6 +285,49 @@ fn a_plan_that_changed_since_it_was_seen_is_not_committed() {
 }
 
 #[test]
+fn a_plan_holds_while_a_member_comes_back_and_moves_that_it_ends_go_on() {
+    let said = |number: u8, status| Command::UpdateMember {
+        node: node(number),
+        member: Member {
+            status,
+            ..Member::new(&format!("riak@10.0.1.{number}"))
+        },
+    };
+    let state = done(&cluster(4), said(2, MemberStatus::Down));
+    let state = done(&state, stage(4, StagedChange::ForceRemove));
+    let seen = state.plan().unwrap();
+    let back = done(&state, said(2, MemberStatus::Valid));
+    let committed = done(&back, Command::CommitPlan { id: seen.id });
+    let member = committed.member(node(2)).unwrap();
+    assert_eq!(member.status, MemberStatus::Valid);
+    assert_eq!(member.name, "riak@10.0.1.2");
+    assert_eq!(share(&committed, 4), 0);
+
+    let growing = commit(&join(&cluster(3), 4));
+    let state = done(&growing, stage(4, StagedChange::ForceRemove));
+    let seen = state.plan().unwrap();
+    let (partition, _) = state.next_moves(1)[0];
+    let state = step(&state, partition, MoveStep::Begin);
+    let committed = done(&state, Command::CommitPlan { id: seen.id });
+    assert!(committed.member(node(4)).is_none() && committed.ring().moves().is_empty());
+
+    // Another share, another room or another owner is another plan.
+    let state = done(&cluster(4), stage(4, StagedChange::Weight(2)));
+    let seen = state.plan().unwrap().id;
+    for change in [
+        StagedChange::Weight(3),
+        StagedChange::Location(Some("here".to_owned())),
+    ] {
+        let state = done(&state, stage(4, change));
+        let commit = Command::CommitPlan { id: seen };
+        assert!(matches!(
+            refused(&state, commit),
+            Refusal::Staging(StagingRefusal::PlanChanged)
+        ));
+    }
+}
+
+#[test]
 fn a_confirmation_that_comes_late_changes_nothing() {
     let state = commit(&join(&founded(), 2));
     let (partition, at) = state.next_moves(1)[0];
