@@ -194,6 +194,7 @@ impl Arbiter {
                 .or_insert_with(|| Account::new(now, written))
                 .looked(written, period);
         }
+        let were_puts_delayed = self.put_delay() > Duration::ZERO;
         self.scarcity = Scarcity {
             memory: is_scarce(
                 Some(self.memory_bytes() + looked.memory.requests),
@@ -207,12 +208,14 @@ impl Arbiter {
         self.memory_orders = memory::orders(stores, looked.memory, most, refused);
         let files = (looked.open_files, self.budgets.open_files_max);
         self.are_files_used_up = is_used_to(files.0, files.1, FILES_USED_UP_PERCENT);
-        self.foreground
-            .look(looked.reads, looked.writes, !self.has_worked);
-        self.has_worked = false;
         let debts = self.debts();
-        self.set_pace(debts, now);
         self.stretch_spring(debts, now);
+        let are_puts_delayed = were_puts_delayed || self.put_delay() > Duration::ZERO;
+        let was_idle = !self.has_worked;
+        self.foreground
+            .look(looked.reads, looked.writes, was_idle, are_puts_delayed);
+        self.has_worked = false;
+        self.set_pace(debts, now);
         self.looked_at = now;
         let is_idle = debts.sum() == 0;
         self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });

@@ -6,6 +6,10 @@
 //! once and by a large part, and it comes back in small pieces; at what requests do not feel it
 //! settles. A baseline that has become too low heals itself: the share falls to nothing, and what is
 //! measured then is the new baseline.
+//!
+//! Two things are compared: the slowest hundredth, which is what a client fears, and the mean, by which
+//! clients who wait for their answers get less done. The mean and not the median: of requests half of
+//! which are quick and half slow the median jumps, whatever upkeep does.
 
 use std::time::Duration;
 
@@ -14,10 +18,22 @@ use crate::average::seconds;
 /// Fewer requests than this say nothing about their slowest hundredth; a driver that sees fewer goes
 /// on counting.
 pub const COUNT_MIN: u64 = 20;
-/// Requests suffer when they take this many times what they take undisturbed,
-const SLOWER_TIMES: f64 = 2.0;
-/// and this much on top: below that nobody feels a difference. Seconds.
-const SLOWER_SECONDS: f64 = 0.000_5;
+/// And fewer than this little about their mean.
+const MEAN_COUNT_MIN: u64 = 200;
+/// Requests suffer when the slowest hundredth takes so much longer than undisturbed,
+const TAIL_SLOWER: Slower = Slower {
+    times: 2.0,
+    seconds: 0.000_5,
+};
+/// or when their mean, evened out over a second or two, does.
+const MEAN_SLOWER: Slower = Slower {
+    times: 1.25,
+    seconds: 0.000_25,
+};
+/// How much of a new mean counts at once.
+const MEAN_FOLLOWED: f64 = 0.2;
+/// Of this many times what would be too slow no more is taken in: one request that hangs is the tail's.
+const MEAN_TAKEN_MAX: f64 = 2.0;
 /// A look with suffering requests leaves this part of the share.
 const FALL: f64 = 0.6;
 /// A look with contented requests adds this much to it, one without any requests more.
@@ -35,13 +51,25 @@ const LEARNED: f64 = 0.2;
 pub struct Latency {
     /// How many there were.
     pub count: u64,
+    /// What they took in the mean.
+    pub mean: Duration,
     /// 99 of 100 took no longer, about.
     pub p99: Duration,
 }
 
-/// The latency between two readings of a histogram: at position `n` stands how many requests took
-/// less than 2^n microseconds since the start.
-pub fn latency_between(earlier: &[u64], later: &[u64]) -> Latency {
+/// A reading of a histogram of requests' times since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LatencyReading {
+    /// At position `n`, how many took less than 2^n microseconds.
+    pub below_power: Vec<u64>,
+    /// What all of them took together, in microseconds.
+    pub sum_micros: u64,
+}
+
+/// The latency between two readings.
+pub fn latency_between(earlier: &LatencyReading, later: &LatencyReading) -> Latency {
+    let sum_micros = later.sum_micros.saturating_sub(earlier.sum_micros);
+    let (earlier, later) = (&earlier.below_power, &later.below_power);
     let below = |at: usize| {
         let earlier = earlier.get(at).copied().unwrap_or(0);
         later
@@ -65,6 +93,7 @@ pub fn latency_between(earlier: &[u64], later: &[u64]) -> Latency {
     let micros = low + (high - low) * way;
     Latency {
         count,
+        mean: seconds(sum_micros as f64 / count as f64 / 1e6, Duration::MAX),
         p99: seconds(micros / 1e6, Duration::MAX),
     }
 }
@@ -83,9 +112,28 @@ pub(crate) struct Foreground {
 
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// Undisturbed, in seconds.
-    baseline: Option<f64>,
+    tail: Baseline,
+    mean: Baseline,
+    /// Evened out, in seconds.
+    recent_mean: Option<f64>,
     last: Latency,
+}
+
+/// What requests take undisturbed, in seconds.
+#[derive(Clone, Debug, Default)]
+struct Baseline(Option<f64>);
+
+/// So many times as long, and so many seconds on top: below that nobody feels a difference.
+#[derive(Clone, Copy, Debug)]
+struct Slower {
+    times: f64,
+    seconds: f64,
+}
+
+impl Slower {
+    fn than(self, baseline: f64) -> f64 {
+        baseline * self.times + self.seconds
+    }
 }
 
 impl Foreground {
@@ -97,10 +145,20 @@ impl Foreground {
         }
     }
 
-    /// Takes in how requests fared since the last look; `was_idle` when upkeep did nothing meanwhile.
-    pub(crate) fn look(&mut self, reads: Latency, writes: Latency, was_idle: bool) {
+    /// Takes in how requests fared since the last look; `was_idle` when upkeep did nothing meanwhile,
+    /// `are_puts_delayed` when puts were held back for the sake of what is owed, whose time then says
+    /// nothing about what upkeep does to them.
+    pub(crate) fn look(
+        &mut self,
+        reads: Latency,
+        writes: Latency,
+        was_idle: bool,
+        are_puts_delayed: bool,
+    ) {
         let is_quiet = was_idle || self.share <= SHARE_QUIET;
-        let is_suffering = self.reads.look(reads, is_quiet) | self.writes.look(writes, is_quiet);
+        let is_read_slower = self.reads.look(reads, is_quiet, true);
+        let is_write_slower = self.writes.look(writes, is_quiet, !are_puts_delayed);
+        let is_suffering = is_read_slower || is_write_slower;
         self.share = if is_suffering {
             let left = self.share * FALL;
             if left < SHARE_MIN { 0.0 } else { left }
@@ -116,28 +174,48 @@ impl Foreground {
         self.share
     }
 
-    /// The present p99 of reads and of writes.
-    pub(crate) fn p99(&self) -> (Duration, Duration) {
-        (self.reads.last.p99, self.writes.last.p99)
+    /// Reads and writes at the last look.
+    pub(crate) fn last(&self) -> (Latency, Latency) {
+        (self.reads.last, self.writes.last)
     }
 }
 
 impl Lane {
-    /// True when requests suffer.
-    fn look(&mut self, latency: Latency, is_quiet: bool) -> bool {
+    /// True when requests suffer; only noted where their time does not tell.
+    fn look(&mut self, latency: Latency, is_quiet: bool, does_tell: bool) -> bool {
         self.last = latency;
-        if latency.count < COUNT_MIN {
+        if latency.count < COUNT_MIN || !does_tell {
             return false;
         }
-        let p99 = latency.p99.as_secs_f64();
-        let baseline = *self.baseline.get_or_insert(p99);
-        let is_suffering = p99 > baseline * SLOWER_TIMES + SLOWER_SECONDS;
-        self.baseline = Some(if is_quiet {
-            baseline + (p99 - baseline) * LEARNED
-        } else {
-            baseline.min(p99)
+        let tail = latency.p99.as_secs_f64();
+        let is_tail_slower = self.tail.is_exceeded(tail, TAIL_SLOWER, is_quiet);
+        let is_mean_slower = latency.count >= MEAN_COUNT_MIN && {
+            let mean = self.evened_out(latency.mean.as_secs_f64());
+            self.mean.is_exceeded(mean, MEAN_SLOWER, is_quiet)
+        };
+        is_tail_slower || is_mean_slower
+    }
+
+    fn evened_out(&mut self, mean: f64) -> f64 {
+        let most = self.mean.0.map_or(f64::INFINITY, |baseline| {
+            MEAN_SLOWER.than(baseline) * MEAN_TAKEN_MAX
         });
-        is_suffering
+        let recent = self.recent_mean.get_or_insert(mean);
+        *recent += (mean.min(most) - *recent) * MEAN_FOLLOWED;
+        *recent
+    }
+}
+
+impl Baseline {
+    /// True when requests are slower than they are undisturbed. Learns from it.
+    fn is_exceeded(&mut self, taken: f64, slower: Slower, is_quiet: bool) -> bool {
+        let baseline = *self.0.get_or_insert(taken);
+        self.0 = Some(if is_quiet {
+            baseline + (taken - baseline) * LEARNED
+        } else {
+            baseline.min(taken)
+        });
+        taken > slower.than(baseline)
     }
 }
 
@@ -148,13 +226,14 @@ mod tests {
     fn requests(p99_micros: u64) -> Latency {
         Latency {
             count: 1000,
+            mean: Duration::from_micros(100),
             p99: Duration::from_micros(p99_micros),
         }
     }
 
     fn look(foreground: &mut Foreground, p99_micros: u64, times: usize) -> f64 {
         for _ in 0..times {
-            foreground.look(requests(p99_micros), Latency::default(), false);
+            foreground.look(requests(p99_micros), Latency::default(), false, false);
         }
         foreground.share()
     }
@@ -175,6 +254,74 @@ mod tests {
         assert!(look(&mut foreground, 950, 5) < SHARE_QUIET);
     }
 
+    fn look_at_means(
+        foreground: &mut Foreground,
+        count: u64,
+        mean_micros: impl IntoIterator<Item = u64>,
+    ) -> f64 {
+        for mean_micros in mean_micros {
+            let latency = Latency {
+                count,
+                mean: Duration::from_micros(mean_micros),
+                p99: Duration::from_micros(9000),
+            };
+            foreground.look(latency, Latency::default(), false, false);
+        }
+        foreground.share()
+    }
+
+    /// A closed loop on a busy machine: each request takes half as long again, and as evenly as before.
+    #[test]
+    fn all_a_little_slower_is_slower_though_the_tail_is_not() {
+        let mut foreground = Foreground::new();
+        assert!(look_at_means(&mut foreground, 1000, [1400; 30]) > 0.99);
+        assert!(look_at_means(&mut foreground, 1000, [1900; 20]) > 0.99);
+        assert!(look_at_means(&mut foreground, 1000, [2400; 7]) < SHARE_QUIET);
+        // Too few to tell.
+        let mut foreground = Foreground::new();
+        look_at_means(&mut foreground, 100, [1400; 30]);
+        assert!(look_at_means(&mut foreground, 100, [2400; 12]) > 0.99);
+    }
+
+    #[test]
+    fn puts_that_are_held_back_say_nothing_and_reads_beside_them_do() {
+        let mut foreground = Foreground::new();
+        (0..30).for_each(|_| foreground.look(requests(1000), requests(1000), false, false));
+        (0..10).for_each(|_| foreground.look(requests(1000), requests(20_000), false, true));
+        assert!(foreground.share() > 0.99);
+        assert_eq!(foreground.last().1, requests(20_000));
+        (0..6).for_each(|_| foreground.look(requests(20_000), requests(20_000), false, true));
+        assert!(foreground.share() < SHARE_QUIET);
+    }
+
+    #[test]
+    fn one_request_that_hangs_does_not_take_the_share_away() {
+        let mut foreground = Foreground::new();
+        look_at_means(&mut foreground, 1000, [1400; 30]);
+        let with_one = [90_000, 1400, 1400, 1400];
+        assert!(look_at_means(&mut foreground, 1000, with_one) > 0.5);
+    }
+
+    /// Half take 100 us and half 5 ms, and whatever a look sees of them is chance.
+    #[test]
+    fn requests_of_two_kinds_leave_upkeep_its_share() {
+        let mut foreground = Foreground::new();
+        let (mut dice, mut least) = (1u64, 1f64);
+        for look in 0..2000 {
+            let slow = (0..MEAN_COUNT_MIN).filter(|_| {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                dice >> 63 == 1
+            });
+            let slow = slow.count() as u64;
+            let mean = (slow * 5000 + (MEAN_COUNT_MIN - slow) * 100) / MEAN_COUNT_MIN;
+            let share = look_at_means(&mut foreground, MEAN_COUNT_MIN, [mean]);
+            if look > 10 {
+                least = least.min(share);
+            }
+        }
+        assert!(least > 0.9, "{least}");
+    }
+
     #[test]
     fn what_is_slow_without_upkeep_becomes_the_measure() {
         let mut foreground = Foreground::new();
@@ -190,28 +337,40 @@ mod tests {
         look(&mut foreground, 1000, 10);
         look(&mut foreground, 90_000, 10);
         let none = Latency::default();
-        (0..4).for_each(|_| foreground.look(none, none, true));
+        (0..4).for_each(|_| foreground.look(none, none, true, false));
         assert!((foreground.share() - 1.0).abs() < 1e-9);
         let few = Latency {
             count: COUNT_MIN - 1,
+            mean: Duration::from_secs(1),
             p99: Duration::from_secs(1),
         };
-        foreground.look(few, few, false);
+        foreground.look(few, few, false, false);
         assert!((foreground.share() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_percentile_is_read_from_what_a_histogram_has_gained() {
         // 100 requests below 16 us before; then 98 from 64 to 128 us and 2 from 1024 to 2048 us.
-        let mut earlier = vec![0; 13];
-        earlier[4..].fill(100);
+        let mut earlier = LatencyReading {
+            below_power: vec![0; 13],
+            sum_micros: 1000,
+        };
+        earlier.below_power[4..].fill(100);
         let mut later = earlier.clone();
-        later[7..].iter_mut().for_each(|count| *count += 98);
-        later[11..].iter_mut().for_each(|count| *count += 2);
+        let gained = |count: &mut u64, more: u64| *count += more;
+        later.below_power[7..]
+            .iter_mut()
+            .for_each(|it| gained(it, 98));
+        later.below_power[11..]
+            .iter_mut()
+            .for_each(|it| gained(it, 2));
+        later.sum_micros += 98 * 100 + 2 * 1200;
         let latency = latency_between(&earlier, &later);
         assert_eq!(latency.count, 100);
+        assert_eq!(latency.mean, Duration::from_micros(122));
         assert_eq!(latency.p99, Duration::from_micros(1536));
         assert_eq!(latency_between(&later, &later), Latency::default());
-        assert_eq!(latency_between(&[], &[]), Latency::default());
+        let none = LatencyReading::default();
+        assert_eq!(latency_between(&none, &none), Latency::default());
     }
 }

@@ -64,7 +64,7 @@ mod speed;
 pub use arbiter::Arbiter;
 pub use budgets::Budgets;
 pub use event::{Ended, Event, Looked, StepResult, Told};
-pub use foreground::{COUNT_MIN as LATENCY_COUNT_MIN, Latency, latency_between};
+pub use foreground::{COUNT_MIN as LATENCY_COUNT_MIN, Latency, LatencyReading, latency_between};
 pub use memory::{MemoryOrders, SharedMemory};
 pub use order::{Decision, Order, Owner};
 pub use report::{OwedTask, Report, Steps};

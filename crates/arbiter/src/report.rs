@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kvorum_backend::{Task, TaskKind};
 
+use crate::foreground::Latency;
 use crate::memory::{MemoryOrders, SharedMemory};
 use crate::order::{Order, Owner};
 
@@ -69,8 +70,8 @@ pub struct Report {
     pub amplification: f64,
     /// The part of what is free beyond the need that upkeep takes, 0 to 1.
     pub free_share: f64,
-    /// The p99 of reads and of writes at the last look.
-    pub foreground_p99: (Duration, Duration),
+    /// How reads and writes fared until the last look.
+    pub foreground: (Latency, Latency),
     /// How far the debt is on its way to its bound, 0 to 1 and beyond.
     pub fullness: f64,
     /// What a put should be delayed by.

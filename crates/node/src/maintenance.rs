@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, Looked, Order, Owner,
-    SharedMemory, StepResult, Told, latency_between,
+    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading, Looked,
+    Order, Owner, SharedMemory, StepResult, Told, latency_between,
 };
 use kvorum_backend::{Backend, BackendError, Reading, StepOutcome, TaskKind, Timestamp};
 use kvorum_coordinator::{Coordinator, VnodeHints};
@@ -93,7 +93,7 @@ struct Seen {
 /// A histogram as it was when it had last told enough.
 #[derive(Default)]
 struct LastReading {
-    below_power: Vec<u64>,
+    reading: LatencyReading,
     at: Moment,
 }
 
@@ -482,13 +482,14 @@ fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
 /// How requests fared since the last reading of a histogram of their times. Where requests are few,
 /// the reading goes on for some looks.
 fn latency_of(times: &Histogram, last: &mut LastReading, now: Moment) -> Latency {
-    let below_power = times.totals().below_power;
-    let latency = latency_between(&last.below_power, &below_power);
+    let totals = times.totals();
+    let reading = LatencyReading {
+        below_power: totals.below_power,
+        sum_micros: totals.sum,
+    };
+    let latency = latency_between(&last.reading, &reading);
     if latency.count >= LATENCY_COUNT_MIN || now.since(last.at) >= LATENCY_READ_MAX {
-        *last = LastReading {
-            below_power,
-            at: now,
-        };
+        *last = LastReading { reading, at: now };
     }
     latency
 }

@@ -43,7 +43,7 @@ impl Arbiter {
             ingest_by_owner: rates.filter(|(_, rate)| *rate > 0).collect(),
             amplification: self.pace.factor(now),
             free_share: self.foreground.share(),
-            foreground_p99: self.foreground.p99(),
+            foreground: self.foreground.last(),
             fullness: self.fullness,
             put_delay: self.put_delay(),
             steps: self.steps.clone(),

@@ -233,6 +233,7 @@ impl World {
         let p99 = self.latency();
         let writes = Latency {
             count: (self.requests * elapsed) as u64,
+            mean: p99 / 4,
             p99,
         };
         self.latencies.push(p99);

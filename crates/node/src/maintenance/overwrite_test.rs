@@ -195,6 +195,7 @@ impl World {
         };
         let felt = Latency {
             count: 1000,
+            mean: Duration::from_millis(millis),
             p99: Duration::from_millis(millis),
         };
         let looked = Looked {

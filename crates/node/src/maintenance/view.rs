@@ -108,14 +108,16 @@ fn transfers_text(report: &Report) -> String {
 }
 
 fn clients_text(report: &Report) -> String {
-    let (reads, writes) = report.foreground_p99;
+    let (reads, writes) = report.foreground;
     format!(
-        "{}/s put, {:.2} background bytes for each; p99 of reads {} us, of writes {} us; {:.0}% of \
-         what is free is for maintenance",
+        "{}/s put, {:.2} background bytes for each; reads take {} us, p99 {} us, writes {} us, p99 \
+         {} us; {:.0}% of what is free is for maintenance",
         bytes(report.ingest_rate),
         report.amplification,
-        reads.as_micros(),
-        writes.as_micros(),
+        reads.mean.as_micros(),
+        reads.p99.as_micros(),
+        writes.mean.as_micros(),
+        writes.p99.as_micros(),
         report.free_share * 100.0,
     )
 }
@@ -284,8 +286,10 @@ fn json_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
         "put_bytes_per_second": report.ingest_rate,
         "amplification": report.amplification,
         "free_share": report.free_share,
-        "read_p99_us": micros(report.foreground_p99.0),
-        "write_p99_us": micros(report.foreground_p99.1),
+        "read_mean_us": micros(report.foreground.0.mean),
+        "read_p99_us": micros(report.foreground.0.p99),
+        "write_mean_us": micros(report.foreground.1.mean),
+        "write_p99_us": micros(report.foreground.1.p99),
         "put_delay_us": micros(report.put_delay),
         "refuses_puts": report.refuses_puts,
         "steps": all.count,
