@@ -65,7 +65,7 @@ pub struct Arbiter {
     /// Steps have ended since the last look.
     has_worked: bool,
     sync_after: Moment,
-    /// The commit log is being cut short, for which stores are synced.
+    /// The commit log waits for stores: its last step synced one.
     is_log_trimming: bool,
     scarcity: Scarcity,
     open_files: Option<u64>,

@@ -96,6 +96,15 @@ enum Trim {
     Free(Arc<Closed>),
 }
 
+/// What a step of trimming did.
+enum Trimmed {
+    Nothing,
+    /// A store is synced.
+    Store,
+    /// A segment is out of the log.
+    Segment,
+}
+
 impl Segments {
     /// Segments in a directory of their own. On a full disk they are created later.
     pub(crate) fn create(
@@ -254,7 +263,7 @@ impl Segments {
             return;
         }
         // A store that cannot be synced keeps its segments; upkeep reports it.
-        while let Ok(true) = self.trim_step(stores) {
+        while let Ok(Trimmed::Store | Trimmed::Segment) = self.trim_step(stores) {
             if bytes <= bytes_max.saturating_mul(2) || self.size().1 < before {
                 return;
             }
@@ -275,7 +284,8 @@ impl Segments {
         wants_spare_or_mark || matches!(self.next_trim(stores), Trim::Behind(_) | Trim::Free(_))
     }
 
-    /// One step of upkeep. A disk that has no room for a spare segment is one more reason to trim.
+    /// One step of upkeep; it costs something when a store was synced. A disk that has no room for a spare
+    /// segment is one more reason to trim.
     pub(crate) fn upkeep_step(&self, stores: &Stores) -> Result<StepOutcome> {
         let spare = self.make_spare();
         if let Ok(true) = spare {
@@ -285,13 +295,15 @@ impl Segments {
             });
         }
         self.mark_if_idle()?;
-        if self.trim_step(stores)? {
-            return Ok(StepOutcome {
-                cost_bytes: SYNC_COST_BYTES,
-                is_done: false,
-            });
-        }
-        spare.map(|_| StepOutcome::nothing_left())
+        let cost_bytes = match self.trim_step(stores)? {
+            Trimmed::Nothing => return spare.map(|_| StepOutcome::nothing_left()),
+            Trimmed::Store => SYNC_COST_BYTES,
+            Trimmed::Segment => 0,
+        };
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: false,
+        })
     }
 
     /// Makes the spare segment; false if there is one or nothing was written yet.
@@ -339,10 +351,10 @@ impl Segments {
         Ok(())
     }
 
-    /// Syncs one store that keeps a segment, or drops a segment; false when nothing is due.
-    fn trim_step(&self, stores: &Stores) -> Result<bool> {
+    /// Syncs one store that keeps a segment, or drops a segment.
+    fn trim_step(&self, stores: &Stores) -> Result<Trimmed> {
         match self.next_trim(stores) {
-            Trim::NotDue | Trim::Blocked => Ok(false),
+            Trim::NotDue | Trim::Blocked => Ok(Trimmed::Nothing),
             Trim::Behind(engines) => {
                 self.state.lock().written_bytes = 0;
                 sync_first_that_can(&engines)
@@ -351,12 +363,12 @@ impl Segments {
                 let mut state = self.state.lock();
                 let is_it = |closed: &Arc<Closed>| Arc::ptr_eq(closed, &segment);
                 let Some(at) = state.closed.iter().position(is_it) else {
-                    return Ok(true);
+                    return Ok(Trimmed::Segment);
                 };
                 state.closed.remove(at);
                 drop(state);
                 self.set_free(&segment.path)?;
-                Ok(true)
+                Ok(Trimmed::Segment)
             }
         }
     }
@@ -502,15 +514,15 @@ fn keep(
 }
 
 /// Syncs a store. One that fails keeps its segments, and does not have others keep theirs.
-fn sync_first_that_can(engines: &[Arc<dyn Backend>]) -> Result<bool> {
+fn sync_first_that_can(engines: &[Arc<dyn Backend>]) -> Result<Trimmed> {
     let mut failed = None;
     for engine in engines {
         match engine.sync() {
-            Ok(_) => return Ok(true),
+            Ok(_) => return Ok(Trimmed::Store),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    failed.map_or(Ok(false), Err)
+    failed.map_or(Ok(Trimmed::Nothing), Err)
 }
 
 impl State {

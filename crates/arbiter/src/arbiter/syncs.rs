@@ -27,7 +27,7 @@ impl Arbiter {
     ) {
         let is_log = order.owner == Owner::CommitLog;
         if is_log {
-            // A step that costs something cuts the log; others prepare it for more.
+            // A step that costs something had to sync a store; others prepare it for more, or free files.
             self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
         } else if outcome.is_none()
             && let Some(account) = self.accounts.get_mut(&order.owner)
@@ -54,7 +54,8 @@ impl Arbiter {
         if !is_rest_over && !is_log_pressing {
             return None;
         }
-        let round = self.round(log_task.is_some() && self.is_log_trimming, now);
+        // A log that is not too long has its stores synced by its own steps, one after the other.
+        let round = self.round(is_log_pressing && self.is_log_trimming, now);
         if !round.is_empty() {
             return Some(Decision::Syncs(round));
         }
@@ -63,7 +64,7 @@ impl Arbiter {
         Some(Decision::Step(order))
     }
 
-    /// Stores that are synced together: those that ask for it, or all that the log waits for.
+    /// Stores that are synced together: those that ask for it, or all that a log waits for that presses.
     fn round(&mut self, is_log_waiting: bool, now: Moment) -> Vec<Order> {
         let wanting = self
             .accounts
