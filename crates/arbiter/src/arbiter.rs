@@ -13,7 +13,7 @@ use crate::account::Account;
 use crate::backoff::TaskId;
 use crate::budgets::Budgets;
 use crate::event::{Ended, Event, Looked, StepResult, Told};
-use crate::foreground::Foreground;
+use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
@@ -64,6 +64,7 @@ pub struct Arbiter {
     is_looking: bool,
     /// Steps have ended since the last look.
     has_worked: bool,
+    was_held_back: bool,
     sync_after: Moment,
     /// The commit log waits for stores: its last step synced one.
     is_log_trimming: bool,
@@ -92,6 +93,7 @@ impl Arbiter {
             looked_at: Moment::default(),
             is_looking: false,
             has_worked: false,
+            was_held_back: false,
             sync_after: Moment::default(),
             is_log_trimming: false,
             scarcity: Scarcity::default(),
@@ -141,6 +143,7 @@ impl Arbiter {
                 if wait.is_zero() {
                     return Decision::Step(self.begin(&chosen, now));
                 }
+                self.was_held_back = true;
                 wait
             }
         };
@@ -176,6 +179,7 @@ impl Arbiter {
         let wait = self.pace.transfer(bytes, now);
         // Requests that suffer from it are not taken to be undisturbed.
         self.has_worked |= wait.is_zero();
+        self.was_held_back |= !wait.is_zero();
         wait
     }
 
@@ -210,11 +214,14 @@ impl Arbiter {
         self.are_files_used_up = is_used_to(files.0, files.1, FILES_USED_UP_PERCENT);
         let debts = self.debts();
         self.stretch_spring(debts, now);
-        let are_puts_delayed = were_puts_delayed || self.put_delay() > Duration::ZERO;
-        let was_idle = !self.has_worked;
-        self.foreground
-            .look(looked.reads, looked.writes, was_idle, are_puts_delayed);
+        let meanwhile = Meanwhile {
+            was_idle: !self.has_worked,
+            was_held_back: self.was_held_back,
+            were_puts_delayed: were_puts_delayed || self.put_delay() > Duration::ZERO,
+        };
+        self.foreground.look(looked.reads, looked.writes, meanwhile);
         self.has_worked = false;
+        self.was_held_back = false;
         self.set_pace(debts, now);
         self.looked_at = now;
         let is_idle = debts.sum() == 0;

@@ -4,7 +4,8 @@
 //! on the next. So no limit is configured: latency is compared with what it was while nothing beyond
 //! the need was done. If requests get slower, the share of free capacity that upkeep takes falls at
 //! once and by a large part, and it comes back in small pieces; at what requests do not feel it
-//! settles. A baseline that has become too low heals itself: the share falls to nothing, and what is
+//! settles. It comes back only while upkeep is held back by it: what was not tried tells nothing, and work
+//! that comes up after a pause would begin with all of it. A baseline that has become too low heals itself: the share falls to nothing, and what is
 //! measured then is the new baseline.
 //!
 //! Two things are compared: the slowest hundredth, which is what a client fears, and the mean, by which
@@ -36,7 +37,8 @@ const MEAN_FOLLOWED: f64 = 0.2;
 const MEAN_TAKEN_MAX: f64 = 2.0;
 /// A look with suffering requests leaves this part of the share.
 const FALL: f64 = 0.6;
-/// A look with contented requests adds this much to it, one without any requests more.
+/// A look with contented requests adds this much to it if upkeep wanted more, one without any requests
+/// much more.
 const RISE: f64 = 0.05;
 const RISE_UNWATCHED: f64 = 0.25;
 /// What is below this is nothing.
@@ -102,6 +104,18 @@ fn whole_power(power: usize) -> i32 {
     i32::try_from(power).unwrap_or(i32::MAX)
 }
 
+/// What went on since the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meanwhile {
+    /// Upkeep did nothing.
+    pub(crate) was_idle: bool,
+    /// It would have done more than it was allowed to.
+    pub(crate) was_held_back: bool,
+    /// Puts were held back for the sake of what is owed: their time says nothing about what upkeep does to
+    /// them.
+    pub(crate) were_puts_delayed: bool,
+}
+
 /// What is known of requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Foreground {
@@ -145,27 +159,22 @@ impl Foreground {
         }
     }
 
-    /// Takes in how requests fared since the last look; `was_idle` when upkeep did nothing meanwhile,
-    /// `are_puts_delayed` when puts were held back for the sake of what is owed, whose time then says
-    /// nothing about what upkeep does to them.
-    pub(crate) fn look(
-        &mut self,
-        reads: Latency,
-        writes: Latency,
-        was_idle: bool,
-        are_puts_delayed: bool,
-    ) {
-        let is_quiet = was_idle || self.share <= SHARE_QUIET;
+    /// Takes in how requests fared since the last look.
+    pub(crate) fn look(&mut self, reads: Latency, writes: Latency, meanwhile: Meanwhile) {
+        let is_quiet = meanwhile.was_idle || self.share <= SHARE_QUIET;
         let is_read_slower = self.reads.look(reads, is_quiet, true);
-        let is_write_slower = self.writes.look(writes, is_quiet, !are_puts_delayed);
+        let do_writes_tell = !meanwhile.were_puts_delayed;
+        let is_write_slower = self.writes.look(writes, is_quiet, do_writes_tell);
         let is_suffering = is_read_slower || is_write_slower;
         self.share = if is_suffering {
             let left = self.share * FALL;
             if left < SHARE_MIN { 0.0 } else { left }
         } else if reads.count + writes.count == 0 {
             (self.share + RISE_UNWATCHED).min(1.0)
-        } else {
+        } else if meanwhile.was_held_back {
             (self.share + RISE).min(1.0)
+        } else {
+            self.share
         };
     }
 
@@ -223,6 +232,21 @@ impl Baseline {
 mod tests {
     use super::*;
 
+    const HELD_BACK: Meanwhile = Meanwhile {
+        was_idle: false,
+        was_held_back: true,
+        were_puts_delayed: false,
+    };
+    const PUTS_DELAYED: Meanwhile = Meanwhile {
+        were_puts_delayed: true,
+        ..HELD_BACK
+    };
+    const IDLE: Meanwhile = Meanwhile {
+        was_idle: true,
+        was_held_back: false,
+        were_puts_delayed: false,
+    };
+
     fn requests(p99_micros: u64) -> Latency {
         Latency {
             count: 1000,
@@ -233,7 +257,7 @@ mod tests {
 
     fn look(foreground: &mut Foreground, p99_micros: u64, times: usize) -> f64 {
         for _ in 0..times {
-            foreground.look(requests(p99_micros), Latency::default(), false, false);
+            foreground.look(requests(p99_micros), Latency::default(), HELD_BACK);
         }
         foreground.share()
     }
@@ -265,7 +289,7 @@ mod tests {
                 mean: Duration::from_micros(mean_micros),
                 p99: Duration::from_micros(9000),
             };
-            foreground.look(latency, Latency::default(), false, false);
+            foreground.look(latency, Latency::default(), HELD_BACK);
         }
         foreground.share()
     }
@@ -286,11 +310,11 @@ mod tests {
     #[test]
     fn puts_that_are_held_back_say_nothing_and_reads_beside_them_do() {
         let mut foreground = Foreground::new();
-        (0..30).for_each(|_| foreground.look(requests(1000), requests(1000), false, false));
-        (0..10).for_each(|_| foreground.look(requests(1000), requests(20_000), false, true));
+        (0..30).for_each(|_| foreground.look(requests(1000), requests(1000), HELD_BACK));
+        (0..10).for_each(|_| foreground.look(requests(1000), requests(20_000), PUTS_DELAYED));
         assert!(foreground.share() > 0.99);
         assert_eq!(foreground.last().1, requests(20_000));
-        (0..6).for_each(|_| foreground.look(requests(20_000), requests(20_000), false, true));
+        (0..6).for_each(|_| foreground.look(requests(20_000), requests(20_000), PUTS_DELAYED));
         assert!(foreground.share() < SHARE_QUIET);
     }
 
@@ -332,19 +356,32 @@ mod tests {
     }
 
     #[test]
+    fn work_that_comes_up_after_a_pause_begins_with_what_requests_bore_before() {
+        let mut foreground = Foreground::new();
+        look(&mut foreground, 1000, 10);
+        let before = look(&mut foreground, 9000, 3);
+        (0..100).for_each(|_| foreground.look(requests(1000), Latency::default(), IDLE));
+        assert!((foreground.share() - before).abs() < 1e-9);
+        let unhindered = Meanwhile::default();
+        (0..100).for_each(|_| foreground.look(requests(1000), Latency::default(), unhindered));
+        assert!((foreground.share() - before).abs() < 1e-9);
+        assert!(look(&mut foreground, 1000, 20) > 0.99);
+    }
+
+    #[test]
     fn without_requests_all_is_free_and_few_say_nothing() {
         let mut foreground = Foreground::new();
         look(&mut foreground, 1000, 10);
         look(&mut foreground, 90_000, 10);
         let none = Latency::default();
-        (0..4).for_each(|_| foreground.look(none, none, true, false));
+        (0..4).for_each(|_| foreground.look(none, none, IDLE));
         assert!((foreground.share() - 1.0).abs() < 1e-9);
         let few = Latency {
             count: COUNT_MIN - 1,
             mean: Duration::from_secs(1),
             p99: Duration::from_secs(1),
         };
-        foreground.look(few, few, false, false);
+        foreground.look(few, few, HELD_BACK);
         assert!((foreground.share() - 1.0).abs() < 1e-9);
     }
 
