@@ -265,7 +265,11 @@ impl ValueLog {
 
     fn drop_unneeded(&self, unneeded: &[Arc<LogSegment>]) -> Result<()> {
         let lost = self.files().directory.join(LOST_NAME);
-        self.files().drop_segments(unneeded, &lost)
+        self.files().drop_segments(unneeded, &lost)?;
+        // One of which everything died while it was collected.
+        let is_dropped = |it: &mut Collection| self.files().segment(it.segment.number).is_none();
+        let _given_up = self.keeper.upkeep.lock().collection.take_if(is_dropped);
+        Ok(())
     }
 
     /// Nobody waits any more for what an erased store has in the log.
@@ -347,6 +351,8 @@ impl ValueLog {
         let (cost_bytes, is_done) = collected.inspect_err(|error| {
             self.keeper.upkeep.lock().collection_failed(number, error);
         })?;
+        let is_dropped = self.files().segment(number).is_none();
+        let is_done = is_done || is_dropped;
         let mut upkeep = self.keeper.upkeep.lock();
         if is_done {
             upkeep.settled.insert(number);

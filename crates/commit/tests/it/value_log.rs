@@ -100,6 +100,34 @@ fn overwriting_for_ever_takes_bounded_space() {
 }
 
 #[test]
+fn a_segment_of_which_everything_dies_while_it_is_collected_is_not_read_to_its_end() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&shared(&disk), &drawn()).unwrap();
+    let do_chores = || {
+        node.engines[0].cover().unwrap();
+        while node.log.chore_step().unwrap() {}
+    };
+    let collected = || node.log.collection_due().map(|due| due.segment);
+    for number in 0..4 {
+        put(&node, 0, number).unwrap();
+    }
+    node.log.roll().unwrap();
+    for number in 4..6 {
+        put(&node, 0, number).unwrap();
+    }
+    do_chores();
+    assert_eq!(collected(), Some(1));
+    let step = node.log.collection_step(StepBudget { bytes: 1 }).unwrap();
+    assert!(!step.is_done);
+    for number in 6..8 {
+        put(&node, 0, number).unwrap();
+    }
+    do_chores();
+    assert!(node.log.segment(1).is_none());
+    assert_eq!(collected(), None);
+}
+
+#[test]
 fn a_held_segment_is_read_after_it_was_dropped() {
     let disk = MemoryDisk::new();
     let node = Node::open(&shared(&disk), &drawn()).unwrap();
