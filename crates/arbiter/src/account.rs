@@ -56,6 +56,8 @@ pub(crate) struct Account {
     written: u64,
     written_when_told: u64,
     written_when_synced: u64,
+    /// It was synced since the log's last step.
+    was_synced_for_log: bool,
 }
 
 /// What an answer has changed.
@@ -87,6 +89,7 @@ impl Account {
             written_when_told: written,
             // What was written before is taken to be behind.
             written_when_synced: u64::MAX,
+            was_synced_for_log: false,
         }
     }
 
@@ -210,8 +213,19 @@ impl Account {
         self.written != self.written_when_synced
     }
 
+    /// True when the log may gain from a sync of it: it has had none since the log's last step, of which
+    /// one that is written to all the time is worth no other.
+    pub(crate) fn may_free_log(&self) -> bool {
+        self.is_unsynced() && !self.was_synced_for_log
+    }
+
+    pub(crate) fn log_has_stepped(&mut self) {
+        self.was_synced_for_log = false;
+    }
+
     pub(crate) fn sync_begins(&mut self) {
         self.written_when_synced = self.written;
+        self.was_synced_for_log = true;
     }
 
     pub(crate) fn sync_failed(&mut self) {

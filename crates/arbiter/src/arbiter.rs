@@ -17,7 +17,7 @@ use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
-use crate::rank::Scarcity;
+use crate::rank::{Rank, Scarcity};
 use crate::report::Steps;
 use crate::selection::{Chosen, Selection};
 use crate::slowdown::put_delay;
@@ -198,7 +198,6 @@ impl Arbiter {
                 .or_insert_with(|| Account::new(now, written))
                 .looked(written, period);
         }
-        let were_puts_delayed = self.put_delay() > Duration::ZERO;
         self.scarcity = Scarcity {
             memory: is_scarce(
                 Some(self.memory_bytes() + looked.memory.requests),
@@ -212,17 +211,16 @@ impl Arbiter {
         self.memory_orders = memory::orders(stores, looked.memory, most, refused);
         let files = (looked.open_files, self.budgets.open_files_max);
         self.are_files_used_up = is_used_to(files.0, files.1, FILES_USED_UP_PERCENT);
-        let debts = self.debts();
-        self.stretch_spring(debts, now);
         let meanwhile = Meanwhile {
             was_idle: !self.has_worked,
             was_held_back: self.was_held_back,
-            were_puts_delayed: were_puts_delayed || self.put_delay() > Duration::ZERO,
         };
         self.foreground.look(looked.reads, looked.writes, meanwhile);
         self.has_worked = false;
         self.was_held_back = false;
+        let debts = self.debts();
         self.set_pace(debts, now);
+        self.stretch_spring(debts, now);
         self.looked_at = now;
         let is_idle = debts.sum() == 0;
         self.look_at = now.plus(if is_idle { LOOK_IDLE } else { LOOK_BUSY });
@@ -314,7 +312,10 @@ impl Arbiter {
 
     fn choose(&self, now: Moment) -> Option<Chosen> {
         let budget_of = |task: &Task| self.declared_bytes(task);
-        self.selection.choose(&self.accounts, budget_of, now)
+        // Who waits has its turn when it may, and keeps nobody from theirs.
+        let may_begin = |rank: Rank| self.pace.wait(rank.is_pressing()).is_zero();
+        self.selection
+            .choose(&self.accounts, budget_of, may_begin, now)
     }
 
     fn begin(&mut self, chosen: &Chosen, now: Moment) -> Order {

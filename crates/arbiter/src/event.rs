@@ -37,7 +37,7 @@ pub struct Looked {
     pub written: Vec<(Owner, u64)>,
     /// How reads fared since the last look, or since there were last enough of them.
     pub reads: Latency,
-    /// How writes fared.
+    /// How writes fared, but for what they were held back by.
     pub writes: Latency,
     /// Open files of the process, where that is known.
     pub open_files: Option<u64>,

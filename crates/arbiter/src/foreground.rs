@@ -111,9 +111,6 @@ pub(crate) struct Meanwhile {
     pub(crate) was_idle: bool,
     /// It would have done more than it was allowed to.
     pub(crate) was_held_back: bool,
-    /// Puts were held back for the sake of what is owed: their time says nothing about what upkeep does to
-    /// them.
-    pub(crate) were_puts_delayed: bool,
 }
 
 /// What is known of requests.
@@ -162,9 +159,8 @@ impl Foreground {
     /// Takes in how requests fared since the last look.
     pub(crate) fn look(&mut self, reads: Latency, writes: Latency, meanwhile: Meanwhile) {
         let is_quiet = meanwhile.was_idle || self.share <= SHARE_QUIET;
-        let is_read_slower = self.reads.look(reads, is_quiet, true);
-        let do_writes_tell = !meanwhile.were_puts_delayed;
-        let is_write_slower = self.writes.look(writes, is_quiet, do_writes_tell);
+        let is_read_slower = self.reads.look(reads, is_quiet);
+        let is_write_slower = self.writes.look(writes, is_quiet);
         let is_suffering = is_read_slower || is_write_slower;
         self.share = if is_suffering {
             let left = self.share * FALL;
@@ -190,10 +186,10 @@ impl Foreground {
 }
 
 impl Lane {
-    /// True when requests suffer; only noted where their time does not tell.
-    fn look(&mut self, latency: Latency, is_quiet: bool, does_tell: bool) -> bool {
+    /// True when requests suffer.
+    fn look(&mut self, latency: Latency, is_quiet: bool) -> bool {
         self.last = latency;
-        if latency.count < COUNT_MIN || !does_tell {
+        if latency.count < COUNT_MIN {
             return false;
         }
         let tail = latency.p99.as_secs_f64();
@@ -235,16 +231,10 @@ mod tests {
     const HELD_BACK: Meanwhile = Meanwhile {
         was_idle: false,
         was_held_back: true,
-        were_puts_delayed: false,
-    };
-    const PUTS_DELAYED: Meanwhile = Meanwhile {
-        were_puts_delayed: true,
-        ..HELD_BACK
     };
     const IDLE: Meanwhile = Meanwhile {
         was_idle: true,
         was_held_back: false,
-        were_puts_delayed: false,
     };
 
     fn requests(p99_micros: u64) -> Latency {
@@ -305,17 +295,6 @@ mod tests {
         let mut foreground = Foreground::new();
         look_at_means(&mut foreground, 100, [1400; 30]);
         assert!(look_at_means(&mut foreground, 100, [2400; 12]) > 0.99);
-    }
-
-    #[test]
-    fn puts_that_are_held_back_say_nothing_and_reads_beside_them_do() {
-        let mut foreground = Foreground::new();
-        (0..30).for_each(|_| foreground.look(requests(1000), requests(1000), HELD_BACK));
-        (0..10).for_each(|_| foreground.look(requests(1000), requests(20_000), PUTS_DELAYED));
-        assert!(foreground.share() > 0.99);
-        assert_eq!(foreground.last().1, requests(20_000));
-        (0..6).for_each(|_| foreground.look(requests(20_000), requests(20_000), PUTS_DELAYED));
-        assert!(foreground.share() < SHARE_QUIET);
     }
 
     #[test]

@@ -54,6 +54,7 @@ impl Selection {
         &self,
         accounts: &BTreeMap<Owner, Account>,
         budget_of: impl Fn(&Task) -> u64,
+        may_begin: impl Fn(Rank) -> bool,
         now: Moment,
     ) -> Option<Chosen> {
         let (owner, first) = accounts
@@ -65,7 +66,7 @@ impl Selection {
             })
             .map(|(owner, _, owed)| (owner, owed))?;
         let waiter = longest_waiting(accounts, first.rank, now)
-            .filter(|_| self.waiters_bytes > 0)
+            .filter(|(_, owed)| self.waiters_bytes > 0 && may_begin(owed.rank))
             .filter(|(_, owed)| self.waiters_bytes >= budget_of(&owed.task));
         let (owner, owed, is_waiter) = match waiter {
             Some((owner, owed)) => (owner, owed, true),

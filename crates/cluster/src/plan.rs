@@ -1,7 +1,7 @@
 //! What staged changes will do: the members and the ring that come out, and what has to move.
 //!
 //! A plan follows from the state alone, so every member computes the same one; it has a name, and a
-//! commit names the plan that its operator has seen. If anything that the plan shows has changed since,
+//! commit names the plan that its operator has seen. If anything that the plan decides has changed since,
 //! the names differ and nothing is committed. What goes on by itself meanwhile changes no plan: a member
 //! that was down is back, listens elsewhere, or a move that is called off anyway takes a step.
 

@@ -45,7 +45,7 @@ pub struct CommitLogSettings {
     /// A segment is closed before it grows beyond this; a group larger than that gets one of its own.
     /// Bytes.
     pub segment_bytes: u64,
-    /// With half of this in closed segments, trimming begins; above it, writers are slowed until
+    /// With a quarter of this in closed segments, trimming begins; above it, writers are slowed until
     /// stores have caught up. Larger: stores are synced more rarely, and more is replayed after a
     /// crash. Bytes.
     pub bytes_max: u64,
@@ -254,9 +254,9 @@ impl CommitLog {
             .is_upkeep_due(&self.shared.writer.stores)
     }
 
-    /// True when the log is longer than it should be and upkeep comes before everything else.
+    /// True when the log nears what it may be, and upkeep comes before everything else.
     pub fn is_upkeep_pressing(&self) -> bool {
-        self.shared.writer.segments.is_too_long()
+        self.shared.writer.segments.is_pressing()
     }
 
     /// One step of upkeep: makes a spare segment, marks an idle one, syncs one store that keeps the

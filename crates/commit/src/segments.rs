@@ -270,9 +270,13 @@ impl Segments {
         }
     }
 
-    /// True when the log is longer than it may be.
-    pub(crate) fn is_too_long(&self) -> bool {
-        self.size().0 > self.settings.bytes_max
+    /// True when the log nears what it may be: stores are synced without waiting for more to be written.
+    pub(crate) fn is_pressing(&self) -> bool {
+        self.state.lock().closed_bytes() > self.pressing_bytes()
+    }
+
+    fn pressing_bytes(&self) -> u64 {
+        self.settings.bytes_max / TRIM_SHARE * (TRIM_SHARE - 1)
     }
 
     /// True when [`Segments::upkeep_step`] has something to do.
@@ -384,7 +388,7 @@ impl Segments {
             if !state.is_trimming {
                 return Trim::NotDue;
             }
-            let is_pressing = closed_bytes > (TRIM_SHARE - 1) * trim_bytes;
+            let is_pressing = closed_bytes > self.pressing_bytes();
             (state.closed.clone(), state.written_bytes, is_pressing)
         };
         let mut behind = Vec::new();

@@ -395,6 +395,11 @@ impl Coordinator {
         let now = self.parts.runtime.now();
         let took = now.since(progress.arrived);
         self.parts.meter.finished(kind, error, took, object, now);
+        let is_put = matches!(kind, RequestKind::Put | RequestKind::Delete);
+        if is_put && error != Some(&RequestError::Overload) {
+            let undelayed = took.saturating_sub(progress.trace.slowed);
+            self.parts.maintenance.put_finished(undelayed, now);
+        }
         let is_slow = took >= self.settings.slow_request_threshold;
         if is_slow || error.is_some_and(|error| self.is_to_be_logged(kind, error)) {
             let maintenance_step = self.parts.maintenance.step_between(progress.arrived, now);

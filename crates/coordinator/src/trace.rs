@@ -62,7 +62,8 @@ pub trait Meter: Send + Sync {
 }
 
 /// What requests have to know of background work: which steps ran when, so that a slow request can name
-/// the one in its way, and how far behind it is, so that writers slow down before it is too far.
+/// the one in its way, and how far behind it is, so that writers slow down before it is too far. And what
+/// that has to know of them.
 pub trait MaintenanceWitness: Send + Sync {
     /// What a put is to be held back by at this moment. Asked by every put: a load of one word.
     fn put_delay(&self) -> Duration {
@@ -73,6 +74,12 @@ pub trait MaintenanceWitness: Send + Sync {
     /// by every put: a load of one word. Deletions are not refused, for they make room.
     fn refuses_puts(&self) -> bool {
         false
+    }
+
+    /// A put or a deletion has ended that was not refused for want of room: what it took, but for what it
+    /// was held back by. Called once for each, on its own thread.
+    fn put_finished(&self, took: Duration, now: Moment) {
+        let _nobody_asks = (took, now);
     }
 
     /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.

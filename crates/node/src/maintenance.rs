@@ -250,7 +250,7 @@ impl Maintenance {
             Looked {
                 written,
                 reads: latency_of(&self.stats.node_get_fsm_time, &mut seen.reads, now),
-                writes: latency_of(&self.stats.node_put_fsm_time, &mut seen.writes, now),
+                writes: latency_of(self.log.put_times(), &mut seen.writes, now),
                 open_files: self.count_files(&mut seen),
                 memory: SharedMemory {
                     requests: self.room.taken_bytes() + log.map_or(0, NodeLog::queued_bytes),

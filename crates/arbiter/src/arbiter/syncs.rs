@@ -6,6 +6,7 @@ use kvorum_backend::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 
 use super::Arbiter;
+use crate::account::Account;
 use crate::order::{Decision, Order, Owner};
 
 /// Stores synced in one round. More of them fill the device's queue, in which the commit log's own
@@ -29,6 +30,9 @@ impl Arbiter {
         if is_log {
             // A step that costs something had to sync a store; others prepare it for more, or free files.
             self.is_log_trimming = outcome.is_some_and(|outcome| outcome.cost_bytes > 0);
+            self.accounts
+                .values_mut()
+                .for_each(Account::log_has_stepped);
         } else if outcome.is_none()
             && let Some(account) = self.accounts.get_mut(&order.owner)
         {
@@ -75,7 +79,7 @@ impl Arbiter {
                 if let Some(owed) = account.next_sync(now) {
                     return Some((*owner, owed.task.clone()));
                 }
-                let is_wanted = is_log_waiting && account.is_unsynced() && account.may_sync(now);
+                let is_wanted = is_log_waiting && account.may_free_log() && account.may_sync(now);
                 is_wanted.then(|| (*owner, sync_task()))
             })
             .take(SYNCS_MAX)

@@ -54,6 +54,32 @@ fn above_the_need_upkeep_gives_way_to_requests() {
     assert!(median < Duration::from_millis(5), "{median:?}");
 }
 
+/// One byte in sixteen is for who has waited longest: that must not make the others wait for it.
+#[test]
+fn what_presses_does_not_wait_for_the_turn_of_what_is_held_back() {
+    let mut world = World::new(Settings {
+        latency: Duration::from_millis(1),
+        ..Settings::default()
+    });
+    world.put_evenly(1e6);
+    world.run(SECOND * 10);
+    for store in 0..64 {
+        world.owe(store, TaskKind::Merge, Urgency::Normal, 100_000_000);
+    }
+    for store in 0..4 {
+        world.owe(store, TaskKind::Compact, Urgency::Pressing, 2_000_000_000);
+    }
+    world.run(SECOND * 5);
+    let left = |world: &World| -> u64 {
+        let stores = world.stores[..4].iter();
+        stores.map(|store| store.owed[&TaskKind::Compact]).sum()
+    };
+    let before = left(&world);
+    world.run(SECOND * 10);
+    let rate = (before - left(&world)) as f64 / 10.0;
+    assert!(rate > 250e6, "{rate}");
+}
+
 #[test]
 fn without_requests_upkeep_takes_the_whole_device() {
     let mut world = world_with_old_debt();

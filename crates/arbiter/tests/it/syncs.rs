@@ -25,11 +25,15 @@ fn stores_that_want_a_sync_at_the_same_time_share_rounds() {
     assert!(world.rounds.len() <= 5, "{:?}", world.rounds);
 }
 
-/// An arbiter of a commit log and four stores, all written to.
+/// An arbiter of a commit log and stores, all written to.
 struct LogWorld {
     arbiter: Arbiter,
     now: Moment,
     urgency: Urgency,
+    stores: u16,
+    /// All of them were written to between any two looks.
+    writes_go_on: bool,
+    looks: u64,
 }
 
 impl LogWorld {
@@ -38,6 +42,9 @@ impl LogWorld {
             arbiter: Arbiter::new(Budgets::default()),
             now: Moment::default(),
             urgency,
+            stores: 4,
+            writes_go_on: false,
+            looks: 0,
         }
     }
 
@@ -46,7 +53,9 @@ impl LogWorld {
         loop {
             match self.arbiter.decide(self.now) {
                 Decision::Look => {
-                    let stores = (0..4).map(|store| (Owner::Store(store), 5));
+                    self.looks += 1;
+                    let written = if self.writes_go_on { self.looks } else { 5 };
+                    let stores = (0..self.stores).map(|store| (Owner::Store(store), written));
                     let looked = Looked {
                         written: stores.chain([(Owner::CommitLog, 9)]).collect(),
                         ..Looked::default()
@@ -133,4 +142,33 @@ fn a_log_that_presses_has_all_stores_synced_in_one_round_and_waits_for_nothing()
     let order = world.log_step();
     world.end(order, 1 << 20, Duration::from_millis(1));
     world.log_step();
+}
+
+/// Rounds that take longer than it takes the stores to be written to again.
+#[test]
+fn a_log_that_presses_gets_on_however_much_is_written_meanwhile() {
+    let mut world = LogWorld::new(Urgency::Pressing);
+    (world.stores, world.writes_go_on) = (64, true);
+    let (mut synced, mut log_steps) = (vec![0; 64], 0);
+    while world.now < Moment::from_start(SECOND * 60) {
+        match world.next_sync() {
+            Decision::Syncs(round) => {
+                for order in round {
+                    let Owner::Store(store) = order.owner else {
+                        panic!("{order:?} in a round of stores");
+                    };
+                    synced[usize::from(store)] += 1;
+                    world.end(order, 0, Duration::from_millis(100));
+                }
+            }
+            Decision::Step(order) => {
+                log_steps += 1;
+                world.end(order, 1 << 20, Duration::from_millis(100));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // 65 of them take six and a half seconds.
+    assert!(synced.iter().all(|count| *count >= 8), "{synced:?}");
+    assert!(log_steps >= 9, "{log_steps}");
 }

@@ -1,4 +1,5 @@
-//! What requests and operators see of maintenance: which steps were done when, and the delay of puts.
+//! What requests and operators see of maintenance: which steps were done when, and the delay of puts. And
+//! what maintenance sees of puts.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use kvorum_coordinator::MaintenanceWitness;
 use kvorum_runtime::Moment;
+use kvorum_stats::Histogram;
 use parking_lot::Mutex;
 
 /// Steps remembered for those who ask what was in a request's way.
@@ -28,6 +30,8 @@ pub(crate) struct StepLog {
     steps: Mutex<VecDeque<DoneStep>>,
     put_delay_us: AtomicU64,
     refuses_puts: AtomicBool,
+    /// What puts took, but for their delay: that is due to what is owed, and not to what is done.
+    put_times: Histogram,
 }
 
 impl StepLog {
@@ -40,6 +44,10 @@ impl StepLog {
     pub(crate) fn set_put_delay(&self, delay: Duration) {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         self.put_delay_us.store(micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn put_times(&self) -> &Histogram {
+        &self.put_times
     }
 
     /// Takes over whether puts are refused from now on.
@@ -68,6 +76,10 @@ impl MaintenanceWitness for StepLog {
 
     fn refuses_puts(&self) -> bool {
         self.refuses_puts.load(Ordering::Relaxed)
+    }
+
+    fn put_finished(&self, took: Duration, now: Moment) {
+        self.put_times.record_time(now.elapsed(), took);
     }
 
     fn step_between(&self, from: Moment, to: Moment) -> Option<String> {
