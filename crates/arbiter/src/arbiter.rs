@@ -17,7 +17,7 @@ use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
-use crate::rank::{Rank, Scarcity};
+use crate::rank::Scarcity;
 use crate::report::Steps;
 use crate::selection::{Chosen, Selection};
 use crate::slowdown::put_delay;
@@ -139,7 +139,7 @@ impl Arbiter {
         let wait = match chosen {
             None => Duration::MAX,
             Some(chosen) => {
-                let wait = self.pace.wait(chosen.rank.is_pressing());
+                let wait = self.pace.wait(chosen.is_pressing);
                 if wait.is_zero() {
                     return Decision::Step(self.begin(&chosen, now));
                 }
@@ -312,10 +312,7 @@ impl Arbiter {
 
     fn choose(&self, now: Moment) -> Option<Chosen> {
         let budget_of = |task: &Task| self.declared_bytes(task);
-        // Who waits has its turn when it may, and keeps nobody from theirs.
-        let may_begin = |rank: Rank| self.pace.wait(rank.is_pressing()).is_zero();
-        self.selection
-            .choose(&self.accounts, budget_of, may_begin, now)
+        self.selection.choose(&self.accounts, budget_of, now)
     }
 
     fn begin(&mut self, chosen: &Chosen, now: Moment) -> Order {

@@ -35,6 +35,8 @@ pub(crate) struct Chosen {
     pub(crate) rank: Rank,
     /// It is its turn because it has waited longest.
     pub(crate) is_waiter: bool,
+    /// It presses, or has its turn among what does and makes nobody rest that would go on otherwise.
+    pub(crate) is_pressing: bool,
 }
 
 impl Selection {
@@ -54,7 +56,6 @@ impl Selection {
         &self,
         accounts: &BTreeMap<Owner, Account>,
         budget_of: impl Fn(&Task) -> u64,
-        may_begin: impl Fn(Rank) -> bool,
         now: Moment,
     ) -> Option<Chosen> {
         let (owner, first) = accounts
@@ -66,8 +67,9 @@ impl Selection {
             })
             .map(|(owner, _, owed)| (owner, owed))?;
         let waiter = longest_waiting(accounts, first.rank, now)
-            .filter(|(_, owed)| self.waiters_bytes > 0 && may_begin(owed.rank))
+            .filter(|_| self.waiters_bytes > 0)
             .filter(|(_, owed)| self.waiters_bytes >= budget_of(&owed.task));
+        let is_pressing = first.rank.is_pressing();
         let (owner, owed, is_waiter) = match waiter {
             Some((owner, owed)) => (owner, owed, true),
             None => (owner, first, false),
@@ -77,6 +79,7 @@ impl Selection {
             task: owed.task.clone(),
             rank: owed.rank,
             is_waiter,
+            is_pressing,
         })
     }
 
