@@ -17,7 +17,7 @@ use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::order::{Decision, Order, Owner};
 use crate::pace::{Debts, Pace};
-use crate::rank::Scarcity;
+use crate::rank::{Rank, Scarcity};
 use crate::report::Steps;
 use crate::selection::{Chosen, Selection};
 use crate::slowdown::put_delay;
@@ -139,11 +139,11 @@ impl Arbiter {
         let wait = match chosen {
             None => Duration::MAX,
             Some(chosen) => {
-                let wait = self.pace.wait(chosen.is_pressing);
+                let wait = self.pace.wait(chosen.rank.is_pressing());
+                self.was_held_back |= !wait.is_zero() || self.pace.is_held_by_requests();
                 if wait.is_zero() {
                     return Decision::Step(self.begin(&chosen, now));
                 }
-                self.was_held_back = true;
                 wait
             }
         };
@@ -312,7 +312,12 @@ impl Arbiter {
 
     fn choose(&self, now: Moment) -> Option<Chosen> {
         let budget_of = |task: &Task| self.declared_bytes(task);
-        self.selection.choose(&self.accounts, budget_of, now)
+        // Who waits has its turn when requests let it, and keeps what presses from nothing. For the
+        // processor's share it may have to rest: that can be used up by what presses for ever.
+        let is_held = self.pace.is_held_by_requests();
+        let may_begin = |rank: Rank| rank.is_pressing() || !is_held;
+        self.selection
+            .choose(&self.accounts, budget_of, may_begin, now)
     }
 
     fn begin(&mut self, chosen: &Chosen, now: Moment) -> Order {

@@ -225,6 +225,11 @@ impl Pace {
         seconds(wait, Duration::MAX)
     }
 
+    /// True when what does not press has to wait for the sake of requests, as of the last refill.
+    pub(crate) fn is_held_by_requests(&self) -> bool {
+        self.steps_credit.wait_seconds() > 0.0
+    }
+
     /// A step begins: nobody else spends what it is expected to cost.
     pub(crate) fn begins(&mut self, declared_bytes: u64) {
         self.steps_credit.draw(declared_bytes as f64);

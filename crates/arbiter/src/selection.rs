@@ -35,8 +35,6 @@ pub(crate) struct Chosen {
     pub(crate) rank: Rank,
     /// It is its turn because it has waited longest.
     pub(crate) is_waiter: bool,
-    /// It presses, or has its turn among what does and makes nobody rest that would go on otherwise.
-    pub(crate) is_pressing: bool,
 }
 
 impl Selection {
@@ -56,6 +54,7 @@ impl Selection {
         &self,
         accounts: &BTreeMap<Owner, Account>,
         budget_of: impl Fn(&Task) -> u64,
+        may_begin: impl Fn(Rank) -> bool,
         now: Moment,
     ) -> Option<Chosen> {
         let (owner, first) = accounts
@@ -66,10 +65,9 @@ impl Selection {
                 (owed.rank, account.served[owed.rank.place()], *owner)
             })
             .map(|(owner, _, owed)| (owner, owed))?;
-        let waiter = longest_waiting(accounts, first.rank, now)
+        let waiter = longest_waiting(accounts, first.rank, may_begin, now)
             .filter(|_| self.waiters_bytes > 0)
             .filter(|(_, owed)| self.waiters_bytes >= budget_of(&owed.task));
-        let is_pressing = first.rank.is_pressing();
         let (owner, owed, is_waiter) = match waiter {
             Some((owner, owed)) => (owner, owed, true),
             None => (owner, first, false),
@@ -79,7 +77,6 @@ impl Selection {
             task: owed.task.clone(),
             rank: owed.rank,
             is_waiter,
-            is_pressing,
         })
     }
 
@@ -100,6 +97,7 @@ impl Selection {
 fn longest_waiting(
     accounts: &BTreeMap<Owner, Account>,
     first: Rank,
+    may_begin: impl Fn(Rank) -> bool,
     now: Moment,
 ) -> Option<(Owner, &Owed)> {
     let free = accounts.iter().filter(|(_, account)| !account.is_busy);
@@ -109,5 +107,6 @@ fn longest_waiting(
             .filter(move |it| account.is_free(it, now))
             .map(|it| (*owner, it))
     });
+    let behind = behind.filter(|(_, owed)| may_begin(owed.rank));
     behind.min_by_key(|(owner, owed)| (owed.since, *owner))
 }
