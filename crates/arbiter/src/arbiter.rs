@@ -64,6 +64,7 @@ pub struct Arbiter {
     is_looking: bool,
     /// Steps have ended since the last look.
     has_worked: bool,
+    /// Upkeep or a transfer would have done more since the last look than it was allowed to.
     was_held_back: bool,
     sync_after: Moment,
     /// The commit log waits for stores: its last step synced one.
@@ -312,8 +313,8 @@ impl Arbiter {
 
     fn choose(&self, now: Moment) -> Option<Chosen> {
         let budget_of = |task: &Task| self.declared_bytes(task);
-        // Who waits has its turn when requests let it, and keeps what presses from nothing. For the
-        // processor's share it may have to rest: that can be used up by what presses for ever.
+        // Beside what presses, who waits is passed over while requests hold it back: nobody rests for its
+        // turn. The processor's share passes nobody over: what presses could use it up for ever.
         let is_held = self.pace.is_held_by_requests();
         let may_begin = |rank: Rank| rank.is_pressing() || !is_held;
         self.selection

@@ -5,8 +5,8 @@
 //! the need was done. If requests get slower, the share of free capacity that upkeep takes falls at
 //! once and by a large part, and it comes back in small pieces; at what requests do not feel it
 //! settles. It comes back only while upkeep is held back by it: what was not tried tells nothing, and work
-//! that comes up after a pause would begin with all of it. A baseline that has become too low heals itself: the share falls to nothing, and what is
-//! measured then is the new baseline.
+//! that comes up after a pause would begin with all of it. A baseline that has become too low heals
+//! itself: the share falls to nothing, and what is measured then is the new baseline.
 //!
 //! Two things are compared: the slowest hundredth, which is what a client fears, and the mean, by which
 //! clients who wait for their answers get less done. The mean and not the median: of requests half of

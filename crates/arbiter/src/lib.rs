@@ -36,7 +36,9 @@
 //! # Syncs
 //!
 //! Stores that are to be synced are synced together in rounds, which the driver may spread over two
-//! threads; the device then has as long to itself as a round took.
+//! threads; the device then has as long to itself as a round took. The commit log syncs its stores by its
+//! own steps, one after the other; only one that presses has all of them synced in rounds, each once
+//! between two of its steps.
 //!
 //! # When it is not enough
 //!

@@ -78,9 +78,7 @@ pub trait MaintenanceWitness: Send + Sync {
 
     /// A put or a deletion has ended that was not refused for want of room: what it took, but for what it
     /// was held back by. Called once for each, on its own thread.
-    fn put_finished(&self, took: Duration, now: Moment) {
-        let _nobody_asks = (took, now);
-    }
+    fn put_finished(&self, _took: Duration, _now: Moment) {}
 
     /// The longest step that overlapped the time from `from` to `to`, in words; `None` if none did.
     fn step_between(&self, from: Moment, to: Moment) -> Option<String>;
