@@ -241,7 +241,7 @@ impl Arbiter {
             Owner::CommitLog => {
                 self.is_log_trimming &= !told.tasks.is_empty();
                 // What is put to the log is put to stores, and counted there.
-                self.pace.ingested(0, change.arisen_bytes, now);
+                self.pace.log_owes(change.arisen_bytes, now);
             }
             Owner::Store(_) => {
                 self.pace
@@ -377,18 +377,23 @@ impl Arbiter {
 
     fn debts(&self) -> Debts {
         let mut debts = Debts::default();
-        for account in self.accounts.values() {
+        for (owner, account) in &self.accounts {
+            let mut normal = account.unlisted_bytes();
             for owed in &account.tasks {
                 let debt = if owed.rank.is_pressing() {
                     &mut debts.pressing
                 } else if owed.rank.is_idle() {
                     &mut debts.idle
                 } else {
-                    &mut debts.normal
+                    &mut normal
                 };
                 *debt = debt.saturating_add(owed.task.cost_bytes);
             }
-            debts.normal = debts.normal.saturating_add(account.unlisted_bytes());
+            let debt = match owner {
+                Owner::CommitLog => &mut debts.log,
+                Owner::Store(_) => &mut debts.normal,
+            };
+            *debt = debt.saturating_add(normal);
         }
         debts
     }

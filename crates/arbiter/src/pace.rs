@@ -23,6 +23,12 @@ const IDLE_PAID_WITHIN: Duration = Duration::from_secs(4 * 60 * 60);
 const PRESENT: Duration = Duration::from_secs(10);
 /// How far back the measured factor looks; it is long, for merges come in lumps.
 const LONG: Duration = Duration::from_secs(10 * 60);
+/// The commit log's debt follows puts at once, byte by byte, and is what the disk holds too much: its
+/// factor looks back no longer than this,
+const LOG_LONG: Duration = Duration::from_secs(30);
+/// and it is paid within about this time. With less the log would work in bursts, and with more it would
+/// pass its bound, where it presses and nothing holds it back, whenever the factor is a little too low.
+const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
 /// Before this much was put the factor says little: it counts as if one byte for each had come up.
 /// Bytes per second over the long window.
 const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
@@ -43,6 +49,8 @@ pub(crate) struct Debts {
     pub(crate) pressing: u64,
     pub(crate) normal: u64,
     pub(crate) idle: u64,
+    /// What the commit log owes in the normal course.
+    pub(crate) log: u64,
 }
 
 impl Debts {
@@ -50,6 +58,7 @@ impl Debts {
         self.pressing
             .saturating_add(self.normal)
             .saturating_add(self.idle)
+            .saturating_add(self.log)
     }
 }
 
@@ -59,6 +68,8 @@ pub(crate) struct Pace {
     ingest: Rate,
     ingest_long: Rate,
     arisen_long: Rate,
+    log_ingest: Rate,
+    log_arisen: Rate,
     done: Rate,
     cpu: Rate,
     /// Background bytes per second that the debt needs.
@@ -138,6 +149,8 @@ impl Pace {
             ingest: Rate::over(PRESENT),
             ingest_long: Rate::over(LONG),
             arisen_long: Rate::over(LONG),
+            log_ingest: Rate::over(LOG_LONG),
+            log_arisen: Rate::over(LOG_LONG),
             done: Rate::over(PRESENT),
             cpu: Rate::over(PRESENT),
             needed: 0.0,
@@ -156,6 +169,12 @@ impl Pace {
         self.ingest.add(put_bytes as f64, now);
         self.ingest_long.add(put_bytes as f64, now);
         self.arisen_long.add(arisen_bytes, now);
+        self.log_ingest.add(put_bytes as f64, now);
+    }
+
+    /// Notes work of the commit log's that came up with what stores were put.
+    pub(crate) fn log_owes(&mut self, arisen_bytes: f64, now: Moment) {
+        self.log_arisen.add(arisen_bytes, now);
     }
 
     /// Sets the pace. `free` is the most that all workers can do, `share` how much of what lies
@@ -164,6 +183,7 @@ impl Pace {
         let normal = debts.normal.saturating_add(debts.pressing) as f64;
         let needed = self.arising(now)
             + normal / PAID_WITHIN.as_secs_f64()
+            + debts.log as f64 / LOG_PAID_WITHIN.as_secs_f64()
             + debts.idle as f64 / IDLE_PAID_WITHIN.as_secs_f64();
         self.needed = needed.max(NEEDED_MIN);
         self.allowed = if share >= 1.0 {
@@ -261,7 +281,9 @@ impl Pace {
     pub(crate) fn factor(&self, now: Moment) -> f64 {
         let arisen = self.arisen_long.per_second(now) + FACTOR_PRIOR;
         let ingested = self.ingest_long.per_second(now) + FACTOR_PRIOR;
-        (arisen / ingested).max(0.0)
+        let log_arisen = self.log_arisen.per_second(now);
+        let log_ingested = self.log_ingest.per_second(now) + FACTOR_PRIOR;
+        (arisen / ingested).max(0.0) + log_arisen / log_ingested
     }
 
     pub(crate) fn ingest(&self, now: Moment) -> f64 {

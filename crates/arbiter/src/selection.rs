@@ -1,5 +1,8 @@
-//! Who is served next: by rank, within a rank the one served least, and now and then the one that has
-//! waited longest.
+//! Who is served next: by rank, within a rank the commit log, then the store served least, and now and
+//! then the one that has waited longest.
+//!
+//! The log goes first because it owes for what all stores were put: as one of many it would fall behind
+//! until it presses.
 //!
 //! This is deficit round robin without the rounds: whoever was served fewer bytes than the others of
 //! its rank goes next, so that a step which costs more than expected is made up for by later turns.
@@ -62,7 +65,11 @@ impl Selection {
             .filter(|(_, account)| !account.is_busy)
             .filter_map(|(owner, account)| Some((*owner, account, account.next(now)?)))
             .min_by_key(|(owner, account, owed)| {
-                (owed.rank, account.served[owed.rank.place()], *owner)
+                let served = match owner {
+                    Owner::CommitLog => None,
+                    Owner::Store(_) => Some(account.served[owed.rank.place()]),
+                };
+                (owed.rank, served, *owner)
             })
             .map(|(owner, _, owed)| (owner, owed))?;
         let waiter = longest_waiting(accounts, first.rank, may_begin, now)
@@ -86,8 +93,10 @@ impl Selection {
             self.waiters_bytes = self.waiters_bytes.saturating_sub(declared_bytes);
             return;
         }
-        let place = chosen.rank.place();
-        self.floors[place] = self.floors[place].max(account.served[place]);
+        if let Owner::Store(_) = chosen.owner {
+            let place = chosen.rank.place();
+            self.floors[place] = self.floors[place].max(account.served[place]);
+        }
         let due = self.waiters_bytes + (declared_bytes / WAITERS_PART).max(1);
         self.waiters_bytes = due.min(WAITERS_MAX);
     }

@@ -1,9 +1,10 @@
 //! Stores are served alike, what is urgent comes first, and nobody starves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kvorum_arbiter::{Arbiter, Budgets, Decision, Event, Looked, Owner, Told};
-use kvorum_backend::{Task, TaskKind, Urgency};
+use kvorum_arbiter::{Arbiter, Budgets, Decision, Ended, Event, Looked, Owner, StepResult, Told};
+use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 use proptest::prelude::*;
 
@@ -148,6 +149,83 @@ fn steps_last_as_long_as_they_should() {
             );
         }
     }
+}
+
+fn merge_of(cost_bytes: u64) -> Told {
+    Told {
+        tasks: vec![Task {
+            kind: TaskKind::Merge,
+            subject: 1,
+            urgency: Urgency::Normal,
+            cost_bytes,
+        }],
+        debt_bytes: cost_bytes,
+        ..Told::default()
+    }
+}
+
+/// What the log has collected is copied to stores, which owe merges without end: it owes as much as all
+/// of them, and its turn comes before theirs. Once it owes nothing, they stand where they stood.
+#[test]
+fn the_log_does_not_wait_for_the_turns_of_all_stores() {
+    let mut arbiter = Arbiter::new(Budgets::default());
+    let now = Moment::from_start(Duration::from_secs(1));
+    let stores = (0..8).map(Owner::Store);
+    let owners: Vec<Owner> = stores.chain([Owner::CommitLog]).collect();
+    let written = owners.iter().map(|owner| (*owner, 0)).collect();
+    let looked = Looked {
+        written,
+        ..Looked::default()
+    };
+    arbiter.step(Event::Looked(looked), now);
+    for owner in owners {
+        let told = merge_of(if owner == Owner::CommitLog {
+            64 << 20
+        } else {
+            1 << 30
+        });
+        arbiter.step(Event::Told { owner, told }, now);
+    }
+    let mut served = BTreeMap::<Owner, u64>::new();
+    for _ in 0..1000 {
+        let order = match arbiter.decide(now) {
+            Decision::Step(order) => order,
+            Decision::Ask(owner) => {
+                let told = Told::default();
+                arbiter.step(Event::Told { owner, told }, now);
+                continue;
+            }
+            other => unreachable!("nothing is held back: {other:?}"),
+        };
+        let bytes = served.entry(order.owner).or_default();
+        *bytes += order.declared_bytes;
+        let is_log_done = order.owner == Owner::CommitLog && *bytes >= 64 << 20;
+        if is_log_done {
+            // But for the turns of those who have waited longest.
+            let stores = by_store(&served).sum::<u64>();
+            assert!(stores <= (64 << 20) / 15, "{stores}");
+        }
+        let outcome = StepOutcome {
+            cost_bytes: order.declared_bytes,
+            is_done: is_log_done,
+        };
+        let ended = Ended {
+            result: StepResult::Done(outcome),
+            took: Duration::ZERO,
+            cpu: Duration::ZERO,
+        };
+        arbiter.step(Event::Ended { order, ended }, now);
+    }
+    let (least, most) = (by_store(&served).min(), by_store(&served).max());
+    let most_allowed = least.map(|least| least + (2 << 20));
+    assert!(served.len() == 9 && most <= most_allowed, "{served:?}");
+}
+
+fn by_store(served: &BTreeMap<Owner, u64>) -> impl Iterator<Item = u64> {
+    let stores = served
+        .iter()
+        .filter(|(owner, _)| **owner != Owner::CommitLog);
+    stores.map(|(_, bytes)| *bytes)
 }
 
 /// The kind of the first step, with so much of the budget of open files used.
