@@ -35,8 +35,6 @@ const REST_MIN: Duration = Duration::from_micros(200);
 /// The least that a step is taken to cost, which is the smallest budget there is: the last few bytes
 /// of a task come with the ends of files, which nobody declares.
 const DECLARED_MIN: u64 = crate::speed::BUDGET_MIN;
-/// A step may cost this many times what it declared.
-const OVERRUN_TIMES: u64 = 2;
 /// Pressing work for so long fills the spring,
 const PRESSING_TIME_MAX: f64 = 10.0;
 /// unless it is less than this, in bytes.
@@ -268,8 +266,7 @@ impl Arbiter {
         if is_sync {
             self.sync_ended(order, outcome, ended.took, now);
         } else {
-            let is_overrun = cost_bytes > order.declared_bytes.saturating_mul(OVERRUN_TIMES);
-            steps.overruns += u64::from(is_overrun);
+            steps.overruns += u64::from(order.is_overrun_by(cost_bytes));
             self.has_worked = true;
             self.pace.ended(order.declared_bytes, cost_bytes, now);
             let is_done = outcome.is_some_and(|outcome| outcome.is_done);

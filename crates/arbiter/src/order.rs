@@ -27,6 +27,17 @@ pub struct Order {
     pub declared_bytes: u64,
 }
 
+/// A step may cost this many times what it declared.
+const OVERRUN_TIMES: u64 = 2;
+
+impl Order {
+    /// True when a step that cost this much is one of those that are not to be: twice what it declared is
+    /// allowed.
+    pub fn is_overrun_by(&self, cost_bytes: u64) -> bool {
+        cost_bytes > self.declared_bytes.saturating_mul(OVERRUN_TIMES)
+    }
+}
+
 /// What a free worker does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {

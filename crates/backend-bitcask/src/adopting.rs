@@ -115,6 +115,7 @@ impl Store {
         let held = self.held();
         let is_held = |number: u32| held.iter().any(|it| it.holds(number));
         let mut catalog = self.catalog.write();
+        let covered = self.covered.load(Ordering::Acquire);
         let mut usage = Vec::new();
         let mut unneeded = Vec::new();
         for (number, entry) in &catalog.shared {
@@ -124,9 +125,15 @@ impl Store {
                 } else {
                     0
                 };
+                let is_covered = entry.stats.sequence_max <= covered;
                 usage.push(SegmentUse {
                     segment: *number,
                     live_bytes: entry.stats.live_bytes + removal_bytes,
+                    settle_bytes: if is_covered {
+                        0
+                    } else {
+                        self.checkpoint_bytes()
+                    },
                 });
             } else if *number != newest {
                 unneeded.push(*number);
@@ -137,10 +144,10 @@ impl Store {
         let later = held.iter().flat_map(|it| it.from..newest);
         for segment in older.chain(later).collect::<BTreeSet<u32>>() {
             if !catalog.shared.contains_key(&segment) {
-                let live_bytes = 0;
                 usage.push(SegmentUse {
                     segment,
-                    live_bytes,
+                    live_bytes: 0,
+                    settle_bytes: 0,
                 });
             }
         }

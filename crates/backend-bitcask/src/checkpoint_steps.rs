@@ -42,7 +42,7 @@ impl Store {
     pub(crate) fn checkpoint_due(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Task> {
         let order = std::sync::atomic::Ordering::Relaxed;
         let keys = self.keydir.len();
-        let cost_bytes = keys * size_of::<Packed>() as u64;
+        let cost_bytes = self.checkpoint_bytes();
         let bytes_max = self.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
@@ -57,6 +57,11 @@ impl Store {
             urgency: Urgency::Normal,
             cost_bytes,
         })
+    }
+
+    /// What a checkpoint of all keys takes, about.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        self.keydir.len() * size_of::<Packed>() as u64
     }
 
     /// True when an old segment of the log would have to be read after a crash for this store.

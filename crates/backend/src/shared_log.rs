@@ -228,6 +228,8 @@ pub struct SegmentUse {
     pub segment: u32,
     /// What would have to be copied for the store to be able to let go of it, in bytes.
     pub live_bytes: u64,
+    /// What [`Adopting::settle`] would write beside that, in bytes: about, and rather too much.
+    pub settle_bytes: u64,
 }
 
 /// Segments of the log that the copy of a store needs. The store names them in its usage for as long as

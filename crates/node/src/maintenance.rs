@@ -404,6 +404,18 @@ impl Maintenance {
             StepResult::Done(outcome) => outcome.cost_bytes,
             StepResult::Failed => 0,
         };
+        if order.task.kind != TaskKind::Sync && order.is_overrun_by(cost_bytes) {
+            tracing::debug!(
+                event = "maintenance_step_overran",
+                owner = %name_of(order.owner),
+                task = order.task.kind.name(),
+                subject = order.task.subject,
+                left_bytes = order.task.cost_bytes,
+                budget_bytes = order.budget.bytes,
+                declared_bytes = order.declared_bytes,
+                cost_bytes,
+            );
+        }
         self.log.note_if_long(took, || DoneStep {
             what: step_name(order),
             from,

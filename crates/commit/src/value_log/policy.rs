@@ -13,6 +13,8 @@ pub(crate) struct SegmentFacts {
     pub(crate) bytes: u64,
     /// What would have to be copied.
     pub(crate) live_bytes: u64,
+    /// What stores would have to write beside that, about.
+    pub(crate) settle_bytes: u64,
     /// Nothing is appended to it any more, so that it may be collected.
     pub(crate) is_closed: bool,
 }
@@ -22,10 +24,15 @@ impl SegmentFacts {
         self.bytes.saturating_sub(self.live_bytes)
     }
 
+    /// What collecting it reads and writes.
+    pub(crate) fn cost_bytes(&self) -> u64 {
+        self.bytes + self.live_bytes + self.settle_bytes
+    }
+
     /// What is freed for each byte read and written, times the age.
     fn worth(&self, newest: u32) -> u128 {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
-        let cost = u128::from(self.bytes) + u128::from(self.live_bytes) + 1;
+        let cost = u128::from(self.cost_bytes()) + 1;
         // In millionths, so that whole numbers do.
         u128::from(self.dead_bytes()) * age * 1_000_000 / cost
     }
@@ -61,7 +68,7 @@ pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64
             break;
         };
         let collected = left.extract_if(.., |it| it.number == number);
-        owed += collected.map(|it| it.bytes + it.live_bytes).sum::<u64>();
+        owed += collected.map(|it| it.cost_bytes()).sum::<u64>();
     }
     owed
 }
@@ -75,6 +82,7 @@ mod tests {
             number,
             bytes: 100,
             live_bytes,
+            settle_bytes: 0,
             is_closed: true,
         }
     }

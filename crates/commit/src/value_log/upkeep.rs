@@ -55,6 +55,12 @@ impl Upkeep {
         self.is_held = is_held;
     }
 
+    /// What stores would write to let go of a segment, beside copies, as of the last survey.
+    fn settle_bytes(&self, segment: u32) -> u64 {
+        let facts = self.facts.iter().find(|it| it.number == segment);
+        facts.map_or(0, |it| it.settle_bytes)
+    }
+
     fn collection_failed(&mut self, segment: u32, error: &BackendError) {
         if self.unreadable.failed_in_any_way(segment.into(), error) {
             self.settled.insert(segment);
@@ -69,6 +75,8 @@ struct Collection {
     scan: Box<Scan>,
     /// Once all was read: the stores that have yet to settle.
     settling: Option<Vec<StoreId>>,
+    /// What settling is expected to cost from here on.
+    settle_bytes: u64,
 }
 
 /// What collecting the next segment, or the rest of it, is known to take.
@@ -88,8 +96,15 @@ pub struct CollectionDue {
 #[derive(Default)]
 struct Needs {
     asked: BTreeSet<StoreId>,
-    /// By segment: the stores, and their live bytes in all.
-    segments: BTreeMap<u32, (BTreeSet<StoreId>, u64)>,
+    segments: BTreeMap<u32, Needed>,
+}
+
+/// Of one segment.
+#[derive(Default)]
+struct Needed {
+    by: BTreeSet<StoreId>,
+    live_bytes: u64,
+    settle_bytes: u64,
 }
 
 impl ValueLog {
@@ -107,17 +122,21 @@ impl ValueLog {
         let is_pressing = self.is_too_much_dead();
         let percent_max = self.files().settings.dead_percent_max;
         let upkeep = self.keeper.upkeep.lock();
-        let (segment, read_to) = match &upkeep.collection {
+        let (segment, read_to, settle_bytes) = match &upkeep.collection {
             Some(under_way) if !upkeep.is_held => {
-                (under_way.segment.number, under_way.scan.read_to())
+                let read_to = under_way.scan.read_to();
+                (under_way.segment.number, read_to, under_way.settle_bytes)
             }
-            _ => (self.victim(&upkeep)?, 0),
+            _ => {
+                let victim = self.victim(&upkeep)?;
+                (victim, 0, upkeep.settle_bytes(victim))
+            }
         };
         let facts = upkeep.facts.iter().find(|it| it.number == segment);
         let (bytes, live_bytes) = facts.map_or((0, 0), |it| (it.bytes, it.live_bytes));
         let unread = bytes.saturating_sub(read_to);
         let unread_live = live_bytes.min(unread);
-        let cost_bytes = (unread + unread_live).max(1);
+        let cost_bytes = (unread + unread_live + settle_bytes).max(1);
         let others = upkeep.facts.iter().filter(|it| it.number != segment);
         let others: Vec<SegmentFacts> = others.copied().collect();
         Some(CollectionDue {
@@ -248,9 +267,10 @@ impl ValueLog {
             }
             needs.asked.insert(store);
             for used in usage {
-                let (stores, live_bytes) = needs.segments.entry(used.segment).or_default();
-                stores.insert(store);
-                *live_bytes += used.live_bytes;
+                let needed = needs.segments.entry(used.segment).or_default();
+                needed.by.insert(store);
+                needed.live_bytes += used.live_bytes;
+                needed.settle_bytes += used.settle_bytes;
             }
         }
         needs
@@ -406,7 +426,9 @@ impl ValueLog {
                 Some(engine) => adopting_of(&engine, |it| it.settle(number, rest))?,
                 None => None,
             };
-            *cost_bytes += step.map_or(0, |step| step.cost_bytes);
+            let settled = step.map_or(0, |step| step.cost_bytes);
+            *cost_bytes += settled;
+            collection.settle_bytes = collection.settle_bytes.saturating_sub(settled);
             if step.is_none_or(|step| step.is_done) {
                 settling.pop();
             }
@@ -415,8 +437,14 @@ impl ValueLog {
     }
 
     fn begin_collection(&self) -> Result<Option<Collection>> {
-        let number = self.victim(&self.keeper.upkeep.lock());
-        let Some(segment) = number.and_then(|number| self.files().segment(number)) else {
+        let (number, settle_bytes) = {
+            let upkeep = self.keeper.upkeep.lock();
+            let Some(number) = self.victim(&upkeep) else {
+                return Ok(None);
+            };
+            (number, upkeep.settle_bytes(number))
+        };
+        let Some(segment) = self.files().segment(number) else {
             return Ok(None);
         };
         let Some(reader) = segment.reader() else {
@@ -428,6 +456,7 @@ impl ValueLog {
             scan: Box::new(scan),
             segment,
             settling: None,
+            settle_bytes,
         }))
     }
 
@@ -491,7 +520,7 @@ fn adopting_of<T>(
 impl Needs {
     fn is_needed_by(&self, segment: u32, store: StoreId) -> bool {
         let needed = self.segments.get(&segment);
-        needed.is_some_and(|(stores, _)| stores.contains(&store))
+        needed.is_some_and(|needed| needed.by.contains(&store))
     }
 
     /// True when a store needs it that is not open.
@@ -502,20 +531,18 @@ impl Needs {
     }
 
     fn facts_of(&self, segment: &LogSegment, bytes: u64, is_closed: bool) -> SegmentFacts {
+        let needed = self.segments.get(&segment.number);
         let live_bytes = if self.is_waiting(segment) {
             bytes
         } else {
-            self.live_bytes(segment.number)
+            needed.map_or(0, |needed| needed.live_bytes)
         };
         SegmentFacts {
             number: segment.number,
             bytes,
             live_bytes,
+            settle_bytes: needed.map_or(0, |needed| needed.settle_bytes),
             is_closed,
         }
-    }
-
-    fn live_bytes(&self, segment: u32) -> u64 {
-        self.segments.get(&segment).map_or(0, |(_, live)| *live)
     }
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Result, SharedLog,
-    StepBudget, TaskKind, Timestamp, Write,
+    Adopting, Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Result,
+    Sequence, SharedLog, StepBudget, TaskKind, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover};
@@ -644,6 +644,49 @@ fn a_store_that_cannot_settle_holds_up_no_other_collection() {
         let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
         assert_eq!(node.values(0).len(), KEYS);
     }
+}
+
+/// A store lets go of a segment that no checkpoint covers yet by writing one, of all its keys.
+#[test]
+fn what_stores_write_to_let_go_of_a_segment_is_declared() {
+    const MANY: usize = 20_000;
+    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let log_settings = ValueLogSettings {
+        segment_bytes: 256 << 10,
+        dead_percent_max: 20,
+    };
+    let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 7, log_settings).unwrap();
+    let (own, shared) = (BitcaskSettings::default(), Arc::new(log.clone()));
+    let drawn = AtomicU64::new(1);
+    let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+    let store = Bitcask::open_adopting(disk, Path::new("store"), own, draw, shared);
+    let store: Arc<dyn Backend> = Arc::new(store.unwrap());
+    log.admit(std::slice::from_ref(&store)).unwrap();
+    for number in (0..MANY).chain(0..MANY / 2) {
+        let (name, body) = (format!("one of many {number}"), Bytes::from(vec![b'v'; 50]));
+        let name = StorageKey::from_encoded(name.into_bytes());
+        let write = Write::put(name, Fields::default(), Bytes::new(), body);
+        let receipt = store.put(&Batch::of(write), Durability::BackendDefault);
+        receipt.unwrap().wait().unwrap();
+    }
+    let mut steps = 0;
+    for _ in 0..100 {
+        log.chore_step().unwrap();
+        let Some(due) = log.collection_due() else {
+            log.usage_changed();
+            continue;
+        };
+        let budget = StepBudget { bytes: 50_000 };
+        let cost = log.collection_step(budget).unwrap().cost_bytes;
+        steps += 1;
+        let declared = due.cost_bytes.min(budget.bytes);
+        assert!(cost <= 2 * declared, "{cost} of {due:?}");
+    }
+    let covered = store.adopting().map(Adopting::covered);
+    assert!(
+        covered > Some(Sequence(0)),
+        "no checkpoint in {steps} steps"
+    );
 }
 
 /// What a version before left: stores behind a commit log, killed.

@@ -363,6 +363,7 @@ impl Adopting for AdoptingEngine {
             }
         }
         let used = |(segment, live_bytes)| SegmentUse {
+            settle_bytes: 0,
             segment,
             live_bytes,
         };
