@@ -18,7 +18,7 @@ const ASK_OWING: Duration = Duration::from_secs(5);
 const ASK_MIN: Duration = Duration::from_millis(10);
 /// Background bytes that one byte put may cause. More than that is work of another origin (a merge
 /// window that opens, an expiry date that comes), which is debt and says nothing of the next puts.
-const FACTOR_MAX: f64 = 32.0;
+pub(crate) const FACTOR_MAX: f64 = 32.0;
 /// How long bytes put are taken to explain work that comes up: e times less after this time.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(600);
 /// How far back the rate of puts looks.
@@ -43,7 +43,7 @@ pub(crate) struct Account {
     pub(crate) is_busy: bool,
     pub(crate) ask_at: Moment,
     pub(crate) backoff: Backoff,
-    /// Bytes of steps by rank; comparable between owners.
+    /// Bytes of steps by rank; comparable between stores.
     pub(crate) served: [u64; Rank::COUNT],
     pub(crate) memory_bytes: u64,
     pub(crate) ingest: Rate,
@@ -269,6 +269,21 @@ impl Account {
     pub(crate) fn debt_bytes(&self) -> u64 {
         let listed: u64 = self.tasks.iter().map(|it| it.task.cost_bytes).sum();
         listed.saturating_add(self.unlisted_bytes)
+    }
+
+    /// Merges in the normal course, with what is unlisted behind them; none while the first of them is
+    /// left alone.
+    pub(crate) fn merge_bytes(&self, now: Moment) -> u64 {
+        let merges = self.tasks.iter().filter(|it| {
+            let is_normal = !it.rank.is_pressing() && !it.rank.is_idle();
+            it.task.kind == TaskKind::Merge && is_normal && self.is_free(it, now)
+        });
+        let listed: u64 = merges.map(|it| it.task.cost_bytes).sum();
+        if listed > 0 {
+            listed.saturating_add(self.unlisted_bytes)
+        } else {
+            0
+        }
     }
 
     /// What it owes beyond its tasks.

@@ -217,7 +217,7 @@ impl Arbiter {
         self.foreground.look(looked.reads, looked.writes, meanwhile);
         self.has_worked = false;
         self.was_held_back = false;
-        let debts = self.debts();
+        let debts = self.debts(now);
         self.set_pace(debts, now);
         self.stretch_spring(debts, now);
         self.looked_at = now;
@@ -372,26 +372,23 @@ impl Arbiter {
         self.fullness += (pressing.max(whole) - self.fullness) * followed;
     }
 
-    fn debts(&self) -> Debts {
+    fn debts(&self, now: Moment) -> Debts {
         let mut debts = Debts::default();
-        for (owner, account) in &self.accounts {
-            let mut normal = account.unlisted_bytes();
+        for account in self.accounts.values() {
             for owed in &account.tasks {
                 let debt = if owed.rank.is_pressing() {
                     &mut debts.pressing
                 } else if owed.rank.is_idle() {
                     &mut debts.idle
                 } else {
-                    &mut normal
+                    &mut debts.normal
                 };
                 *debt = debt.saturating_add(owed.task.cost_bytes);
             }
-            let debt = match owner {
-                Owner::CommitLog => &mut debts.log,
-                Owner::Store(_) => &mut debts.normal,
-            };
-            *debt = debt.saturating_add(normal);
+            debts.normal = debts.normal.saturating_add(account.unlisted_bytes());
         }
+        let log = self.accounts.get(&Owner::CommitLog);
+        debts.log = log.map_or(0, |log| log.merge_bytes(now));
         debts
     }
 

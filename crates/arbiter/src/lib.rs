@@ -10,8 +10,9 @@
 //! Urgency comes before kind: what presses, then what is normal, then what can wait. Among equally
 //! urgent work, what keeps writers going comes first (flushes, the youngest level, reclaimed space),
 //! then merges and compactions, then expiry, then checkpoints and hints, then scrubs. Among stores
-//! that owe work of the same rank, the one served least goes next, by bytes. And of every sixteen
-//! bytes one is for whoever has waited longest, whatever the rank: nobody starves.
+//! that owe work of the same rank, the one served least goes next, by bytes. The commit log owes for what
+//! all of them were put, and comes before them, but for a quarter. And of every sixteen
+//! bytes one is for whoever has waited longest behind that rank: nobody starves.
 //!
 //! # How large
 //!
@@ -22,7 +23,8 @@
 //!
 //! What the debt *needs* always runs: the bytes that come in times the background work that such
 //! bytes have been seen to cause, plus a share of the debt there is, so that an error in the measured
-//! factor ends in a bounded debt and not in a growing one. A fixed floor cannot do that. What is
+//! factor ends in a bounded debt and not in a growing one. A fixed floor cannot do that. The log's part
+//! is learned within half a minute and paid within seconds: it is what the disk holds too much. What is
 //! done beyond the need depends on foreground requests: while they are as fast as they are without
 //! it, or while there are none, upkeep goes up to its ceilings, and it falls back to the need
 //! within a second or two when they suffer. What presses is held back by the I/O ceiling alone.

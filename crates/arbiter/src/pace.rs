@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kvorum_runtime::Moment;
 
+use crate::account::FACTOR_MAX;
 use crate::average::{Rate, seconds};
 use crate::budgets::Budgets;
 
@@ -29,8 +30,11 @@ const LOG_LONG: Duration = Duration::from_secs(30);
 /// and it is paid within about this time. With less the log would work in bursts, and with more it would
 /// pass its bound, where it presses and nothing holds it back, whenever the factor is a little too low.
 const LOG_PAID_WITHIN: Duration = Duration::from_secs(10);
-/// Before this much was put the factor says little: it counts as if one byte for each had come up.
-/// Bytes per second over the long window.
+/// but not faster than with as much again as comes up, and this. What came up in another way than by
+/// puts (a merge window that opens, a bound that was lowered) is debt like any other. Bytes per second.
+const LOG_PAID_BESIDE: f64 = 16.0 * 1024.0 * 1024.0;
+/// Before this much was put a factor says little: for stores it counts as if one byte for each had come
+/// up. Bytes per second over the window.
 const FACTOR_PRIOR: f64 = 64.0 * 1024.0;
 /// The least that is needed while anything is owed: for tasks that cost nothing but a step. Bytes per
 /// second.
@@ -49,7 +53,8 @@ pub(crate) struct Debts {
     pub(crate) pressing: u64,
     pub(crate) normal: u64,
     pub(crate) idle: u64,
-    /// What the commit log owes in the normal course.
+    /// What of the commit log's debt is merges in the normal course that are not left alone: a part of
+    /// `normal`.
     pub(crate) log: u64,
 }
 
@@ -58,7 +63,6 @@ impl Debts {
         self.pressing
             .saturating_add(self.normal)
             .saturating_add(self.idle)
-            .saturating_add(self.log)
     }
 }
 
@@ -183,7 +187,7 @@ impl Pace {
         let normal = debts.normal.saturating_add(debts.pressing) as f64;
         let needed = self.arising(now)
             + normal / PAID_WITHIN.as_secs_f64()
-            + debts.log as f64 / LOG_PAID_WITHIN.as_secs_f64()
+            + self.paying_log(debts.log, now)
             + debts.idle as f64 / IDLE_PAID_WITHIN.as_secs_f64();
         self.needed = needed.max(NEEDED_MIN);
         self.allowed = if share >= 1.0 {
@@ -272,6 +276,12 @@ impl Pace {
         self.cpu.add(cpu.as_secs_f64(), now);
     }
 
+    /// What is needed for the log's debt beyond what comes up, in bytes per second.
+    fn paying_log(&self, debt_bytes: u64, now: Moment) -> f64 {
+        let soon = debt_bytes as f64 / LOG_PAID_WITHIN.as_secs_f64();
+        soon.min(self.ingest.per_second(now) * self.log_factor(now) + LOG_PAID_BESIDE)
+    }
+
     /// Background bytes that the present ingest causes, per second.
     pub(crate) fn arising(&self, now: Moment) -> f64 {
         self.ingest.per_second(now) * self.factor(now)
@@ -281,9 +291,14 @@ impl Pace {
     pub(crate) fn factor(&self, now: Moment) -> f64 {
         let arisen = self.arisen_long.per_second(now) + FACTOR_PRIOR;
         let ingested = self.ingest_long.per_second(now) + FACTOR_PRIOR;
-        let log_arisen = self.log_arisen.per_second(now);
-        let log_ingested = self.log_ingest.per_second(now) + FACTOR_PRIOR;
-        (arisen / ingested).max(0.0) + log_arisen / log_ingested
+        (arisen / ingested).max(0.0) + self.log_factor(now)
+    }
+
+    /// The log's part of it.
+    fn log_factor(&self, now: Moment) -> f64 {
+        let arisen = self.log_arisen.per_second(now);
+        let ingested = self.log_ingest.per_second(now) + FACTOR_PRIOR;
+        (arisen / ingested).min(FACTOR_MAX)
     }
 
     pub(crate) fn ingest(&self, now: Moment) -> f64 {
@@ -367,6 +382,45 @@ mod tests {
         );
         pace.set(debts(0), 500e6, 0.0, now);
         assert!((25e6..31e6).contains(&pace.needed()), "{}", pace.needed());
+    }
+
+    fn needed_for_log(pace: &mut Pace, log: u64, now: Moment) -> f64 {
+        let debts = Debts {
+            normal: log,
+            log,
+            ..Debts::default()
+        };
+        pace.set(debts, 500e6, 0.0, now);
+        pace.needed()
+    }
+
+    #[test]
+    fn what_the_log_owes_for_puts_is_learned_within_a_minute_and_paid_within_seconds() {
+        let mut pace = Pace::new(&Budgets::default());
+        (0..600).for_each(|second| pace.ingested(10_000_000, 0.0, at(second * 1000)));
+        for second in 600..660 {
+            pace.ingested(10_000_000, 0.0, at(second * 1000));
+            pace.log_owes(20_000_000.0, at(second * 1000));
+        }
+        let now = at(660_000);
+        let needed = needed_for_log(&mut pace, 0, now);
+        assert!((16e6..21e6).contains(&needed), "{needed}");
+        let more = needed_for_log(&mut pace, 100_000_000, now) - needed;
+        assert!((9.9e6..10.5e6).contains(&more), "{more}");
+    }
+
+    #[test]
+    fn what_the_log_owes_for_other_reasons_than_puts_is_not_hurried() {
+        let mut pace = Pace::new(&Budgets::default());
+        pace.ingested(1_000_000, 0.0, at(1000));
+        pace.log_owes(9e9, at(1000));
+        let now = at(2000);
+        // 1 MB a second, and 32 for each byte at most, twice.
+        let needed = needed_for_log(&mut pace, 9_000_000_000, now);
+        assert!((80e6..96e6).contains(&needed), "{needed}");
+        let mut idle = Pace::new(&Budgets::default());
+        let needed = needed_for_log(&mut idle, 9_000_000_000, now);
+        assert!((26e6..27e6).contains(&needed), "{needed}");
     }
 
     #[test]

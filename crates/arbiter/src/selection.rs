@@ -2,7 +2,7 @@
 //! then the one that has waited longest.
 //!
 //! The log goes first because it owes for what all stores were put: as one of many it would fall behind
-//! until it presses.
+//! until it presses. A quarter of the bytes is the stores' all the same.
 //!
 //! This is deficit round robin without the rounds: whoever was served fewer bytes than the others of
 //! its rank goes next, so that a step which costs more than expected is made up for by later turns.
@@ -18,14 +18,18 @@ use crate::rank::Rank;
 
 /// Of so many bytes one is for those who wait, whatever their rank.
 const WAITERS_PART: u64 = 16;
-/// What those who wait may save up, in bytes.
-const WAITERS_MAX: u64 = 16 << 20;
+/// Of so many bytes of a rank that the log owes too, one is for stores.
+const STORES_PART: u64 = 4;
+/// What those who wait, or the stores beside the log, may save up, in bytes.
+const SAVED_MAX: u64 = 16 << 20;
 
 /// The queues, one for each rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    /// How much the one that was served last had been served before, by rank.
+    /// How much the store that was served last had been served before, by rank.
     floors: [u64; Rank::COUNT],
+    /// Bytes that are due to stores because the log went before them.
+    stores_bytes: u64,
     /// Bytes that are due to those who wait.
     waiters_bytes: u64,
 }
@@ -44,6 +48,7 @@ impl Selection {
     pub(crate) fn new() -> Self {
         Self {
             floors: [0; Rank::COUNT],
+            stores_bytes: 0,
             waiters_bytes: 0,
         }
     }
@@ -66,9 +71,12 @@ impl Selection {
             .filter_map(|(owner, account)| Some((*owner, account, account.next(now)?)))
             .min_by_key(|(owner, account, owed)| {
                 let served = match owner {
-                    Owner::CommitLog => None,
-                    Owner::Store(_) => Some(account.served[owed.rank.place()]),
+                    Owner::CommitLog if self.stores_bytes < budget_of(&owed.task) => 0,
+                    Owner::CommitLog => u64::MAX,
+                    Owner::Store(_) => account.served[owed.rank.place()],
                 };
+                // Of those that were served alike, as of a store that was not served yet, the log is
+                // first.
                 (owed.rank, served, *owner)
             })
             .map(|(owner, _, owed)| (owner, owed))?;
@@ -93,12 +101,16 @@ impl Selection {
             self.waiters_bytes = self.waiters_bytes.saturating_sub(declared_bytes);
             return;
         }
-        if let Owner::Store(_) = chosen.owner {
+        if chosen.owner == Owner::CommitLog {
+            let due = self.stores_bytes + declared_bytes / (STORES_PART - 1);
+            self.stores_bytes = due.min(SAVED_MAX);
+        } else {
             let place = chosen.rank.place();
             self.floors[place] = self.floors[place].max(account.served[place]);
+            self.stores_bytes = self.stores_bytes.saturating_sub(declared_bytes);
         }
         let due = self.waiters_bytes + (declared_bytes / WAITERS_PART).max(1);
-        self.waiters_bytes = due.min(WAITERS_MAX);
+        self.waiters_bytes = due.min(SAVED_MAX);
     }
 }
 

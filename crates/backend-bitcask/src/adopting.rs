@@ -116,6 +116,7 @@ impl Store {
         let is_held = |number: u32| held.iter().any(|it| it.holds(number));
         let mut catalog = self.catalog.write();
         let covered = self.covered.load(Ordering::Acquire);
+        let checkpoint_bytes = self.checkpoint_bytes(&catalog);
         let mut usage = Vec::new();
         let mut unneeded = Vec::new();
         for (number, entry) in &catalog.shared {
@@ -129,11 +130,7 @@ impl Store {
                 usage.push(SegmentUse {
                     segment: *number,
                     live_bytes: entry.stats.live_bytes + removal_bytes,
-                    settle_bytes: if is_covered {
-                        0
-                    } else {
-                        self.checkpoint_bytes()
-                    },
+                    settle_bytes: if is_covered { 0 } else { checkpoint_bytes },
                 });
             } else if *number != newest {
                 unneeded.push(*number);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Urgency};
 
-use crate::checkpoint::{CheckpointWriter, Covered};
+use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
 use crate::error::IntoBackend;
 use crate::keydir::SHARDS;
 use crate::segments::{Catalog, PlaceHold};
@@ -42,7 +42,7 @@ impl Store {
     pub(crate) fn checkpoint_due(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Task> {
         let order = std::sync::atomic::Ordering::Relaxed;
         let keys = self.keydir.len();
-        let cost_bytes = self.checkpoint_bytes();
+        let cost_bytes = self.checkpoint_bytes(catalog);
         let bytes_max = self.settings.checkpoint_after_bytes;
         let bytes_max = bytes_max.max(cost_bytes * CHECKPOINT_SHARE);
         let records_max = CHECKPOINT_RECORDS_MIN.max(keys / 4);
@@ -59,9 +59,14 @@ impl Store {
         })
     }
 
-    /// What a checkpoint of all keys takes, about.
-    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+    /// What a checkpoint takes, about.
+    pub(crate) fn checkpoint_bytes(&self, catalog: &Catalog) -> u64 {
+        let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
+        let segments = catalog.segments.len() + catalog.shared.len();
+        let segment_bytes = SEGMENT_BYTES + 2 * PLACE_BYTES;
         self.keydir.len() * size_of::<Packed>() as u64
+            + removals * PLACE_BYTES as u64
+            + (segments * segment_bytes) as u64
     }
 
     /// True when an old segment of the log would have to be read after a crash for this store.

@@ -228,7 +228,7 @@ pub struct SegmentUse {
     pub segment: u32,
     /// What would have to be copied for the store to be able to let go of it, in bytes.
     pub live_bytes: u64,
-    /// What [`Adopting::settle`] would write beside that, in bytes: about, and rather too much.
+    /// What [`Adopting::settle`] would write beside that, in bytes, about.
     pub settle_bytes: u64,
 }
 

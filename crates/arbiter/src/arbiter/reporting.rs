@@ -14,7 +14,7 @@ use crate::report::{OwedTask, Report};
 impl Arbiter {
     /// Everything about this moment.
     pub fn report(&self, now: Moment) -> Report {
-        let debts = self.debts();
+        let debts = self.debts(now);
         let allowed = self.pace.allowed();
         let running = self.running.values();
         let stores = || self.accounts.iter();

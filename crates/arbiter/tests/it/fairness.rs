@@ -152,22 +152,24 @@ fn steps_last_as_long_as_they_should() {
 }
 
 fn merge_of(cost_bytes: u64) -> Told {
+    let merge = Task {
+        kind: TaskKind::Merge,
+        subject: 1,
+        urgency: Urgency::Normal,
+        cost_bytes,
+    };
     Told {
-        tasks: vec![Task {
-            kind: TaskKind::Merge,
-            subject: 1,
-            urgency: Urgency::Normal,
-            cost_bytes,
-        }],
+        tasks: (cost_bytes > 0).then_some(merge).into_iter().collect(),
         debt_bytes: cost_bytes,
         ..Told::default()
     }
 }
 
-/// What the log has collected is copied to stores, which owe merges without end: it owes as much as all
-/// of them, and its turn comes before theirs. Once it owes nothing, they stand where they stood.
+/// What the log has collected is copied to stores, which owe merges without end. It owes for all that they
+/// were put: its turn comes before theirs, but for a quarter, and for those who have waited longest.
 #[test]
 fn the_log_does_not_wait_for_the_turns_of_all_stores() {
+    const LOG_BYTES: u64 = 64 << 20;
     let mut arbiter = Arbiter::new(Budgets::default());
     let now = Moment::from_start(Duration::from_secs(1));
     let stores = (0..8).map(Owner::Store);
@@ -178,36 +180,31 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
         ..Looked::default()
     };
     arbiter.step(Event::Looked(looked), now);
-    for owner in owners {
-        let told = merge_of(if owner == Owner::CommitLog {
-            64 << 20
-        } else {
-            1 << 30
-        });
-        arbiter.step(Event::Told { owner, told }, now);
-    }
-    let mut served = BTreeMap::<Owner, u64>::new();
-    for _ in 0..1000 {
+    let mut served: BTreeMap<Owner, u64> = owners.iter().map(|owner| (*owner, 0)).collect();
+    let owed = |owner: Owner, served: u64| match owner {
+        Owner::CommitLog => merge_of(LOG_BYTES.saturating_sub(served)),
+        Owner::Store(_) => merge_of(1 << 30),
+    };
+    let mut by_stores_meanwhile = None;
+    for _ in 0..2000 {
         let order = match arbiter.decide(now) {
             Decision::Step(order) => order,
             Decision::Ask(owner) => {
-                let told = Told::default();
+                let told = owed(owner, served[&owner]);
                 arbiter.step(Event::Told { owner, told }, now);
                 continue;
             }
             other => unreachable!("nothing is held back: {other:?}"),
         };
-        let bytes = served.entry(order.owner).or_default();
-        *bytes += order.declared_bytes;
-        let is_log_done = order.owner == Owner::CommitLog && *bytes >= 64 << 20;
-        if is_log_done {
-            // But for the turns of those who have waited longest.
-            let stores = by_store(&served).sum::<u64>();
-            assert!(stores <= (64 << 20) / 15, "{stores}");
+        let owner = order.owner;
+        *served.entry(owner).or_default() += order.declared_bytes;
+        let is_done = owner == Owner::CommitLog && served[&owner] >= LOG_BYTES;
+        if is_done {
+            by_stores_meanwhile = Some(by_store(&served).sum::<u64>());
         }
         let outcome = StepOutcome {
             cost_bytes: order.declared_bytes,
-            is_done: is_log_done,
+            is_done,
         };
         let ended = Ended {
             result: StepResult::Done(outcome),
@@ -216,9 +213,12 @@ fn the_log_does_not_wait_for_the_turns_of_all_stores() {
         };
         arbiter.step(Event::Ended { order, ended }, now);
     }
+    let by_stores = by_stores_meanwhile.expect("the log is done");
+    let expected = LOG_BYTES / 4..LOG_BYTES / 2;
+    assert!(expected.contains(&by_stores), "{by_stores}");
     let (least, most) = (by_store(&served).min(), by_store(&served).max());
     let most_allowed = least.map(|least| least + (2 << 20));
-    assert!(served.len() == 9 && most <= most_allowed, "{served:?}");
+    assert!(most <= most_allowed, "{served:?}");
 }
 
 fn by_store(served: &BTreeMap<Owner, u64>) -> impl Iterator<Item = u64> {

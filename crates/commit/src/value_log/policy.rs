@@ -13,7 +13,7 @@ pub(crate) struct SegmentFacts {
     pub(crate) bytes: u64,
     /// What would have to be copied.
     pub(crate) live_bytes: u64,
-    /// What stores would have to write beside that, about.
+    /// What stores would have to write beside that, about. It is written once for all older segments.
     pub(crate) settle_bytes: u64,
     /// Nothing is appended to it any more, so that it may be collected.
     pub(crate) is_closed: bool,
@@ -24,15 +24,18 @@ impl SegmentFacts {
         self.bytes.saturating_sub(self.live_bytes)
     }
 
-    /// What collecting it reads and writes.
-    pub(crate) fn cost_bytes(&self) -> u64 {
-        self.bytes + self.live_bytes + self.settle_bytes
+    /// What reading and copying the rest takes: what lives is taken to be spread evenly.
+    pub(crate) fn unread_cost_bytes(&self, read_to: u64) -> u64 {
+        let unread = self.bytes.saturating_sub(read_to);
+        let live = u128::from(self.live_bytes.min(self.bytes)) * u128::from(unread)
+            / u128::from(self.bytes.max(1));
+        unread + u64::try_from(live).unwrap_or(unread)
     }
 
     /// What is freed for each byte read and written, times the age.
     fn worth(&self, newest: u32) -> u128 {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
-        let cost = u128::from(self.cost_bytes()) + 1;
+        let cost = u128::from(self.bytes) + u128::from(self.live_bytes) + 1;
         // In millionths, so that whole numbers do.
         u128::from(self.dead_bytes()) * age * 1_000_000 / cost
     }
@@ -68,7 +71,7 @@ pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64
             break;
         };
         let collected = left.extract_if(.., |it| it.number == number);
-        owed += collected.map(|it| it.cost_bytes()).sum::<u64>();
+        owed += collected.map(|it| it.bytes + it.live_bytes).sum::<u64>();
     }
     owed
 }
@@ -112,6 +115,12 @@ mod tests {
         assert_eq!(owed_bytes(&segments, 30), 120);
         assert_eq!(owed_bytes(&segments, 20), 270);
         assert_eq!(owed_bytes(&segments, 50), 0);
+    }
+
+    #[test]
+    fn what_is_left_of_a_collection_shrinks_evenly() {
+        let left = |read_to| facts(1, 40).unread_cost_bytes(read_to);
+        assert_eq!((left(0), left(50), left(100), left(120)), (140, 70, 0, 0));
     }
 
     #[test]

@@ -55,10 +55,10 @@ impl Upkeep {
         self.is_held = is_held;
     }
 
-    /// What stores would write to let go of a segment, beside copies, as of the last survey.
-    fn settle_bytes(&self, segment: u32) -> u64 {
-        let facts = self.facts.iter().find(|it| it.number == segment);
-        facts.map_or(0, |it| it.settle_bytes)
+    /// As of the last survey.
+    fn facts_of(&self, segment: u32) -> Option<SegmentFacts> {
+        let mut facts = self.facts.iter();
+        facts.find(|it| it.number == segment).copied()
     }
 
     fn collection_failed(&mut self, segment: u32, error: &BackendError) {
@@ -75,8 +75,8 @@ struct Collection {
     scan: Box<Scan>,
     /// Once all was read: the stores that have yet to settle.
     settling: Option<Vec<StoreId>>,
-    /// What settling is expected to cost from here on.
-    settle_bytes: u64,
+    /// What was known of it at the beginning, but for what settling is expected to cost from here on.
+    facts: SegmentFacts,
 }
 
 /// What collecting the next segment, or the rest of it, is known to take.
@@ -122,21 +122,15 @@ impl ValueLog {
         let is_pressing = self.is_too_much_dead();
         let percent_max = self.files().settings.dead_percent_max;
         let upkeep = self.keeper.upkeep.lock();
-        let (segment, read_to, settle_bytes) = match &upkeep.collection {
-            Some(under_way) if !upkeep.is_held => {
-                let read_to = under_way.scan.read_to();
-                (under_way.segment.number, read_to, under_way.settle_bytes)
-            }
-            _ => {
-                let victim = self.victim(&upkeep)?;
-                (victim, 0, upkeep.settle_bytes(victim))
-            }
+        let (facts, read_to) = match &upkeep.collection {
+            Some(under_way) if !upkeep.is_held => (under_way.facts, under_way.scan.read_to()),
+            _ => (upkeep.facts_of(self.victim(&upkeep)?)?, 0),
         };
-        let facts = upkeep.facts.iter().find(|it| it.number == segment);
-        let (bytes, live_bytes) = facts.map_or((0, 0), |it| (it.bytes, it.live_bytes));
-        let unread = bytes.saturating_sub(read_to);
-        let unread_live = live_bytes.min(unread);
-        let cost_bytes = (unread + unread_live + settle_bytes).max(1);
+        let segment = facts.number;
+        // Checkpoints that stores have written meanwhile need not be written again.
+        let settle_bytes = upkeep.facts_of(segment).map_or(0, |it| it.settle_bytes);
+        let settle_bytes = settle_bytes.min(facts.settle_bytes);
+        let cost_bytes = (facts.unread_cost_bytes(read_to) + settle_bytes).max(1);
         let others = upkeep.facts.iter().filter(|it| it.number != segment);
         let others: Vec<SegmentFacts> = others.copied().collect();
         Some(CollectionDue {
@@ -428,7 +422,8 @@ impl ValueLog {
             };
             let settled = step.map_or(0, |step| step.cost_bytes);
             *cost_bytes += settled;
-            collection.settle_bytes = collection.settle_bytes.saturating_sub(settled);
+            let left = &mut collection.facts.settle_bytes;
+            *left = left.saturating_sub(settled);
             if step.is_none_or(|step| step.is_done) {
                 settling.pop();
             }
@@ -437,14 +432,15 @@ impl ValueLog {
     }
 
     fn begin_collection(&self) -> Result<Option<Collection>> {
-        let (number, settle_bytes) = {
+        let facts = {
             let upkeep = self.keeper.upkeep.lock();
-            let Some(number) = self.victim(&upkeep) else {
-                return Ok(None);
-            };
-            (number, upkeep.settle_bytes(number))
+            let victim = self.victim(&upkeep);
+            victim.and_then(|number| upkeep.facts_of(number))
         };
-        let Some(segment) = self.files().segment(number) else {
+        let Some(facts) = facts else {
+            return Ok(None);
+        };
+        let Some(segment) = self.files().segment(facts.number) else {
             return Ok(None);
         };
         let Some(reader) = segment.reader() else {
@@ -456,7 +452,7 @@ impl ValueLog {
             scan: Box::new(scan),
             segment,
             settling: None,
-            settle_bytes,
+            facts,
         }))
     }
 
