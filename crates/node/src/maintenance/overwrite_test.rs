@@ -22,6 +22,8 @@ use super::*;
 const STORES: u16 = 4;
 const KEYS: u64 = 500;
 const LOG_SEGMENT_BYTES: u64 = 256 << 10;
+/// What lives in a file of a store that is merged: these are 1 MB, a quarter of what a store has.
+const COPIES_BYTES: u64 = 512 << 10;
 /// Record, front and alignment around a value, about.
 const RECORD_BYTES: u64 = 32 + 28 + 12 + 4 + 8;
 
@@ -311,11 +313,12 @@ fn own_settings() -> BitcaskSettings {
     }
 }
 
-/// What the disk may hold beyond one and a half times what lives: of the log the segment being
-/// written, which cannot be collected yet, and the one being collected, which stands beside its copies
-/// until all of them are durable.
+/// What the disk may hold beyond one and a half times what lives: the file that a store merges, which
+/// stands beside its copies until all of them are durable; of the log the segment being written, which
+/// cannot be collected yet, and the one being collected. A node with 64 stores has no more of these.
 fn allowance(world: &World) -> u64 {
-    world.log.as_ref().map_or(0, |_| 2 * LOG_SEGMENT_BYTES)
+    let log = world.log.as_ref().map_or(0, |_| 2 * LOG_SEGMENT_BYTES);
+    COPIES_BYTES + log
 }
 
 /// Overwrites everything a few times until it is steady, and goes on while it is counted.
