@@ -5,7 +5,12 @@ use kvorum_runtime::{PlantedDefect, Runtime};
 use kvorum_sim::Scenario;
 
 use crate::campaign::Campaign;
+use crate::sum::Sum;
 use crate::{Arguments, conclude, line};
+
+/// A few seeds may all be without what a scenario is about, a fault that finds nobody whom it may strike
+/// just then: so many times others are run in all.
+const TRIES: usize = 10;
 
 /// Runs one scenario or `all`; whether nothing was found and each was shown.
 pub(crate) fn run(
@@ -24,16 +29,22 @@ pub(crate) fn run(
     let first = arguments.first_seed(runtime);
     let mut failed = 0;
     for scenario in &scenarios {
-        let of_this = Arguments {
-            seed: Some(first),
-            ..arguments.clone()
+        let mut first = first;
+        let mut tries = 1;
+        let (sum, has_happened) = loop {
+            let of_this = Arguments {
+                seed: Some(first),
+                ..arguments.clone()
+            };
+            let campaign = Campaign::new(runtime, of_this, defect, Some(*scenario));
+            let sum = campaign.carry_out()?;
+            let has_happened = has_happened(scenario, &sum);
+            if has_happened || !sum.failed_seeds.is_empty() || tries == TRIES {
+                break (sum, has_happened);
+            }
+            tries += 1;
+            first = first.wrapping_add(arguments.runs);
         };
-        let campaign = Campaign::new(runtime, of_this, defect, Some(*scenario));
-        let sum = campaign.carry_out()?;
-        let named = scenario.kinds.first();
-        let has_happened = named.is_some_and(|kind| sum.faults.contains_key(kind))
-            // Of those that make a machine forget, a plan has one, of whichever kind.
-            || scenario.kinds.iter().any(|it| it.is_amnesia() && sum.faults.contains_key(it));
         let verdict = match (sum.failed_seeds.is_empty(), has_happened) {
             (true, true) => "ok    ",
             (true, false) => "FAILED, for nothing happened,",
@@ -51,4 +62,11 @@ pub(crate) fn run(
         ));
     }
     Ok(conclude(scenarios.len() - failed, failed))
+}
+
+fn has_happened(scenario: &Scenario, sum: &Sum) -> bool {
+    let named = scenario.kinds.first();
+    named.is_some_and(|kind| sum.faults.contains_key(kind))
+        // Of those that make a machine forget, a plan has one, of whichever kind.
+        || scenario.kinds.iter().any(|it| it.is_amnesia() && sum.faults.contains_key(it))
 }
