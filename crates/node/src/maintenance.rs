@@ -404,7 +404,7 @@ impl Maintenance {
             StepResult::Done(outcome) => outcome.cost_bytes,
             StepResult::Failed => 0,
         };
-        if order.task.kind != TaskKind::Sync && order.is_overrun_by(cost_bytes) {
+        if order.is_overrun_by(cost_bytes) {
             tracing::debug!(
                 event = "maintenance_step_overran",
                 owner = %name_of(order.owner),

@@ -313,12 +313,13 @@ fn own_settings() -> BitcaskSettings {
     }
 }
 
-/// What the disk may hold beyond one and a half times what lives: the file that a store merges, which
-/// stands beside its copies until all of them are durable; of the log the segment being written, which
-/// cannot be collected yet, and the one being collected. A node with 64 stores has no more of these.
+/// What the disk may hold beyond one and a half times what lives. Of the log: the segment being written,
+/// which cannot be collected yet, and the one being collected, which stands beside its copies until all of
+/// them are durable; and so does, at the same time, the file that a store merges. A node with 64 stores has
+/// no more of these.
 fn allowance(world: &World) -> u64 {
-    let log = world.log.as_ref().map_or(0, |_| 2 * LOG_SEGMENT_BYTES);
-    COPIES_BYTES + log
+    let log = world.log.as_ref();
+    log.map_or(0, |_| 2 * LOG_SEGMENT_BYTES + COPIES_BYTES)
 }
 
 /// Overwrites everything a few times until it is steady, and goes on while it is counted.
