@@ -2,7 +2,8 @@
 //!
 //! In the closed loop each worker does one operation after the other. In the open loop operations
 //! are due at fixed times, whoever is free takes the next, and latency counts from when it was due:
-//! a stall is charged to everything that had to wait for it.
+//! a stall is charged to everything that had to wait for it. Its first second counts for nobody: threads,
+//! caches and files begin in it, and a hundredth of a run of seconds is a beginning or a tail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 use crate::workload::{Operation, Source, random};
+
+/// Of an open loop, before anything counts.
+const WARM_UP: Duration = Duration::from_secs(1);
 
 /// How fast operations come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +52,7 @@ pub struct Outcome {
     pub gets: Latencies,
     /// Puts.
     pub puts: Latencies,
-    /// Bytes of keys and values put.
+    /// Bytes of keys and values put, those of the warm-up too.
     pub put_bytes: u64,
     /// Gets that found nothing.
     pub misses: u64,
@@ -79,7 +83,9 @@ struct Shared<'a> {
     source: &'a Source,
     pace: Pace,
     started: Instant,
-    time: Duration,
+    /// From when on operations count.
+    counted_from: Instant,
+    ends: Instant,
     due: AtomicU64,
     per_second: Vec<AtomicU64>,
 }
@@ -120,12 +126,18 @@ pub fn run(
     run: u32,
 ) -> Result<Outcome> {
     let seconds = usize::try_from(time.as_secs() + 1).unwrap_or(1);
+    let started = Instant::now();
+    let counted_from = match pace {
+        Pace::Closed => started,
+        Pace::Open(_) => started + WARM_UP,
+    };
     let shared = Shared {
         store,
         source,
         pace,
-        started: Instant::now(),
-        time,
+        started,
+        counted_from,
+        ends: counted_from + time,
         due: AtomicU64::new(0),
         per_second: (0..seconds).map(|_| AtomicU64::new(0)).collect(),
     };
@@ -158,10 +170,11 @@ impl Shared<'_> {
         };
         while let Some(due) = self.next_due() {
             let (operation, counter) = self.source.next(&mut random);
+            let counts = due >= self.counted_from;
             match operation {
                 Operation::Get(key, is_there) => {
                     let found = self.store.get(&key)?;
-                    own.gets.record(micros_since(due))?;
+                    own.gets.record_n(micros_since(due), counts.into())?;
                     if found.is_none() {
                         own.misses += 1;
                         if is_there {
@@ -176,13 +189,13 @@ impl Shared<'_> {
                     let Some(scanned) = self.store.scan(&from, count)? else {
                         bail!("this contender keeps no order");
                     };
-                    own.gets.record(micros_since(due))?;
+                    own.gets.record_n(micros_since(due), counts.into())?;
                     own.scanned += scanned;
                 }
                 Operation::Put(key, value) => {
                     own.put_bytes += u64::try_from(key.len() + value.len())?;
                     self.store.put(&key, &value)?;
-                    own.puts.record(micros_since(due))?;
+                    own.puts.record_n(micros_since(due), counts.into())?;
                     if let Some(counter) = counter {
                         self.source.note_written(counter);
                     }
@@ -204,18 +217,21 @@ impl Shared<'_> {
                 due
             }
         };
-        (due.duration_since(self.started) < self.time).then_some(due)
+        (due < self.ends).then_some(due)
     }
 
     fn count(&self) {
-        let second = usize::try_from(self.started.elapsed().as_secs()).unwrap_or(usize::MAX);
+        let Some(since) = Instant::now().checked_duration_since(self.counted_from) else {
+            return;
+        };
+        let second = usize::try_from(since.as_secs()).unwrap_or(usize::MAX);
         if let Some(count) = self.per_second.get(second) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn outcome(&self, workers: Vec<Worker>) -> Result<Outcome> {
-        let seconds = self.started.elapsed().as_secs_f64();
+        let seconds = self.counted_from.elapsed().as_secs_f64();
         let mut gets = Histogram::<u64>::new(3)?;
         let mut puts = Histogram::<u64>::new(3)?;
         let mut outcome = Outcome {

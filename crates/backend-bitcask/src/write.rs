@@ -298,7 +298,7 @@ impl Store {
     }
 
     /// The segment after the active one: the one that upkeep prepared. Where it did not come to that
-    /// (the first segment of a store, or one that filled in no time), puts wait for the device.
+    /// (in a store just opened, or for a segment that filled in no time), puts wait for the device.
     fn next_active(&self, writer: &mut WriteSide) -> Result<SegmentWriter> {
         if let Some(prepared) = writer.prepared.take() {
             self.show_segment(&prepared, false)?;
@@ -309,11 +309,13 @@ impl Store {
         Ok(created)
     }
 
-    /// True when the active segment is so full that the next one should be there.
+    /// True when there is no segment to append to, or so full a one that the next should be there.
     pub(crate) fn is_next_wanted(&self, writer: &WriteSide) -> bool {
-        let bytes_max = self.file_bytes_max();
-        let active = writer.active.as_ref();
-        writer.prepared.is_none() && active.is_some_and(|it| it.end() > bytes_max / 2)
+        let half = self.file_bytes_max() / 2;
+        let is_half_full = |active: &SegmentWriter| active.end() > half;
+        self.log.is_none()
+            && writer.prepared.is_none()
+            && writer.active.as_ref().is_none_or(is_half_full)
     }
 
     /// The length at which a segment is full, at present.

@@ -43,6 +43,8 @@ const WRITE_BUFFERS_PERCENT: u64 = 40;
 const WRITE_BUFFER_BYTES_MIN: u64 = 30 << 20;
 const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
+/// As the node's maintenance does.
+const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
 const IDLE_PAUSE: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_millis(20);
 /// From half of it on puts are slowed, and by this much when it is reached.
@@ -66,6 +68,7 @@ struct Node {
 }
 
 pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
+    keep_memory_until_given_back();
     let (disk, draw) = (disk(), draws());
     let log = match opening.sync {
         Sync::None => None,
@@ -113,6 +116,7 @@ pub(super) fn open_leveldb_inline(opening: &Opening<'_>) -> Result<Arc<dyn Conte
 }
 
 fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn Contender>> {
+    keep_memory_until_given_back();
     let (disk, draw) = (disk(), draws());
     let log = match opening.sync {
         Sync::None => None,
@@ -169,6 +173,20 @@ fn stores(
     (0..STORES).map(|number| open(&path(number))).collect()
 }
 
+/// Memory that was freed goes back to the system on the thread of upkeep, as in the node, whose
+/// `allocator` module says why, and not on whichever thread frees next.
+fn keep_memory_until_given_back() {
+    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
+    const NEVER_MILLIS: std::ffi::c_long = 1 << 30;
+    // SAFETY: sets a number; this thread is the only one that allocates so far.
+    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, NEVER_MILLIS) };
+}
+
+fn give_back_memory() {
+    // SAFETY: touches memory that nobody has allocated, and pages of this thread's own.
+    unsafe { libmimalloc_sys::mi_collect(true) };
+}
+
 fn start(stores: Vec<Arc<dyn Backend>>, log: Log, sync: Sync) -> Arc<dyn Contender> {
     let node = Arc::new(Node {
         stores,
@@ -181,6 +199,9 @@ fn start(stores: Vec<Arc<dyn Backend>>, log: Log, sync: Sync) -> Arc<dyn Contend
         is_closing: AtomicBool::new(false),
         threads: Mutex::default(),
     });
+    // Files that puts will need are made now, as the peers make theirs when they open, and as upkeep does
+    // in the first moments of a node.
+    node.tend_once();
     let (driving, tending) = (node.clone(), node.clone());
     node.threads.lock().extend([
         std::thread::spawn(move || driving.drive()),
@@ -211,9 +232,14 @@ impl Node {
 
     /// Background work, at most half of one core's time as long as nothing is pressing.
     fn tend(&self) {
+        let mut given_back = Instant::now();
         while !self.is_closing.load(Ordering::Acquire) {
             if !self.tend_once() {
                 std::thread::sleep(IDLE_PAUSE);
+            }
+            if given_back.elapsed() >= MEMORY_GIVEN_BACK_EVERY {
+                give_back_memory();
+                given_back = Instant::now();
             }
         }
     }
