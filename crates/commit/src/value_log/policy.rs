@@ -24,8 +24,21 @@ impl SegmentFacts {
         self.bytes.saturating_sub(self.live_bytes)
     }
 
+    /// False where nothing would be found that has to be copied.
+    pub(crate) fn has_to_be_read(&self) -> bool {
+        self.live_bytes > 0
+    }
+
+    /// What reading and copying all of it takes.
+    fn cost_bytes(&self) -> u64 {
+        self.unread_cost_bytes(0)
+    }
+
     /// What reading and copying the rest takes: what lives is taken to be spread evenly.
     pub(crate) fn unread_cost_bytes(&self, read_to: u64) -> u64 {
+        if !self.has_to_be_read() {
+            return 0;
+        }
         let unread = self.bytes.saturating_sub(read_to);
         let live = u128::from(self.live_bytes.min(self.bytes)) * u128::from(unread)
             / u128::from(self.bytes.max(1));
@@ -35,7 +48,7 @@ impl SegmentFacts {
     /// What is freed for each byte read and written, times the age.
     fn worth(&self, newest: u32) -> u128 {
         let age = u128::from(newest.saturating_sub(self.number)) + 1;
-        let cost = u128::from(self.bytes) + u128::from(self.live_bytes) + 1;
+        let cost = u128::from(self.cost_bytes()) + 1;
         // In millionths, so that whole numbers do.
         u128::from(self.dead_bytes()) * age * 1_000_000 / cost
     }
@@ -71,7 +84,7 @@ pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64
             break;
         };
         let collected = left.extract_if(.., |it| it.number == number);
-        owed += collected.map(|it| it.bytes + it.live_bytes).sum::<u64>();
+        owed += collected.map(|it| it.cost_bytes()).sum::<u64>();
     }
     owed
 }
@@ -121,6 +134,13 @@ mod tests {
     fn what_is_left_of_a_collection_shrinks_evenly() {
         let left = |read_to| facts(1, 40).unread_cost_bytes(read_to);
         assert_eq!((left(0), left(50), left(100), left(120)), (140, 70, 0, 0));
+    }
+
+    #[test]
+    fn what_holds_nothing_that_lives_costs_nothing_and_goes_first() {
+        assert_eq!(facts(1, 0).cost_bytes(), 0);
+        assert_eq!(owed_bytes(&[facts(1, 0), facts(2, 100)], 30), 0);
+        assert_eq!(choose(&[facts(2, 1), facts(9, 0)], 30), Some(9));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Upkeep {
 struct Collection {
     segment: Arc<LogSegment>,
     scan: Box<Scan>,
-    /// Once all was read: the stores that have yet to settle.
+    /// Once all was read that has to be: the stores that have yet to settle.
     settling: Option<Vec<StoreId>>,
     /// What was known of it at the beginning, but for what settling is expected to cost from here on.
     facts: SegmentFacts,
@@ -390,15 +390,14 @@ impl ValueLog {
         if collection.settling.is_none() {
             let (offered, is_read) = self.offer(collection, budget)?;
             cost_bytes = offered;
-            let holders = collection.segment.holders().into_iter();
-            let needing = holders.filter(|(_, holding)| holding.is_needed);
-            collection.settling = is_read.then(|| needing.map(|(store, _)| store).collect());
+            collection.settling = is_read.then(|| needing(&collection.segment));
         }
         let is_done = self.settle(collection, budget, &mut cost_bytes)?;
         Ok((cost_bytes, is_done))
     }
 
-    /// Has stores settle until the budget is used up; true when all have.
+    /// Has the next store settle; true when all have. A store waits for the device to sync what it copied,
+    /// which is enough for a step.
     fn settle(
         &self,
         collection: &mut Collection,
@@ -420,12 +419,14 @@ impl ValueLog {
                 Some(engine) => adopting_of(&engine, |it| it.settle(number, rest))?,
                 None => None,
             };
-            let settled = step.map_or(0, |step| step.cost_bytes);
-            *cost_bytes += settled;
-            let left = &mut collection.facts.settle_bytes;
-            *left = left.saturating_sub(settled);
             if step.is_none_or(|step| step.is_done) {
                 settling.pop();
+            }
+            if let Some(step) = step {
+                *cost_bytes += step.cost_bytes;
+                let left = &mut collection.facts.settle_bytes;
+                *left = left.saturating_sub(step.cost_bytes);
+                return Ok(settling.is_empty());
             }
         }
         Ok(true)
@@ -450,8 +451,8 @@ impl ValueLog {
         let scan = scan.map_err(|error| from_segment(&error))?;
         Ok(Some(Collection {
             scan: Box::new(scan),
+            settling: (!facts.has_to_be_read()).then(|| needing(&segment)),
             segment,
-            settling: None,
             facts,
         }))
     }
@@ -499,6 +500,13 @@ impl ValueLog {
         }
         segment.set_damaged();
     }
+}
+
+/// The stores that need something of a segment.
+fn needing(segment: &LogSegment) -> Vec<StoreId> {
+    let holders = segment.holders().into_iter();
+    let needing = holders.filter(|(_, holding)| holding.is_needed);
+    needing.map(|(store, _)| store).collect()
 }
 
 /// `None` for a store that does not take part any more.

@@ -402,12 +402,13 @@ impl Adopting for AdoptingEngine {
 
     fn settle(&self, segment: u32, _budget: StepBudget) -> Result<StepOutcome> {
         let mut state = self.state.lock();
-        let before = state.slots.len();
-        state.slots.retain(|_, slot| match slot.home {
-            Home::Log(place) => place.segment != segment,
-            Home::Copies => true,
-        });
-        state.lost += before - state.slots.len();
+        let of_it = |slot: &Slot| matches!(slot.home, Home::Log(place) if place.segment == segment);
+        // A removal that hides nothing any more is no loss, whether it was looked at or not.
+        let there = state.slots.iter().filter(|(_, slot)| of_it(slot));
+        let lost = there.filter(|(key, slot)| self.is_needed(&state, key, slot));
+        let lost = lost.count();
+        state.lost += lost;
+        state.slots.retain(|_, slot| !of_it(slot));
         self.cover_locked(&mut state)?;
         Ok(StepOutcome::nothing_left())
     }
