@@ -58,6 +58,8 @@ pub struct Outcome {
     pub misses: u64,
     /// Values that scans read.
     pub scanned: u64,
+    /// Operations done, those of the warm-up too.
+    pub operations: u64,
     /// Operations completed in each second.
     pub per_second: Vec<u64>,
 }
@@ -73,6 +75,7 @@ impl Outcome {
 struct Worker {
     gets: Histogram<u64>,
     puts: Histogram<u64>,
+    operations: u64,
     put_bytes: u64,
     misses: u64,
     scanned: u64,
@@ -164,6 +167,7 @@ impl Shared<'_> {
         let mut own = Worker {
             gets: Histogram::new(3)?,
             puts: Histogram::new(3)?,
+            operations: 0,
             put_bytes: 0,
             misses: 0,
             scanned: 0,
@@ -174,7 +178,7 @@ impl Shared<'_> {
             match operation {
                 Operation::Get(key, is_there) => {
                     let found = self.store.get(&key)?;
-                    own.gets.record_n(micros_since(due), counts.into())?;
+                    note(&mut own.gets, due, counts)?;
                     if found.is_none() {
                         own.misses += 1;
                         if is_there {
@@ -189,18 +193,19 @@ impl Shared<'_> {
                     let Some(scanned) = self.store.scan(&from, count)? else {
                         bail!("this contender keeps no order");
                     };
-                    own.gets.record_n(micros_since(due), counts.into())?;
+                    note(&mut own.gets, due, counts)?;
                     own.scanned += scanned;
                 }
                 Operation::Put(key, value) => {
                     own.put_bytes += u64::try_from(key.len() + value.len())?;
                     self.store.put(&key, &value)?;
-                    own.puts.record_n(micros_since(due), counts.into())?;
+                    note(&mut own.puts, due, counts)?;
                     if let Some(counter) = counter {
                         self.source.note_written(counter);
                     }
                 }
             }
+            own.operations += 1;
             self.count();
         }
         Ok(own)
@@ -241,6 +246,7 @@ impl Shared<'_> {
         for worker in workers {
             gets.add(&worker.gets).context("merge latencies")?;
             puts.add(&worker.puts).context("merge latencies")?;
+            outcome.operations += worker.operations;
             outcome.put_bytes += worker.put_bytes;
             outcome.misses += worker.misses;
             outcome.scanned += worker.scanned;
@@ -253,6 +259,14 @@ impl Shared<'_> {
         outcome.per_second = counts.map(|count| count.load(Ordering::Relaxed)).collect();
         Ok(outcome)
     }
+}
+
+/// Nothing at all of what does not count: a histogram takes the longest of it even so.
+fn note(latencies: &mut Histogram<u64>, due: Instant, counts: bool) -> Result<()> {
+    if counts {
+        latencies.record(micros_since(due))?;
+    }
+    Ok(())
 }
 
 fn micros_since(due: Instant) -> u64 {

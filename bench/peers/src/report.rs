@@ -42,8 +42,7 @@ pub fn table(title: &str, cells: &[Cell]) -> String {
             written_per_put_byte(cells),
             of(|cell| cell.disk_bytes as f64 / 1e6),
             of(|cell| cell.resident_bytes as f64 / 1e6),
-            of(|cell| cell.cpu_seconds * 1e6
-                / (cell.outcome.gets.count + cell.outcome.puts.count).max(1) as f64),
+            of(|cell| cell.cpu_seconds * 1e6 / cell.outcome.operations.max(1) as f64),
         );
     }
     text

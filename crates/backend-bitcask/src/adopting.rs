@@ -127,9 +127,11 @@ impl Store {
                     0
                 };
                 let is_covered = entry.stats.sequence_max <= covered;
+                // Where it says zero, nobody looks for what is to be copied.
+                let live_bytes = entry.stats.live_bytes.max(entry.stats.live_records);
                 usage.push(SegmentUse {
                     segment: *number,
-                    live_bytes: entry.stats.live_bytes + removal_bytes,
+                    live_bytes: live_bytes + removal_bytes,
                     settle_bytes: if is_covered { 0 } else { checkpoint_bytes },
                 });
             } else if *number != newest {
@@ -222,7 +224,8 @@ impl Store {
         is_current.then_some(Fate::Copied(Some(slot)))
     }
 
-    /// Makes copies durable and lets go of a segment of which everything readable was offered.
+    /// Makes copies durable and lets go of a segment of which everything readable was offered, or of which
+    /// this store needs nothing.
     fn settle(&self, number: u32, budget: StepBudget) -> Result<StepOutcome> {
         self.check_writable()?;
         let mut upkeep = self.upkeep.lock();

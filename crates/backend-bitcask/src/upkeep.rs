@@ -106,8 +106,9 @@ impl Store {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.check_writable()?;
         let mut upkeep = self.upkeep.lock();
+        // Closing waits for the lock, and a closed store's directory may be somebody else's.
+        self.check_writable()?;
         let Ok(subject) = u32::try_from(task.subject) else {
             return Ok(StepOutcome::nothing_left());
         };
@@ -157,7 +158,8 @@ impl Store {
         let writer = self.writer.lock();
         self.is_next_wanted(&writer).then_some(Task {
             kind: TaskKind::Flush,
-            subject: u64::from(writer.next_segment),
+            // Always the same, so that it is left alone for a while when it fails, as on a full disk.
+            subject: 0,
             urgency: Urgency::Normal,
             cost_bytes: FILE_HEADER_BYTES,
         })

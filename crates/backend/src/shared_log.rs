@@ -19,7 +19,7 @@
 //!
 //! Letting go: a segment stays for as long as [`Adopting::usage`] of any store names it. What keeps a
 //! segment with little that lives is offered to its stores by [`Adopting::relocate`], record by record,
-//! and [`Adopting::settle`] says that nothing more comes.
+//! and [`Adopting::settle`] says that nothing more comes. One in which nothing lives is not read for it.
 //!
 //! Erasing: [`SharedLog::announce_erasure`] before the store's own files go, [`SharedLog::forget`]
 //! after it. A crash in between finds either a store that is whole, or one that nobody waits for.
@@ -226,7 +226,8 @@ pub trait SharedLog: Send + Sync {
 pub struct SegmentUse {
     /// The segment.
     pub segment: u32,
-    /// What would have to be copied for the store to be able to let go of it, in bytes.
+    /// What would have to be copied for the store to be able to let go of it, in bytes. Of a closed
+    /// segment it only ever falls; where it is zero for all stores, nothing of it is offered to them.
     pub live_bytes: u64,
     /// What [`Adopting::settle`] would write beside that, in bytes, about.
     pub settle_bytes: u64,
@@ -276,7 +277,8 @@ pub trait Adopting: Send + Sync {
     /// that they have, and points to the copies. Returns the bytes written.
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64>;
 
-    /// All readable records of the segment were offered. Makes the copies durable, and sets aside as
+    /// All readable records of the segment were offered, or no store has anything in it that would have to
+    /// be copied. Makes the copies durable, and sets aside as
     /// lost what the store still has there. Once that is done it does not need the segment, except
     /// for snapshots and backups; until then it is to be asked again.
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome>;

@@ -177,9 +177,9 @@ fn stores(
 /// `allocator` module says why, and not on whichever thread frees next.
 fn keep_memory_until_given_back() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-    const NEVER_MILLIS: std::ffi::c_long = 1 << 30;
+    const PURGE_DELAY_MILLIS: std::ffi::c_long = 60_000;
     // SAFETY: sets a number; this thread is the only one that allocates so far.
-    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, NEVER_MILLIS) };
+    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MILLIS) };
 }
 
 fn give_back_memory() {

@@ -380,3 +380,47 @@ fn places_mean_one_segment_each_for_as_long_as_a_checkpoint_is_written() {
     assert_eq!(folded(&store, NOW).len(), 9);
     assert_eq!(store.status().corrupt_reads, 0);
 }
+
+/// Puts would wait for the device to make it, and openings must not leave one more each time.
+#[test]
+fn upkeep_makes_the_first_segment_of_a_store_once() {
+    let disk = MemoryDisk::new();
+    let segments = || {
+        let names = disk.list(Path::new("store")).unwrap().into_iter();
+        let is_segment = |name: &str| name.ends_with(".segment");
+        names.filter(|it| is_segment(&it.name)).count()
+    };
+    for _ in 0..3 {
+        let store = open(&disk, BitcaskSettings::default());
+        do_all(&store, NOW);
+        assert_eq!(segments(), 1);
+    }
+    let store = open(&disk, BitcaskSettings::default());
+    do_all(&store, NOW);
+    put(&store, "a", "1");
+    assert_eq!(segments(), 1);
+    store.erase().unwrap();
+    assert_eq!(segments(), 0);
+    do_all(&store, NOW);
+    put(&store, "a", "2");
+    assert_eq!(segments(), 1);
+    assert_eq!(body_of(&store, "a").as_deref(), Some("2"));
+}
+
+/// As on a full disk: a task that goes by another name each time is never left alone for a while.
+#[test]
+fn a_first_segment_that_cannot_be_made_stays_the_same_task() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let store = open(&disk, BitcaskSettings::default());
+    let rule = Rule::new(Fault::Error(DiskErrorKind::NoSpace)).on(Operation::Open);
+    disk.add_rule(rule.path_contains(".segment"));
+    let due = || store.maintenance_due(NOW);
+    let before = due();
+    assert_eq!(before.len(), 1);
+    let step = store.maintenance_step(&before[0], kvorum_backend::StepBudget { bytes: 1 }, NOW);
+    assert!(step.is_err());
+    assert_eq!(due(), before);
+    disk.heal();
+    do_all(&store, NOW);
+    put(&store, "a", "1");
+}

@@ -78,6 +78,8 @@ pub(crate) fn choose(segments: &[SegmentFacts], dead_percent_max: u8) -> Option<
 /// known: the first victims.
 pub(crate) fn owed_bytes(segments: &[SegmentFacts], dead_percent_max: u8) -> u64 {
     let mut left = segments.to_vec();
+    // They go first, for nothing, and tell nothing of what is behind them.
+    left.retain(|it| it.has_to_be_read() || !it.is_closed);
     let mut owed = 0;
     for _ in 0..VICTIMS_COUNTED {
         let Some(number) = choose(&left, dead_percent_max) else {

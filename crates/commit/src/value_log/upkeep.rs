@@ -396,8 +396,8 @@ impl ValueLog {
         Ok((cost_bytes, is_done))
     }
 
-    /// Has the next store settle; true when all have. A store waits for the device to sync what it copied,
-    /// which is enough for a step.
+    /// Has stores settle until the budget is used up; true when all have. Those that have only to sync, which
+    /// counts no bytes, do it in one step: each asks for a survey, and one is enough for all.
     fn settle(
         &self,
         collection: &mut Collection,
@@ -419,14 +419,12 @@ impl ValueLog {
                 Some(engine) => adopting_of(&engine, |it| it.settle(number, rest))?,
                 None => None,
             };
+            let settled = step.map_or(0, |step| step.cost_bytes);
+            *cost_bytes += settled;
+            let left = &mut collection.facts.settle_bytes;
+            *left = left.saturating_sub(settled);
             if step.is_none_or(|step| step.is_done) {
                 settling.pop();
-            }
-            if let Some(step) = step {
-                *cost_bytes += step.cost_bytes;
-                let left = &mut collection.facts.settle_bytes;
-                *left = left.saturating_sub(step.cost_bytes);
-                return Ok(settling.is_empty());
             }
         }
         Ok(true)
