@@ -177,8 +177,7 @@ impl Store {
 
     /// Copies those of the records that are still needed.
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
-        self.check_writable()?;
-        let mut upkeep = self.upkeep.lock();
+        let mut upkeep = self.writable_upkeep()?;
         // Until slots were moved, none may mean another segment.
         let _places = self.catalog.write().hold_places();
         let oldest = self.oldest_in_log();
@@ -227,8 +226,7 @@ impl Store {
     /// Makes copies durable and lets go of a segment of which everything readable was offered, or of which
     /// this store needs nothing.
     fn settle(&self, number: u32, budget: StepBudget) -> Result<StepOutcome> {
-        self.check_writable()?;
-        let mut upkeep = self.upkeep.lock();
+        let mut upkeep = self.writable_upkeep()?;
         let last = {
             let catalog = self.catalog.read();
             let Some(entry) = catalog.shared.get(&number) else {

@@ -16,7 +16,7 @@ use kvorum_backend::{
 };
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::BitcaskSettings;
 use crate::error::{IntoBackend, from_segment};
@@ -122,6 +122,14 @@ impl Store {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
+    }
+
+    /// Upkeep, for whoever writes beneath its lock. Closing holds it: what had to wait for that is told so,
+    /// since the directory may be somebody else's by then.
+    pub(crate) fn writable_upkeep(&self) -> Result<MutexGuard<'_, Upkeep>> {
+        let upkeep = self.upkeep.lock();
+        self.check_writable()?;
+        Ok(upkeep)
     }
 
     /// A sync failed: nothing more is written until the store is opened again.

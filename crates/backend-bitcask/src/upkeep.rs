@@ -106,9 +106,7 @@ impl Store {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        let mut upkeep = self.upkeep.lock();
-        // Closing waits for the lock, and a closed store's directory may be somebody else's.
-        self.check_writable()?;
+        let mut upkeep = self.writable_upkeep()?;
         let Ok(subject) = u32::try_from(task.subject) else {
             return Ok(StepOutcome::nothing_left());
         };

@@ -277,9 +277,9 @@ pub trait Adopting: Send + Sync {
     /// that they have, and points to the copies. Returns the bytes written.
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64>;
 
-    /// All readable records of the segment were offered, or no store has anything in it that would have to
-    /// be copied. Makes the copies durable, and sets aside as
-    /// lost what the store still has there. Once that is done it does not need the segment, except
-    /// for snapshots and backups; until then it is to be asked again.
+    /// All readable records of the segment were offered, or no store has anything in it that would have
+    /// to be copied. Makes the copies durable, and sets aside as lost what the store still has there.
+    /// Once that is done it does not need the segment, except for snapshots and backups; until then it
+    /// is to be asked again.
     fn settle(&self, segment: u32, budget: StepBudget) -> Result<StepOutcome>;
 }

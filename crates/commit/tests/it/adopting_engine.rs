@@ -405,8 +405,8 @@ impl Adopting for AdoptingEngine {
         let of_it = |slot: &Slot| matches!(slot.home, Home::Log(place) if place.segment == segment);
         // A removal that hides nothing any more is no loss, whether it was looked at or not.
         let there = state.slots.iter().filter(|(_, slot)| of_it(slot));
-        let lost = there.filter(|(key, slot)| self.is_needed(&state, key, slot));
-        let lost = lost.count();
+        let is_lost = |(key, slot): &(&Vec<u8>, &Slot)| self.is_needed(&state, key, slot);
+        let lost = there.filter(is_lost).count();
         state.lost += lost;
         state.slots.retain(|_, slot| !of_it(slot));
         self.cover_locked(&mut state)?;
