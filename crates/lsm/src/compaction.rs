@@ -135,10 +135,11 @@ impl Job {
     }
 
     fn put(&mut self, store: &Store, mut entry: Moved) -> Result<()> {
-        if let Moved::Entry(entry) = &mut entry
-            && self.is_flush
-        {
-            self.move_body(store, entry)?;
+        if self.is_flush {
+            entry = entry.opened_from(store.settings.blob_threshold_bytes);
+            if let Moved::Entry(entry) = &mut entry {
+                self.move_body(store, entry)?;
+            }
         }
         let is_full = self
             .writer

@@ -88,17 +88,6 @@ impl Entry {
         }
     }
 
-    /// Bytes of its parts in memory.
-    pub(crate) fn payload_bytes(&self) -> usize {
-        self.value.as_ref().map_or(0, |value| {
-            let body = match &value.body {
-                Body::Inline(body) => body.len(),
-                Body::Blob(_) => 0,
-            };
-            value.extra.len() + value.head.len() + body
-        })
-    }
-
     /// Appends the entry:
     ///
     /// ```text
@@ -114,55 +103,7 @@ impl Entry {
     ///         the body to the end, or varints: blob file, ordinal, block offset, block length, length
     /// ```
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.encode_but_body(out);
-        match self.value.as_ref().map(|value| &value.body) {
-            None => {}
-            Some(Body::Inline(body)) => out.extend_from_slice(body),
-            Some(Body::Blob(place)) => {
-                for number in [
-                    place.file,
-                    place.ordinal,
-                    place.block.offset,
-                    u64::from(place.block.len),
-                    place.len,
-                ] {
-                    put_varint(out, number);
-                }
-            }
-        }
-    }
-
-    /// The same up to an inline body; a log keeps that apart.
-    pub(crate) fn encode_but_body(&self, out: &mut Vec<u8>) {
-        let Some(value) = &self.value else {
-            out.push(REMOVAL);
-            put_varint(out, self.sequence);
-            return;
-        };
-        let mut flags = 0;
-        if value.fields.expiry.is_some() {
-            flags |= EXPIRES;
-        }
-        if matches!(value.body, Body::Blob(_)) {
-            flags |= BODY_IN_BLOB;
-        }
-        if !value.extra.is_empty() {
-            flags |= HAS_EXTRA;
-        }
-        out.push(flags);
-        put_varint(out, self.sequence);
-        put_varint(out, u64::from(value.fields.segment));
-        put_varint(out, value.fields.last_modified.0);
-        if let Some(expiry) = value.fields.expiry {
-            put_varint(out, expiry.0);
-        }
-        out.push(value.fields.tag.0);
-        if !value.extra.is_empty() {
-            put_varint(out, value.extra.len() as u64);
-            out.extend_from_slice(&value.extra);
-        }
-        put_varint(out, value.head.len() as u64);
-        out.extend_from_slice(&value.head);
+        encode(out, self.sequence, self.value.as_ref());
     }
 
     /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
@@ -174,6 +115,25 @@ impl Entry {
             head: bytes.slice(value.head),
             body: match value.body {
                 BodyPart::Inline { from } => Body::Inline(bytes.slice(from..)),
+                BodyPart::Blob(place) => Body::Blob(place),
+            },
+        });
+        Ok(Self {
+            sequence: parts.sequence,
+            value,
+        })
+    }
+
+    /// The same with parts of its own, for which `bytes` need not stay.
+    pub(crate) fn copied(bytes: &[u8]) -> Result<Self, Truncated> {
+        let parts = Parts::decode(bytes)?;
+        let copy = |part: Range<usize>| Bytes::copy_from_slice(&bytes[part]);
+        let value = parts.value.map(|value| Value {
+            fields: value.fields,
+            extra: copy(value.extra),
+            head: copy(value.head),
+            body: match value.body {
+                BodyPart::Inline { from } => Body::Inline(copy(from..bytes.len())),
                 BodyPart::Blob(place) => Body::Blob(place),
             },
         });
@@ -201,6 +161,59 @@ impl Entry {
             },
         })
     }
+}
+
+/// As [`Entry::encode`].
+pub(crate) fn encode(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
+    encode_but_body(out, sequence, value);
+    match value.map(|value| &value.body) {
+        None => {}
+        Some(Body::Inline(body)) => out.extend_from_slice(body),
+        Some(Body::Blob(place)) => {
+            for number in [
+                place.file,
+                place.ordinal,
+                place.block.offset,
+                u64::from(place.block.len),
+                place.len,
+            ] {
+                put_varint(out, number);
+            }
+        }
+    }
+}
+
+/// The same up to an inline body; a log keeps that apart.
+pub(crate) fn encode_but_body(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
+    let Some(value) = value else {
+        out.push(REMOVAL);
+        put_varint(out, sequence);
+        return;
+    };
+    let mut flags = 0;
+    if value.fields.expiry.is_some() {
+        flags |= EXPIRES;
+    }
+    if matches!(value.body, Body::Blob(_)) {
+        flags |= BODY_IN_BLOB;
+    }
+    if !value.extra.is_empty() {
+        flags |= HAS_EXTRA;
+    }
+    out.push(flags);
+    put_varint(out, sequence);
+    put_varint(out, u64::from(value.fields.segment));
+    put_varint(out, value.fields.last_modified.0);
+    if let Some(expiry) = value.fields.expiry {
+        put_varint(out, expiry.0);
+    }
+    out.push(value.fields.tag.0);
+    if !value.extra.is_empty() {
+        put_varint(out, value.extra.len() as u64);
+        out.extend_from_slice(&value.extra);
+    }
+    put_varint(out, value.head.len() as u64);
+    out.extend_from_slice(&value.head);
 }
 
 /// Where the parts of an encoded entry are.
@@ -268,6 +281,15 @@ impl Parts {
 }
 
 impl Value {
+    /// Bytes of its parts in memory.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        let body = match &self.body {
+            Body::Inline(body) => body.len(),
+            Body::Blob(_) => 0,
+        };
+        self.extra.len() + self.head.len() + body
+    }
+
     /// The length of the body, in bytes.
     pub fn body_len(&self) -> u64 {
         match &self.body {
@@ -360,13 +382,16 @@ mod tests {
             let mut out = Vec::new();
             entry.encode(&mut out);
             prop_assert_eq!(Entry::facts_of(&out), Ok(entry.facts()));
+            prop_assert_eq!(Entry::copied(&out).unwrap(), entry.clone());
             prop_assert_eq!(Entry::decode(&Bytes::from(out)).unwrap(), entry);
         }
 
         #[test]
         fn hostile_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let facts = Entry::facts_of(&bytes);
+            let copied = Entry::copied(&bytes);
             let decoded = Entry::decode(&Bytes::from(bytes));
+            prop_assert_eq!(&decoded, &copied);
             prop_assert_eq!(decoded.map(|it| it.facts()), facts);
         }
     }

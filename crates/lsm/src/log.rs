@@ -8,6 +8,7 @@ use bytes::Bytes;
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_segment::{BatchPlace, EncodedBack, Record, SegmentId, StoredRecord, file_name};
 
+use crate::entry::encode_but_body;
 use crate::{Body, Entry, Op, Value};
 
 pub(crate) const KIND_ENTRY: u8 = 1;
@@ -94,7 +95,7 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
     match op {
         Op::Put { key, value } => {
             put_key(key);
-            value.encode_but_body(out);
+            encode_but_body(out, 0, Some(value));
             match &value.body {
                 Body::Inline(body) => (KIND_ENTRY, false, body),
                 Body::Blob(_) => (KIND_ENTRY, false, &[]),
@@ -102,7 +103,7 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
         }
         Op::Remove { key } => {
             put_key(key);
-            Entry::removal(0).encode_but_body(out);
+            encode_but_body(out, 0, None);
             (KIND_ENTRY, true, &[])
         }
         Op::RemoveRange { from, to } => {
@@ -110,16 +111,6 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
             out.extend_from_slice(to);
             (KIND_RANGE, true, &[])
         }
-    }
-}
-
-impl Value {
-    fn encode_but_body(&self, out: &mut Vec<u8>) {
-        let entry = Entry {
-            sequence: 0,
-            value: Some(self.clone()),
-        };
-        entry.encode_but_body(out);
     }
 }
 

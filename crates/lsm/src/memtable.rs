@@ -2,8 +2,14 @@
 //!
 //! One writer at a time inserts; readers look and walk without a lock. A reader names the sequence up
 //! to which it sees, so that a batch appears whole.
+//!
+//! Entries are in a list in key order, for walks, and in an index by hash, for gets. A walk keeps the
+//! list's nodes from being freed (a guard), which costs less than counting whoever looks at each.
 
 mod key_filter;
+mod key_index;
+mod page;
+mod piece;
 mod rank;
 
 use std::cmp::Ordering as Compared;
@@ -12,50 +18,64 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use crossbeam_skiplist::SkipMap;
+use crossbeam_epoch as epoch;
+use crossbeam_skiplist::SkipList;
 use kvorum_sst::{Mark, Marks, hash_key};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
-use crate::Entry;
-use key_filter::KeyFilter;
+use crate::{Entry, Value};
+use key_index::KeyIndex;
+pub(crate) use page::{Page, Paged};
+use piece::{Pieces, Written};
 use rank::{CommonPrefix, Rank};
 
-/// What an entry costs beyond its bytes: list node, key and value structures.
-const ENTRY_OVERHEAD_BYTES: u64 = 220;
 /// What an entry of a store's first memtable is taken to have, in bytes, and how many such entries its
-/// filter is made for at most: nothing is known yet, and many stores never have more than a few.
+/// index is made for at most: nothing is known yet, and many stores never have more than a few.
 const ENTRY_BYTES_EXPECTED: u64 = 1_024;
 const FIRST_KEYS_MAX: u64 = 16_384;
 
-/// A key and the batch that wrote it; the newest of a key comes first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct MemKey {
+/// A node of the list, its tower and what the allocator rounds up, in bytes.
+const NODE_BYTES: u64 = size_of::<Node>() as u64 + 40;
+
+/// What was written to a key, by key; the newest of a key comes first.
+struct Node {
     rank: Rank,
-    key: Bytes,
-    sequence: u64,
+    written: Written,
 }
 
-impl Ord for MemKey {
+impl Ord for Node {
     fn cmp(&self, other: &Self) -> Compared {
-        let ranks = self.rank.cmp(&other.rank);
-        let keys = || self.key.cmp(&other.key);
-        let sequences = || other.sequence.cmp(&self.sequence);
+        let (one, other) = (self, other);
+        let ranks = one.rank.cmp(&other.rank);
+        let keys = || one.written.key().cmp(other.written.key());
+        let sequences = || other.written.sequence().cmp(&one.written.sequence());
         ranks.then_with(keys).then_with(sequences)
     }
 }
 
-impl PartialOrd for MemKey {
+impl PartialOrd for Node {
     fn partial_cmp(&self, other: &Self) -> Option<Compared> {
         Some(self.cmp(other))
     }
 }
 
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Node {}
+
 /// Entries in memory.
 pub(crate) struct Memtable {
-    map: SkipMap<MemKey, Entry>,
+    list: SkipList<Node, ()>,
+    pieces: Mutex<Pieces>,
     common: CommonPrefix,
     /// Made by the first insert: most stores of a small node stay empty.
-    filter: OnceLock<KeyFilter>,
+    index: OnceLock<KeyIndex>,
+    /// Something is in the list alone.
+    is_index_partial: AtomicBool,
     keys_expected: usize,
     has_marks: AtomicBool,
     marks: RwLock<Vec<Mark>>,
@@ -68,7 +88,7 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// The first of a store, which is to be flushed at about so many bytes.
     pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
-        let keys = bytes_expected / (ENTRY_OVERHEAD_BYTES + ENTRY_BYTES_EXPECTED);
+        let keys = bytes_expected / (NODE_BYTES + ENTRY_BYTES_EXPECTED);
         let keys_expected = usize::try_from(keys.min(FIRST_KEYS_MAX)).unwrap_or(0);
         Self::expecting(CommonPrefix::default(), keys_expected, first_log)
     }
@@ -83,18 +103,21 @@ impl Memtable {
 
     /// Behind another one, which tells what is to be expected.
     pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
-        let (Some(first), Some(last)) = (full.map.front(), full.map.back()) else {
+        let guard = epoch::pin();
+        let (Some(first), Some(last)) = (full.list.front(&guard), full.list.back(&guard)) else {
             return Self::expecting(full.common.clone(), full.keys_expected, first_log);
         };
-        let common = CommonPrefix::between(&first.key().key, &last.key().key);
+        let common = CommonPrefix::between(first.key().written.key(), last.key().written.key());
         Self::expecting(common, full.len(), first_log)
     }
 
     fn expecting(common: CommonPrefix, keys_expected: usize, first_log: u64) -> Self {
         Self {
-            map: SkipMap::new(),
+            list: SkipList::new(epoch::default_collector().clone()),
+            pieces: Mutex::default(),
             common,
-            filter: OnceLock::new(),
+            index: OnceLock::new(),
+            is_index_partial: AtomicBool::new(false),
             keys_expected,
             has_marks: AtomicBool::new(false),
             marks: RwLock::default(),
@@ -104,27 +127,30 @@ impl Memtable {
         }
     }
 
-    /// Adds an entry and returns what it takes, in bytes.
-    pub(crate) fn insert(&self, key: Bytes, entry: Entry) -> u64 {
-        let mut bytes = (key.len() + entry.payload_bytes()) as u64 + ENTRY_OVERHEAD_BYTES;
-        let filter = self.filter.get_or_init(|| {
-            let filter = KeyFilter::new(self.keys_expected);
-            bytes += filter.bytes() as u64;
-            filter
+    /// Adds an entry, without a value for a removal, and returns what it takes, in bytes.
+    pub(crate) fn insert(&self, key: &[u8], sequence: u64, value: Option<&Value>) -> u64 {
+        let written = self.pieces.lock().cut(key, sequence, value);
+        let mut bytes = NODE_BYTES + written.payload_bytes();
+        let index = self.index.get_or_init(|| {
+            let index = KeyIndex::new(self.keys_expected);
+            bytes += index.bytes();
+            index
         });
-        // Before the entry, so that nobody who may see the entry is told that it is not there.
-        filter.add(hash_key(&key));
-        let key = self.place_of(key, entry.sequence);
-        self.map.insert(key, entry);
+        match index.insert(hash_key(key), written.clone()) {
+            Some(index_bytes) => bytes += index_bytes,
+            None => self.is_index_partial.store(true, Ordering::Release),
+        }
+        let guard = epoch::pin();
+        let node = self.node(written);
+        self.list.insert(node, (), &guard).release(&guard);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         bytes
     }
 
-    fn place_of(&self, key: Bytes, sequence: u64) -> MemKey {
-        MemKey {
-            rank: self.common.rank(&key),
-            key,
-            sequence,
+    fn node(&self, written: Written) -> Node {
+        Node {
+            rank: self.common.rank(written.key()),
+            written,
         }
     }
 
@@ -152,23 +178,39 @@ impl Memtable {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.map.is_empty() && !self.has_marks.load(Ordering::Acquire)
+        self.list.is_empty() && !self.has_marks.load(Ordering::Acquire)
     }
 
     /// Versions of keys.
     pub(crate) fn len(&self) -> usize {
-        self.map.len()
+        self.list.len()
     }
 
     /// The newest entry of a key among those up to a sequence. `hash` is that of [`hash_key`].
     pub(crate) fn get(&self, key: &Bytes, hash: u64, sequence: u64) -> Option<Entry> {
-        let is_absent = |filter: &KeyFilter| !filter.may_contain(hash);
-        if self.filter.get().is_none_or(is_absent) {
-            return None;
+        self.find(key, hash, sequence, Written::entry).flatten()
+    }
+
+    /// The sequence of a key's newest entry.
+    pub(crate) fn newest_of(&self, key: &Bytes, hash: u64) -> Option<u64> {
+        self.find(key, hash, u64::MAX, Written::sequence)
+    }
+
+    fn find<T>(
+        &self,
+        key: &Bytes,
+        hash: u64,
+        sequence: u64,
+        take: impl Fn(&Written) -> T,
+    ) -> Option<T> {
+        if !self.is_index_partial.load(Ordering::Acquire) {
+            return self.index.get()?.find(key, hash, sequence).map(take);
         }
-        let from = self.place_of(key.clone(), sequence);
-        let found = self.map.lower_bound(Bound::Included(&from))?;
-        (found.key().key == *key).then(|| found.value().clone())
+        let from = self.node(Written::asked(key, sequence));
+        let guard = epoch::pin();
+        let found = self.list.lower_bound(Bound::Included(&from), &guard)?;
+        let written = &found.key().written;
+        (written.key() == &key[..]).then(|| take(written))
     }
 
     /// The sequence of the last removal of a range with this key, up to a sequence.
@@ -194,31 +236,28 @@ impl Memtable {
     }
 
     /// The newest entries of the next keys, up to a sequence; at most `count`.
-    pub(crate) fn batch(
-        &self,
-        from: Bound<&Bytes>,
-        sequence: u64,
-        count: usize,
-        out: &mut Vec<(Bytes, Entry)>,
-    ) {
-        let key_of = |key: &Bytes, sequence| self.place_of(key.clone(), sequence);
+    pub(crate) fn page(&self, from: Bound<&Bytes>, sequence: u64, count: usize) -> Page {
+        let asked = |key, sequence| self.node(Written::asked(key, sequence));
         // Behind all versions of a key stands its version 0, which no batch writes.
         let from = match from {
-            Bound::Included(key) => Bound::Included(key_of(key, u64::MAX)),
-            Bound::Excluded(key) => Bound::Excluded(key_of(key, 0)),
+            Bound::Included(key) => Bound::Included(asked(key, u64::MAX)),
+            Bound::Excluded(key) => Bound::Excluded(asked(key, 0)),
             Bound::Unbounded => Bound::Unbounded,
         };
-        for found in self.map.range((from, Bound::Unbounded)) {
-            let key = found.key();
-            let is_shown = out.last().is_some_and(|(last, _)| *last == key.key);
-            if key.sequence > sequence || is_shown {
+        let guard = epoch::pin();
+        let mut page = Page::with_room_for(count);
+        for found in self.list.range((from, Bound::Unbounded), &guard) {
+            let written = &found.key().written;
+            let is_shown = page.last_key() == Some(written.key());
+            if written.sequence() > sequence || is_shown {
                 continue;
             }
-            if out.len() >= count {
+            if page.len() >= count {
                 break;
             }
-            out.push((key.key.clone(), found.value().clone()));
+            page.push(written);
         }
+        page.finish()
     }
 }
 
@@ -236,7 +275,7 @@ mod tests {
     fn a_reader_sees_the_newest_version_up_to_its_sequence() {
         let memtable = Memtable::new(0, 1 << 20);
         for (name, sequence) in [("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", 5)] {
-            memtable.insert(key(name), Entry::removal(sequence));
+            memtable.insert(name.as_bytes(), sequence, None);
         }
         let get = |name, sequence| {
             let found = memtable.get(&key(name), hash_key(name.as_bytes()), sequence);
@@ -246,15 +285,34 @@ mod tests {
         assert_eq!(get("a", 9), Some(3));
         assert_eq!(get("b", 1), None);
         let walk = |from: Bound<&Bytes>, sequence, count| {
-            let mut out = Vec::new();
-            memtable.batch(from, sequence, count, &mut out);
-            let seen = out.into_iter();
-            seen.map(|(_, entry)| entry.sequence).collect::<Vec<_>>()
+            let mut page = memtable.page(from, sequence, count);
+            let sequence_of = |paged| match paged {
+                Paged::Bytes(bytes) => Entry::decode(&bytes).unwrap().sequence,
+                Paged::Entry(entry) => entry.sequence,
+            };
+            let seen = (0..page.len()).map(|at| sequence_of(page.take(at).unwrap()));
+            seen.collect::<Vec<_>>()
         };
         assert_eq!(walk(Bound::Unbounded, 4, 9), [3, 2, 4]);
         assert_eq!(walk(Bound::Unbounded, 2, 9), [1, 2]);
         assert_eq!(walk(Bound::Excluded(&key("a")), 9, 1), [5]);
         assert_eq!(walk(Bound::Included(&key("b")), 9, 9), [5, 4]);
+    }
+
+    #[test]
+    fn what_comes_out_of_order_is_found_by_a_search() {
+        let memtable = Memtable::new(0, 1 << 20);
+        for sequence in [7, 3, 5] {
+            memtable.insert(b"a", sequence, None);
+        }
+        let newest_to = |sequence| {
+            let found = memtable.get(&key("a"), hash_key(b"a"), sequence);
+            found.map(|it| it.sequence)
+        };
+        assert_eq!((newest_to(9), newest_to(6)), (Some(7), Some(5)));
+        assert_eq!((newest_to(4), newest_to(2)), (Some(3), None));
+        assert_eq!(memtable.newest_of(&key("a"), hash_key(b"a")), Some(7));
+        assert_eq!(memtable.newest_of(&key("b"), hash_key(b"b")), None);
     }
 
     #[test]

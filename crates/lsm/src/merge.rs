@@ -11,12 +11,12 @@ use kvorum_sst::{
 
 use crate::Entry;
 use crate::error::{IntoBackend, from_sst};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, Page, Paged};
 use crate::store::ReadSide;
 use crate::version::{LevelTable, Version};
 
-/// Entries of a memtable fetched at once: the search for the place to go on is shared by so many.
-const FETCHED_ENTRIES: usize = 64;
+/// Entries of a memtable copied at once: the search for the place to go on is shared by so many.
+const PAGE_ENTRIES: usize = 64;
 
 /// One layer.
 pub(crate) struct Source {
@@ -34,7 +34,7 @@ enum SourceKind {
     Memtable {
         memtable: Arc<Memtable>,
         sequence: u64,
-        fetched: Vec<(Bytes, Entry)>,
+        page: Page,
         at: usize,
         from: Bound<Bytes>,
     },
@@ -61,7 +61,7 @@ impl Source {
             kind: SourceKind::Memtable {
                 memtable: memtable.clone(),
                 sequence,
-                fetched: Vec::new(),
+                page: Page::default(),
                 at: 0,
                 from,
             },
@@ -109,9 +109,7 @@ impl Source {
 
     fn key(&self) -> &[u8] {
         match &self.kind {
-            SourceKind::Memtable { fetched, at, .. } => {
-                fetched.get(*at).map_or(&[], |(key, _)| &key[..])
-            }
+            SourceKind::Memtable { page, at, .. } => page.key(*at),
             SourceKind::Run { scan, .. } => scan.as_ref().map_or(&[], TableScan::key),
         }
     }
@@ -119,12 +117,11 @@ impl Source {
     /// Takes the entry out; `None` for bytes that do not decode although their checksum is good.
     fn take_entry<T: Taken>(&mut self) -> Option<T> {
         match &mut self.kind {
-            SourceKind::Memtable { fetched, at, .. } => {
-                let (_, entry) = fetched.get_mut(*at)?;
-                let left = Entry::removal(entry.sequence);
-                Some(T::of_memory(std::mem::replace(entry, left)))
-            }
-            SourceKind::Run { scan, .. } => T::of_table(scan.as_ref()?.value_bytes()),
+            SourceKind::Memtable { page, at, .. } => match page.take(*at)? {
+                Paged::Bytes(bytes) => T::of_bytes(bytes),
+                Paged::Entry(entry) => Some(T::of_entry(entry)),
+            },
+            SourceKind::Run { scan, .. } => T::of_bytes(scan.as_ref()?.value_bytes()),
         }
     }
 
@@ -134,21 +131,20 @@ impl Source {
             SourceKind::Memtable {
                 memtable,
                 sequence,
-                fetched,
+                page,
                 at,
                 from,
             } => {
                 *at += 1;
-                if *at < fetched.len() {
+                if *at < page.len() {
                     return Ok(Advanced::Entry);
                 }
-                if let Some((last, _)) = fetched.last() {
-                    *from = Bound::Excluded(last.clone());
+                if let Some(last) = page.end() {
+                    *from = Bound::Excluded(last);
                 }
-                fetched.clear();
-                memtable.batch(from.as_ref(), *sequence, FETCHED_ENTRIES, fetched);
+                *page = memtable.page(from.as_ref(), *sequence, PAGE_ENTRIES);
                 *at = 0;
-                Ok(match fetched.is_empty() {
+                Ok(match page.is_empty() {
                     true => Advanced::End,
                     false => Advanced::Entry,
                 })
@@ -223,20 +219,20 @@ pub(crate) fn alone(table: &LevelTable) -> Arc<Vec<LevelTable>> {
 
 /// How a walk hands out entries.
 pub(crate) trait Taken: Sized {
-    fn of_memory(entry: Entry) -> Self;
+    fn of_entry(entry: Entry) -> Self;
 
     /// `None` for bytes that do not decode.
-    fn of_table(bytes: Bytes) -> Option<Self>;
+    fn of_bytes(bytes: Bytes) -> Option<Self>;
 
     fn sequence(&self) -> u64;
 }
 
 impl Taken for Entry {
-    fn of_memory(entry: Entry) -> Self {
+    fn of_entry(entry: Entry) -> Self {
         entry
     }
 
-    fn of_table(bytes: Bytes) -> Option<Self> {
+    fn of_bytes(bytes: Bytes) -> Option<Self> {
         Entry::decode(&bytes).ok()
     }
 
@@ -359,9 +355,7 @@ impl MergeWalk {
 
     fn passed_bytes(&self, source: usize) -> u64 {
         match &self.sources[source].kind {
-            SourceKind::Memtable { fetched, at, .. } => fetched
-                .get(*at)
-                .map_or(0, |(key, entry)| (key.len() + entry.payload_bytes()) as u64),
+            SourceKind::Memtable { page, at, .. } => page.bytes_at(*at) as u64,
             SourceKind::Run { scan, .. } => scan
                 .as_ref()
                 .map_or(0, |scan| (scan.key().len() + scan.value().len()) as u64),

@@ -10,9 +10,9 @@ use crate::merge::Taken;
 
 /// An entry that is moved.
 pub(crate) enum Moved {
-    /// From memory, or made for the occasion.
+    /// Too large for its piece of memory, or made for the occasion.
     Entry(Entry),
-    /// From a table.
+    /// As a table has it, or a memtable.
     Bytes {
         /// What the next table has to know of it.
         facts: Facts,
@@ -26,6 +26,20 @@ impl Moved {
         match self {
             Self::Entry(entry) => entry.facts(),
             Self::Bytes { facts, .. } => *facts,
+        }
+    }
+
+    /// Taken apart if its body may have so many bytes.
+    pub(crate) fn opened_from(self, body_bytes: usize) -> Self {
+        match self {
+            Self::Bytes { facts, bytes } if bytes.len() >= body_bytes => {
+                match Entry::decode(&bytes) {
+                    Ok(entry) => Self::Entry(entry),
+                    // It would not have come so far.
+                    Err(_) => Self::Bytes { facts, bytes },
+                }
+            }
+            other => other,
         }
     }
 
@@ -43,11 +57,11 @@ impl Moved {
 }
 
 impl Taken for Moved {
-    fn of_memory(entry: Entry) -> Self {
+    fn of_entry(entry: Entry) -> Self {
         Self::Entry(entry)
     }
 
-    fn of_table(bytes: Bytes) -> Option<Self> {
+    fn of_bytes(bytes: Bytes) -> Option<Self> {
         let facts = Entry::facts_of(&bytes).ok()?;
         Some(Self::Bytes { facts, bytes })
     }

@@ -26,7 +26,7 @@ use crate::replaced::Replaced;
 use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
-use crate::{DrawNumber, Entry, LsmSettings, Op, Shared};
+use crate::{DrawNumber, LsmSettings, Op, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
@@ -419,11 +419,8 @@ impl Recovery {
 
 fn insert(memtable: &Memtable, op: Op, sequence: u64) {
     let _bytes = match op {
-        Op::Put { key, value } => {
-            let value = Some(value);
-            memtable.insert(key, Entry { sequence, value })
-        }
-        Op::Remove { key } => memtable.insert(key, Entry::removal(sequence)),
+        Op::Put { key, value } => memtable.insert(&key, sequence, Some(&value)),
+        Op::Remove { key } => memtable.insert(&key, sequence, None),
         Op::RemoveRange { from, to } => memtable.insert_mark(kvorum_sst::Mark {
             from,
             to,

@@ -9,11 +9,11 @@ use kvorum_backend::{
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::{KEY_BYTES_MAX, Mark, MarkKind, hash_key};
 
+use crate::Value;
 use crate::error::IntoBackend;
 use crate::log::{Encoded, log_id, log_path};
 use crate::settings::SyncStrategy;
 use crate::store::{Store, WriteSide};
-use crate::{Entry, Value};
 
 /// The largest body: what a table's block and a log's record can hold.
 const BODY_BYTES_MAX: u64 = 256 << 20;
@@ -23,9 +23,10 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 pub enum Op {
     /// Stores a value, replacing what the key held. Its body is inline.
     Put {
-        /// The key. Kept in memory as it is given: a slice of something large keeps that too.
+        /// The key.
         key: Bytes,
-        /// The value.
+        /// The value. Kept in memory as it is given when it is large: a slice of something larger keeps
+        /// that too.
         value: Value,
     },
     /// Removes a key.
@@ -171,9 +172,9 @@ impl Store {
         let is_newer = |key: &Bytes| {
             let hash = hash_key(key);
             version.memtables().any(|memtable| {
-                let entry = memtable.get(key, hash, u64::MAX);
+                let written_at = memtable.newest_of(key, hash);
                 let removed_at = memtable.removed_at(key, u64::MAX);
-                entry.is_some_and(|it| it.sequence > guard.sequence)
+                written_at.is_some_and(|it| it > guard.sequence)
                     || removed_at.is_some_and(|it| it > guard.sequence)
             })
         };
@@ -222,13 +223,10 @@ impl Store {
             };
             bytes += match op {
                 Op::Put { key, .. } | Op::Remove { key } if is_covered(key) => {
-                    memtable.insert(key.clone(), Entry::removal(sequence))
+                    memtable.insert(key, sequence, None)
                 }
-                Op::Put { key, value } => {
-                    let value = Some(value.clone());
-                    memtable.insert(key.clone(), Entry { sequence, value })
-                }
-                Op::Remove { key } => memtable.insert(key.clone(), Entry::removal(sequence)),
+                Op::Put { key, value } => memtable.insert(key, sequence, Some(value)),
+                Op::Remove { key } => memtable.insert(key, sequence, None),
                 Op::RemoveRange { from, to } if from < to => memtable.insert_mark(Mark {
                     from: from.clone(),
                     to: to.clone(),

@@ -1,0 +1,286 @@
+//! Where the newest entry of each key is, by the key's hash: one look into a table instead of a search
+//! that compares with a dozen keys, each in lines of memory of its own.
+//!
+//! Tables are open-addressed and never move: a full one is followed by one of twice its size, and a key
+//! stays where it was put first. So readers need no lock, and no put waits for a table to be made anew.
+//! A filter before them tells of most absent keys, and is a tenth of their size.
+//!
+//! A slot: the upper half of the hash, and the number of a place, counted from one; zero while it is
+//! empty. At a place stands what was written, and the number of the place that it came after.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::key_filter::KeyFilter;
+use super::piece::Written;
+
+/// Each twice as long as the one before it.
+const TABLES_MAX: usize = 26;
+const SLOTS_MIN: usize = 32;
+/// Places made at once, and so few that making them is not felt.
+const CHUNK_PLACES: usize = 32;
+/// Lists of chunks, each twice as long as the one before it: room for more places than numbers.
+const LISTS: usize = 28;
+
+/// A place, and what lists and allocator add. Bytes.
+const PLACE_BYTES: u64 = size_of::<OnceLock<Place>>() as u64 + 2;
+
+type Chunk = Box<[OnceLock<Place>]>;
+
+struct Place {
+    written: Written,
+    /// What the key held before.
+    older: Option<u32>,
+}
+
+/// Which places have what is newest of each key.
+pub(super) struct KeyIndex {
+    filter: KeyFilter,
+    tables: [OnceLock<Box<[AtomicU64]>>; TABLES_MAX],
+    places: Places,
+    filled: Mutex<Filled>,
+}
+
+/// How far it is filled.
+#[derive(Default)]
+struct Filled {
+    table: usize,
+    /// Slots of the last table.
+    slots: usize,
+    places: u32,
+}
+
+/// Where a key's slot is, and what is there.
+struct Slot<'a> {
+    slot: &'a AtomicU64,
+    place: u32,
+}
+
+impl KeyIndex {
+    pub(super) fn new(keys_expected: usize) -> Self {
+        let index = Self {
+            filter: KeyFilter::new(keys_expected),
+            tables: [const { OnceLock::new() }; TABLES_MAX],
+            places: Places::default(),
+            filled: Mutex::default(),
+        };
+        let slots = (keys_expected + keys_expected / 2).next_power_of_two();
+        index.table(0, slots.max(SLOTS_MIN));
+        index
+    }
+
+    /// Bytes of an index without entries.
+    pub(super) fn bytes(&self) -> u64 {
+        let tables = self.tables.iter().map_while(OnceLock::get);
+        let table_bytes: usize = tables.map(|it| size_of_val(&**it)).sum();
+        (self.filter.bytes() + table_bytes) as u64
+    }
+
+    /// Makes this the newest of its key, and returns the bytes that this takes. `None` when it is older
+    /// than what is there, or when there is no room, which takes billions of entries.
+    pub(super) fn insert(&self, hash: u64, written: Written) -> Option<u64> {
+        let mut filled = self.filled.lock();
+        let known = self.slot_of(hash, written.key());
+        let older = known.as_ref().map(|it| it.place);
+        let newest = older.and_then(|it| self.places.get(it));
+        if newest.is_some_and(|it| it.written.sequence() > written.sequence()) {
+            return None;
+        }
+        let number = filled.places;
+        self.places.put(number, Place { written, older })?;
+        filled.places = number.checked_add(1)?;
+        // Before the entry, so that nobody who may see the entry is told that it is not there.
+        self.filter.add(hash);
+        let entry = (hash >> 32 << 32) | (u64::from(number) + 1);
+        let table_bytes = match known {
+            Some(known) => {
+                known.slot.store(entry, Ordering::Release);
+                0
+            }
+            None => self.occupy(&mut filled, hash, entry)?,
+        };
+        Some(table_bytes + PLACE_BYTES)
+    }
+
+    /// Takes a slot, and returns the bytes of the table if it had to be made.
+    fn occupy(&self, filled: &mut Filled, hash: u64, entry: u64) -> Option<u64> {
+        let mut table: &[AtomicU64] = self.tables.get(filled.table)?.get()?;
+        let is_full = (filled.slots + 1) * 4 > table.len() * 3;
+        if is_full {
+            table = self.table(filled.table + 1, table.len() * 2)?;
+            filled.table += 1;
+            filled.slots = 0;
+        }
+        let empty = slots_from(table, hash).find(|slot| slot.load(Ordering::Relaxed) == 0);
+        empty?.store(entry, Ordering::Release);
+        filled.slots += 1;
+        Some(if is_full {
+            size_of_val(table) as u64
+        } else {
+            0
+        })
+    }
+
+    fn table(&self, number: usize, len: usize) -> Option<&[AtomicU64]> {
+        let table = self.tables.get(number)?;
+        Some(table.get_or_init(|| (0..len).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    /// The newest of a key among those up to a sequence.
+    pub(super) fn find(&self, key: &[u8], hash: u64, sequence: u64) -> Option<&Written> {
+        if !self.filter.may_contain(hash) {
+            return None;
+        }
+        let mut place = self.places.get(self.slot_of(hash, key)?.place)?;
+        while place.written.sequence() > sequence {
+            place = self.places.get(place.older?)?;
+        }
+        Some(&place.written)
+    }
+
+    fn slot_of(&self, hash: u64, key: &[u8]) -> Option<Slot<'_>> {
+        let tables = self.tables.iter().map_while(OnceLock::get);
+        let is_it = |place: u32| {
+            let place = self.places.get(place);
+            place.is_some_and(|it| it.written.key() == key)
+        };
+        for table in tables {
+            for slot in slots_from(table, hash) {
+                let entry = slot.load(Ordering::Acquire);
+                let Some(place) = place_of(entry) else {
+                    break;
+                };
+                if entry >> 32 == hash >> 32 && is_it(place) {
+                    return Some(Slot { slot, place });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The place that a slot names; `None` in an empty one.
+fn place_of(entry: u64) -> Option<u32> {
+    u32::try_from(entry & u64::from(u32::MAX))
+        .ok()?
+        .checked_sub(1)
+}
+
+/// The slots in which a hash may be, in order. A quarter of them is empty at least.
+fn slots_from(table: &[AtomicU64], hash: u64) -> impl Iterator<Item = &AtomicU64> {
+    let mask = table.len() - 1;
+    let first = usize::try_from(hash & mask as u64).unwrap_or(0);
+    table[first..].iter().chain(&table[..first])
+}
+
+/// Places that stay where they are, made some at a time.
+#[derive(Default)]
+struct Places {
+    lists: [OnceLock<Box<[OnceLock<Chunk>]>>; LISTS],
+}
+
+impl Places {
+    fn get(&self, number: u32) -> Option<&Place> {
+        let (list, chunk, place) = address(number);
+        let chunk = self.lists.get(list)?.get()?.get(chunk)?.get()?;
+        chunk.get(place)?.get()
+    }
+
+    /// Fills a place that is empty.
+    fn put(&self, number: u32, content: Place) -> Option<()> {
+        let (list, chunk, place) = address(number);
+        let chunks = || (0..1_usize << list).map(|_| OnceLock::new()).collect();
+        let chunk = self.lists.get(list)?.get_or_init(chunks).get(chunk)?;
+        let places = || (0..CHUNK_PLACES).map(|_| OnceLock::new()).collect();
+        let place = chunk.get_or_init(places).get(place)?;
+        place.set(content).ok()
+    }
+}
+
+/// The list of a place, the chunk in the list, and the position in the chunk.
+fn address(number: u32) -> (usize, usize, usize) {
+    let number = number as usize;
+    let (chunk, place) = (number / CHUNK_PLACES, number % CHUNK_PLACES);
+    let list = (chunk + 1).ilog2() as usize;
+    (list, chunk + 1 - (1 << list), place)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_sst::hash_key;
+
+    use super::super::piece::Pieces;
+    use super::*;
+
+    fn key(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    fn insert(index: &KeyIndex, pieces: &mut Pieces, number: u32, sequence: u64) -> Option<u64> {
+        let written = pieces.cut(&key(number), sequence, None);
+        index.insert(hash_key(&key(number)), written)
+    }
+
+    fn sequence_of(index: &KeyIndex, number: u32, sequence: u64) -> Option<u64> {
+        let found = index.find(&key(number), hash_key(&key(number)), sequence)?;
+        assert_eq!(found.key(), key(number));
+        Some(found.sequence())
+    }
+
+    #[test]
+    fn every_version_is_found_in_tables_that_were_made_for_none() {
+        let (index, mut pieces) = (KeyIndex::new(0), Pieces::default());
+        let before = index.bytes();
+        for round in 1..=3 {
+            for number in 0..5_000 {
+                assert!(insert(&index, &mut pieces, number, round * 10).is_some());
+            }
+        }
+        assert!(index.bytes() > before + 8 * 5_000);
+        for number in 0..5_000 {
+            let at = |sequence| sequence_of(&index, number, sequence);
+            assert_eq!((at(9), at(10), at(29)), (None, Some(10), Some(20)));
+            assert_eq!(at(u64::MAX), Some(30));
+        }
+        assert!((5_000..9_000).all(|it| sequence_of(&index, it, u64::MAX).is_none()));
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart() {
+        let (index, mut pieces) = (KeyIndex::new(10), Pieces::default());
+        for number in 0..100 {
+            let written = pieces.cut(&key(number), 1 + u64::from(number), None);
+            assert!(index.insert(7, written).is_some());
+        }
+        for number in 0..100 {
+            let found = index.find(&key(number), 7, u64::MAX).unwrap();
+            assert_eq!(found.key(), key(number));
+        }
+        assert!(index.find(&key(100), 7, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn what_is_older_than_the_newest_is_refused_and_what_is_of_its_batch_replaces_it() {
+        let (index, mut pieces) = (KeyIndex::new(0), Pieces::default());
+        assert!(insert(&index, &mut pieces, 1, 5).is_some());
+        assert_eq!(insert(&index, &mut pieces, 1, 4), None);
+        assert!(insert(&index, &mut pieces, 1, 5).is_some());
+        assert_eq!(sequence_of(&index, 1, 5), Some(5));
+    }
+
+    #[test]
+    fn places_fill_lists_one_after_the_other() {
+        let mut expected = 0;
+        for list in 0..6_usize {
+            for chunk in 0..1 << list {
+                for place in 0..CHUNK_PLACES {
+                    assert_eq!(address(expected), (list, chunk, place));
+                    expected += 1;
+                }
+            }
+        }
+        assert!(address(u32::MAX).0 < LISTS);
+    }
+}

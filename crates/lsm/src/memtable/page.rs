@@ -1,0 +1,120 @@
+//! A page: entries of a memtable that follow one another, copied out into one piece of memory, so that
+//! whoever walks them holds on to nothing of the list.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::piece::Written;
+use crate::Entry;
+
+/// What an entry of a page is expected to take at least, in bytes.
+const ENTRY_BYTES_EXPECTED: usize = 128;
+
+/// Some entries in key order. [`Page::push`] fills it, and [`Page::finish`] makes it readable.
+#[derive(Default)]
+pub(crate) struct Page {
+    filling: Vec<u8>,
+    bytes: Bytes,
+    items: Vec<Item>,
+}
+
+struct Item {
+    key: Range<usize>,
+    entry: Place,
+}
+
+enum Place {
+    /// In the bytes, encoded.
+    Packed(Range<usize>),
+    Apart(Arc<Entry>),
+    Taken,
+}
+
+/// An entry of a page.
+pub(crate) enum Paged {
+    /// As it is encoded.
+    Bytes(Bytes),
+    /// As it stood in the memtable.
+    Entry(Entry),
+}
+
+impl Page {
+    pub(super) fn with_room_for(count: usize) -> Self {
+        Self {
+            filling: Vec::with_capacity(count * ENTRY_BYTES_EXPECTED),
+            bytes: Bytes::new(),
+            items: Vec::with_capacity(count),
+        }
+    }
+
+    pub(super) fn push(&mut self, written: &Written) {
+        let entry = match written.apart() {
+            None => Place::Packed(self.append(written.packed())),
+            Some(entry) => Place::Apart(entry.clone()),
+        };
+        let key = self.append(written.key());
+        self.items.push(Item { key, entry });
+    }
+
+    fn append(&mut self, part: &[u8]) -> Range<usize> {
+        let from = self.filling.len();
+        self.filling.extend_from_slice(part);
+        from..self.filling.len()
+    }
+
+    pub(super) fn last_key(&self) -> Option<&[u8]> {
+        let last = self.items.last()?;
+        self.filling.get(last.key.clone())
+    }
+
+    pub(super) fn finish(mut self) -> Self {
+        self.bytes = std::mem::take(&mut self.filling).into();
+        self
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The key of the entry at a position; nothing behind the end.
+    pub(crate) fn key(&self, at: usize) -> &[u8] {
+        let part = self
+            .items
+            .get(at)
+            .and_then(|it| self.bytes.get(it.key.clone()));
+        part.unwrap_or(&[])
+    }
+
+    /// The last key of all, if there is any.
+    pub(crate) fn end(&self) -> Option<Bytes> {
+        let last = self.items.last()?;
+        Some(self.bytes.slice(last.key.clone()))
+    }
+
+    /// Bytes of a key and its entry.
+    pub(crate) fn bytes_at(&self, at: usize) -> usize {
+        let entry_bytes = |item: &Item| match &item.entry {
+            Place::Packed(part) => part.len(),
+            Place::Apart(entry) => entry.value.as_ref().map_or(0, crate::Value::payload_bytes),
+            Place::Taken => 0,
+        };
+        let item = self.items.get(at);
+        item.map_or(0, |item| item.key.len() + entry_bytes(item))
+    }
+
+    /// Takes the entry at a position, once.
+    pub(crate) fn take(&mut self, at: usize) -> Option<Paged> {
+        let item = self.items.get_mut(at)?;
+        match std::mem::replace(&mut item.entry, Place::Taken) {
+            Place::Packed(part) => Some(Paged::Bytes(self.bytes.slice(part))),
+            Place::Apart(entry) => Some(Paged::Entry(Arc::unwrap_or_clone(entry))),
+            Place::Taken => None,
+        }
+    }
+}

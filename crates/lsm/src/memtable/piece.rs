@@ -1,0 +1,173 @@
+//! An entry in one piece of memory: the key and, behind it, what it holds as it is encoded.
+//!
+//! A walk over neighbours, and a search, wait for memory more than for anything else. So a node of the
+//! list is small, and what it points to is one piece that nobody counts references to: readers copy.
+//! Pieces are cut from chunks in the order in which they are written, so that those of keys written in
+//! order lie in order. What is too large to be copied for each reader stands apart, as it was given.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::entry::encode;
+use crate::{Entry, Value};
+
+/// What holds more than this stands apart. Bytes.
+const PACKED_BYTES_MAX: usize = 1024;
+/// The first chunk of a memtable, and the longest: many stores never have more than a few entries.
+const CHUNK_BYTES_MIN: usize = 2 << 10;
+const CHUNK_BYTES_MAX: usize = 64 << 10;
+/// What stands apart takes so much beside its bytes.
+const APART_BYTES: u64 = size_of::<Entry>() as u64 + 48;
+
+/// Where pieces are cut from.
+#[derive(Default)]
+pub(super) struct Pieces {
+    left: BytesMut,
+    chunk_bytes: usize,
+    piece: Vec<u8>,
+}
+
+/// A key and what a batch wrote to it.
+#[derive(Clone)]
+pub(super) struct Written {
+    /// The key, and the entry unless it stands apart.
+    piece: Bytes,
+    apart: Option<Arc<Entry>>,
+    sequence: u64,
+    key_len: u32,
+}
+
+impl Pieces {
+    pub(super) fn cut(&mut self, key: &[u8], sequence: u64, value: Option<&Value>) -> Written {
+        self.piece.clear();
+        self.piece.extend_from_slice(key);
+        let payload_bytes = value.map_or(0, Value::payload_bytes);
+        let apart = (payload_bytes > PACKED_BYTES_MAX).then(|| {
+            let value = value.cloned();
+            Arc::new(Entry { sequence, value })
+        });
+        if apart.is_none() {
+            encode(&mut self.piece, sequence, value);
+        }
+        if self.left.capacity() < self.piece.len() {
+            self.chunk_bytes = (self.chunk_bytes * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+            self.left = BytesMut::with_capacity(self.chunk_bytes.max(self.piece.len()));
+        }
+        self.left.extend_from_slice(&self.piece);
+        Written {
+            piece: self.left.split().freeze(),
+            apart,
+            sequence,
+            key_len: len_of(key),
+        }
+    }
+}
+
+impl Written {
+    /// A key with a sequence, to be looked for; it holds nothing.
+    pub(super) fn asked(key: &Bytes, sequence: u64) -> Self {
+        Self {
+            piece: key.clone(),
+            apart: None,
+            sequence,
+            key_len: len_of(key),
+        }
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        let key = self.piece.get(..self.key_len as usize);
+        key.unwrap_or(&self.piece)
+    }
+
+    /// The entry as it is encoded; empty where it stands apart.
+    pub(super) fn packed(&self) -> &[u8] {
+        self.piece.get(self.key_len as usize..).unwrap_or(&[])
+    }
+
+    pub(super) fn apart(&self) -> Option<&Arc<Entry>> {
+        self.apart.as_ref()
+    }
+
+    /// The entry, of parts that need nothing of the memtable.
+    pub(super) fn entry(&self) -> Option<Entry> {
+        match &self.apart {
+            // Nobody else writes a piece, so it decodes.
+            None => Entry::copied(self.packed()).ok(),
+            Some(entry) => Some(Entry::clone(entry)),
+        }
+    }
+
+    /// What it takes beside the structures that hold it, in bytes.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        let apart_bytes = self.apart.as_ref().map_or(0, |entry| {
+            let payload_bytes = entry.value.as_ref().map_or(0, Value::payload_bytes);
+            payload_bytes as u64 + APART_BYTES
+        });
+        self.piece.len() as u64 + apart_bytes
+    }
+}
+
+/// Keys of four gigabytes are refused before.
+fn len_of(key: &[u8]) -> u32 {
+    u32::try_from(key.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_backend::Fields;
+
+    use super::*;
+    use crate::Body;
+
+    fn value(body_bytes: usize) -> Value {
+        Value {
+            fields: Fields::default(),
+            extra: Bytes::new(),
+            head: Bytes::from_static(b"head"),
+            body: Body::Inline(vec![7; body_bytes].into()),
+        }
+    }
+
+    #[test]
+    fn what_went_in_comes_out_packed_or_apart() {
+        let mut pieces = Pieces::default();
+        for body_bytes in [
+            0,
+            1,
+            PACKED_BYTES_MAX - 4,
+            PACKED_BYTES_MAX - 3,
+            CHUNK_BYTES_MAX + 1,
+        ] {
+            let value = value(body_bytes);
+            let written = pieces.cut(b"key", 9, Some(&value));
+            assert_eq!((written.key(), written.sequence()), (&b"key"[..], 9));
+            let is_packed = written.apart().is_none();
+            assert_eq!(is_packed, body_bytes <= PACKED_BYTES_MAX - 4);
+            assert_eq!(is_packed, !written.packed().is_empty());
+            let entry = Entry {
+                sequence: 9,
+                value: Some(value),
+            };
+            assert_eq!(written.entry(), Some(entry));
+            assert!(written.payload_bytes() > body_bytes as u64);
+        }
+        let removal = pieces.cut(b"key", 9, None);
+        assert_eq!(removal.entry(), Some(Entry::removal(9)));
+    }
+
+    #[test]
+    fn pieces_of_one_chunk_lie_one_behind_the_other() {
+        let mut pieces = Pieces::default();
+        let first = pieces.cut(b"one", 1, None);
+        let second = pieces.cut(b"another", 2, None);
+        assert_eq!(first.piece.as_ptr_range().end, second.piece.as_ptr());
+        let long = vec![b'k'; CHUNK_BYTES_MAX + 7];
+        assert_eq!(pieces.cut(&long, 3, None).key(), long);
+        assert_eq!((first.key(), second.key()), (&b"one"[..], &b"another"[..]));
+    }
+}
