@@ -219,7 +219,9 @@ pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTa
     let tables = listing.of_kind(FileKind::Table);
     let tables = tables.filter_map(|file| {
         let it = found(file.number)?;
-        let is_empty = it.entries == 0 && it.properties.marks.is_empty();
+        // Of entries that cannot be read the properties still tell.
+        let entries = it.entries.max(it.properties.entries);
+        let is_empty = entries == 0 && it.properties.marks.is_empty();
         (it.verdict != Verdict::Foreign && !is_empty).then(|| SourceTable {
             number: file.number,
             file_len: it.file_len,
