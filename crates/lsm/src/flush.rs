@@ -60,23 +60,24 @@ impl Store {
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
     }
 
-    /// Leaves the memtable to a flush. The next log is made before anybody waits for it.
+    /// Leaves the memtable to a flush. The next log and the next memtable are made before anybody waits
+    /// for them.
     fn freeze(&self) -> Result<()> {
+        // Before looking for a log: one that a put makes meanwhile, and goes on with, has a later number.
+        let number = self.take_number();
         let next_log = match self.settings.has_log && self.writer.lock().log.is_some() {
             true => Some(self.create_log()?),
             false => None,
         };
+        let first_log = next_log.as_ref().map_or(number, |log| log.id().number);
+        // Only upkeep, whose lock the caller holds, puts another in its place.
+        let fresh = Arc::new(Memtable::behind(&self.version.load().memtable, first_log));
         let mut writer = self.writer.lock();
-        let first_log = match &next_log {
-            Some(log) => log.id().number,
-            None => self.take_number(),
-        };
         if let Some(log) = next_log {
             writer.unsynced.push((first_log, log.sync_handle()));
             writer.log = Some(log);
         }
         let mut version = Version::clone(&self.version.load());
-        let fresh = Arc::new(Memtable::behind(&version.memtable, first_log));
         let full = std::mem::replace(&mut version.memtable, fresh);
         full.seal(writer.last_sequence);
         version.frozen.insert(0, full);

@@ -29,10 +29,12 @@ pub(crate) use page::{Page, Paged};
 use piece::{Pieces, Written};
 use rank::{CommonPrefix, Rank};
 
-/// What an entry of a store's first memtable is taken to have, in bytes, and how many such entries its
-/// index is made for at most: nothing is known yet, and many stores never have more than a few.
+/// What an entry of a store's first memtable is taken to have, in bytes, how many such entries its filter
+/// is made for at most, and how many its index: nothing is known yet, and many stores never have more
+/// than a few.
 const ENTRY_BYTES_EXPECTED: u64 = 1_024;
 const FIRST_KEYS_MAX: u64 = 16_384;
+const FIRST_INDEXED_MAX: usize = 1_024;
 
 /// A node of the list, its tower and what the allocator rounds up, in bytes.
 const NODE_BYTES: u64 = size_of::<Node>() as u64 + 40;
@@ -72,8 +74,9 @@ pub(crate) struct Memtable {
     list: SkipList<Node, ()>,
     pieces: Mutex<Pieces>,
     common: CommonPrefix,
-    /// Made by the first insert: most stores of a small node stay empty.
+    /// A store's first is made by the first insert: most stores of a small node stay empty.
     index: OnceLock<KeyIndex>,
+    is_index_counted: AtomicBool,
     /// Something is in the list alone.
     is_index_partial: AtomicBool,
     keys_expected: usize,
@@ -108,7 +111,11 @@ impl Memtable {
             return Self::expecting(full.common.clone(), full.keys_expected, first_log);
         };
         let common = CommonPrefix::between(first.key().written.key(), last.key().written.key());
-        Self::expecting(common, full.len(), first_log)
+        let keys = full.len();
+        let fresh = Self::expecting(common, keys, first_log);
+        // No put is to wait for that.
+        fresh.index.get_or_init(|| KeyIndex::new(keys, keys));
+        fresh
     }
 
     fn expecting(common: CommonPrefix, keys_expected: usize, first_log: u64) -> Self {
@@ -117,6 +124,7 @@ impl Memtable {
             pieces: Mutex::default(),
             common,
             index: OnceLock::new(),
+            is_index_counted: AtomicBool::new(false),
             is_index_partial: AtomicBool::new(false),
             keys_expected,
             has_marks: AtomicBool::new(false),
@@ -132,10 +140,12 @@ impl Memtable {
         let written = self.pieces.lock().cut(key, sequence, value);
         let mut bytes = NODE_BYTES + written.payload_bytes();
         let index = self.index.get_or_init(|| {
-            let index = KeyIndex::new(self.keys_expected);
-            bytes += index.bytes();
-            index
+            let keys_at_first = self.keys_expected.min(FIRST_INDEXED_MAX);
+            KeyIndex::new(self.keys_expected, keys_at_first)
         });
+        if !self.is_index_counted.swap(true, Ordering::Relaxed) {
+            bytes += index.bytes();
+        }
         match index.insert(hash_key(key), written.clone()) {
             Some(index_bytes) => bytes += index_bytes,
             None => self.is_index_partial.store(true, Ordering::Release),

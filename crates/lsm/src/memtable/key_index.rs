@@ -9,7 +9,7 @@
 //! empty. At a place stands what was written, and the number of the place that it came after.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -39,6 +39,8 @@ struct Place {
 pub(super) struct KeyIndex {
     filter: KeyFilter,
     tables: [OnceLock<Box<[AtomicU64]>>; TABLES_MAX],
+    /// The last table that was made.
+    last_table: AtomicUsize,
     places: Places,
     filled: Mutex<Filled>,
 }
@@ -46,7 +48,6 @@ pub(super) struct KeyIndex {
 /// How far it is filled.
 #[derive(Default)]
 struct Filled {
-    table: usize,
     /// Slots of the last table.
     slots: usize,
     places: u32,
@@ -59,22 +60,24 @@ struct Slot<'a> {
 }
 
 impl KeyIndex {
-    pub(super) fn new(keys_expected: usize) -> Self {
+    /// For about so many keys; `keys_at_first` are made room for at once.
+    pub(super) fn new(keys_expected: usize, keys_at_first: usize) -> Self {
         let index = Self {
             filter: KeyFilter::new(keys_expected),
             tables: [const { OnceLock::new() }; TABLES_MAX],
+            last_table: AtomicUsize::new(0),
             places: Places::default(),
             filled: Mutex::default(),
         };
-        let slots = (keys_expected + keys_expected / 2).next_power_of_two();
+        let slots = (keys_at_first + keys_at_first / 2).next_power_of_two();
         index.table(0, slots.max(SLOTS_MIN));
         index
     }
 
     /// Bytes of an index without entries.
     pub(super) fn bytes(&self) -> u64 {
-        let tables = self.tables.iter().map_while(OnceLock::get);
-        let table_bytes: usize = tables.map(|it| size_of_val(&**it)).sum();
+        let tables = self.tables_from_last();
+        let table_bytes: usize = tables.map(size_of_val).sum();
         (self.filter.bytes() + table_bytes) as u64
     }
 
@@ -106,11 +109,12 @@ impl KeyIndex {
 
     /// Takes a slot, and returns the bytes of the table if it had to be made.
     fn occupy(&self, filled: &mut Filled, hash: u64, entry: u64) -> Option<u64> {
-        let mut table: &[AtomicU64] = self.tables.get(filled.table)?.get()?;
+        let mut table = self.tables_from_last().next()?;
         let is_full = (filled.slots + 1) * 4 > table.len() * 3;
         if is_full {
-            table = self.table(filled.table + 1, table.len() * 2)?;
-            filled.table += 1;
+            let number = self.last_table.load(Ordering::Relaxed) + 1;
+            table = self.table(number, table.len() * 2)?;
+            self.last_table.store(number, Ordering::Release);
             filled.slots = 0;
         }
         let empty = slots_from(table, hash).find(|slot| slot.load(Ordering::Relaxed) == 0);
@@ -128,6 +132,13 @@ impl KeyIndex {
         Some(table.get_or_init(|| (0..len).map(|_| AtomicU64::new(0)).collect()))
     }
 
+    /// The last one has half of all keys, or more.
+    fn tables_from_last(&self) -> impl Iterator<Item = &[AtomicU64]> {
+        let numbers = 0..=self.last_table.load(Ordering::Acquire);
+        let tables = numbers.rev().filter_map(|it| self.tables.get(it)?.get());
+        tables.map(|it| &it[..])
+    }
+
     /// The newest of a key among those up to a sequence.
     pub(super) fn find(&self, key: &[u8], hash: u64, sequence: u64) -> Option<&Written> {
         if !self.filter.may_contain(hash) {
@@ -141,12 +152,11 @@ impl KeyIndex {
     }
 
     fn slot_of(&self, hash: u64, key: &[u8]) -> Option<Slot<'_>> {
-        let tables = self.tables.iter().map_while(OnceLock::get);
         let is_it = |place: u32| {
             let place = self.places.get(place);
             place.is_some_and(|it| it.written.key() == key)
         };
-        for table in tables {
+        for table in self.tables_from_last() {
             for slot in slots_from(table, hash) {
                 let entry = slot.load(Ordering::Acquire);
                 let Some(place) = place_of(entry) else {
@@ -231,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_version_is_found_in_tables_that_were_made_for_none() {
-        let (index, mut pieces) = (KeyIndex::new(0), Pieces::default());
+        let (index, mut pieces) = (KeyIndex::new(0, 0), Pieces::default());
         let before = index.bytes();
         for round in 1..=3 {
             for number in 0..5_000 {
@@ -249,7 +259,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_hash_are_told_apart() {
-        let (index, mut pieces) = (KeyIndex::new(10), Pieces::default());
+        let (index, mut pieces) = (KeyIndex::new(10, 10), Pieces::default());
         for number in 0..100 {
             let written = pieces.cut(&key(number), 1 + u64::from(number), None);
             assert!(index.insert(7, written).is_some());
@@ -263,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_the_newest_is_refused_and_what_is_of_its_batch_replaces_it() {
-        let (index, mut pieces) = (KeyIndex::new(0), Pieces::default());
+        let (index, mut pieces) = (KeyIndex::new(0, 0), Pieces::default());
         assert!(insert(&index, &mut pieces, 1, 5).is_some());
         assert_eq!(insert(&index, &mut pieces, 1, 4), None);
         assert!(insert(&index, &mut pieces, 1, 5).is_some());
