@@ -133,6 +133,12 @@ impl Client {
         Some(response)
     }
 
+    /// All that comes until the server closes, as it came.
+    pub(crate) async fn receive_all(&mut self) -> Vec<u8> {
+        while self.fill().await {}
+        std::mem::take(&mut self.received)
+    }
+
     async fn receive_body(&mut self, response: &mut Response) {
         if response.header("transfer-encoding") == Some("chunked") {
             return self.receive_chunks(response).await;
