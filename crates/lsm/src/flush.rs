@@ -72,6 +72,7 @@ impl Store {
         let first_log = next_log.as_ref().map_or(number, |log| log.id().number);
         // Only upkeep, whose lock the caller holds, puts another in its place.
         let fresh = Arc::new(Memtable::behind(&self.version.load().memtable, first_log));
+        self.shared.memory.add(fresh.held_bytes());
         let mut writer = self.writer.lock();
         if let Some(log) = next_log {
             writer.unsynced.push((first_log, log.sync_handle()));
@@ -191,7 +192,7 @@ impl Store {
             }
             version.flushes += 1;
         });
-        let freed: u64 = flush.memtables.iter().map(|it| it.bytes()).sum();
+        let freed: u64 = flush.memtables.iter().map(|it| it.held_bytes()).sum();
         self.shared.memory.subtract(freed);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.durable.fetch_max(flush.sequence, Ordering::AcqRel);

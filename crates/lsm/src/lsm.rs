@@ -210,7 +210,7 @@ impl Lsm {
 impl Drop for Lsm {
     fn drop(&mut self) {
         let version = self.store.version.load();
-        let held: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let held: u64 = version.memtables().map(|it| it.held_bytes()).sum();
         self.store.shared.memory.subtract(held);
         self.store.shared.memory.leave();
     }
@@ -293,7 +293,7 @@ impl Store {
             .collect();
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         drop(writer);
-        let held: u64 = old.memtables().map(|it| it.bytes()).sum();
+        let held: u64 = old.memtables().map(|it| it.held_bytes()).sum();
         self.shared.memory.subtract(held);
         self.pins.release_all();
         self.read_side.lost.clear(&*self.disk);

@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use crossbeam_epoch as epoch;
 use crossbeam_skiplist::SkipList;
-use kvorum_sst::{Mark, Marks, hash_key};
+use kvorum_sst::{Mark, MarkKind, Marks, hash_key};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{Entry, Value};
+use crate::{Entry, Op, Value};
 use key_index::KeyIndex;
 pub(crate) use page::{Page, Paged};
 use piece::{Pieces, Written};
@@ -76,7 +76,8 @@ pub(crate) struct Memtable {
     common: CommonPrefix,
     /// A store's first is made by the first insert: most stores of a small node stay empty.
     index: OnceLock<KeyIndex>,
-    is_index_counted: AtomicBool,
+    /// Bytes of an index that was made beforehand, for entries that may never come.
+    prepared_bytes: u64,
     /// Something is in the list alone.
     is_index_partial: AtomicBool,
     keys_expected: usize,
@@ -111,10 +112,13 @@ impl Memtable {
             return Self::expecting(full.common.clone(), full.keys_expected, first_log);
         };
         let common = CommonPrefix::between(first.key().written.key(), last.key().written.key());
-        let keys = full.len();
-        let fresh = Self::expecting(common, keys, first_log);
+        let keys = full.index.get().map_or(0, KeyIndex::keys);
+        // One that was flushed early says little of the next.
+        let keys_expected = keys.max(full.keys_expected / 2);
+        let mut fresh = Self::expecting(common, keys_expected, first_log);
         // No put is to wait for that.
-        fresh.index.get_or_init(|| KeyIndex::new(keys, keys));
+        let prepared = || KeyIndex::new(keys_expected, keys);
+        fresh.prepared_bytes = fresh.index.get_or_init(prepared).bytes();
         fresh
     }
 
@@ -124,7 +128,7 @@ impl Memtable {
             pieces: Mutex::default(),
             common,
             index: OnceLock::new(),
-            is_index_counted: AtomicBool::new(false),
+            prepared_bytes: 0,
             is_index_partial: AtomicBool::new(false),
             keys_expected,
             has_marks: AtomicBool::new(false),
@@ -135,18 +139,36 @@ impl Memtable {
         }
     }
 
+    /// Makes a change of a batch, and returns what it takes, in bytes.
+    pub(crate) fn apply(&self, op: &Op, sequence: u64) -> u64 {
+        match op {
+            Op::Put { key, value } => self.insert(key, sequence, Some(value)),
+            Op::Remove { key } => self.insert(key, sequence, None),
+            Op::RemoveRange { from, to } => self.insert_mark(Mark {
+                from: from.clone(),
+                to: to.clone(),
+                sequence,
+                kind: MarkKind::Removed,
+                filter: Bytes::new(),
+            }),
+        }
+    }
+
     /// Adds an entry, without a value for a removal, and returns what it takes, in bytes.
     pub(crate) fn insert(&self, key: &[u8], sequence: u64, value: Option<&Value>) -> u64 {
+        self.insert_hashed(key, hash_key(key), sequence, value)
+    }
+
+    fn insert_hashed(&self, key: &[u8], hash: u64, sequence: u64, value: Option<&Value>) -> u64 {
         let written = self.pieces.lock().cut(key, sequence, value);
         let mut bytes = NODE_BYTES + written.payload_bytes();
         let index = self.index.get_or_init(|| {
             let keys_at_first = self.keys_expected.min(FIRST_INDEXED_MAX);
-            KeyIndex::new(self.keys_expected, keys_at_first)
-        });
-        if !self.is_index_counted.swap(true, Ordering::Relaxed) {
+            let index = KeyIndex::new(self.keys_expected, keys_at_first);
             bytes += index.bytes();
-        }
-        match index.insert(hash_key(key), written.clone()) {
+            index
+        });
+        match index.insert(hash, written.clone()) {
             Some(index_bytes) => bytes += index_bytes,
             None => self.is_index_partial.store(true, Ordering::Release),
         }
@@ -183,8 +205,17 @@ impl Memtable {
         self.sealed_at.load(Ordering::Acquire)
     }
 
+    /// What is to be flushed takes so much memory; nothing while it is empty.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        match self.bytes.load(Ordering::Relaxed) {
+            0 => 0,
+            bytes => bytes + self.prepared_bytes,
+        }
+    }
+
+    /// What it takes altogether, also while it is empty.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed) + self.prepared_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -213,8 +244,12 @@ impl Memtable {
         sequence: u64,
         take: impl Fn(&Written) -> T,
     ) -> Option<T> {
+        let index = self.index.get()?;
         if !self.is_index_partial.load(Ordering::Acquire) {
-            return self.index.get()?.find(key, hash, sequence).map(take);
+            return index.find(key, hash, sequence).map(take);
+        }
+        if !index.may_contain(hash) {
+            return None;
         }
         let from = self.node(Written::asked(key, sequence));
         let guard = epoch::pin();
@@ -245,7 +280,8 @@ impl Memtable {
         Marks::new(seen.cloned().collect())
     }
 
-    /// The newest entries of the next keys, up to a sequence; at most `count`.
+    /// The newest entries of the next keys, up to a sequence; at most `count`, and no more once they take
+    /// many bytes.
     pub(crate) fn page(&self, from: Bound<&Bytes>, sequence: u64, count: usize) -> Page {
         let asked = |key, sequence| self.node(Written::asked(key, sequence));
         // Behind all versions of a key stands its version 0, which no batch writes.
@@ -262,7 +298,7 @@ impl Memtable {
             if written.sequence() > sequence || is_shown {
                 continue;
             }
-            if page.len() >= count {
+            if page.len() >= count || page.is_long() {
                 break;
             }
             page.push(written);
@@ -273,8 +309,6 @@ impl Memtable {
 
 #[cfg(test)]
 mod tests {
-    use kvorum_sst::MarkKind;
-
     use super::*;
 
     fn key(name: &'static str) -> Bytes {
@@ -323,6 +357,69 @@ mod tests {
         assert_eq!((newest_to(4), newest_to(2)), (Some(3), None));
         assert_eq!(memtable.newest_of(&key("a"), hash_key(b"a")), Some(7));
         assert_eq!(memtable.newest_of(&key("b"), hash_key(b"b")), None);
+    }
+
+    fn of_keys(memtable: &Memtable, numbers: std::ops::Range<u32>) {
+        for number in numbers {
+            memtable.insert(&number.to_be_bytes(), u64::from(number) + 1, None);
+        }
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_all_found() {
+        let memtable = Memtable::new(0, 1 << 20);
+        let key = |number: u32| Bytes::copy_from_slice(&number.to_be_bytes());
+        for number in 0..2_000 {
+            memtable.insert_hashed(&key(number), 7, u64::from(number) + 1, None);
+        }
+        for number in 0..2_000 {
+            let found = memtable.get(&key(number), 7, u64::MAX);
+            assert_eq!(found.map(|it| it.sequence), Some(u64::from(number) + 1));
+        }
+        assert_eq!(memtable.get(&key(2_000), 7, u64::MAX), None);
+        assert_eq!(memtable.get(&key(3), hash_key(b"other"), u64::MAX), None);
+    }
+
+    #[test]
+    fn behind_a_memtable_that_was_flushed_early_absent_keys_are_still_told() {
+        let full = Memtable::new(0, 1 << 20);
+        of_keys(&full, 0..10_000);
+        let nearly_empty = Memtable::behind(&full, 1);
+        of_keys(&nearly_empty, 0..1);
+        let next = Memtable::behind(&nearly_empty, 2);
+        of_keys(&next, 0..5_000);
+        let index = next.index.get().unwrap();
+        let is_wrong = |it: &u32| index.may_contain(hash_key(&it.to_be_bytes()));
+        let wrong = (5_000..15_000).filter(is_wrong).count();
+        assert!(wrong < 500, "{wrong} of 10,000 absent keys");
+    }
+
+    #[test]
+    fn room_is_made_for_as_many_keys_and_not_for_as_many_versions() {
+        let full = Memtable::new(0, 1 << 20);
+        for sequence in 1..10_000 {
+            full.insert(b"counter", sequence, None);
+        }
+        let (next, first) = (Memtable::behind(&full, 1), Memtable::new(0, 1 << 20));
+        first.insert(b"counter", 1, None);
+        assert_eq!((next.bytes(), next.len()), (0, 0));
+        assert!(next.held_bytes() > 0 && next.held_bytes() < first.bytes());
+    }
+
+    #[test]
+    fn a_page_of_long_keys_ends_early_and_the_next_one_goes_on() {
+        let memtable = Memtable::new(0, 1 << 20);
+        let key = |number: u8| Bytes::from(vec![number; 30_000]);
+        (0..20).for_each(|it| _ = memtable.insert(&key(it), 1, None));
+        let (mut seen, mut from) = (Vec::new(), Bound::Unbounded);
+        loop {
+            let page = memtable.page(from.as_ref(), 9, 64);
+            let Some(last) = page.end() else { break };
+            assert!(page.len() <= 3, "{} entries", page.len());
+            seen.extend((0..page.len()).map(|at| page.key(at)[0]));
+            from = Bound::Excluded(last);
+        }
+        assert!(seen.into_iter().eq(0..20));
     }
 
     #[test]

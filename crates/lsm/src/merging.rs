@@ -107,7 +107,9 @@ impl Store {
             }
             return Err(error);
         }
-        let paths = job.inputs.iter().map(|it| table_path(&self.directory, *it));
+        // The oldest first: should some stay, and the manifest be lost, none comes back that was removed.
+        let oldest_first = job.inputs.iter().rev();
+        let paths = oldest_first.map(|it| table_path(&self.directory, *it));
         self.retire_files(paths);
         self.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())

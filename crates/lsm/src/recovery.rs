@@ -26,7 +26,7 @@ use crate::replaced::Replaced;
 use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
-use crate::{DrawNumber, LsmSettings, Op, Shared};
+use crate::{DrawNumber, LsmSettings, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
@@ -75,7 +75,7 @@ impl Recovery {
         let read_side = ReadSide::new(self.shared.cache.clone(), self.lost.clone());
         let mut version = self.open_files(&manifest, &read_side)?;
         let replayed = self.replay(&manifest)?;
-        self.shared.memory.add(replayed.memtable.bytes());
+        self.shared.memory.add(replayed.memtable.held_bytes());
         version.memtable = Arc::new(replayed.memtable);
         let sequence = replayed.last_sequence;
         let durable = match self.settings.has_log {
@@ -384,7 +384,9 @@ impl Recovery {
             replayed.last_sequence = replayed.last_sequence.max(sequence);
             match log::decode(record) {
                 Ok(None) => {}
-                Ok(Some(op)) => insert(&replayed.memtable, op, sequence),
+                Ok(Some(op)) => {
+                    let _bytes = replayed.memtable.apply(&op, sequence);
+                }
                 Err(error) => {
                     let name = kvorum_segment::file_name(found.number);
                     let at = record.head.location;
@@ -415,20 +417,6 @@ impl Recovery {
         let options = WriterOptions::default();
         SegmentWriter::resume(&*self.disk, &path, id, options, at, rewrite_from).into_backend()
     }
-}
-
-fn insert(memtable: &Memtable, op: Op, sequence: u64) {
-    let _bytes = match op {
-        Op::Put { key, value } => memtable.insert(&key, sequence, Some(&value)),
-        Op::Remove { key } => memtable.insert(&key, sequence, None),
-        Op::RemoveRange { from, to } => memtable.insert_mark(kvorum_sst::Mark {
-            from,
-            to,
-            sequence,
-            kind: kvorum_sst::MarkKind::Removed,
-            filter: bytes::Bytes::new(),
-        }),
-    };
 }
 
 /// The number and the kind in the name of a file of the store.

@@ -26,7 +26,7 @@ impl Store {
         let blob_live: u64 = version.blob_use().values().sum();
         let last = version.levels.iter().rev().find(|it| !it.is_empty());
         let last_bytes: u64 = last.map_or(0, |it| it.iter().map(|it| it.file_len).sum());
-        let memtables: u64 = version.memtables().map(|it| it.bytes()).sum();
+        let memtables: u64 = version.memtables().map(|it| it.held_bytes()).sum();
         let open = version.tables().filter_map(|it| it.table.as_ref());
         let blobs = version.blobs.values().filter_map(|it| it.table.as_ref());
         let tops: u64 = open.chain(blobs).map(|it| it.memory_bytes()).sum();

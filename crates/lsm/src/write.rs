@@ -1,5 +1,6 @@
 //! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use kvorum_backend::{
     BackendError, Durability, Durable, ErrorKind, Receipt, Result, Sequence, SyncTicket,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
-use kvorum_sst::{KEY_BYTES_MAX, Mark, MarkKind, hash_key};
+use kvorum_sst::{KEY_BYTES_MAX, hash_key};
 
 use crate::Value;
 use crate::error::IntoBackend;
@@ -100,6 +101,7 @@ impl Store {
     ) -> Result<Option<Receipt>> {
         self.check_writable()?;
         ops.iter().try_for_each(Op::check)?;
+        let ops = &*in_effect(ops);
         let encoded = self.settings.has_log.then(|| Encoded::new(ops));
         let has_extras = ops
             .iter()
@@ -208,35 +210,32 @@ impl Store {
         SegmentWriter::create(&*self.disk, &path, id, options).into_backend()
     }
 
-    /// Later writes of a batch win over earlier ones: an entry replaces one of the same key, and a
-    /// removed range takes the entries before it with it.
     fn insert(&self, ops: &[Op], sequence: u64) {
         let version = self.version.load();
         let memtable = &version.memtable;
-        let mut bytes = 0;
-        let has_ranges = ops.iter().any(|op| matches!(op, Op::RemoveRange { .. }));
-        for (number, op) in ops.iter().enumerate() {
-            let is_covered = |key: &Bytes| {
-                has_ranges && ops[number + 1..].iter().any(|later| {
-                    matches!(later, Op::RemoveRange { from, to } if from <= key && key < to)
-                })
-            };
-            bytes += match op {
-                Op::Put { key, .. } | Op::Remove { key } if is_covered(key) => {
-                    memtable.insert(key, sequence, None)
-                }
-                Op::Put { key, value } => memtable.insert(key, sequence, Some(value)),
-                Op::Remove { key } => memtable.insert(key, sequence, None),
-                Op::RemoveRange { from, to } if from < to => memtable.insert_mark(Mark {
-                    from: from.clone(),
-                    to: to.clone(),
-                    sequence,
-                    kind: MarkKind::Removed,
-                    filter: Bytes::new(),
-                }),
-                Op::RemoveRange { .. } => 0,
-            };
-        }
+        let bytes = ops.iter().map(|op| memtable.apply(op, sequence)).sum();
         self.shared.memory.add(bytes);
     }
+}
+
+/// A batch as it is logged, applied and replayed. All of it has one sequence, by which an entry stands
+/// above a removed range; so what a range removes that comes behind it in the batch becomes a removal.
+/// Ranges without keys are left out.
+fn in_effect(ops: &[Op]) -> Cow<'_, [Op]> {
+    if !ops.iter().any(|op| matches!(op, Op::RemoveRange { .. })) {
+        return Cow::Borrowed(ops);
+    }
+    let effective = ops.iter().enumerate().filter_map(|(number, op)| {
+        let is_covered = |key: &Bytes| {
+            ops[number + 1..].iter().any(
+                |later| matches!(later, Op::RemoveRange { from, to } if from <= key && key < to),
+            )
+        };
+        match op {
+            Op::Put { key, .. } if is_covered(key) => Some(Op::Remove { key: key.clone() }),
+            Op::RemoveRange { from, to } if from >= to => None,
+            op => Some(op.clone()),
+        }
+    });
+    Cow::Owned(effective.collect())
 }

@@ -5,6 +5,9 @@
 //! stays where it was put first. So readers need no lock, and no put waits for a table to be made anew.
 //! A filter before them tells of most absent keys, and is a tenth of their size.
 //!
+//! Where many keys fall together, as somebody may have chosen them to, no more are taken in, so that no
+//! look takes long whatever the keys are.
+//!
 //! A slot: the upper half of the hash, and the number of a place, counted from one; zero while it is
 //! empty. At a place stands what was written, and the number of the place that it came after.
 
@@ -23,6 +26,11 @@ const SLOTS_MIN: usize = 32;
 const CHUNK_PLACES: usize = 32;
 /// Lists of chunks, each twice as long as the one before it: room for more places than numbers.
 const LISTS: usize = 28;
+
+/// How far a key is looked for in a table, in slots; another key of the same hash counts as so many. Keys
+/// that nobody chose are nowhere near it.
+const LOOK_MAX: usize = 1_024;
+const STRANGER_SLOTS: usize = 64;
 
 /// A place, and what lists and allocator add. Bytes.
 const PLACE_BYTES: u64 = size_of::<OnceLock<Place>>() as u64 + 2;
@@ -48,6 +56,8 @@ pub(super) struct KeyIndex {
 /// How far it is filled.
 #[derive(Default)]
 struct Filled {
+    /// Slots of all tables.
+    keys: usize,
     /// Slots of the last table.
     slots: usize,
     places: u32,
@@ -81,11 +91,26 @@ impl KeyIndex {
         (self.filter.bytes() + table_bytes) as u64
     }
 
+    /// Keys that it has.
+    pub(super) fn keys(&self) -> usize {
+        self.filled.lock().keys
+    }
+
+    /// False for most hashes of which no key was given to [`KeyIndex::insert`], taken in or not.
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
     /// Makes this the newest of its key, and returns the bytes that this takes. `None` when it is older
-    /// than what is there, or when there is no room, which takes billions of entries.
+    /// than what is there, when too many keys fall together with it, or when there is no room, which
+    /// takes billions of entries.
     pub(super) fn insert(&self, hash: u64, written: Written) -> Option<u64> {
         let mut filled = self.filled.lock();
-        let known = self.slot_of(hash, written.key());
+        let may_be_known = self.filter.may_contain(hash);
+        // Before the entry, so that nobody who may see the entry is told that it is not there.
+        self.filter.add(hash);
+        let known = may_be_known.then(|| self.slot_of(hash, written.key()));
+        let known = known.flatten();
         let older = known.as_ref().map(|it| it.place);
         let newest = older.and_then(|it| self.places.get(it));
         if newest.is_some_and(|it| it.written.sequence() > written.sequence()) {
@@ -94,8 +119,6 @@ impl KeyIndex {
         let number = filled.places;
         self.places.put(number, Place { written, older })?;
         filled.places = number.checked_add(1)?;
-        // Before the entry, so that nobody who may see the entry is told that it is not there.
-        self.filter.add(hash);
         let entry = (hash >> 32 << 32) | (u64::from(number) + 1);
         let table_bytes = match known {
             Some(known) => {
@@ -117,9 +140,9 @@ impl KeyIndex {
             self.last_table.store(number, Ordering::Release);
             filled.slots = 0;
         }
-        let empty = slots_from(table, hash).find(|slot| slot.load(Ordering::Relaxed) == 0);
-        empty?.store(entry, Ordering::Release);
+        empty_slot(table, hash)?.store(entry, Ordering::Release);
         filled.slots += 1;
+        filled.keys += 1;
         Some(if is_full {
             size_of_val(table) as u64
         } else {
@@ -157,17 +180,36 @@ impl KeyIndex {
             place.is_some_and(|it| it.written.key() == key)
         };
         for table in self.tables_from_last() {
+            let mut look = Look::default();
             for slot in slots_from(table, hash) {
                 let entry = slot.load(Ordering::Acquire);
                 let Some(place) = place_of(entry) else {
                     break;
                 };
-                if entry >> 32 == hash >> 32 && is_it(place) {
+                let is_of_hash = entry >> 32 == hash >> 32;
+                if is_of_hash && is_it(place) {
                     return Some(Slot { slot, place });
+                }
+                if !look.goes_on(is_of_hash) {
+                    break;
                 }
             }
         }
         None
+    }
+}
+
+/// How far a look has come in a table: as far for a key that is put there as for one that is looked for.
+#[derive(Default)]
+struct Look {
+    passed: usize,
+}
+
+impl Look {
+    /// Passes another key's slot; false when no key is behind it.
+    fn goes_on(&mut self, is_of_hash: bool) -> bool {
+        self.passed += if is_of_hash { STRANGER_SLOTS } else { 1 };
+        self.passed < LOOK_MAX
     }
 }
 
@@ -176,6 +218,21 @@ fn place_of(entry: u64) -> Option<u32> {
     u32::try_from(entry & u64::from(u32::MAX))
         .ok()?
         .checked_sub(1)
+}
+
+/// Where a key can be put that is not in the table.
+fn empty_slot(table: &[AtomicU64], hash: u64) -> Option<&AtomicU64> {
+    let mut look = Look::default();
+    for slot in slots_from(table, hash) {
+        let entry = slot.load(Ordering::Relaxed);
+        if entry == 0 {
+            return Some(slot);
+        }
+        if !look.goes_on(entry >> 32 == hash >> 32) {
+            break;
+        }
+    }
+    None
 }
 
 /// The slots in which a hash may be, in order. A quarter of them is empty at least.
@@ -258,17 +315,34 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_hash_are_told_apart() {
+    fn keys_of_one_hash_are_told_apart_and_no_more_are_taken_in_than_a_look_passes() {
         let (index, mut pieces) = (KeyIndex::new(10, 10), Pieces::default());
-        for number in 0..100 {
+        let mut insert = |number: u32| {
             let written = pieces.cut(&key(number), 1 + u64::from(number), None);
-            assert!(index.insert(7, written).is_some());
-        }
-        for number in 0..100 {
+            index.insert(7, written).is_some()
+        };
+        let taken: Vec<u32> = (0..5_000).filter(|it| insert(*it)).collect();
+        assert_eq!(taken, (0..16).collect::<Vec<u32>>());
+        for number in taken {
             let found = index.find(&key(number), 7, u64::MAX).unwrap();
             assert_eq!(found.key(), key(number));
         }
-        assert!(index.find(&key(100), 7, u64::MAX).is_none());
+        assert!(index.find(&key(5_000), 7, u64::MAX).is_none());
+    }
+
+    #[test]
+    fn keys_that_fall_together_are_not_searched_for_without_an_end() {
+        let (index, mut pieces) = (KeyIndex::new(10, 4_000), Pieces::default());
+        // Tags of their own, and the same slot to begin with.
+        let hash_of = |number: u32| u64::from(number) << 32;
+        let mut taken = 0;
+        for number in 0..3_000 {
+            let written = pieces.cut(&key(number), 1, None);
+            taken += u32::from(index.insert(hash_of(number), written).is_some());
+        }
+        assert_eq!(taken, 1_024);
+        let is_found = |it: u32| index.find(&key(it), hash_of(it), u64::MAX).is_some();
+        assert!((0..taken).all(is_found) && !(taken..3_000).any(is_found));
     }
 
     #[test]

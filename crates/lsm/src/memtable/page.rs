@@ -12,6 +12,9 @@ use crate::Entry;
 /// What an entry of a page is expected to take at least, in bytes.
 const ENTRY_BYTES_EXPECTED: usize = 128;
 
+/// No entry is added to a page that takes so many bytes.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
 /// Some entries in key order. [`Page::push`] fills it, and [`Page::finish`] makes it readable.
 #[derive(Default)]
 pub(crate) struct Page {
@@ -67,6 +70,11 @@ impl Page {
     pub(super) fn last_key(&self) -> Option<&[u8]> {
         let last = self.items.last()?;
         self.filling.get(last.key.clone())
+    }
+
+    /// It takes as much as a page is to take.
+    pub(super) fn is_long(&self) -> bool {
+        self.filling.len() >= PAGE_BYTES_MAX
     }
 
     pub(super) fn finish(mut self) -> Self {

@@ -17,6 +17,8 @@ const PACKED_BYTES_MAX: usize = 1024;
 /// The first chunk of a memtable, and the longest: many stores never have more than a few entries.
 const CHUNK_BYTES_MIN: usize = 2 << 10;
 const CHUNK_BYTES_MAX: usize = 64 << 10;
+/// What is longer gets memory of its own, so that no chunk is left with much unused.
+const CUT_BYTES_MAX: usize = CHUNK_BYTES_MAX / 4;
 /// What stands apart takes so much beside its bytes.
 const APART_BYTES: u64 = size_of::<Entry>() as u64 + 48;
 
@@ -50,17 +52,25 @@ impl Pieces {
         if apart.is_none() {
             encode(&mut self.piece, sequence, value);
         }
-        if self.left.capacity() < self.piece.len() {
-            self.chunk_bytes = (self.chunk_bytes * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
-            self.left = BytesMut::with_capacity(self.chunk_bytes.max(self.piece.len()));
-        }
-        self.left.extend_from_slice(&self.piece);
         Written {
-            piece: self.left.split().freeze(),
+            piece: self.cut_piece(),
             apart,
             sequence,
             key_len: len_of(key),
         }
+    }
+
+    fn cut_piece(&mut self) -> Bytes {
+        if self.piece.len() > CUT_BYTES_MAX {
+            return std::mem::take(&mut self.piece).into_boxed_slice().into();
+        }
+        if self.left.capacity() < self.piece.len() {
+            let chunk_bytes = (self.chunk_bytes * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+            self.chunk_bytes = chunk_bytes;
+            self.left = BytesMut::with_capacity(chunk_bytes.max(self.piece.len()));
+        }
+        self.left.extend_from_slice(&self.piece);
+        self.left.split().freeze()
     }
 }
 

@@ -133,7 +133,11 @@ impl Decision {
             self.problem(name, what);
         }
         if !found.has_properties {
-            self.problem(name, "ranges of keys that it removed may have come back");
+            self.problem(
+                name,
+                "ranges of keys that it removed may have come back, and of keys whose blocks are damaged \
+                 what they held before",
+            );
         }
     }
 

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use kvorum_backend::{FoldFilter, Lease};
-use kvorum_disk::MemoryDisk;
+use kvorum_disk::{CrashOptions, MemoryDisk};
 use kvorum_lsm::{Op, ScanStep};
 
+use crate::repair::{lose_manifests, repair};
 use crate::support::{
     NOW, do_all, everything, get, key, open, put, put_op, scanned, settings, write,
 };
@@ -60,6 +61,29 @@ fn within_a_batch_the_later_write_wins() {
     assert_eq!(get(&store, 3).unwrap(), None);
     write(&store, &[remove_range(9, 0), remove_range(2, 2)]);
     assert_eq!(scanned(&store).len(), 1);
+}
+
+/// All of a batch has one sequence, so that its order is not in the log.
+#[test]
+fn within_a_batch_the_later_write_wins_after_a_crash_too() {
+    for loses_manifests in [false, true] {
+        let written = MemoryDisk::new();
+        let store = open(&written, settings());
+        put(&store, 3, b"old");
+        let batch = [put_op(1, b"gone"), remove_range(0, 9), put_op(2, b"stays")];
+        write(&store, &batch);
+        write(&store, &[remove_range(9, 0), remove_range(2, 2)]);
+        let disk = written.crash_image(CrashOptions::everything());
+        if loses_manifests {
+            lose_manifests(&disk);
+            repair(&disk, &settings());
+        }
+        let store = open(&disk, settings());
+        assert_eq!(get(&store, 1).unwrap(), None);
+        assert_eq!(get(&store, 2).unwrap(), Some(Bytes::from_static(b"stays")));
+        assert_eq!(get(&store, 3).unwrap(), None);
+        assert_eq!(scanned(&store).len(), 1);
+    }
 }
 
 #[test]

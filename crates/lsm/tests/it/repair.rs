@@ -103,7 +103,7 @@ fn try_repair(disk: &MemoryDisk, options: &RepairOptions) -> kvorum_backend::Res
     }
 }
 
-fn repair(disk: &MemoryDisk, settings: &LsmSettings) -> RepairReport {
+pub(crate) fn repair(disk: &MemoryDisk, settings: &LsmSettings) -> RepairReport {
     try_repair(disk, &options(settings)).unwrap()
 }
 
@@ -143,6 +143,11 @@ fn harm(disk: &MemoryDisk, path: &Path, harm: Harm) {
         }
         Harm::Delete => disk.remove_file(path).unwrap(),
     }
+}
+
+/// Neither copy of the manifest can be read.
+pub(crate) fn lose_manifests(disk: &MemoryDisk) {
+    harm_manifests(disk, Harm::Flip(33));
 }
 
 fn harm_manifests(disk: &MemoryDisk, done: Harm) {

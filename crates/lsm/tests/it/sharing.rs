@@ -108,3 +108,26 @@ fn a_store_that_is_dropped_or_erased_gives_its_share_back() {
     stores[0].erase().unwrap();
     assert_eq!(shared.memory.used(), 0);
 }
+
+#[test]
+fn what_is_made_ahead_for_the_next_memtable_counts_while_it_is_empty() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let shared = Shared::new(1 << 20, 1 << 20);
+    let settings = LsmSettings {
+        memtable_bytes: 1 << 20,
+        has_log: false,
+        ..settings()
+    };
+    let stores = open_many(&disk, 1, &settings, &shared);
+    let filled = || {
+        (0..2_000).for_each(|number| put(&stores[0], number, b"value"));
+        // Without a log, by a flush.
+        stores[0].sync().unwrap();
+        shared.memory.used()
+    };
+    let ahead = filled();
+    assert!(ahead > 2_000 * 8, "{ahead} bytes");
+    assert_eq!(filled(), ahead);
+    drop(stores);
+    assert_eq!(shared.memory.used(), 0);
+}
