@@ -12,8 +12,8 @@ use kvorum_lsm::repair::{Repair, RepairOptions, RepairReport, RepairVerdict};
 use kvorum_lsm::{Lsm, LsmSettings, Op};
 
 use crate::support::{
-    do_all, everything, files, flip, get, key, open, put, remove, scanned, settings, try_open,
-    write,
+    do_all, everything, files, flip, get, key, open, put, remove, scanned, settings, try_do_all,
+    try_open, write,
 };
 
 const KEYS: usize = 90;
@@ -443,6 +443,44 @@ fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is
     assert_eq!(report.doubts.len(), 1, "{report:?}");
     let store = open(&disk, settings.clone());
     assert_eq!(check(&store, &model, &report, false, "one block"), 2);
+}
+
+/// What a merge has not removed yet when the power fails is still there when both manifests are lost.
+#[test]
+fn keys_stay_removed_wherever_a_merge_was_cut_before_the_manifest_was_lost() {
+    let settings = LsmSettings {
+        memtable_bytes: 500,
+        ..settings()
+    };
+    let merged = |cut: Option<u64>| {
+        let disk = MemoryDisk::new();
+        let store = open(&disk, settings.clone());
+        (0..30).for_each(|number| put(&store, number, &[1; 90]));
+        do_all(&store);
+        (0..30).for_each(|number| write(&store, &[Op::Remove { key: key(number) }]));
+        let before = disk.operations();
+        if let Some(cut) = cut {
+            disk.cut_after(before + cut);
+        }
+        let done = try_do_all(&store);
+        assert!(done.is_ok() || cut.is_some());
+        (disk.operations() - before, disk)
+    };
+    let (operations, _) = merged(None);
+    assert!(operations > 30, "{operations}");
+    for cut in 0..operations {
+        let disk = merged(Some(cut)).1.crash_image(CrashOptions::everything());
+        lose_manifests(&disk);
+        repair(&disk, &settings);
+        let store = open(&disk, settings.clone());
+        let found: Vec<usize> = (0..30)
+            .filter(|it| get(&store, *it).unwrap().is_some())
+            .collect();
+        assert!(
+            found.is_empty(),
+            "cut after {cut} of {operations}: {found:?}"
+        );
+    }
 }
 
 /// A repair that is cut at every operation and taken up again ends as one that was not.

@@ -144,15 +144,20 @@ pub(crate) fn try_scanned(store: &Lsm) -> kvorum_backend::Result<Vec<(Bytes, Byt
 
 /// Does what is due, until nothing is or it has done so many rounds.
 pub(crate) fn do_all(store: &Lsm) {
+    try_do_all(store).unwrap();
+}
+
+/// Upkeep until nothing is due, or until a step fails.
+pub(crate) fn try_do_all(store: &Lsm) -> kvorum_backend::Result<()> {
     for _ in 0..100 {
         let due = store.maintenance_due(NOW);
         if due.is_empty() {
-            return;
+            return Ok(());
         }
         for task in due {
             let budget = StepBudget { bytes: 5_000 };
             let mut steps = 0;
-            while !store.maintenance_step(&task, budget, NOW).unwrap().is_done {
+            while !store.maintenance_step(&task, budget, NOW)?.is_done {
                 steps += 1;
                 assert!(steps < 1_000, "{task:?} never ends");
             }
