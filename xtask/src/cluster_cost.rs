@@ -3,9 +3,9 @@
 //!
 //! Five servers on this machine answer the same load as one of them alone does. The CPU time of all
 //! servers is what they took of it between the first operation and the last; a closed loop gives the
-//! cost, open ones at half of the rate so found give the latencies, before and after a node is killed.
-//! Clients ask the nodes that stay. One open loop says little: what upkeep of six processes on a few
-//! cores does in its seconds is in its p99, so that the median of several counts.
+//! cost, open ones at half of the rate so found give the latencies, with all nodes and with one killed
+//! in turn. Clients ask the nodes that stay. One open loop says little: what upkeep of six processes on a
+//! few cores does in its seconds is in its p99, so that the median of several counts.
 //!
 //! Each of the five is given its share of the machine's cores (`worker_threads`), as whoever puts several
 //! nodes on one machine is told to; the one that is alone has them all.
@@ -14,9 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ const NODES: usize = 5;
 
 /// Until the others have noticed that a node is down, and hints are what it costs.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+/// Until a node that is back has what was kept for it. The machine may be busy.
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(600);
 
 /// What `cargo xtask cluster-cost` can be told.
 #[derive(Debug, Args)]
@@ -43,7 +45,7 @@ pub(crate) struct CostOptions {
     /// Connections that ask at the same time, spread over the nodes.
     #[arg(long, default_value_t = 256)]
     connections: u32,
-    /// Open loops before and after a node is killed.
+    /// Open loops with all nodes, and as many with one down, in turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// A server that is built already, in place of one built as it is released.
@@ -94,13 +96,14 @@ pub(crate) fn run(workspace: &Workspace, options: &CostOptions) -> anyhow::Resul
     let of_all = cluster.load("cost", None)?;
     of_all.print("closed loop");
     let half = of_all.rate / 2.0;
-    let healthy = cluster.open_loops("healthy", half)?;
-    if let Some(server) = cluster.nodes.servers.pop() {
-        server.kill();
-        cluster.nodes.sites.pop();
+    let (mut healthy, mut one_down) = (Latencies::default(), Latencies::default());
+    for round in 1..=options.rounds {
+        healthy.add(cluster.open_loop(&format!("healthy-{round}"), half)?);
+        cluster.kill_last()?;
+        one_down.add(cluster.open_loop(&format!("one-down-{round}"), half)?);
+        cluster.start_last()?;
     }
-    thread::sleep(NOTICED_WITHIN);
-    let one_down = cluster.open_loops("one-down", half)?;
+    let (healthy, one_down) = (healthy.medians(), one_down.medians());
     cluster.nodes.stop()?;
     console::headline("ratios");
     let cost = of_all.cpu_us_per_operation / of_one.cpu_us_per_operation;
@@ -161,23 +164,55 @@ impl Fleet<'_> {
         Outcome::read(&self.results.join(name).join("run.json"), used)
     }
 
-    /// Loads at a fixed rate, one after the other: the medians of the p99 of gets and of puts, in
-    /// milliseconds.
-    fn open_loops(&self, name: &str, rate: f64) -> anyhow::Result<[f64; 2]> {
-        let mut p99_ms = [Vec::new(), Vec::new()];
-        for round in 0..self.options.rounds {
-            let outcome = self.load(&format!("{name}-{round}"), Some(rate))?;
-            outcome.print(&format!("open loop, half of that rate, {name}"));
-            for (all, one) in p99_ms.iter_mut().zip(outcome.p99_ms) {
-                all.push(one);
-            }
-        }
-        Ok(p99_ms.map(median))
+    /// A load at a fixed rate: the p99 of gets and of puts, in milliseconds.
+    fn open_loop(&self, name: &str, rate: f64) -> anyhow::Result<[f64; 2]> {
+        let outcome = self.load(name, Some(rate))?;
+        outcome.print(&format!("open loop, half of that rate, {name}"));
+        Ok(outcome.p99_ms)
     }
 
-    /// A load over all nodes.
+    /// Kills the last node, and waits until the others know.
+    fn kill_last(&mut self) -> anyhow::Result<()> {
+        let server = self.nodes.servers.pop();
+        server.context("no node to kill")?.kill();
+        thread::sleep(NOTICED_WITHIN);
+        Ok(())
+    }
+
+    /// Starts it again, and waits until it has what was kept for it.
+    fn start_last(&mut self) -> anyhow::Result<()> {
+        let site = self.nodes.sites.last().context("no node to start")?;
+        self.nodes.servers.push(site.start()?);
+        self.nodes.await_settled()?;
+        let start = Instant::now();
+        while self.hints_kept()? > 0 {
+            ensure!(
+                start.elapsed() < CAUGHT_UP_WITHIN,
+                "hints are still kept after {CAUGHT_UP_WITHIN:?}"
+            );
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    fn hints_kept(&self) -> anyhow::Result<u64> {
+        let each = self.nodes.sites.iter().map(|site| {
+            let text = site.run(&["admin", "transfers", "--json"])?;
+            let transfers: Value = serde_json::from_str(&text).context("reading transfers")?;
+            let hinted = transfers["hinted"].as_array();
+            let hinted = hinted.with_context(|| format!("no hints are told of: {text}"))?;
+            Ok(hinted
+                .iter()
+                .filter_map(|it| it["objects"].as_u64())
+                .sum::<u64>())
+        });
+        each.sum()
+    }
+
+    /// A load over all nodes that are up.
     fn bench(&self, config: &str, name: &str) -> Command {
-        let sites = self.nodes.sites.iter();
+        let up = self.nodes.servers.len();
+        let sites = self.nodes.sites.iter().take(up);
         let targets: Vec<String> = sites
             .map(|site| format!("{{\"127.0.0.1\", {}}}", site.protobuf.port()))
             .collect();
@@ -197,6 +232,22 @@ impl Fleet<'_> {
     fn processor_time(&self) -> anyhow::Result<Duration> {
         let servers = self.nodes.servers.iter();
         servers.map(Server::processor_time).sum()
+    }
+}
+
+/// The p99 of gets and of puts in several loads, in milliseconds.
+#[derive(Default)]
+struct Latencies([Vec<f64>; 2]);
+
+impl Latencies {
+    fn add(&mut self, p99_ms: [f64; 2]) {
+        for (all, one) in self.0.iter_mut().zip(p99_ms) {
+            all.push(one);
+        }
+    }
+
+    fn medians(self) -> [f64; 2] {
+        self.0.map(median)
     }
 }
 
