@@ -78,6 +78,11 @@ fn main() {
         now: NOW,
     };
     let keys: Vec<Bytes> = (0..count).map(|it| key(it * 104_729 % count)).collect();
+    per_call("scan, 10 entries of few that are asked for", 10_000, || {
+        for key in keys.iter().take(500).cycle().take(10_000) {
+            scan(&store, Bound::Included(key.clone()), 10);
+        }
+    });
     for _ in 0..2 {
         per_call("get, hit", count, || {
             for key in &keys {

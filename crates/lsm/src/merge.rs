@@ -18,6 +18,9 @@ use crate::version::{LevelTable, Version};
 /// Entries of a memtable copied at once: the search for the place to go on is shared by so many.
 const PAGE_ENTRIES: usize = 64;
 
+/// What a fold reads first of each layer is kept, so that short ones over the same keys need no device.
+const BLOCKS_CACHED: usize = 2;
+
 /// One layer.
 pub(crate) struct Source {
     kind: SourceKind,
@@ -74,6 +77,16 @@ impl Source {
         from: &Bound<Bytes>,
         filter: ScanFilter,
     ) -> Self {
+        Self::run_cached(tables, from, filter, 0)
+    }
+
+    /// The same, of which the first blocks are kept in the cache.
+    fn run_cached(
+        tables: &Arc<Vec<LevelTable>>,
+        from: &Bound<Bytes>,
+        filter: ScanFilter,
+        blocks_cached: usize,
+    ) -> Self {
         let marks = tables.iter().flat_map(|it| it.properties.marks.iter());
         let first = match from {
             Bound::Unbounded => 0,
@@ -92,6 +105,7 @@ impl Source {
                     from: from.clone(),
                     filter,
                     read_ahead_bytes: 256 << 10,
+                    blocks_cached,
                 },
             },
         }
@@ -165,6 +179,7 @@ impl Source {
                             *scan = Some(TableScan::new(table.clone(), options.clone()));
                             // Only the first table of a run can begin before the range.
                             options.from = Bound::Unbounded;
+                            options.blocks_cached = 0;
                         }
                         None => self.gaps.push(gap_of_table(table)),
                     }
@@ -299,7 +314,7 @@ impl MergeWalk {
                 true => filter.clone(),
                 false => ScanFilter::default(),
             };
-            sources.push(Source::run(tables, from, filter));
+            sources.push(Source::run_cached(tables, from, filter, BLOCKS_CACHED));
         }
         Self::new(sources)
     }

@@ -28,6 +28,9 @@ pub struct ScanOptions {
     pub filter: ScanFilter,
     /// Bytes read at once when blocks are not in the cache.
     pub read_ahead_bytes: usize,
+    /// So many data blocks are offered to the cache that are read first, also when the others are not: who
+    /// scans little comes back to the same ones.
+    pub blocks_cached: usize,
 }
 
 impl Default for ScanOptions {
@@ -36,6 +39,7 @@ impl Default for ScanOptions {
             from: Bound::Unbounded,
             filter: ScanFilter::default(),
             read_ahead_bytes: 64 << 10,
+            blocks_cached: 0,
         }
     }
 }
@@ -313,6 +317,15 @@ impl TableScan {
         let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
         if context.fills_cache || self.options.read_ahead_bytes <= len {
             let block = self.table.data(handle, context)?;
+            return Ok(Block::clone(&block));
+        }
+        if let Some(left) = self.options.blocks_cached.checked_sub(1) {
+            self.options.blocks_cached = left;
+            let context = ReadContext {
+                fills_cache: true,
+                ..*context
+            };
+            let block = self.table.data(handle, &context)?;
             return Ok(Block::clone(&block));
         }
         let end = self.table.partitions[self.partition].data_to;

@@ -1,13 +1,14 @@
 //! Stores that share a block cache and a budget for memtables, as those of a node do.
 
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{Durability, Lookup, ReadAt, Reading};
+use kvorum_backend::{Durability, FoldFilter, Lease, Lookup, ReadAt, Reading};
 use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
-use kvorum_lsm::{Lsm, LsmSettings, Shared};
+use kvorum_lsm::{Lsm, LsmSettings, ScanRange, ScanStep, Shared};
 
 use crate::support::{NOW, get, key, put, put_op, scanned, settings};
 
@@ -61,6 +62,36 @@ fn what_is_read_often_stays_whatever_is_folded_or_read_once_in_any_store() {
     for key in hot() {
         assert!(read(&stores[0], &key, Reading::CachedOnly), "{key:?}");
     }
+}
+
+#[test]
+fn what_a_fold_reads_first_is_kept_for_the_next_one_and_the_rest_is_not() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let settings = LsmSettings {
+        blob_threshold_bytes: usize::MAX,
+        ..settings()
+    };
+    let shared = Shared::new(1 << 20, 1 << 30);
+    let filled = open_many(&disk, 1, &settings, &shared);
+    (0..1_500).for_each(|number| put(&filled[0], number, &[3; 100]));
+    filled[0].close().unwrap();
+    drop(filled);
+    let shared = Shared::new(1 << 20, 1 << 30);
+    let stores = open_many(&disk, 1, &settings, &shared);
+    assert_eq!(scanned(&stores[0]).len(), 1_500);
+    let cold = Fault::Error(kvorum_disk::ErrorKind::WouldBlock);
+    disk.add_rule(Rule::new(cold).on(Operation::Read));
+    let is_kept = |number: usize| {
+        let range = ScanRange {
+            from: Bound::Included(key(number)),
+            to: Bound::Unbounded,
+        };
+        let filter = FoldFilter::unexpired(NOW);
+        let view = stores[0].snapshot(Lease::Unlimited);
+        view.scan(&range, &filter, &mut |_| ScanStep::Stop).is_ok()
+    };
+    let kept = (0..1_500).filter(|it| is_kept(*it)).count();
+    assert!(is_kept(0) && kept < 750, "{kept} of 1,500 keys");
 }
 
 #[test]
