@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use kvorum_backend::LostRange;
+use kvorum_sst::Properties;
 
 use super::examine::{Examined, Verdict};
 use super::listing::{FileKind, Listing};
@@ -225,16 +227,33 @@ pub(crate) fn sources(listing: &Listing, examined: &AllExamined) -> Vec<SourceTa
         let it = found(file.number)?;
         // Of entries that cannot be read the properties still tell.
         let entries = it.entries.max(it.properties.entries);
-        let is_empty = entries == 0 && it.properties.marks.is_empty();
+        let is_empty = entries == 0 && it.properties.marks.is_empty() && !is_unbounded(it);
         (it.verdict != Verdict::Foreign && !is_empty).then(|| SourceTable {
             number: file.number,
             file_len: it.file_len,
             is_present: true,
             is_whole: it.verdict == Verdict::Whole,
-            properties: it.properties.clone(),
+            properties: match is_unbounded(it) {
+                true => unbounded(&it.properties),
+                false => it.properties.clone(),
+            },
         })
     });
     tables.collect()
+}
+
+/// Its properties are lost, and with them what a block that is lost as well may have had.
+fn is_unbounded(found: &Examined) -> bool {
+    found.verdict == Verdict::Damaged && !found.has_properties
+}
+
+/// Of what was seen in a table, what may have been: anything newer, and keys before the first.
+fn unbounded(seen: &Properties) -> Properties {
+    Properties {
+        smallest: Bytes::new(),
+        sequence_max: u64::MAX,
+        ..seen.clone()
+    }
 }
 
 /// Up to which batch the tables have everything: a table that was finished has all of a flush.

@@ -53,6 +53,9 @@ impl RebuildPlan {
             sources,
             ..Self::default()
         };
+        for source in &mut plan.sources {
+            reach_to_the_end(ground, source)?;
+        }
         for group in groups(&plan.sources) {
             match &group[..] {
                 [one] if plan.sources[*one].is_whole => {
@@ -99,6 +102,17 @@ impl RebuildPlan {
         }
         Ok(())
     }
+}
+
+/// A table that lost its properties and its last block goes as far as its index says.
+fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()> {
+    if !source.is_whole
+        && let Some(last) = separators(ground, source, usize::MAX)?.pop()
+    {
+        let largest = &mut source.properties.largest;
+        *largest = last.max(std::mem::take(largest));
+    }
+    Ok(())
 }
 
 /// Tables that have keys in common with each other, directly or by way of others.

@@ -445,6 +445,50 @@ fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is
     assert_eq!(check(&store, &model, &report, false, "one block"), 2);
 }
 
+/// Nothing but its index then says what it held.
+#[test]
+fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is_lost() {
+    let settings = LsmSettings {
+        memtable_bytes: 4_000,
+        policy: PolicySettings {
+            level_zero_tables: 9,
+            ..settings().policy
+        },
+        ..settings()
+    };
+    let whole = MemoryDisk::new();
+    let mut model = Model::default();
+    for round in 0..2 {
+        let store = open(&whole, settings.clone());
+        (20..60).for_each(|number| model.put(&store, number, round));
+        store.close().unwrap();
+    }
+    let table = files(&whole, ".sst").pop().unwrap();
+    let len = whole.info(&table).unwrap().unwrap().len;
+    let repaired = |flips: &[u64]| {
+        let disk = whole.crash_image(CrashOptions::everything());
+        flips
+            .iter()
+            .for_each(|at| harm(&disk, &table, Harm::Flip(*at)));
+        lose_manifests(&disk);
+        let report = repair(&disk, &settings);
+        let mut problems = report.problems.iter();
+        let has_lost_them = problems.any(|it| it.what.contains("what they held before"));
+        (has_lost_them, report, disk)
+    };
+    let mut from_end = (0..len).rev();
+    let properties = from_end.find(|at| repaired(&[*at]).0).unwrap();
+    let mut lost = 0;
+    for block in (0..properties).step_by(40) {
+        let (_, report, disk) = repaired(&[block, properties]);
+        let store = open(&disk, settings.clone());
+        let story = format!("{block} and {properties} of {len}");
+        lost += check(&store, &model, &report, false, &story);
+    }
+    // Each of them at least once.
+    assert!(lost >= 40, "{lost}");
+}
+
 /// What a merge has not removed yet when the power fails is still there when both manifests are lost.
 #[test]
 fn keys_stay_removed_wherever_a_merge_was_cut_before_the_manifest_was_lost() {
