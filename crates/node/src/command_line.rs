@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
-use crate::admin_request::AdminRequest;
+use crate::admin_request::{AdminReply, AdminRequest};
 use crate::admin_verbs::{ClusterVerb, RingVerb};
 use crate::configuration_file::{self, Source};
 use crate::embedded_engines::EMBEDDED;
@@ -315,21 +315,34 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
         } => {
             let loaded = configuration_file::load(&arguments.configuration.source())?;
             let settings = &loaded.configuration.settings;
-            return lifecycle::wait_for_service(settings, &service, node.as_deref());
+            // What programs read is one document: nothing comes before it.
+            let say_meanwhile = |text: &str| {
+                if !arguments.json {
+                    say(text);
+                }
+            };
+            let reply =
+                lifecycle::wait_for_service(settings, &service, node.as_deref(), say_meanwhile)?;
+            return Ok(show(&reply, arguments.json));
         }
     };
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let reply = admin_client::ask(&loaded.configuration.settings, &request)?;
-    if arguments.json {
+    Ok(show(&reply, arguments.json))
+}
+
+/// Prints what a node answered, for people or for programs.
+fn show(reply: &AdminReply, is_json: bool) -> ExitCode {
+    if is_json {
         say(&format!("{:#}", reply.data));
     } else {
         say(&reply.text);
     }
-    Ok(if reply.is_ok {
+    if reply.is_ok {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }
 
 fn bench(verb: &BenchVerb) -> anyhow::Result<ExitCode> {

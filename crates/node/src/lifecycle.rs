@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use kvorum_disk::{Disk as _, RealDisk};
 use kvorum_settings::Settings;
+use serde_json::json;
 
 use crate::admin_client;
-use crate::admin_request::AdminRequest;
+use crate::admin_request::{AdminReply, AdminRequest};
 use crate::command_line::{ConfigurationArguments, say};
 use crate::configuration_file;
 use crate::riak_names;
@@ -106,12 +107,14 @@ pub(crate) fn restart(arguments: &ConfigurationArguments) -> anyhow::Result<Exit
     start(arguments)
 }
 
-/// Waits until a node serves; one that is not started yet is waited for as well.
+/// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it says what it
+/// waits for by `say_meanwhile`.
 pub(crate) fn wait_for_service(
     settings: &Settings,
     service: &str,
     node: Option<&str>,
-) -> anyhow::Result<ExitCode> {
+    say_meanwhile: impl Fn(&str),
+) -> anyhow::Result<AdminReply> {
     let wanted = match service {
         "riak_kv" | "kv" => "riak_kv",
         other => bail!("there is no service {other:?}; riak_kv is the one that nodes have"),
@@ -127,12 +130,12 @@ pub(crate) fn wait_for_service(
             Ok(_) | Err(_) => "[]".to_owned(),
         };
         if services.contains(wanted) {
-            say(&format!("{wanted} is up"));
-            return Ok(ExitCode::SUCCESS);
+            let data = json!({"service": wanted, "node": node, "up": true});
+            return Ok(AdminReply::ok(format!("{wanted} is up"), data));
         }
         if said_at.is_none_or(|said_at| said_at.elapsed() >= SAY_PERIOD) {
             said_at = Some(Instant::now());
-            say(&format!("{wanted} is not up: {services}"));
+            say_meanwhile(&format!("{wanted} is not up: {services}"));
         }
         sleep(LOOK_PERIOD);
     }

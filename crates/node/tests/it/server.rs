@@ -88,6 +88,13 @@ impl Site {
         self.command(words).output().unwrap()
     }
 
+    /// What the command line says of these words.
+    pub(crate) fn help(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+        command.current_dir(self.path()).args(words).arg("--help");
+        command.output().unwrap()
+    }
+
     /// Starts a server and waits until every vnode is open.
     pub(crate) fn start(&self) -> Server {
         self.start_until(|states| states.iter().all(|state| state == "open"))

@@ -1,0 +1,152 @@
+//! Every verb of `kvorum admin` with `--json` against a running node: what it prints is one JSON document.
+//!
+//! The verbs are those that the command line itself lists, so that a new one cannot be forgotten here.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::cluster::site;
+use crate::server::Site;
+
+/// A verb, what it is given, and whether the node of this test grants it.
+struct Case {
+    verb: &'static str,
+    arguments: &'static [&'static str],
+    is_granted: bool,
+}
+
+const fn granted(verb: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        verb,
+        arguments,
+        is_granted: true,
+    }
+}
+
+const fn refused(verb: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        verb,
+        arguments,
+        is_granted: false,
+    }
+}
+
+const OWN: &str = "node1@127.0.0.1";
+
+/// In an order in which they go: what is staged is committed, what is committed is cleared.
+const CASES: &[Case] = &[
+    granted("wait-for-service", &["riak_kv"]),
+    granted("status", &[]),
+    granted("vnode-status", &[]),
+    granted("maintenance", &[]),
+    granted("backup", &["saved"]),
+    granted("test", &[]),
+    granted("tls status", &[]),
+    granted("bucket-type list", &[]),
+    granted("bucket-type create", &["maps"]),
+    granted("bucket-type activate", &["maps"]),
+    granted("bucket-type update", &["maps", "{\"props\":{\"n_val\":2}}"]),
+    granted("bucket-type status", &["maps"]),
+    granted("member-status", &[]),
+    granted("ring-status", &[]),
+    granted("ringready", &[]),
+    granted("transfers", &[]),
+    granted("transfer-limit", &["3"]),
+    granted("handoff summary", &[]),
+    granted("handoff details", &[]),
+    granted("handoff config", &[]),
+    granted("handoff disable", &["both"]),
+    granted("handoff enable", &["both"]),
+    granted("services", &[OWN]),
+    granted("repair-node", &[]),
+    granted("repair-partition", &["3"]),
+    granted("cluster status", &[]),
+    granted("cluster partitions", &[]),
+    granted("cluster location", &["rack 1", "--node", OWN]),
+    granted("cluster plan", &[]),
+    granted("cluster commit", &[]),
+    granted("cluster clear", &[]),
+    // Nobody listens on the port of this name, it is the only member, it is up, and has its majority.
+    refused("cluster join", &["other@127.0.0.1:1"]),
+    refused("cluster leave", &[]),
+    refused("cluster force-remove", &[OWN]),
+    refused("cluster replace", &[OWN, OWN]),
+    refused("cluster force-replace", &[OWN, OWN]),
+    refused("cluster recover", &[]),
+    refused("down", &[OWN]),
+];
+
+/// Verbs that ask no node and have no answer to print: they make files, and say which.
+const WITHOUT_JSON: [&str; 2] = ["tls init", "tls issue"];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The subcommands that the help of these words lists, and whether it has `--json`.
+fn help(site: &Site, words: &[&str]) -> (Vec<String>, bool) {
+    let output = site.help(words);
+    assert!(output.status.success(), "{words:?}");
+    let text = text(&output.stdout);
+    let listed = text.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty());
+    // What a subcommand is about may go on in a line that is indented further.
+    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names = names.filter(|name| !name.is_empty() && *name != "help");
+    (names.map(str::to_owned).collect(), text.contains("--json"))
+}
+
+/// All verbs below these words that have none below them, and whether each takes `--json`.
+fn verbs_below(site: &Site, words: &[&str]) -> Vec<(String, bool)> {
+    let (names, has_json) = help(site, words);
+    if names.is_empty() {
+        return vec![(words[1..].join(" "), has_json)];
+    }
+    let below = |name: &String| verbs_below(site, &[words, &[name.as_str()]].concat());
+    names.iter().flat_map(below).collect()
+}
+
+fn call(site: &Site, case: &Case) -> Output {
+    let verb: Vec<&str> = case.verb.split(' ').collect();
+    site.run(&[&["admin"], &verb[..], case.arguments, &["--json"]].concat())
+}
+
+#[test]
+fn every_admin_verb_answers_programs_in_json() {
+    let (site, _) = site(1);
+    let verbs = verbs_below(&site, &["admin"]);
+    for (verb, has_json) in &verbs {
+        assert_ne!(*has_json, WITHOUT_JSON.contains(&verb.as_str()), "{verb}");
+        let is_called = CASES.iter().any(|case| case.verb == verb);
+        assert_eq!(is_called, *has_json, "{verb} has to stand in this table");
+    }
+    let listed = verbs.iter().filter(|(_, has_json)| *has_json).count();
+    assert_eq!(listed, CASES.len(), "a verb stands here that is none");
+
+    let _server = site.start();
+    for case in CASES {
+        let output = call(&site, case);
+        let (said, verb) = (text(&output.stdout), case.verb);
+        let read: Result<Value, _> = serde_json::from_str(&said);
+        let data = read.unwrap_or_else(|error| panic!("{verb}: {error}: {said}"));
+        assert!(data.is_object() || data.is_array(), "{verb}: {said}");
+        assert_eq!(output.status.success(), case.is_granted, "{verb}: {said}");
+        assert_eq!(text(&output.stderr), "", "{verb}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_service_reads_nothing_before_it_is_there() {
+    let site = Site::new();
+    let mut waiting = site.command(&["admin", "wait-for-service", "kv", "--json"]);
+    let waiting = waiting
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _server = site.start();
+    let said = waiting.wait_with_output().unwrap().stdout;
+    let data: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(data["service"], "riak_kv");
+    assert_eq!(data["up"], true);
+}
