@@ -235,6 +235,107 @@ fn who_is_removed_by_force_is_gone_at_once() {
 }
 
 #[test]
+fn who_is_replaced_by_force_is_gone_at_once_and_all_that_it_had_is_its_replacements() {
+    let state = cluster(4);
+    let had: Vec<_> = state.ring().owned_by(node(3)).collect();
+    let replacement = |by| stage(3, StagedChange::ForceReplace { by: node(by) });
+    // Only a node that joins can take its place, and only one node's.
+    let refusal = StagingRefusal::InvalidReplacement;
+    assert_eq!(refused(&state, replacement(2)), refusal.into());
+    let state = done(&join(&state, 9), replacement(9));
+    let other = stage(2, StagedChange::ForceReplace { by: node(9) });
+    let refusal = StagingRefusal::AlreadyReplacement;
+    assert_eq!(refused(&state, other), refusal.into());
+
+    let plan = state.plan().unwrap();
+    assert_eq!(plan.lost, had);
+    assert_eq!(plan.transfers, []);
+    let committed = commit(&state);
+    assert!(committed.member(node(3)).is_none());
+    let status = committed.member(node(9)).unwrap().status;
+    assert_eq!(status, MemberStatus::Valid);
+    // Nobody has to hand anything over, and who repairs knows by the epoch that it has to.
+    assert!(committed.transition().is_none() && committed.ring().moves().is_empty());
+    let of_replacement: Vec<_> = committed.ring().owned_by(node(9)).collect();
+    assert_eq!(of_replacement, had);
+    for (partition, owner, epoch) in committed.ring().partitions() {
+        let is_raised = epoch > state.ring().epoch(partition);
+        assert_eq!(
+            is_raised,
+            had.contains(&partition),
+            "{partition} of {owner}"
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_gone_for_good_is_replaced_in_the_midst_of_moves() {
+    let mut state = commit(&join(&cluster(4), 5));
+    let moves = state.next_moves(3);
+    let source = state.ring().owner(moves[0].0);
+    for (partition, _) in moves {
+        state = step(&state, partition, MoveStep::Begin);
+    }
+    let change = StagedChange::ForceReplace { by: node(9) };
+    let replacement = Command::Stage {
+        node: source,
+        change,
+    };
+    // A further node that joins would wait for what is under way; the one that replaces does not.
+    let state = done(&join(&state, 9), replacement);
+    let waits = join(&state, 8);
+    assert!(matches!(waits.plan(), Err(PlanError::RingNotReady { .. })));
+    let state = carry_out(commit(&state), 8, |_| {});
+    assert!(state.member(source).is_none() && state.transition().is_none());
+    assert!(state.ring().members().contains(&node(9)));
+}
+
+#[test]
+fn what_is_cleared_was_never_staged_and_what_was_committed_goes_on() {
+    let state = cluster(4);
+    let down = Command::UpdateMember {
+        node: node(2),
+        member: Member {
+            status: MemberStatus::Down,
+            ..Member::new("riak@10.0.0.2")
+        },
+    };
+    let before = done(&state, down);
+    let mut state = join(&join(&before, 8), 9);
+    for command in [
+        stage(1, StagedChange::Leave),
+        stage(2, StagedChange::ForceReplace { by: node(9) }),
+        stage(3, StagedChange::Location(Some("rack 1".to_owned()))),
+        stage(4, StagedChange::Weight(2)),
+    ] {
+        state = done(&state, command);
+    }
+    let cleared = done(&state, Command::ClearStaged);
+    assert_eq!(cleared.plan(), Err(PlanError::NothingPlanned));
+    assert!(cleared.staged().is_empty());
+    assert_eq!(cleared.members(), before.members());
+    assert_eq!(cleared.ring(), before.ring());
+    // The name of who was to join is free again, for whoever it is.
+    let member = Member {
+        status: MemberStatus::Joining,
+        ..Member::new("riak@10.0.0.9")
+    };
+    let other = Command::AddMember {
+        node: node(19),
+        member,
+    };
+    assert!(done(&cleared, other).member(node(19)).is_some());
+    let again = done(&cleared, Command::ClearStaged);
+    assert_eq!(again.version(), cleared.version(), "nothing was left");
+
+    let committed = commit(&join(&cluster(3), 4));
+    let staged = done(&join(&committed, 5), stage(1, StagedChange::Leave));
+    let cleared = done(&staged, Command::ClearStaged);
+    assert_eq!(cleared.transition(), committed.transition());
+    assert_eq!(cleared.members(), committed.members());
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_by_name() {
     let state = cluster(3);
     let staging = |command| match refused(&state, command) {
@@ -499,7 +600,7 @@ proptest! {
     /// Joins, departures and changes in any order: every plan can be carried out, every state written
     /// down, and in the end everybody has a fair share.
     #[test]
-    fn any_plan_comes_to_an_end(changes in prop::collection::vec((0u8..6, 1u8..9, 1u8..9), 1..12)) {
+    fn any_plan_comes_to_an_end(changes in prop::collection::vec((0u8..8, 1u8..9, 1u8..9), 1..12)) {
         let mut state = founded();
         for (kind, number, other) in changes {
             let command = match kind {
@@ -514,6 +615,8 @@ proptest! {
                 2 => stage(number, StagedChange::Leave),
                 3 => stage(number, StagedChange::Replace { by: node(other) }),
                 4 => stage(number, StagedChange::Weight(u32::from(other))),
+                5 => stage(number, StagedChange::ForceReplace { by: node(other) }),
+                6 => Command::ClearStaged,
                 _ => stage(number, StagedChange::ForceRemove),
             };
             if let Ok(next) = apply(&state, command) {
