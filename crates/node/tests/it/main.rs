@@ -18,6 +18,7 @@ mod json_answers;
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
 mod level_store;
 mod leveldb;
+mod membership;
 mod migration;
 mod opening;
 #[path = "../../../import/tests/shared/riak_objects.rs"]

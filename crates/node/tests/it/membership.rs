@@ -1,0 +1,310 @@
+//! The verbs that change who is a member, from the command to the ring, by real servers.
+//!
+//! Each change is staged, seen, planned, committed and waited for as a runbook has it; and after each all
+//! keys are there, at every member.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use crate::cluster::{admin, has, is_put, json, site, until};
+use crate::server::{Server, Site};
+
+const KEYS: usize = 40;
+
+/// Servers by the numbers in their names.
+struct Fleet {
+    places: Vec<Place>,
+}
+
+struct Place {
+    number: u8,
+    site: Site,
+    peer: SocketAddr,
+    server: Option<Server>,
+}
+
+fn name(number: u8) -> String {
+    format!("node{number}@127.0.0.1")
+}
+
+fn key(number: usize) -> String {
+    format!("key{number}")
+}
+
+impl Fleet {
+    /// One server, which founds the cluster.
+    fn founded() -> Self {
+        let mut fleet = Self { places: Vec::new() };
+        fleet.start(1);
+        fleet
+    }
+
+    /// Starts a server that is alone.
+    fn start(&mut self, number: u8) {
+        let (site, peer) = site(number);
+        let server = Some(site.start());
+        self.places.push(Place {
+            number,
+            site,
+            peer,
+            server,
+        });
+    }
+
+    /// Starts a server and has it join.
+    fn join(&mut self, number: u8) {
+        self.start(number);
+        let first = format!("{}:{}", name(1), self.place(1).peer.port());
+        let said = admin(self.site(number), &["cluster", "join", &first]);
+        let wanted = format!(
+            "staged join request for '{}' to '{}'",
+            name(number),
+            name(1)
+        );
+        assert!(said.contains(&wanted), "{said}");
+    }
+
+    fn place(&self, number: u8) -> &Place {
+        self.places.iter().find(|it| it.number == number).unwrap()
+    }
+
+    fn site(&self, number: u8) -> &Site {
+        &self.place(number).site
+    }
+
+    /// Kills a server; those that are left have noticed, and have a leader, when this returns.
+    fn kill(&mut self, number: u8) {
+        let mut places = self.places.iter_mut();
+        let place = places.find(|it| it.number == number).unwrap();
+        drop(place.server.take().unwrap());
+        let site = self.site(1);
+        until("the kill is noticed", || {
+            let unreachable = json(site, &["ring-status"])["unreachable"].clone();
+            unreachable == Value::Array(vec![name(number).into()])
+        });
+        until("somebody leads", || {
+            json(site, &["cluster", "plan"])["behind"].is_null()
+        });
+    }
+
+    /// Stages a change at the first node, which is always a member.
+    fn stage(&self, words: &[&str]) {
+        let said = admin(self.site(1), &[&["cluster"], words].concat());
+        assert!(said.starts_with("Success: staged "), "{said}");
+    }
+
+    /// Looks at the plan, which has to be this, commits it and waits until it is carried out and these
+    /// are the members.
+    fn carry_out(&self, staged: &[(&str, String)], members: &[u8]) -> Value {
+        let site = self.site(1);
+        until("the plan has all that was staged", || {
+            let plan = json(site, &["cluster", "plan"]);
+            plan["behind"].is_null() && staged_in(&plan) == sorted(staged)
+        });
+        let plan = json(site, &["cluster", "plan"]);
+        let done = admin(site, &["cluster", "commit"]);
+        assert_eq!(done.trim(), "Cluster changes committed");
+        let names = sorted(members).into_iter().map(name).collect::<Vec<_>>();
+        until("the plan is carried out", || {
+            let ring = json(site, &["ring-status"]);
+            let is_quiet = ring["ring_ready"] == true && ring["exiting"] == Value::Array(vec![]);
+            is_quiet && self.members() == names
+        });
+        until("nothing is repaired any more", || self.repairs() == 0);
+        for number in members {
+            self.check(*number);
+        }
+        plan
+    }
+
+    /// The names of all that are members, all of them in full.
+    fn members(&self) -> Vec<String> {
+        let members = json(self.site(1), &["member-status"]);
+        let is_valid = |it: &&Value| it["status"] == "valid";
+        let valid = members.as_array().unwrap().iter().filter(is_valid);
+        let mut names: Vec<String> = valid.map(|it| text(&it["node"])).collect();
+        names.sort_unstable();
+        let is_each = names.len() == members.as_array().unwrap().len();
+        if is_each { names } else { Vec::new() }
+    }
+
+    /// What is said of a member.
+    fn member(&self, number: u8) -> Value {
+        let rows = json(self.site(1), &["member-status"]);
+        let mut rows = rows.as_array().unwrap().clone().into_iter();
+        rows.find(|it| it["node"] == name(number)).unwrap()
+    }
+
+    fn voters(&self) -> Vec<String> {
+        let ring = json(self.site(1), &["ring-status"]);
+        let mut voters: Vec<String> = ring["voters"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(text)
+            .collect();
+        voters.sort_unstable();
+        voters
+    }
+
+    fn repairs(&self) -> u64 {
+        let summary = json(self.site(1), &["handoff", "summary"]);
+        let known = |it: &Value| it["repair"]["known"].as_u64().unwrap();
+        summary["nodes"].as_array().unwrap().iter().map(known).sum()
+    }
+
+    fn write(&self) {
+        for number in 0..KEYS {
+            assert!(is_put(self.site(1), &key(number), "value"), "{number}");
+        }
+    }
+
+    fn check(&self, number: u8) {
+        for each in 0..KEYS {
+            let key = key(each);
+            let is_there = || has(self.site(number), &key, "value");
+            until(&format!("node{number} finds {key}"), is_there);
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn sorted<T: Ord + Clone>(all: &[T]) -> Vec<T> {
+    let mut all = all.to_vec();
+    all.sort_unstable();
+    all
+}
+
+fn staged_in(plan: &Value) -> Vec<(&str, String)> {
+    let staged = plan["staged"].as_array().unwrap().iter();
+    let staged = staged.map(|it| (it["action"].as_str().unwrap(), text(&it["details"])));
+    sorted(&staged.collect::<Vec<_>>())
+}
+
+fn of(number: u8) -> String {
+    format!("'{}'", name(number))
+}
+
+fn by(number: u8, by: u8) -> String {
+    format!("'{}' with '{}'", name(number), name(by))
+}
+
+#[test]
+fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
+    let mut fleet = Fleet::founded();
+    for number in 2..=4 {
+        fleet.join(number);
+    }
+    let joins: Vec<(&str, String)> = (2..=4).map(|number| ("join", of(number))).collect();
+    fleet.write();
+    fleet.carry_out(&joins, &[1, 2, 3, 4]);
+
+    what_is_cleared_is_not_staged(&fleet);
+
+    // Three of four vote: one of them that is not asked here goes, and the fourth takes its place.
+    let mark = |fleet: &Fleet, number: u8| {
+        let output = fleet.site(1).run(&["admin", "down", &name(number)]);
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    until("who is up is not marked as down", || {
+        mark(&fleet, 2) == format!("Failed: {} is up", name(2))
+    });
+    until("all are full members, and three of them vote", || {
+        fleet.members().len() == 4 && fleet.voters().len() == 3
+    });
+    let before = fleet.voters();
+    let gone = (2..=4).find(|it| before.contains(&name(*it))).unwrap();
+    let listens = (1..=4).find(|it| !before.contains(&name(*it))).unwrap();
+    fleet.kill(gone);
+    let marked = format!("Success: \"{}\" marked as down", name(gone));
+    until("it is marked as down", || mark(&fleet, gone) == marked);
+    let mut after: Vec<String> = before.into_iter().filter(|it| *it != name(gone)).collect();
+    after.push(name(listens));
+    after.sort_unstable();
+    until("another votes in its place", || fleet.voters() == after);
+    assert_eq!(fleet.member(gone)["status"], "down");
+    let status = json(fleet.site(1), &["cluster", "status"]);
+    let mut rows = status["nodes"].as_array().unwrap().iter();
+    let row = rows.find(|it| it["node"] == name(gone)).unwrap();
+    assert_eq!(
+        (&row["status"], &row["up"]),
+        (&"down".into(), &false.into())
+    );
+
+    // And it is replaced as a member, too, by one that repairs what was its.
+    fleet.join(5);
+    fleet.stage(&["force-replace", &name(gone), &name(5)]);
+    let left: Vec<u8> = (1..=5).filter(|it| *it != gone).collect();
+    let staged = [("join", of(5)), ("force-replace", by(gone, 5))];
+    let plan = fleet.carry_out(&staged, &left);
+    assert!(plan["lost"].as_u64() > Some(0), "{plan}");
+    assert_eq!(plan["moves"], Value::Array(vec![]));
+}
+
+/// Changes that are staged, seen, and taken back.
+fn what_is_cleared_is_not_staged(fleet: &Fleet) {
+    let site = fleet.site(1);
+    fleet.stage(&["leave", &name(4)]);
+    fleet.stage(&["location", "rack 1", "--node", &name(2)]);
+    let plan = json(site, &["cluster", "plan"]);
+    let location = format!("{} to rack 1", of(2));
+    assert_eq!(staged_in(&plan), [("leave", of(4)), ("location", location)]);
+    assert_eq!(fleet.member(4)["staged"], "leave");
+    let shown = admin(site, &["member-status"]);
+    assert!(shown.contains("(leaving)"), "{shown}");
+    let status = admin(site, &["cluster", "status"]);
+    assert!(status.contains("(C) "), "{status}");
+
+    let cleared = admin(site, &["cluster", "clear"]);
+    assert_eq!(cleared.trim(), "Cleared staged cluster changes");
+    let plan = json(site, &["cluster", "plan"]);
+    assert!(staged_in(&plan).is_empty(), "{plan}");
+    assert!(fleet.member(4)["staged"].is_null());
+    // The plan that was shown before is none any more.
+    let refused = site.run(&["admin", "cluster", "commit"]);
+    assert!(!refused.status.success());
+}
+
+#[test]
+fn nodes_are_replaced_leave_and_are_removed() {
+    let mut fleet = Fleet::founded();
+    for number in 2..=4 {
+        fleet.join(number);
+    }
+    fleet.write();
+    for number in 1..=4 {
+        let rack = format!("rack {}", number % 2);
+        fleet.stage(&["location", &rack, "--node", &name(number)]);
+    }
+    let mut staged: Vec<(&str, String)> = (2..=4).map(|number| ("join", of(number))).collect();
+    for number in 1..=4 {
+        staged.push(("location", format!("{} to rack {}", of(number), number % 2)));
+    }
+    fleet.carry_out(&staged, &[1, 2, 3, 4]);
+    assert_eq!(fleet.member(3)["location"], "rack 1");
+
+    // Its partitions go to who takes its place, and nowhere else.
+    fleet.join(5);
+    fleet.stage(&["replace", &name(4), &name(5)]);
+    let staged = [("join", of(5)), ("replace", by(4, 5))];
+    let plan = fleet.carry_out(&staged, &[1, 2, 3, 5]);
+    let moves = plan["moves"].as_array().unwrap();
+    let is_expected = |it: &Value| it["from"] == name(4) && it["to"] == name(5);
+    assert!(!moves.is_empty() && moves.iter().all(is_expected), "{plan}");
+
+    fleet.stage(&["leave", &name(2)]);
+    fleet.carry_out(&[("leave", of(2))], &[1, 3, 5]);
+    until("all that are left vote", || {
+        fleet.voters() == [name(1), name(3), name(5)]
+    });
+
+    // Gone for good: what it had is repaired from the two that are left.
+    fleet.kill(3);
+    fleet.stage(&["force-remove", &name(3)]);
+    let plan = fleet.carry_out(&[("force-remove", of(3))], &[1, 5]);
+    assert!(plan["lost"].as_u64() > Some(0), "{plan}");
+}
