@@ -3,12 +3,13 @@
 //! Each change is staged, seen, planned, committed and waited for as a runbook has it; and after each all
 //! keys are there, at every member.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::cluster::{admin, has, is_put, json, site, until};
-use crate::server::{Server, Site};
+use crate::cluster::{admin, cluster_of_three, has, is_put, json, site, until};
+use crate::server::{Server, Site, free_address};
 
 const KEYS: usize = 40;
 
@@ -55,6 +56,10 @@ impl Fleet {
     /// Starts a server and has it join.
     fn join(&mut self, number: u8) {
         self.start(number);
+        self.ask_to_join(number);
+    }
+
+    fn ask_to_join(&self, number: u8) {
         let first = format!("{}:{}", name(1), self.place(1).peer.port());
         let said = admin(self.site(number), &["cluster", "join", &first]);
         let wanted = format!(
@@ -69,15 +74,26 @@ impl Fleet {
         self.places.iter().find(|it| it.number == number).unwrap()
     }
 
+    fn place_mut(&mut self, number: u8) -> &mut Place {
+        let mut places = self.places.iter_mut();
+        places.find(|it| it.number == number).unwrap()
+    }
+
     fn site(&self, number: u8) -> &Site {
         &self.place(number).site
     }
 
+    /// Stops a server, takes its data away, and starts it as one that is alone.
+    fn begin_anew(&mut self, number: u8) {
+        let place = self.place_mut(number);
+        place.server.take().unwrap().stop();
+        std::fs::remove_dir_all(place.site.path().join("data")).unwrap();
+        place.server = Some(place.site.start());
+    }
+
     /// Kills a server; those that are left have noticed, and have a leader, when this returns.
     fn kill(&mut self, number: u8) {
-        let mut places = self.places.iter_mut();
-        let place = places.find(|it| it.number == number).unwrap();
-        drop(place.server.take().unwrap());
+        drop(self.place_mut(number).server.take().unwrap());
         let site = self.site(1);
         until("the kill is noticed", || {
             let unreachable = json(site, &["ring-status"])["unreachable"].clone();
@@ -162,9 +178,7 @@ impl Fleet {
 
     fn check(&self, number: u8) {
         for each in 0..KEYS {
-            let key = key(each);
-            let is_there = || has(self.site(number), &key, "value");
-            until(&format!("node{number} finds {key}"), is_there);
+            finds(self.site(number), &key(each));
         }
     }
 }
@@ -203,7 +217,7 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
     fleet.write();
     fleet.carry_out(&joins, &[1, 2, 3, 4]);
 
-    what_is_cleared_is_not_staged(&fleet);
+    what_is_cleared_is_not_staged(&mut fleet);
 
     // Three of four vote: one of them that is not asked here goes, and the fourth takes its place.
     let mark = |fleet: &Fleet, number: u8| {
@@ -236,7 +250,7 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
     );
 
     // And it is replaced as a member, too, by one that repairs what was its.
-    fleet.join(5);
+    fleet.ask_to_join(5);
     fleet.stage(&["force-replace", &name(gone), &name(5)]);
     let left: Vec<u8> = (1..=5).filter(|it| *it != gone).collect();
     let staged = [("join", of(5)), ("force-replace", by(gone, 5))];
@@ -245,14 +259,16 @@ fn a_voter_that_is_gone_is_marked_as_down_and_replaced() {
     assert_eq!(plan["moves"], Value::Array(vec![]));
 }
 
-/// Changes that are staged, seen, and taken back.
-fn what_is_cleared_is_not_staged(fleet: &Fleet) {
+/// Changes that are staged, seen, and taken back, the join of the fifth node among them.
+fn what_is_cleared_is_not_staged(fleet: &mut Fleet) {
+    fleet.join(5);
     let site = fleet.site(1);
     fleet.stage(&["leave", &name(4)]);
     fleet.stage(&["location", "rack 1", "--node", &name(2)]);
     let plan = json(site, &["cluster", "plan"]);
     let location = format!("{} to rack 1", of(2));
-    assert_eq!(staged_in(&plan), [("leave", of(4)), ("location", location)]);
+    let staged = [("join", of(5)), ("leave", of(4)), ("location", location)];
+    assert_eq!(staged_in(&plan), staged);
     assert_eq!(fleet.member(4)["staged"], "leave");
     let shown = admin(site, &["member-status"]);
     assert!(shown.contains("(leaving)"), "{shown}");
@@ -264,9 +280,12 @@ fn what_is_cleared_is_not_staged(fleet: &Fleet) {
     let plan = json(site, &["cluster", "plan"]);
     assert!(staged_in(&plan).is_empty(), "{plan}");
     assert!(fleet.member(4)["staged"].is_null());
+    assert_eq!(fleet.members().len(), 4);
     // The plan that was shown before is none any more.
     let refused = site.run(&["admin", "cluster", "commit"]);
     assert!(!refused.status.success());
+    // Who was to join has left its own log behind already, and begins anew before it joins again.
+    fleet.begin_anew(5);
 }
 
 #[test]
@@ -307,4 +326,68 @@ fn nodes_are_replaced_leave_and_are_removed() {
     fleet.stage(&["force-remove", &name(3)]);
     let plan = fleet.carry_out(&[("force-remove", of(3))], &[1, 5]);
     assert!(plan["lost"].as_u64() > Some(0), "{plan}");
+}
+
+#[test]
+fn a_node_comes_back_under_another_name_and_other_addresses() {
+    let (mut sites, mut servers) = cluster_of_three();
+    assert!(is_put(&sites[0], "before", "value"));
+    let (second, peer) = ("renamed@127.0.0.1", free_address());
+    servers.remove(1).stop();
+    // Nobody has to be told: these lines change in its configuration.
+    sites[1].protobuf = free_address();
+    sites[1].http = free_address();
+    sites[1].settings = vec![
+        format!("nodename={second}"),
+        format!("listener.peer.internal={peer}"),
+    ];
+    servers.insert(1, sites[1].start());
+
+    for site in &sites {
+        until("everybody knows its name and address", || {
+            let rows = json(site, &["member-status"]);
+            let mut rows = rows.as_array().unwrap().iter();
+            let row = rows.find(|it| it["node"] == second);
+            row.is_some_and(|it| it["addresses"]["peer"] == peer.to_string())
+        });
+        until("everybody reaches it", || {
+            admin(site, &["services", second]).trim() == "[riak_kv]"
+        });
+    }
+    let old = sites[0].run(&["admin", "services", &name(2)]);
+    assert!(!old.status.success(), "the name of before is nobody's");
+    assert_eq!(
+        json(&sites[0], &["member-status"])
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
+    finds(&sites[1], "before");
+    let after = put_new(&sites[1], "after");
+    for site in &sites {
+        finds(site, &after);
+    }
+
+    // One that is away makes every quorum need the two that are left: the first reaches it where it is now.
+    drop(servers.remove(2));
+    for number in 0..KEYS {
+        let key = put_new(&sites[0], &format!("late{number}"));
+        finds(&sites[1], &key);
+    }
+}
+
+fn finds(site: &Site, key: &str) {
+    until(&format!("{key} is found"), || has(site, key, "value"));
+}
+
+/// Puts a key that nobody knows; one whose put failed may be there or not, and is not put again.
+fn put_new(site: &Site, front: &str) -> String {
+    let tried = Cell::new(0);
+    let key = || format!("{front}.{}", tried.get());
+    until("a put finds its quorum", || {
+        tried.set(tried.get() + 1);
+        is_put(site, &key(), "value")
+    });
+    key()
 }
