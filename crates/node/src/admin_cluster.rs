@@ -1,8 +1,11 @@
 //! The admin interface's verbs about the cluster: members, staged changes, plans, the ring.
 //!
 //! Columns and texts are those that Riak's operators and their scripts know. `transfer_verbs` has what
-//! several nodes are asked for; `plan_view` and `transfers_view` are what is shown, pure.
+//! several nodes are asked for; `members_view`, `plan_view` and `transfers_view` are what is shown, pure.
 
+#[cfg(test)]
+mod example_cluster;
+mod members_view;
 mod newest_state;
 mod plan_view;
 mod recovery;
@@ -10,8 +13,6 @@ mod round_trip;
 mod transfer_verbs;
 mod transfers_view;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -20,10 +21,10 @@ use kvorum_cluster::{
     StagedChange,
 };
 use kvorum_member::Member;
-use kvorum_ring::{NodeId, Ring};
+use kvorum_ring::NodeId;
 use kvorum_runtime::WallTime;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::admin_request::AdminReply;
 use crate::maintenance::Maintenance;
@@ -31,6 +32,7 @@ use crate::node::ip_of;
 use crate::readiness;
 use crate::tls_view;
 
+use self::members_view::{PartitionRow, Seen};
 use self::plan_view::PlanCosts;
 
 /// Where a member listens whose operator names no port.
@@ -215,60 +217,26 @@ impl ClusterAdmin {
         reply
     }
 
+    fn seen<'a>(&self, state: &'a ClusterState) -> Seen<'a> {
+        let members = state.members().keys().copied();
+        let liveness = self.member.liveness();
+        Seen {
+            state,
+            leader: self.member.state().agreement().status().leader,
+            unreachable: members.filter(|node| !liveness.is_up(*node)).collect(),
+        }
+    }
+
     fn member_status(&self) -> AdminReply {
         let state = self.state();
-        let pending = pending_ring(&state);
-        let mut text = banner("Membership");
-        text.push_str(&members_text(
-            &state,
-            state.members(),
-            state.ring(),
-            pending.as_ref(),
-        ));
-        let rows = members_json(&state, state.members(), state.ring(), pending.as_ref());
-        AdminReply::ok(text, rows)
+        let seen = self.seen(&state);
+        AdminReply::ok(seen.members_text(), seen.members_json())
     }
 
     fn status(&self) -> AdminReply {
         let state = self.state();
-        let pending = pending_ring(&state);
-        let leader = self.member.state().agreement().status().leader;
-        let is_ready = is_ready(&state);
-        let mut text = format!("---- Cluster Status ----\nRing ready: {is_ready}\n\n");
-        let _infallible = writeln!(
-            text,
-            "{:<28} {:<8} {:<6} {:>6} {:>8}  location",
-            "node", "status", "avail", "ring", "pending"
-        );
-        let mut rows = Vec::new();
-        for (node, member) in state.members() {
-            let mark = if leader == Some(*node) {
-                "(C) "
-            } else {
-                "    "
-            };
-            let is_up = self.member.liveness().is_up(*node);
-            let avail = if is_up { "up" } else { "down!" };
-            let (has, will) = (
-                share(state.ring(), *node),
-                pending_share(pending.as_ref(), *node),
-            );
-            let location = member.location.as_deref().unwrap_or("--");
-            let _infallible = writeln!(
-                text,
-                "{mark}{:<24} {:<8} {avail:<6} {has:>5.1}% {:>8}  {location}",
-                member.name,
-                status_word(member.status),
-                will.map_or_else(|| "--".to_owned(), |share| format!("{share:.1}%")),
-            );
-            rows.push(json!({
-                "node": member.name, "claimant": leader == Some(*node),
-                "status": status_word(member.status), "up": is_up,
-                "ring_percent": has, "pending_percent": will, "location": member.location,
-            }));
-        }
-        text.push_str("\nKey: (C) = Claimant\n");
-        AdminReply::ok(text, json!({"ring_ready": is_ready, "nodes": rows}))
+        let seen = self.seen(&state);
+        AdminReply::ok(seen.status_text(), seen.status_json())
     }
 
     /// Encryption between this node and the others.
@@ -277,115 +245,32 @@ impl ClusterAdmin {
     }
 
     fn partitions(&self) -> AdminReply {
-        let state = self.state();
-        let own = self.member.node();
-        let size = state.ring().size();
-        let mut text = format!("Partitions owned by '{}':\n", self.member.settings().name);
-        let mut rows = Vec::new();
-        for vnode in self.member.vnodes().all() {
-            let partition = vnode.partition();
-            let is_owner = state.ring().owner(partition) == own;
-            let kind = if is_owner { "primary" } else { "secondary" };
-            let index = partition.index_decimal(size);
-            let _infallible = writeln!(text, "{kind:<10} {index:<50} {}", partition.number());
-            rows.push(json!({
-                "type": kind, "index": index, "id": partition.number(),
-                "state": readiness::OPEN,
-            }));
-        }
-        for (partition, unopened) in self.member.vnodes().unopened() {
-            let is_owner = state.ring().owner(partition) == own;
-            let kind = if is_owner { "primary" } else { "secondary" };
-            let index = partition.index_decimal(size);
-            let id = partition.number();
-            let word = readiness::state_of(&unopened);
-            let _infallible = writeln!(text, "{kind:<10} {index:<50} {id} {word}");
-            rows.push(json!({"type": kind, "index": index, "id": id, "state": word}));
-        }
-        AdminReply::ok(text, Value::Array(rows))
+        let (state, own) = (self.state(), self.member.node());
+        let vnodes = self.member.vnodes();
+        let open = vnodes.all();
+        let open = open
+            .iter()
+            .map(|vnode| (vnode.partition(), readiness::OPEN));
+        let unopened = vnodes.unopened().into_iter();
+        let unopened = unopened.map(|(partition, it)| (partition, readiness::state_of(&it)));
+        let row = |(partition, word)| PartitionRow::new(&state, own, partition, word);
+        let mut rows: Vec<PartitionRow> = open.chain(unopened).map(row).collect();
+        let name = &self.member.settings().name;
+        let text = members_view::partitions_text(name, &mut rows);
+        AdminReply::ok(text, members_view::partitions_json(&rows))
     }
 
     fn ring_status(&self) -> AdminReply {
         let state = self.state();
-        let log = self.member.state().agreement().status();
-        let name = |node: NodeId| name_of(&state, node);
-        let claimant = log.leader.map(name);
-        let is_up = log
-            .leader
-            .is_some_and(|it| self.member.liveness().is_up(it));
-        let mut text = banner("Claimant");
-        let _infallible = writeln!(
-            text,
-            "Claimant:  '{}'\nStatus:     {}\nRing Ready: {}\n",
-            claimant.as_deref().unwrap_or("undefined"),
-            if is_up { "up" } else { "down" },
-            is_ready(&state),
-        );
-        text.push_str(&banner("Ownership Handoff"));
-        let mut moves = Vec::new();
-        if let Some(transition) = state.transition() {
-            for partition in transition.due(state.ring()) {
-                let (from, to) = (state.ring().owner(partition), transition.target(partition));
-                let index = partition.index_decimal(state.ring().size());
-                let phase = state.ring().moves().get(&partition).map(|it| it.phase);
-                let phase = phase.map_or_else(|| "waiting".to_owned(), |it| format!("{it:?}"));
-                let phase = phase.to_lowercase();
-                let _infallible = writeln!(
-                    text,
-                    "Owner:      {}\nNext Owner: {}\n\nIndex: {index}\n  {phase}\n\n{RULER}",
-                    name(from),
-                    name(to)
-                );
-                moves.push(json!({
-                    "owner": name(from), "next_owner": name(to), "index": index, "phase": phase,
-                }));
-            }
-        }
-        if let Some(growth) = state.ring().growth() {
-            let what = if growth.to == state.ring().replicas_max() {
-                "Lists of replicas change, to be on distinct nodes".to_owned()
-            } else {
-                format!("Replicas become {}", growth.to)
-            };
-            let _infallible = writeln!(text, "{what} ({:?})", growth.phase);
-        }
-        let exiting: Vec<String> = state.exited().map(name).collect();
-        for name in &exiting {
-            let _infallible = writeln!(
-                text,
-                "'{name}' has handed over its partitions, and is removed when it is up and keeps no \
-                 hinted objects any more (handoff summary)"
-            );
-        }
-        if moves.is_empty() && state.ring().growth().is_none() && exiting.is_empty() {
-            text.push_str("No pending changes.\n");
-        }
-        text.push('\n');
-        text.push_str(&banner("Vnodes of This Node"));
+        let seen = self.seen(&state);
+        let mut text = String::new();
         let vnodes = readiness::describe(self.member.vnodes(), &mut text);
-        text.push('\n');
-        text.push_str(&banner("Unreachable Nodes"));
-        let unreachable = self.unreachable(&state);
-        if unreachable.is_empty() {
-            text.push_str("All nodes are up and reachable\n");
-        } else {
-            let _infallible =
-                writeln!(text, "The following nodes are unreachable: {unreachable:?}");
-        }
-        let data = json!({
-            "claimant": claimant, "claimant_up": is_up, "ring_ready": is_ready(&state),
-            "pending": moves, "exiting": exiting, "replicas_max": state.ring().replicas_max(),
-            "growing_to": state.ring().growth().map(|growth| growth.to),
-            "unreachable": unreachable, "state_version": state.version(), "vnodes": vnodes,
-            "voters": log.voters.into_iter().map(name).collect::<Vec<_>>(),
-        });
-        AdminReply::ok(text, data)
+        let voters = self.member.state().agreement().status().voters;
+        AdminReply::ok(seen.ring_text(&text), seen.ring_json(voters, vnodes))
     }
 
     fn unreachable(&self, state: &ClusterState) -> Vec<String> {
-        let members = state.members().iter();
-        let down = members.filter(|(node, _)| !self.member.liveness().is_up(**node));
-        down.map(|(_, member)| member.name.clone()).collect()
+        self.seen(state).unreachable_names()
     }
 
     fn ringready(&self) -> AdminReply {
@@ -461,7 +346,7 @@ fn address_of(node: &str) -> anyhow::Result<(SocketAddr, String)> {
 }
 
 fn banner(title: &str) -> String {
-    format!("{title:=^79}\n").replace(title, &format!(" {title} "))
+    format!("{:=^79}\n", format!(" {title} "))
 }
 
 fn name_of(state: &ClusterState, node: NodeId) -> String {
@@ -490,93 +375,6 @@ fn action_of(change: &StagedChange) -> &'static str {
     }
 }
 
-/// True when nothing moves and nothing is to.
-fn is_ready(state: &ClusterState) -> bool {
-    let ring = state.ring();
-    let is_still =
-        state.transition().is_none() && ring.moves().is_empty() && ring.growth().is_none();
-    is_still && state.next_growth().is_none()
-}
-
-/// The share of the ring, in percent.
-fn share(ring: &Ring, node: NodeId) -> f64 {
-    let size = f64::from(ring.size().get());
-    let owned = u32::try_from(ring.owned_by(node).count()).unwrap_or(u32::MAX);
-    f64::from(owned) * 100.0 / size
-}
-
-fn pending_share(pending: Option<&BTreeMap<NodeId, f64>>, node: NodeId) -> Option<f64> {
-    pending.map(|shares| shares.get(&node).copied().unwrap_or(0.0))
-}
-
-/// The shares once the committed plan is carried out.
-fn pending_ring(state: &ClusterState) -> Option<BTreeMap<NodeId, f64>> {
-    let transition = state.transition()?;
-    let size = state.ring().size();
-    let mut shares = BTreeMap::new();
-    for partition in size.partitions() {
-        *shares.entry(transition.target(partition)).or_insert(0.0) += 100.0 / f64::from(size.get());
-    }
-    Some(shares)
-}
-
-fn members_text(
-    state: &ClusterState,
-    members: &BTreeMap<NodeId, MemberEntry>,
-    ring: &Ring,
-    pending: Option<&BTreeMap<NodeId, f64>>,
-) -> String {
-    let mut text = format!("Status     Ring    Pending    Node\n{RULER}\n");
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (node, member) in members {
-        let status = state.staged().get(node).filter(|change| {
-            !matches!(change, StagedChange::Location(_) | StagedChange::Weight(_))
-        });
-        let word = match (status, member.status) {
-            (Some(_), MemberStatus::Valid) => "(leaving)",
-            _ => status_word(member.status),
-        };
-        *counts.entry(status_word(member.status)).or_default() += 1;
-        let will = pending_share(pending, *node);
-        let _infallible = writeln!(
-            text,
-            "{word:<10} {:>5.1}%    {:>6}    '{}'",
-            share(ring, *node),
-            will.map_or_else(|| "--".to_owned(), |share| format!("{share:.1}%")),
-            member.name,
-        );
-    }
-    let count = |word: &str| counts.get(word).copied().unwrap_or(0);
-    let _infallible = writeln!(
-        text,
-        "{RULER}\nValid:{} / Leaving:{} / Exiting:{} / Joining:{} / Down:{}",
-        count("valid"),
-        count("leaving"),
-        count("exiting"),
-        count("joining"),
-        count("down"),
-    );
-    text
-}
-
-fn members_json(
-    state: &ClusterState,
-    members: &BTreeMap<NodeId, MemberEntry>,
-    ring: &Ring,
-    pending: Option<&BTreeMap<NodeId, f64>>,
-) -> Value {
-    let row = |(node, member): (&NodeId, &MemberEntry)| {
-        json!({
-            "node": member.name, "id": node.to_string(), "status": status_word(member.status),
-            "staged": state.staged().get(node).map(action_of),
-            "ring_percent": share(ring, *node),
-            "pending_percent": pending_share(pending, *node),
-            "addresses": member.addresses, "location": member.location,
-        })
-    };
-    members.iter().map(row).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -599,6 +397,6 @@ mod tests {
 
     #[test]
     fn banners_are_as_wide_as_rulers() {
-        assert_eq!(banner("Membership").trim_end().len(), RULER.len() + 2);
+        assert_eq!(banner("Membership").trim_end().len(), RULER.len());
     }
 }

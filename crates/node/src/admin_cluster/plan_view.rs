@@ -8,8 +8,9 @@ use kvorum_member::StoreSize;
 use kvorum_ring::{NodeId, Partition};
 use serde_json::{Value, json};
 
+use super::members_view::{share, shares_of, table_of_members};
 use super::transfers_view::{bytes, duration};
-use super::{RULER, action_of, banner, members_text, name_of, share, status_word};
+use super::{RULER, action_of, banner, name_of, status_word};
 
 /// Moves that are shown one by one; JSON has them all.
 const MOVES_SHOWN: usize = 16;
@@ -92,10 +93,13 @@ impl PlanCosts {
         if self.moves.is_empty() {
             return String::new();
         }
+        let unknown = self.moves.iter().filter(|it| it.size.is_none()).count();
+        let at_least = if unknown == 0 { "" } else { "at least " };
         let mut text = format!(
-            "\nTo be moved: {} in {} partitions; about {} at {}/s into each node\n",
+            "\nTo be moved: {at_least}{} in {} partitions; {} {} at {}/s into each node\n",
             bytes(self.bytes()),
             self.moves.len(),
+            if unknown == 0 { "about" } else { "longer than" },
             duration(self.seconds().saturating_mul(1_000)),
             bytes(self.bytes_per_second),
         );
@@ -162,19 +166,26 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
     for (action, details) in staged_rows(state) {
         let _infallible = writeln!(text, "{action:<14} {details}");
     }
+    let _infallible = writeln!(text, "{RULER}\n");
+    for (node, change) in state.staged() {
+        if matches!(
+            change,
+            StagedChange::ForceRemove | StagedChange::ForceReplace { .. }
+        ) {
+            let name = name_of(state, *node);
+            let _infallible = writeln!(text, "WARNING: All of '{name}' replicas will be lost");
+        }
+    }
     let _infallible = writeln!(
         text,
-        "{RULER}\n\n\nNOTE: Applying these changes will result in 1 cluster transition\n"
+        "\nNOTE: Applying these changes will result in 1 cluster transition\n\n\
+         {0}\n{1:24} After cluster transition 1/1\n{0}\n",
+        "#".repeat(RULER.len()),
+        "",
     );
-    let _infallible = writeln!(text, "{:#^79}", " After cluster transition 1/1 ");
-    text.push('\n');
     text.push_str(&banner("Membership"));
-    let size = f64::from(plan.target.size().get());
-    let mut shares = BTreeMap::new();
-    for (_, owner, _) in plan.target.partitions() {
-        *shares.entry(owner).or_insert(0.0) += 100.0 / size;
-    }
-    text.push_str(&members_text(
+    let shares = shares_of(plan.target.partitions().map(|(_, owner, _)| owner));
+    text.push_str(&table_of_members(
         state,
         &plan.members,
         state.ring(),
@@ -183,14 +194,7 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
     if !plan.crowded.is_empty() {
         text.push_str("\nWARNING: Not all replicas will be on distinct nodes\n");
     }
-    if !plan.lost.is_empty() {
-        let count = plan.lost.len();
-        let _infallible = writeln!(
-            text,
-            "\nWARNING: {count} partitions change hands without a transfer; what only the removed \
-             node had is lost, and the rest has to be repaired from other replicas"
-        );
-    }
+    text.push_str(&reassigned_text(state, plan));
     let count = plan.transfers.len();
     let _infallible = writeln!(text, "\nTransfers resulting from cluster changes: {count}");
     for ((from, to), pair) in &costs.pairs {
@@ -202,6 +206,34 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
         );
     }
     text.push_str(&costs.sum_text(state));
+    text
+}
+
+/// What changes hands without a transfer, because who has it is gone.
+fn reassigned_text(state: &ClusterState, plan: &Plan) -> String {
+    if plan.lost.is_empty() {
+        return String::new();
+    }
+    let mut tally: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for partition in &plan.lost {
+        let (from, to) = (
+            state.ring().owner(*partition),
+            plan.target.owner(*partition),
+        );
+        let pair = (name_of(state, from), name_of(state, to));
+        *tally.entry(pair).or_default() += 1;
+    }
+    let mut text = format!(
+        "\nPartitions reassigned from cluster changes: {}\n",
+        plan.lost.len()
+    );
+    for ((from, to), count) in tally {
+        let _infallible = writeln!(text, "  {count} reassigned from '{from}' to '{to}'");
+    }
+    text.push_str(
+        "They come without a transfer and are repaired from their other replicas; what only the \
+         removed node had is lost\n",
+    );
     text
 }
 
@@ -240,3 +272,7 @@ pub(super) fn json(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Valu
         "bytes_per_second": costs.bytes_per_second,
     })
 }
+
+#[cfg(test)]
+#[path = "plan_view_test.rs"]
+mod tests;

@@ -1,7 +1,8 @@
 //! Transfers as operators see them: `transfers`, `transfer-limit`, `handoff summary|details`.
 //!
-//! Pure: what the nodes said comes in, texts and JSON come out. Columns are Riak's; what it has no word
-//! for (the growth of the number of replicas, the time that is left) is added to them.
+//! Pure: what the nodes said comes in, texts and JSON come out. Columns are Riak's, but where it has no
+//! word for what is shown (the growth of the number of replicas, the time that is left); docs/cluster.md has
+//! the list.
 
 use std::fmt::Write as _;
 
