@@ -6,6 +6,7 @@
 )]
 
 mod encryption;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
