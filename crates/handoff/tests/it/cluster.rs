@@ -307,7 +307,8 @@ pub(crate) struct Setup {
     pub(crate) settings: TransferSettings,
     pub(crate) peer: PeerSettings,
     pub(crate) defect: Option<PlantedDefect>,
-    pub(crate) budget: fn() -> Arc<dyn Budget>,
+    /// By the number of the node.
+    pub(crate) budget: Arc<dyn Fn(u8) -> Arc<dyn Budget> + Send + Sync>,
 }
 
 impl Default for Setup {
@@ -329,7 +330,7 @@ impl Default for Setup {
                 ..PeerSettings::default()
             },
             defect: None,
-            budget: || Arc::new(Unbounded),
+            budget: Arc::new(|_| Arc::new(Unbounded)),
         }
     }
 }
@@ -496,7 +497,7 @@ impl Cluster {
             peers: peers.clone(),
             cluster: Arc::new(Agreed(known.clone())),
             vnodes: known.vnodes.clone(),
-            budget: (self.setup.budget)(),
+            budget: (self.setup.budget)(number),
             settings: self.setup.settings,
         };
         let transfers = match self.setup.defect {

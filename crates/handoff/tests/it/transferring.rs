@@ -11,6 +11,7 @@ use kvorum_cluster::{Command, StagedChange};
 use kvorum_disk::Disk;
 use kvorum_handoff::{
     Activity, Budget, Direction, PlantedDefect, RepairRefused, TransferKind, TransferSettings,
+    Unbounded,
 };
 use kvorum_peer::{Caller, Lane, Message, PeerSettings, Served};
 use kvorum_ring::{Epoch, Partition, Phase, Ring};
@@ -29,11 +30,24 @@ impl Budget for Slow {
     }
 }
 
+/// Lets so many questions pass, and the others wait.
+struct Allowance(AtomicU64);
+
+impl Budget for Allowance {
+    fn ask(&self, bytes: u64) -> Duration {
+        assert!(bytes > 0);
+        let less = |left: u64| left.checked_sub(1);
+        let (order, none_left) = (Ordering::Relaxed, Duration::from_millis(250));
+        let spent = self.0.fetch_update(order, order, less);
+        spent.map_or(none_left, |_| Duration::ZERO)
+    }
+}
+
 fn two_nodes(seed: u64) -> Setup {
     Setup {
         seed,
         nodes: 2,
-        budget: || Arc::new(Slow::default()),
+        budget: Arc::new(|_| Arc::new(Slow::default())),
         ..Setup::default()
     }
 }
@@ -118,6 +132,48 @@ fn a_source_has_to_learn_of_each_step_before_the_next() {
         let files = cluster.node(2).disk().list(Path::new("transfers")).unwrap();
         assert_eq!(files, []);
     });
+}
+
+#[test]
+fn a_page_waits_until_the_budgets_of_both_sides_let_it_pass() {
+    const PAGES: u64 = 4;
+    for bounded in [1, 2] {
+        let allowance = Arc::new(Allowance(AtomicU64::new(PAGES)));
+        let of_bounded = allowance.clone();
+        let budget = move |number: u8| -> Arc<dyn Budget> {
+            if number == bounded {
+                of_bounded.clone()
+            } else {
+                Arc::new(Unbounded)
+            }
+        };
+        let mut setup = Setup {
+            budget: Arc::new(budget),
+            ..two_nodes(1)
+        };
+        // A receiver has the patience to hear why it waits.
+        setup.settings.answer_wait_max = Duration::from_secs(30);
+        let page = u64::try_from(setup.settings.page_entries_max).unwrap();
+        simulated(setup, async |cluster| {
+            let partition = begin(&cluster).await;
+            let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+            // What is let pass comes, and nothing more for as long as nothing more is.
+            let came = || cluster.node(2).keys(partition) == PAGES * page;
+            cluster.until("what may pass is there", came).await;
+            cluster.sleep_ms(20_000).await;
+            assert!(came());
+            assert_eq!(phase(&cluster, partition), Some(Phase::Filling));
+            if bounded == 1 {
+                // Who waits for another's budget is told why.
+                let waiting = &cluster.node(2).running().transfers.status().inbound[0];
+                let hindrance = waiting.hindrance.clone().unwrap();
+                assert_eq!(hindrance, "there is more urgent work");
+            }
+            allowance.0.store(1_000_000, Ordering::Relaxed);
+            let settles = || is_settled(&cluster, partition);
+            cluster.until("it settles", settles).await;
+        });
+    }
 }
 
 #[test]
@@ -299,7 +355,7 @@ fn is_idle(cluster: &Cluster, number: u8) -> bool {
 #[test]
 fn what_a_vnode_has_lost_is_repaired_from_the_other_replicas() {
     let setup = Setup {
-        budget: || Arc::new(Slow::default()),
+        budget: Arc::new(|_| Arc::new(Slow::default())),
         ..three_nodes(10)
     };
     simulated(setup, async |cluster| {
@@ -366,7 +422,7 @@ fn a_move_whose_receiver_or_source_is_gone_for_good_is_not_waited_for() {
     for (seed, gone) in [(16, 4), (17, 0)] {
         let setup = Setup {
             nodes: 4,
-            budget: || Arc::new(Slow::default()),
+            budget: Arc::new(|_| Arc::new(Slow::default())),
             ..three_nodes(seed)
         };
         simulated(setup, async |cluster| {

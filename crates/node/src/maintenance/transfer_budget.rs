@@ -23,3 +23,7 @@ impl Budget for TransferBudget {
         wait.min(WAIT_MAX)
     }
 }
+
+#[cfg(test)]
+#[path = "transfer_budget_test.rs"]
+mod tests;

@@ -1,5 +1,6 @@
 //! Three servers as one cluster: joined and planned over the admin interface, one killed and started.
 
+use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -69,6 +70,22 @@ pub(crate) fn has(site: &Site, key: &str, value: &str) -> bool {
         format!("GET /buckets/b/keys/{key} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let answer = ask(site, &request);
     answer.starts_with("HTTP/1.1 200") && answer.ends_with(value)
+}
+
+/// Waits until a node has a key for its clients.
+pub(crate) fn finds(site: &Site, key: &str) {
+    until(&format!("{key} is found"), || has(site, key, "value"));
+}
+
+/// Puts a key that nobody knows; one whose put failed may be there or not, and is not put again.
+pub(crate) fn put_new(site: &Site, front: &str) -> String {
+    let tried = Cell::new(0);
+    let key = || format!("{front}.{}", tried.get());
+    until("a put finds its quorum", || {
+        tried.set(tried.get() + 1);
+        is_put(site, &key(), "value")
+    });
+    key()
 }
 
 /// Three servers that have become one cluster in which each key has three replicas.

@@ -21,6 +21,7 @@ mod leveldb;
 mod membership;
 mod migration;
 mod opening;
+mod repairing;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;
 mod runbook;

@@ -3,12 +3,12 @@
 //! Each change is staged, seen, planned, committed and waited for as a runbook has it; and after each all
 //! keys are there, at every member.
 
-use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::cluster::{admin, cluster_of_three, has, is_put, json, site, until};
+use crate::cluster::{admin, cluster_of_three, finds, is_put, json, put_new, site, until};
 use crate::server::{Server, Site, free_address};
 
 const KEYS: usize = 40;
@@ -121,6 +121,7 @@ impl Fleet {
         let plan = json(site, &["cluster", "plan"]);
         let done = admin(site, &["cluster", "commit"]);
         assert_eq!(done.trim(), "Cluster changes committed");
+        self.arbiters_are_asked(&plan);
         let names = sorted(members).into_iter().map(name).collect::<Vec<_>>();
         until("the plan is carried out", || {
             let ring = json(site, &["ring-status"]);
@@ -132,6 +133,21 @@ impl Fleet {
             self.check(*number);
         }
         plan
+    }
+
+    /// The arbiter of background work knows what moves, on the node that it leaves and on the other.
+    fn arbiters_are_asked(&self, plan: &Value) {
+        let ends = plan["moves"].as_array().unwrap().iter();
+        let ends = ends.flat_map(|it| [text(&it["from"]), text(&it["to"])]);
+        let ends: BTreeSet<String> = ends.collect();
+        let places = self.places.iter();
+        for place in places.filter(|it| ends.contains(&name(it.number))) {
+            let what = format!("node{} spends on transfers", place.number);
+            until(&what, || {
+                let report = json(&place.site, &["maintenance"]);
+                report["transfer_bytes_per_second"].as_u64() > Some(0)
+            });
+        }
     }
 
     /// The names of all that are members, all of them in full.
@@ -375,19 +391,4 @@ fn a_node_comes_back_under_another_name_and_other_addresses() {
         let key = put_new(&sites[0], &format!("late{number}"));
         finds(&sites[1], &key);
     }
-}
-
-fn finds(site: &Site, key: &str) {
-    until(&format!("{key} is found"), || has(site, key, "value"));
-}
-
-/// Puts a key that nobody knows; one whose put failed may be there or not, and is not put again.
-fn put_new(site: &Site, front: &str) -> String {
-    let tried = Cell::new(0);
-    let key = || format!("{front}.{}", tried.get());
-    until("a put finds its quorum", || {
-        tried.set(tried.get() + 1);
-        is_put(site, &key(), "value")
-    });
-    key()
 }
