@@ -266,7 +266,7 @@ impl ClusterAdmin {
         let mut text = String::new();
         let vnodes = readiness::describe(self.member.vnodes(), &mut text);
         let voters = self.member.state().agreement().status().voters;
-        AdminReply::ok(seen.ring_text(&text), seen.ring_json(voters, vnodes))
+        AdminReply::ok(seen.ring_text(&text), seen.ring_json(voters, &vnodes))
     }
 
     fn unreachable(&self, state: &ClusterState) -> Vec<String> {

@@ -153,7 +153,7 @@ fn a_page_waits_until_the_budgets_of_both_sides_let_it_pass() {
         };
         // A receiver has the patience to hear why it waits.
         setup.settings.answer_wait_max = Duration::from_secs(30);
-        let page = u64::try_from(setup.settings.page_entries_max).unwrap();
+        let page = u64::from(setup.settings.page_entries_max);
         simulated(setup, async |cluster| {
             let partition = begin(&cluster).await;
             let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());

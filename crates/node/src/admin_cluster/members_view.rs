@@ -271,7 +271,7 @@ impl Seen<'_> {
     pub(super) fn ring_json(
         &self,
         voters: impl IntoIterator<Item = NodeId>,
-        vnodes: Value,
+        vnodes: &Value,
     ) -> Value {
         let (state, ring) = (self.state, self.state.ring());
         let due = self.due();

@@ -164,7 +164,7 @@ No pending changes.
 All nodes are up and reachable
 "
     );
-    let json = seen(&moving(), &[2]).ring_json([node(1)], Value::Null);
+    let json = seen(&moving(), &[2]).ring_json([node(1)], &Value::Null);
     assert_eq!(json["pending"][1]["phase"], "filling");
     assert_eq!(json["voters"], json!(["a@10.0.0.1"]));
 }

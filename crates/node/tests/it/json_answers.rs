@@ -2,7 +2,8 @@
 //!
 //! The verbs are those that the command line itself lists, so that a new one cannot be forgotten here.
 
-use std::process::Output;
+use std::io::Read as _;
+use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
 
@@ -136,17 +137,27 @@ fn every_admin_verb_answers_programs_in_json() {
     }
 }
 
+/// A process that is killed when the test is over, however that ends.
+struct Waiting(Child);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ended_already = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
 #[test]
 fn who_waits_for_a_service_reads_nothing_before_it_is_there() {
     let site = Site::new();
-    let mut waiting = site.command(&["admin", "wait-for-service", "kv", "--json"]);
-    let waiting = waiting
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = site.command(&["admin", "wait-for-service", "kv", "--json"]);
+    let mut waiting = Waiting(command.stdout(Stdio::piped()).spawn().unwrap());
     let _server = site.start();
-    let said = waiting.wait_with_output().unwrap().stdout;
-    let data: Value = serde_json::from_slice(&said).unwrap();
+    let mut said = String::new();
+    let mut stdout = waiting.0.stdout.take().unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    let data: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(data["service"], "riak_kv");
     assert_eq!(data["up"], true);
+    assert!(waiting.0.wait().unwrap().success());
 }

@@ -331,7 +331,10 @@ fn nodes_are_replaced_leave_and_are_removed() {
     let is_expected = |it: &Value| it["from"] == name(4) && it["to"] == name(5);
     assert!(!moves.is_empty() && moves.iter().all(is_expected), "{plan}");
 
-    fleet.stage(&["leave", &name(2)]);
+    // Without a name it is the node that is asked.
+    let said = admin(fleet.site(2), &["cluster", "leave"]);
+    let staged = format!("Success: staged leave request for '{}'", name(2));
+    assert_eq!(said.trim(), staged);
     fleet.carry_out(&[("leave", of(2))], &[1, 3, 5]);
     until("all that are left vote", || {
         fleet.voters() == [name(1), name(3), name(5)]
