@@ -2,7 +2,9 @@
 //! while some stay that could go.
 //!
 //! Who has come up may not have its stores open yet, and a connection may break without anybody being
-//! taken to be down. A hint that waits for long is more than a delay: should its replicas be lost
+//! taken to be down. A node that restarts may be back before anybody looks, and a request that was planned
+//! while it was away may leave its hint when all others have gone: the first hints after there were none
+//! are looked at at once. A hint that waits for long is more than a delay: should its replicas be lost
 //! meanwhile, what it holds is old.
 
 use std::collections::BTreeSet;
@@ -27,11 +29,12 @@ pub(crate) struct HintPace {
 }
 
 impl HintPace {
-    /// Hints are due when another node comes up or goes down, or after `period`.
+    /// Hints are due when another node comes up or goes down, when some come after there were none, or
+    /// after `period`.
     pub(crate) fn new(period: Duration, up: Arc<BTreeSet<NodeId>>, now: Moment) -> Self {
         Self {
             period,
-            pause: period,
+            pause: LOOK_PERIOD.min(period),
             passed_at: now,
             up,
         }
@@ -60,7 +63,8 @@ impl HintPace {
     pub(crate) fn passed(&mut self, outcome: HandedOff, now: Moment) {
         self.passed_at = now;
         self.pause = match outcome {
-            HandedOff { kept: 0, .. } => self.period,
+            // There were some, and none could be read.
+            HandedOff { handed: 0, kept: 0 } => self.period,
             HandedOff { handed: 0, .. } => self.pause.saturating_mul(2).min(self.period),
             HandedOff { .. } => self.look_period(),
         };
@@ -101,9 +105,16 @@ mod tests {
     }
 
     #[test]
-    fn without_anything_to_do_they_are_looked_through_once_a_period() {
+    fn what_cannot_be_read_is_tried_once_a_period() {
         let nothing = HandedOff::default();
-        assert_eq!(passes(&mut pace(), 2, nothing, 3), [30, 60, 90]);
+        assert_eq!(passes(&mut pace(), 2, nothing, 3), [1, 31, 61]);
+    }
+
+    #[test]
+    fn what_stays_while_nobody_comes_up_is_tried_ever_later() {
+        let kept = HandedOff { handed: 0, kept: 5 };
+        let seconds = passes(&mut pace(), 2, kept, 6);
+        assert_eq!(seconds, [1, 3, 7, 15, 31, 61]);
     }
 
     #[test]
@@ -119,14 +130,18 @@ mod tests {
         assert_eq!(passes(&mut pace(), 3, some, 4), [1, 2, 3, 4]);
     }
 
+    /// A node was restarted within half a second, between two looks: its hints waited for half a minute,
+    /// since nobody had been seen to come up.
     #[test]
-    fn when_all_have_gone_the_period_holds_again() {
+    fn what_comes_when_all_have_gone_is_tried_soon() {
         let mut pace = pace();
         let refused = HandedOff { handed: 0, kept: 5 };
         passes(&mut pace, 3, refused, 2);
         assert!(pace.is_due(up(3), at(7)));
         pace.passed(HandedOff { handed: 5, kept: 0 }, at(7));
-        assert!(!pace.is_due(up(3), at(36)));
-        assert!(pace.is_due(up(3), at(37)));
+        assert!(pace.is_due(up(3), at(8)));
+        pace.passed(refused, at(8));
+        assert!(!pace.is_due(up(3), at(9)));
+        assert!(pace.is_due(up(3), at(10)));
     }
 }

@@ -46,6 +46,8 @@ const INTRODUCTION_PAUSE: Duration = Duration::from_secs(5);
 /// How long a member that starts waits for the others to be seen, and how often it looks.
 const SIGHT_WAIT: Duration = Duration::from_secs(2);
 const SIGHT_LOOK_PERIOD: Duration = Duration::from_millis(5);
+/// How long a node that stops waits for what others have asked of it, and for them to hear that it goes.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Requests of other nodes that wait for devices or threads at which further ones are refused.
 const WAITING_MAX: usize = 10_000;
 
@@ -427,13 +429,15 @@ impl Member {
         &self.settings
     }
 
-    /// Takes no part any more: says so, and ends all tasks. Stores stay open.
+    /// Takes no part any more: says so, answers what it was asked, and ends all tasks. Stores stay open.
     pub async fn stop(&self) {
         // What is being opened at this moment is left to the next run.
         self.vnodes.close();
         self.liveness.leave();
         // Its last words are on their way when others have run.
         self.runtime.yield_now().await;
+        // A write that is under way here for another node's client would be in doubt for ever.
+        self.peers.take_leave(LEAVE_WAIT_MAX).await;
         self.tasks.lock().clear();
         self.state.agreement().stop().await;
     }

@@ -7,13 +7,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kvorum_ring::NodeId;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
+use crate::answers::Answers;
 use crate::lane::Lane;
 
 /// Connections that a member may have on one lane; with one more its oldest is ended.
@@ -47,6 +49,8 @@ pub struct Connected {
 pub(crate) struct Callers {
     known: Mutex<Known>,
     guests: AtomicUsize,
+    /// Told when a connection has ended.
+    ended: Notify,
     /// The last caller was one too many.
     is_crowded: AtomicBool,
 }
@@ -55,11 +59,13 @@ pub(crate) struct Callers {
 struct Known {
     next: u64,
     connected: BTreeMap<u64, Entry>,
+    is_leaving: bool,
 }
 
 struct Entry {
     connected: Connected,
     is_member: bool,
+    answers: Arc<Answers>,
     /// Dropped to end the connection.
     _standing: oneshot::Sender<()>,
 }
@@ -97,7 +103,12 @@ impl Callers {
     }
 
     /// Counts a connection in; the oldest of a member that has too many on the same lane is ended.
-    pub(crate) fn note(self: &Arc<Self>, connected: Connected, is_member: bool) -> Calling {
+    pub(crate) fn note(
+        self: &Arc<Self>,
+        connected: Connected,
+        is_member: bool,
+        answers: Arc<Answers>,
+    ) -> Calling {
         let (standing, dismissed) = oneshot::channel();
         let mut known = self.known.lock();
         let number = known.next;
@@ -105,9 +116,13 @@ impl Callers {
         if is_member {
             known.make_room_for(&connected);
         }
+        if known.is_leaving && connected.lane == Lane::Requests {
+            answers.take_leave();
+        }
         let entry = Entry {
             connected,
             is_member,
+            answers,
             _standing: standing,
         };
         known.connected.insert(number, entry);
@@ -126,6 +141,25 @@ impl Callers {
             .retain(|_, entry| !entry.is_member || entry.connected.node != node);
     }
 
+    /// Says farewell on all connections on which requests come, behind the answers of those in progress,
+    /// and waits until their callers have ended them.
+    pub(crate) async fn take_leave(&self) {
+        {
+            let mut known = self.known.lock();
+            known.is_leaving = true;
+            known.of_requests().for_each(|it| it.answers.take_leave());
+        }
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            // Enabled before looking, so that no end goes unnoticed.
+            ended.as_mut().enable();
+            if self.known.lock().of_requests().next().is_none() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     pub(crate) fn all(&self) -> Vec<Connected> {
         let known = self.known.lock();
         known.connected.values().map(|it| it.connected).collect()
@@ -133,6 +167,11 @@ impl Callers {
 }
 
 impl Known {
+    fn of_requests(&self) -> impl Iterator<Item = &Entry> {
+        let all = self.connected.values();
+        all.filter(|it| it.connected.lane == Lane::Requests)
+    }
+
     fn make_room_for(&mut self, connected: &Connected) {
         let is_like = |entry: &Entry| {
             let (node, lane) = (entry.connected.node, entry.connected.lane);
@@ -163,5 +202,6 @@ impl Drop for Guest {
 impl Drop for Calling {
     fn drop(&mut self) {
         self.callers.known.lock().connected.remove(&self.number);
+        self.callers.ended.notify_waiters();
     }
 }

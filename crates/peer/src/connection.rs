@@ -39,6 +39,8 @@ pub(crate) enum Ended {
     NotRead,
     #[error("the peer has newer ones, or is no member any more")]
     Dismissed,
+    #[error("the peer took its leave")]
+    Farewell,
     #[error("nothing came for {} ms or more", .0.as_millis())]
     Silent(Duration),
     #[error("{0}")]
@@ -148,6 +150,7 @@ pub(crate) async fn read(
         loop {
             match take_frame(&mut input) {
                 Ok(None) => break,
+                Ok(Some(frame)) if frame.head == FrameHead::Farewell => return Ended::Farewell,
                 Ok(Some(frame)) => {
                     if let Err(error) = answer_ping_or(frame, outbox, &mut take) {
                         return error.into();

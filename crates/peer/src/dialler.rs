@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 
 use crate::assembly::Assembly;
-use crate::connection;
+use crate::connection::{self, Ended};
 use crate::encryption::{Encryption, check_names};
 use crate::error::{PeerError, ProtocolError};
 use crate::frame::{Frame, FrameHead};
@@ -60,12 +60,14 @@ impl Pending {
         self.waiting.lock().as_mut()?.remove(&stream)
     }
 
-    /// Answers all that wait. The outbox has to be closed before: what it holds then never goes out.
-    fn end(&self, node: NodeId, outbox: &Outbox, detail: &str) {
+    /// Answers all that wait. The outbox has to be closed before: what it holds then never goes out. Of a
+    /// peer that took its leave it is known that it has carried out nothing that it has not answered.
+    fn end(&self, node: NodeId, outbox: &Outbox, ended: &Ended) {
         let waiting = self.waiting.lock().take();
+        let is_farewell = matches!(ended, Ended::Farewell);
         for (stream, waiter) in waiting.into_iter().flatten() {
-            let detail = detail.to_owned();
-            let error = if outbox.holds(stream) {
+            let detail = ended.to_string();
+            let error = if is_farewell || outbox.holds(stream) {
                 PeerError::Unreachable { node, detail }
             } else {
                 PeerError::Broken { node, detail }
@@ -191,6 +193,10 @@ impl Asking {
             }
         }
         match runtime.timeout(wait, answer).await {
+            // The peer's patience with a request may have ended before it took its leave.
+            Ok(Ok(Err(PeerError::Unreachable { .. }))) if runtime.now() >= deadline => {
+                Err(PeerError::Timeout { node })
+            }
             Ok(Ok(answered)) => answered,
             Ok(Err(_)) => Err(PeerError::Broken {
                 node,
@@ -327,8 +333,7 @@ impl Reading {
         let ended = ended.await;
         tracing::debug!(event = "peer_connection_ended", node = %self.node, lane = self.lane.name(), reason = %ended);
         self.outbox.close();
-        self.pending
-            .end(self.node, &self.outbox, &ended.to_string());
+        self.pending.end(self.node, &self.outbox, &ended);
     }
 
     fn take(&self, assembly: &mut Assembly, frame: Frame) -> Result<(), ProtocolError> {
@@ -351,7 +356,7 @@ impl Reading {
             FrameHead::Request { stream, .. } | FrameHead::Cancelled { stream } => {
                 return Err(ProtocolError::StrayFragment { stream });
             }
-            FrameHead::Ping | FrameHead::Pong => return Ok(()),
+            FrameHead::Ping | FrameHead::Pong | FrameHead::Farewell => return Ok(()),
         };
         if let Some(message) = whole {
             self.answer(stream, Ok(message));
@@ -395,7 +400,7 @@ mod tests {
         let gone_out = executor.block_on(outbox.next_batch());
         assert!(gone_out.is_some());
         outbox.close();
-        pending.end(node, &outbox, "the peer closed it");
+        pending.end(node, &outbox, &Ended::Closed);
         let [large, small] = answers.map(|answer| executor.block_on(answer).unwrap());
         assert!(matches!(large, Err(PeerError::Unreachable { .. })));
         assert!(matches!(small, Err(PeerError::Broken { .. })));

@@ -20,7 +20,10 @@
 //!       kind 3, cancelled: nobody waits for the answer any more
 //!       kind 4, overload: the request was not carried out
 //!       kind 5, ping; kind 6, pong: stream is 0
+//!       kind 7, farewell: what is not answered was not carried out and never will be; stream is 0
 //! ```
+//!
+//! A node of before the farewell takes it for damage and ends the connection, as it would have ended.
 //!
 //! Numbers are little-endian. A message's fragments come in order; fragments of several messages
 //! alternate.
@@ -63,6 +66,7 @@ pub(crate) enum FrameHead {
     },
     Ping,
     Pong,
+    Farewell,
 }
 
 /// A frame with its fragment, which is a slice of what was read.
@@ -115,6 +119,7 @@ fn put_fields(out: &mut BytesMut, head: FrameHead) {
         FrameHead::Overload { stream } => put_kind(out, 4, stream),
         FrameHead::Ping => put_kind(out, 5, 0),
         FrameHead::Pong => put_kind(out, 6, 0),
+        FrameHead::Farewell => put_kind(out, 7, 0),
     }
 }
 
@@ -153,7 +158,7 @@ fn decode(mut frame: Bytes) -> Result<Frame, ProtocolError> {
     let fields = match kind {
         0 => FIELDS_BYTES_MAX,
         1 => FIELDS_BYTES_MAX - 4,
-        2..=6 => 1 + 8,
+        2..=7 => 1 + 8,
         kind => return Err(ProtocolError::UnknownKind { kind }),
     };
     if got < fields {
@@ -177,7 +182,8 @@ fn decode(mut frame: Bytes) -> Result<Frame, ProtocolError> {
         3 => FrameHead::Cancelled { stream },
         4 => FrameHead::Overload { stream },
         5 => FrameHead::Ping,
-        _ => FrameHead::Pong,
+        6 => FrameHead::Pong,
+        _ => FrameHead::Farewell,
     };
     Ok(Frame {
         head,
@@ -218,6 +224,7 @@ mod tests {
             any::<u64>().prop_map(|stream| FrameHead::Overload { stream }),
             Just(FrameHead::Ping),
             Just(FrameHead::Pong),
+            Just(FrameHead::Farewell),
         ]
     }
 

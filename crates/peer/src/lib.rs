@@ -11,6 +11,10 @@
 //! and beyond that the answer is [`PeerError::Overload`], at once: nothing was carried out. An answer
 //! that finds no room waits for it, and counts as in progress.
 //!
+//! A node that stops takes its leave ([`Peers::take_leave`]): whoever asks it then learns of each request
+//! either its answer or that nothing was carried out. A connection that breaks without that leaves open
+//! what became of what was under way ([`PeerError::Broken`]).
+//!
 //! Connections begin with a hello ([`hello`]) in which both sides say who they are, to which cluster
 //! they belong, and which versions they speak; whoever is not admitted learns why.
 //!
@@ -19,6 +23,7 @@
 //!
 //! What this crate must not know: what messages mean.
 
+mod answers;
 mod assembly;
 mod connected;
 mod connection;

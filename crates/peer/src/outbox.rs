@@ -45,6 +45,8 @@ struct State {
     messages: VecDeque<Outgoing>,
     /// Of messages, not sent yet.
     bytes: usize,
+    /// When all of this has gone out, a farewell does, and nothing any more.
+    is_leaving: bool,
     is_closed: bool,
 }
 
@@ -163,6 +165,12 @@ impl Outbox {
         state.messages.iter().any(|it| it.stream == stream)
     }
 
+    /// What waits goes out, and behind it a farewell; then the outbox is closed.
+    pub(crate) fn take_leave(&self) {
+        self.state.lock().is_leaving = true;
+        self.filled.notify_one();
+    }
+
     /// Nothing more is taken or sent.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
@@ -218,6 +226,10 @@ impl State {
             if outgoing.sent < outgoing.message.len() {
                 self.messages.push_back(outgoing);
             }
+        }
+        if self.is_leaving && self.messages.is_empty() {
+            put_frame(&mut batch.open, FrameHead::Farewell, &[]);
+            self.is_closed = true;
         }
         batch.seal();
         batch

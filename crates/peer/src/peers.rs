@@ -232,6 +232,22 @@ impl Peers {
         links.retain(|(linked, _), _| *linked != node);
     }
 
+    /// Takes leave of whoever asks over [`Lane::Requests`]: answers what is in progress, carries out nothing
+    /// any more, and has each know that. Waits until all have heard it, for `wait_max` at most; from then
+    /// on, requests in progress may be dropped.
+    pub async fn take_leave(&self, wait_max: Duration) {
+        let Shared {
+            runtime, callers, ..
+        } = &*self.shared;
+        let left = runtime.timeout(wait_max, callers.take_leave()).await;
+        if left.is_err() {
+            tracing::warn!(
+                event = "peer_leave_cut_short",
+                wait_ms = wait_max.as_millis()
+            );
+        }
+    }
+
     /// The connections that stand, by node; those that are only used once are not among them.
     pub fn connections(&self) -> Vec<Connected> {
         let mut all = self.shared.callers.all();

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use kvorum_runtime::{COUNTED_BYTES_MIN, Runtime, Stream, Taken, TaskGuard};
+use kvorum_runtime::{COUNTED_BYTES_MIN, Runtime, Stream, Taken};
 use kvorum_tls::{Certified, HandshakeError, SecureStream, begins_handshake};
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::answers::{Answers, NowTaken};
 use crate::assembly::Assembly;
 use crate::connected::{Callers, Connected, Guest};
 use crate::connection::{self, Ended};
@@ -65,8 +65,7 @@ impl NotGreeted {
 struct Connection {
     answering: Arc<Answering>,
     caller: Caller,
-    outbox: Arc<Outbox>,
-    in_progress: Arc<Mutex<InProgress>>,
+    answers: Arc<Answers>,
     /// Of requests that are still coming.
     waits: BTreeMap<u64, Waits>,
     /// Requests that were refused while they were coming, with the bytes that are still to come.
@@ -82,34 +81,6 @@ struct Waits {
 
 /// Large requests in progress leave no room for another one.
 struct NoRoom;
-
-/// Requests that are being answered, by stream.
-#[derive(Default)]
-struct InProgress {
-    tasks: BTreeMap<u64, (TaskGuard<()>, usize)>,
-    /// Of their messages.
-    bytes: usize,
-}
-
-impl InProgress {
-    fn has_room(&self, bytes: usize, settings: &PeerSettings) -> bool {
-        let fits = self.bytes == 0 || self.bytes + bytes <= settings.in_progress_bytes_max;
-        fits && self.tasks.len() < settings.in_progress_max
-    }
-
-    fn insert(&mut self, stream: u64, task: TaskGuard<()>, bytes: usize) {
-        self.bytes += bytes;
-        if let Some((_, bytes)) = self.tasks.insert(stream, (task, bytes)) {
-            self.bytes -= bytes;
-        }
-    }
-
-    fn remove(&mut self, stream: u64) {
-        if let Some((_, bytes)) = self.tasks.remove(&stream) {
-            self.bytes -= bytes;
-        }
-    }
-}
 
 /// Answers a peer until the connection ends. What is in progress then is dropped.
 pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Guest) {
@@ -140,23 +111,25 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
         is_asking: false,
         is_encrypted: stream.is_encrypted(),
     };
-    let mut calling = answering.callers.note(connected, caller.is_member);
+    let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
+    let answers = Arc::new(Answers::new(outbox.clone()));
+    let is_member = caller.is_member;
+    let mut calling = answering
+        .callers
+        .note(connected, is_member, answers.clone());
     let _guest = (!caller.is_member).then_some(guest);
     let (mut input, output) = stream.into_split();
-    let outbox = Arc::new(Outbox::new(settings.queued_bytes_max));
     // Guarded: when this future is dropped, the connection ends in both directions.
     let writing = runtime.spawn("peer writing", connection::write(outbox.clone(), output));
     let _writing = writing.abort_on_drop();
     let mut connection = Connection {
         assembly: Assembly::new(settings.message_bytes_max, settings.in_progress_max),
         caller,
-        outbox: outbox.clone(),
-        in_progress: Arc::default(),
+        answers: answers.clone(),
         waits: BTreeMap::new(),
         refused: BTreeMap::new(),
         answering,
     };
-    let in_progress = connection.in_progress.clone();
     let take = |frame| connection.take(frame);
     let silence_max = settings.silence_max;
     let reading = connection::read(&runtime, &mut input, &outbox, silence_max, take);
@@ -169,8 +142,7 @@ pub(crate) async fn serve(answering: Arc<Answering>, stream: Stream, guest: Gues
     );
     let ended = ended.await;
     tracing::debug!(event = "peer_connection_ended", peer = %peer, reason = %ended);
-    outbox.close();
-    in_progress.lock().tasks.clear();
+    answers.end();
 }
 
 /// Hears a hello, behind a handshake or not, and answers with the verdict.
@@ -284,13 +256,13 @@ impl Connection {
                 self.refused.remove(&stream);
                 self.assembly.forget(stream);
                 self.waits.remove(&stream);
-                self.in_progress.lock().remove(stream);
+                self.answers.remove(stream);
             }
             // We do not ask on this connection.
             FrameHead::Answer { stream, .. } | FrameHead::Overload { stream } => {
                 return Err(ProtocolError::StrayFragment { stream });
             }
-            FrameHead::Ping | FrameHead::Pong => {}
+            FrameHead::Ping | FrameHead::Pong | FrameHead::Farewell => {}
         }
         Ok(())
     }
@@ -317,7 +289,7 @@ impl Connection {
         }
         self.refused.insert(stream, len);
         self.pass_over(stream, come);
-        self.outbox.signal(FrameHead::Overload { stream });
+        self.answers.outbox.signal(FrameHead::Overload { stream });
         Ok(())
     }
 
@@ -342,22 +314,24 @@ impl Connection {
         let wait = Duration::from_millis(u64::from(wait_ms));
         let deadline = answering.runtime.now().plus(wait);
         let bytes = message.len();
-        let has_room = self.in_progress.lock().has_room(bytes, &answering.settings);
-        if !has_room {
-            self.outbox.signal(FrameHead::Overload { stream });
-            return;
-        }
+        let taken = match self.answers.take(bytes, &answering.settings) {
+            NowTaken::Yes(taken) => taken,
+            NowTaken::NoRoom => return self.answers.outbox.signal(FrameHead::Overload { stream }),
+            // The farewell will say that it was not carried out.
+            NowTaken::Leaving => return,
+        };
         match answering.service.handle(self.caller, message, deadline) {
             Served::Now(answer) => {
-                let pushed = self.outbox.push(stream, Opening::Answer, answer);
+                let pushed = self.answers.outbox.push(stream, Opening::Answer, answer);
                 if let Err(NotTaken::Full(answer)) = pushed {
                     let answer = Box::pin(std::future::ready(answer));
                     self.await_answer(stream, wait, (bytes, room), answer);
                 }
             }
-            Served::Overload => self.outbox.signal(FrameHead::Overload { stream }),
+            Served::Overload => self.answers.outbox.signal(FrameHead::Overload { stream }),
             Served::Later(answer) => self.await_answer(stream, wait, (bytes, room), answer),
         }
+        drop(taken);
     }
 
     fn await_answer(
@@ -368,23 +342,22 @@ impl Connection {
         answer: Pin<Box<dyn Future<Output = Message> + Send>>,
     ) {
         let runtime = self.answering.runtime.clone();
-        let (outbox, in_progress) = (self.outbox.clone(), self.in_progress.clone());
+        let answers = self.answers.clone();
         let work = async move {
             let answering = async {
                 let answer = answer.await;
                 // "Overload" would say that nothing was carried out. It waits for room, and counts as in
                 // progress meanwhile, so that further requests are refused before they are carried out.
+                let outbox = &answers.outbox;
                 let push = outbox.push_when_drained(stream, Opening::Answer, answer);
                 push.await;
             };
             // Past the deadline nobody listens.
             let _answered_or_late = runtime.timeout(wait, answering).await;
-            in_progress.lock().remove(stream);
+            answers.remove(stream);
             drop(room);
         };
-        // Locked over both, so that the task does not end before it is known.
-        let mut in_progress = self.in_progress.lock();
-        let task = self.answering.runtime.spawn("peer request", work);
-        in_progress.insert(stream, task.abort_on_drop(), bytes);
+        let spawn = || self.answering.runtime.spawn("peer request", work);
+        self.answers.insert(stream, bytes, spawn);
     }
 }

@@ -1,11 +1,14 @@
 //! Reads and writes through a cluster whose nodes fail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_cluster::{Command, MemberStatus, StagedChange};
-use kvorum_member::{Operation, Outcome};
+use kvorum_coordinator::{PutOptions, RequestError};
+use kvorum_member::{Member, Operation, Outcome};
+use kvorum_object::Clock;
 
-use crate::machines::{Machine, at, carry_out, cluster, cut, link, name, simulated, until};
+use crate::machines::{Machine, at, carry_out, cluster, cut, link, name, put_at, simulated, until};
 
 const KEYS: u32 = 40;
 
@@ -67,6 +70,46 @@ fn a_killed_node_misses_nothing_in_the_end() {
         machines[2].lose_power(&world).await;
         check(&machines[1], 3).await;
     });
+}
+
+/// A node that stopped dropped the writes that it was giving their versions for clients of other nodes, and
+/// those were answered `timeout`: each restart of a node cost a client of another one a request.
+#[test]
+fn a_node_that_stops_fails_no_request_of_another() {
+    simulated(12, |world| async move {
+        let machines = cluster(&world, 5).await;
+        for stopping in 1..machines.len() {
+            let writers: Vec<_> = (0..8)
+                .map(|writer| {
+                    let member = machines[0].member();
+                    let prefix = format!("{stopping} {writer}");
+                    world.runtime().spawn("writer", write_anew(member, prefix))
+                })
+                .collect();
+            world.runtime().sleep(Duration::from_millis(100)).await;
+            machines[stopping].stop(&world).await;
+            for writer in writers {
+                assert_eq!(writer.await.unwrap(), []);
+            }
+            machines[stopping].start(&world).await;
+            until(&world, "all see one another", || {
+                let up = |machine: &Machine| machine.member().liveness().up().len();
+                machines.iter().all(|machine| up(machine) == 5)
+            })
+            .await;
+        }
+    });
+}
+
+/// Writes keys that are new, one after the other; what failed.
+async fn write_anew(member: Arc<Member>, prefix: String) -> Vec<RequestError> {
+    let mut failed = Vec::new();
+    for number in 0..100 {
+        let (key, options) = (format!("{prefix} {number}"), PutOptions::default());
+        let put = put_at(&member, &key, "value", Clock::new(), &options).await;
+        failed.extend(put.err());
+    }
+    failed
 }
 
 /// Three nodes cannot take turns around sixteen partitions: at the end of the circle lists make a detour.

@@ -570,6 +570,79 @@ fn requests_under_way_fail_when_the_connection_breaks() {
     });
 }
 
+/// A node that stopped dropped what it was doing for others: each write that it was coordinating for
+/// another node's client ended in doubt, though the stop was planned and the write could have gone elsewhere.
+#[test]
+fn a_node_that_takes_its_leave_leaves_nothing_in_doubt() {
+    simulated(|runtime| async move {
+        let serving = Peers::new(runtime.clone(), Known::of(2), settings());
+        let (echo, guard) = answering_over(&runtime, 2, serving.clone());
+        let peers = asking(&runtime, settings());
+        let ask = |head: &'static str| {
+            let (peers, deadline) = (peers.clone(), in_ms(&runtime, 60_000));
+            runtime.spawn(head, async move {
+                let message = Message::of_head(head);
+                peers
+                    .request(node(2), Lane::Requests, message, deadline)
+                    .await
+            })
+        };
+        let under_way = [ask("wait 500"), ask("wait 300")];
+        runtime.sleep(Duration::from_millis(100)).await;
+        let (leaving, started) = (serving.clone(), runtime.now());
+        let leaving = runtime.spawn("leaving", async move {
+            leaving.take_leave(Duration::from_secs(5)).await;
+        });
+        runtime.sleep(Duration::from_millis(100)).await;
+        let late = ask("echo");
+        for answer in under_way {
+            assert!(answer.await.unwrap().is_ok());
+        }
+        let late = late.await.unwrap();
+        assert!(
+            matches!(late, Err(PeerError::Unreachable { .. })),
+            "{late:?}"
+        );
+        leaving.await.unwrap();
+        assert!(runtime.now().since(started) < Duration::from_secs(1));
+        assert_eq!(echo.begun.load(Ordering::Relaxed), 2);
+        // Who connects meanwhile is told at once.
+        runtime.sleep(Duration::from_secs(2)).await;
+        let anew = ask("echo").await.unwrap();
+        assert!(
+            matches!(anew, Err(PeerError::Unreachable { .. })),
+            "{anew:?}"
+        );
+        assert_eq!(echo.begun.load(Ordering::Relaxed), 2);
+        drop(guard);
+    });
+}
+
+/// What is not answered before the stop may have been carried out, and is not denied.
+#[test]
+fn a_leave_that_is_cut_short_denies_nothing() {
+    simulated(|runtime| async move {
+        let serving = Peers::new(runtime.clone(), Known::of(2), settings());
+        let (_, guard) = answering_over(&runtime, 2, serving.clone());
+        let peers = asking(&runtime, settings());
+        let deadline = in_ms(&runtime, 60_000);
+        let never = runtime.spawn("never", async move {
+            let message = Message::of_head("never");
+            peers
+                .request(node(2), Lane::Requests, message, deadline)
+                .await
+        });
+        runtime.sleep(Duration::from_millis(100)).await;
+        serving.take_leave(Duration::from_millis(200)).await;
+        drop(guard);
+        let answer = never.await.unwrap();
+        assert!(
+            matches!(answer, Err(PeerError::Broken { .. })),
+            "{answer:?}"
+        );
+    });
+}
+
 #[test]
 fn a_peer_that_says_nothing_more_is_given_up() {
     simulated(|runtime| async move {
