@@ -4,6 +4,8 @@
 //! The simulation runs many thousands of times as many faults. What it cannot show is that real
 //! sockets, a real file system and a real clock behave as it takes for granted: this does.
 
+mod bystanders;
+mod census;
 mod enclosure;
 mod fault;
 mod fleet;
@@ -11,6 +13,7 @@ mod growth;
 mod machine;
 mod network;
 mod recovery;
+mod rolling;
 mod survey;
 mod under_faults;
 mod writers;
@@ -158,6 +161,8 @@ impl Trial {
         if has_grown {
             let result = under_faults::one_node_down(&mut fleet, runtime, &mut known, seed);
             check("one node down is no error for clients", &result);
+            let result = rolling::restart(&mut fleet, runtime, &mut known, seed);
+            check("nodes restart one after the other", &result);
             let count = 2 * self.plan.len();
             let result = under_faults::steps(&mut fleet, runtime, &mut known, &self.plan, seed);
             if check(&format!("{count} faults under load"), &result) {

@@ -134,6 +134,20 @@ impl Machine {
         ended.with_context(|| format!("node {}", self.number + 1))
     }
 
+    /// Asks its server to stop, as `kvorum stop` does, and waits until it has ended well.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        let server = self.server.take().context("the machine is off")?;
+        let stopped = server.stop().map(drop);
+        stopped.with_context(|| format!("stopping node {}", self.number + 1))
+    }
+
+    /// Waits until its server serves, as an operator would before going on.
+    pub(super) fn wait_for_service(&self) -> anyhow::Result<()> {
+        let name = name(self.number);
+        self.admin(&["wait-for-service", "riak_kv", &name])
+            .map(drop)
+    }
+
     /// `kill -9`.
     pub(super) fn kill(&mut self) {
         if let Some(server) = self.server.take() {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use kvorum_client::{
     Client, ClientSettings, Delete, DeleteOptions, Error, ErrorKind, Get, GetOptions, Put,
-    PutOptions, pb,
+    PutOptions, pb, quorum,
 };
 use kvorum_witness::{Ledger, Lengths, Siblings, attempt_of, value};
 use rand::rngs::StdRng;
@@ -53,13 +53,56 @@ pub(super) struct Writing {
     writers: Vec<JoinHandle<Knowledge>>,
 }
 
-/// How much a read must know.
+/// How much a read must know, and whom reads and writes ask for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expectation {
     /// Nothing fails: every read answers with what was acknowledged last.
     Current,
     /// A quorum may be made of those who stand in: a read may miss what others have.
     Whatever,
+    /// Nobody stands in, so that every read meets every write: it answers with what was acknowledged
+    /// last, whatever fails, or not at all.
+    Strict,
+}
+
+impl Expectation {
+    /// Why what was read cannot be, where it is judged.
+    fn grounds(self) -> Option<&'static str> {
+        match self {
+            Expectation::Current => Some("read while nothing failed"),
+            Expectation::Strict => Some("read from a quorum of primaries"),
+            Expectation::Whatever => None,
+        }
+    }
+
+    fn quorum(self) -> Option<u32> {
+        (self == Expectation::Strict).then_some(quorum::QUORUM)
+    }
+
+    fn get(self) -> GetOptions {
+        GetOptions {
+            pr: self.quorum(),
+            sloppy_quorum: Some(self != Expectation::Strict),
+            ..GetOptions::default()
+        }
+    }
+
+    fn put(self) -> PutOptions {
+        PutOptions {
+            pw: self.quorum(),
+            sloppy_quorum: Some(self != Expectation::Strict),
+            ..PutOptions::default()
+        }
+    }
+
+    fn delete(self) -> DeleteOptions {
+        DeleteOptions {
+            pr: self.quorum(),
+            pw: self.quorum(),
+            sloppy_quorum: Some(self != Expectation::Strict),
+            ..DeleteOptions::default()
+        }
+    }
 }
 
 impl Knowledge {
@@ -86,6 +129,17 @@ impl Knowledge {
         text
     }
 
+    /// Takes out what these writers know of their keys.
+    fn take_ledgers(&mut self, writers: &Range<u32>) -> BTreeMap<KeyId, Ledger> {
+        let keys = (writers.start, 0)..(writers.end, 0);
+        self.ledgers.extract_if(keys, |_, _| true).collect()
+    }
+
+    /// True when every request was answered, and none with an error.
+    pub(super) fn is_undisturbed(&self) -> bool {
+        self.refused.is_empty() && self.broken == 0
+    }
+
     /// # Errors
     /// The first few findings.
     pub(super) fn require_sound(&self) -> anyhow::Result<()> {
@@ -106,7 +160,8 @@ pub(super) fn require_none(what: &str, wrong: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends writers to work, each with a node of its own that it leaves when that does not answer.
+/// Sends writers to work. They share the nodes out, the first has the first; a writer leaves its node for
+/// the next one when that does not answer.
 pub(super) fn start(
     runtime: &Handle,
     writers: Range<u32>,
@@ -114,17 +169,35 @@ pub(super) fn start(
     expectation: Expectation,
     seed: u64,
 ) -> Writing {
+    let nobody = &mut Knowledge::default();
+    go_on(runtime, writers, nodes, expectation, seed, nobody)
+}
+
+/// The same; writers that have been at work before go on with the keys that `known` has of them.
+pub(super) fn go_on(
+    runtime: &Handle,
+    writers: Range<u32>,
+    nodes: &[SocketAddr],
+    expectation: Expectation,
+    seed: u64,
+    known: &mut Knowledge,
+) -> Writing {
     let stop = Arc::new(AtomicBool::new(false));
     let writers = writers
-        .map(|number| {
+        .zip(0..)
+        .map(|(number, place)| {
+            let known = Knowledge {
+                ledgers: known.take_ledgers(&(number..number + 1)),
+                ..Knowledge::default()
+            };
             let writer = Writer {
                 number,
                 nodes: nodes.to_vec(),
-                node: number as usize % nodes.len().max(1),
+                node: place % nodes.len().max(1),
                 client: None,
                 expectation,
                 random: StdRng::seed_from_u64(seed ^ (u64::from(number) << 32)),
-                known: Knowledge::default(),
+                known,
             };
             runtime.spawn(writer.work(Arc::clone(&stop)))
         })
@@ -173,7 +246,8 @@ impl Writer {
             self.client = Some(connect(self.nodes[self.node]).await?);
             return Ok(());
         };
-        let (siblings, context) = match read(client, id, &GetOptions::default()).await? {
+        let expectation = self.expectation;
+        let (siblings, context) = match read(client, id, &expectation.get()).await? {
             Ok(found) => found,
             Err(foreign) => {
                 self.known.findings.push(foreign);
@@ -181,16 +255,16 @@ impl Writer {
             }
         };
         let ledger = self.known.ledgers.entry(id).or_default();
-        if self.expectation == Expectation::Current {
+        if let Some(grounds) = expectation.grounds() {
             let wrong = ledger.judge(&siblings).into_iter();
-            let told = wrong.map(|wrong| tell(id, &format!("{wrong}, read while nothing failed")));
+            let told = wrong.map(|wrong| tell(id, &format!("{wrong}, {grounds}")));
             self.known.findings.extend(told);
         }
         let is_delete = !siblings.is_empty() && self.random.random_ratio(1, 10);
         let attempt = ledger.attempt(is_delete, siblings);
         match is_delete {
-            true => delete(client, id, context.as_deref()).await?,
-            false => put(client, id, context.as_deref(), attempt).await?,
+            true => delete(client, id, context.as_deref(), expectation.delete()).await?,
+            false => write(client, id, context.as_deref(), attempt, expectation.put()).await?,
         }
         ledger.acknowledge();
         self.known.acknowledged += 1;
@@ -257,9 +331,19 @@ pub(super) async fn put(
     vclock: Option<&[u8]>,
     attempt: u64,
 ) -> Result<(), Error> {
+    write(client, id, vclock, attempt, PutOptions::default()).await
+}
+
+async fn write(
+    client: &mut Client<tokio::net::TcpStream>,
+    id: KeyId,
+    vclock: Option<&[u8]>,
+    attempt: u64,
+    options: PutOptions,
+) -> Result<(), Error> {
     let options = PutOptions {
         timeout_ms: Some(TIMEOUT_MS),
-        ..PutOptions::default()
+        ..options
     };
     let content = pb::RpbContent {
         value: Bytes::from(value(id.0, id.1, attempt, Lengths::Varied)),
@@ -281,10 +365,11 @@ async fn delete(
     client: &mut Client<tokio::net::TcpStream>,
     id: KeyId,
     vclock: Option<&[u8]>,
+    options: DeleteOptions,
 ) -> Result<(), Error> {
     let options = DeleteOptions {
         timeout_ms: Some(TIMEOUT_MS),
-        ..DeleteOptions::default()
+        ..options
     };
     let name = name(id);
     let delete = Delete {
