@@ -10,6 +10,7 @@ mod enclosure;
 mod fault;
 mod fleet;
 mod growth;
+mod leaving;
 mod machine;
 mod network;
 mod recovery;
@@ -163,6 +164,11 @@ impl Trial {
             check("one node down is no error for clients", &result);
             let result = rolling::restart(&mut fleet, runtime, &mut known, seed);
             check("nodes restart one after the other", &result);
+            // Of three nodes none is left that could hold a third replica.
+            if nodes > REPLICAS {
+                let result = leaving::leave_and_return(&mut fleet, runtime, &mut known, seed);
+                check("a node leaves, and comes back empty", &result);
+            }
             let count = 2 * self.plan.len();
             let result = under_faults::steps(&mut fleet, runtime, &mut known, &self.plan, seed);
             if check(&format!("{count} faults under load"), &result) {

@@ -1,5 +1,6 @@
 //! The machines of one cluster: joined, watched until they agree, all asked the same.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,6 +99,30 @@ impl Fleet {
         }
     }
 
+    /// Waits until the machines are the members of the cluster, all of them and nobody else, by the word of
+    /// each, and are settled.
+    pub(super) fn await_members(&mut self) -> anyhow::Result<Duration> {
+        let start = Instant::now();
+        let expected = self.machines.iter().map(|it| machine::name(it.number));
+        let expected: BTreeSet<String> = expected.collect();
+        for machine in &self.machines {
+            loop {
+                let said = status(machine, "member-status")?;
+                if valid_members(&said) == Some(expected.clone()) {
+                    break;
+                }
+                ensure!(
+                    start.elapsed() < WITHIN,
+                    "node {} says {said} where {expected:?} are to be members",
+                    machine.number + 1
+                );
+                thread::sleep(Duration::from_millis(200));
+            }
+        }
+        let changed = start.elapsed();
+        Ok(changed + self.await_settled()?)
+    }
+
     /// What the last of the nodes that are not settled says.
     fn unsettled(&mut self) -> anyhow::Result<Option<anyhow::Error>> {
         let mut unsettled = None;
@@ -140,6 +165,15 @@ impl Fleet {
 fn status(machine: &Machine, verb: &str) -> anyhow::Result<Value> {
     let text = machine.admin(&[verb, "--json"])?;
     serde_json::from_str(&text).with_context(|| format!("reading what {verb} says"))
+}
+
+/// The members that `member-status` names, if all of them are full ones.
+fn valid_members(said: &Value) -> Option<BTreeSet<String>> {
+    let named = said.as_array()?.iter().map(|member| {
+        let is_valid = member["status"] == "valid";
+        member["node"].as_str().filter(|_| is_valid)
+    });
+    named.map(|name| name.map(str::to_owned)).collect()
 }
 
 /// How many nodes it does not reach.

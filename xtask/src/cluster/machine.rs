@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::cluster::network;
 use crate::process::backend::Setting;
@@ -146,6 +146,12 @@ impl Machine {
         let name = name(self.number);
         self.admin(&["wait-for-service", "riak_kv", &name])
             .map(drop)
+    }
+
+    /// Removes all that its server has stored; it is off.
+    pub(super) fn wipe(&self) -> anyhow::Result<()> {
+        ensure!(self.server.is_none(), "the machine is on");
+        fs::remove_dir_all(self.site.data()).context("wiping a machine")
     }
 
     /// `kill -9`.

@@ -9,7 +9,7 @@ use kvorum_client::{ErrorKind, GetOptions, pb};
 use kvorum_witness::{Ledger, Siblings};
 use tokio::task::JoinSet;
 
-use crate::cluster::writers::{self, KeyId, Knowledge};
+use crate::cluster::writers::{self, Expectation, KeyId, Knowledge};
 
 /// Connections that one node is read over.
 const READERS: usize = 8;
@@ -76,6 +76,19 @@ async fn read_part(
 fn has_no_replica(error: &kvorum_client::Error) -> bool {
     let text = error.to_string();
     NO_REPLICA.iter().any(|it| text.contains(it))
+}
+
+/// Reads all that is known from a quorum of primaries, through one node.
+///
+/// # Errors
+/// If something cannot be.
+pub(super) async fn require_known(node: SocketAddr, known: &Knowledge) -> anyhow::Result<()> {
+    let keys = known.ledgers.keys().copied().collect();
+    let holding = read_all(node, keys, Expectation::Strict.get()).await?;
+    let (read, all) = (holding.len(), known.ledgers.len());
+    ensure!(read == all, "{node} answered for {read} of {all} keys");
+    let wrong = judge(&known.ledgers, &holding);
+    writers::require_none("values", &wrong).with_context(|| format!("read from {node}"))
 }
 
 /// Keys of which some replicas differ, each with what the nodes have of it.

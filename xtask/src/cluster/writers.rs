@@ -79,7 +79,8 @@ impl Expectation {
         (self == Expectation::Strict).then_some(quorum::QUORUM)
     }
 
-    fn get(self) -> GetOptions {
+    /// How a read asks.
+    pub(super) fn get(self) -> GetOptions {
         GetOptions {
             pr: self.quorum(),
             sloppy_quorum: Some(self != Expectation::Strict),
