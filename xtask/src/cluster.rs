@@ -12,6 +12,7 @@ mod fleet;
 mod growth;
 mod leaving;
 mod machine;
+mod migration;
 mod network;
 mod recovery;
 mod rolling;
@@ -131,60 +132,118 @@ struct Trial {
 }
 
 impl Trial {
-    /// A cluster grows from one node, loses one, and goes through the plan's faults.
+    /// A cluster grows from one node, goes through changes that somebody wants, and through the plan's
+    /// faults.
     fn run(&self, workshop: &Workshop, runtime: &Handle) -> Tally {
-        let (seed, nodes) = (self.seed, self.nodes);
-        let mut tally = Tally::default();
-        let mut since = Instant::now();
-        let mut check = |name: &str, result: &anyhow::Result<String>| {
-            let took_s = since.elapsed().as_secs();
-            since = Instant::now();
-            let (backend, tls) = (
-                self.backend.name,
-                if self.is_encrypted { ", tls" } else { "" },
-            );
-            let title = format!("seed {seed}, {nodes} nodes, {backend}{tls}: {name}, {took_s} s");
-            tally.check(&title, result);
-            result.is_ok()
-        };
+        let mut report = Report::of(self);
         let mut settings = self.backend.with(SETTINGS);
         settings.extend(self.is_encrypted.then_some(ENCRYPTED));
-        let mut fleet = match Fleet::start(workshop, nodes, &settings) {
+        let fleet = match Fleet::start(workshop, self.nodes, &settings) {
             Ok(fleet) => fleet,
             Err(error) => {
-                check("the servers start", &Err(error));
-                return tally;
+                report.check("the servers start", &Err(error));
+                return report.tally;
             }
         };
-        let mut known = Knowledge::default();
-        let result = growth::growth(&mut fleet, runtime, &mut known, seed);
-        let has_grown = check("one node grows under load", &result);
-        if has_grown {
-            let result = under_faults::one_node_down(&mut fleet, runtime, &mut known, seed);
-            check("one node down is no error for clients", &result);
-            let result = rolling::restart(&mut fleet, runtime, &mut known, seed);
-            check("nodes restart one after the other", &result);
-            // Of three nodes none is left that could hold a third replica.
-            if nodes > REPLICAS {
-                let result = leaving::leave_and_return(&mut fleet, runtime, &mut known, seed);
-                check("a node leaves, and comes back empty", &result);
-            }
-            let count = 2 * self.plan.len();
-            let result = under_faults::steps(&mut fleet, runtime, &mut known, &self.plan, seed);
-            if check(&format!("{count} faults under load"), &result) {
-                let result = under_faults::convergence(&mut fleet, runtime, &mut known, REPLICAS);
-                let is_sound = check("nothing acknowledged is lost, nothing comes back", &result);
-                // Of three nodes none is left that could hold two replicas.
-                if is_sound && nodes > REPLICAS {
-                    let result = recovery::recovery(&mut fleet, runtime, &known, seed);
-                    check("a majority is lost for good", &result);
-                }
-            }
+        let mut cluster = Cluster {
+            fleet,
+            runtime,
+            known: Knowledge::default(),
+            seed: self.seed,
+        };
+        if cluster.grows(&mut report) {
+            cluster.changes(self, &mut report);
+            cluster.suffers(self, &mut report);
         }
-        if tally.failed > 0 {
-            tell(&fleet);
+        if report.tally.failed > 0 {
+            tell(&cluster.fleet);
         }
-        tally
+        report.tally
+    }
+
+    /// One of the two clusters of a round has bitcask: it is migrated, and the other one restarted as it is.
+    fn is_migrated(&self) -> bool {
+        let [bitcask, _] = BACKENDS;
+        self.backend.name == bitcask.name
+    }
+}
+
+/// A cluster, and what its clients know.
+struct Cluster<'a> {
+    fleet: Fleet,
+    runtime: &'a Handle,
+    known: Knowledge,
+    seed: u64,
+}
+
+impl Cluster<'_> {
+    fn grows(&mut self, report: &mut Report) -> bool {
+        let result = growth::growth(&mut self.fleet, self.runtime, &mut self.known, self.seed);
+        report.check("one node grows under load", &result)
+    }
+
+    /// What is no fault of anybody, and the loss of one node.
+    fn changes(&mut self, trial: &Trial, report: &mut Report) {
+        let (fleet, runtime, known) = (&mut self.fleet, self.runtime, &mut self.known);
+        let result = under_faults::one_node_down(fleet, runtime, known, self.seed);
+        report.check("one node down is no error for clients", &result);
+        if !trial.is_migrated() {
+            let result = rolling::restart(fleet, runtime, known, self.seed);
+            report.check("nodes restart one after the other", &result);
+        }
+        // Of three nodes none is left that could hold a third replica.
+        if trial.nodes > REPLICAS {
+            let result = leaving::leave_and_return(fleet, runtime, known, self.seed);
+            report.check("a node leaves, and comes back empty", &result);
+        }
+    }
+
+    /// Faults, and what is left after them.
+    fn suffers(&mut self, trial: &Trial, report: &mut Report) {
+        let (fleet, runtime, known) = (&mut self.fleet, self.runtime, &mut self.known);
+        let count = 2 * trial.plan.len();
+        let result = under_faults::steps(fleet, runtime, known, &trial.plan, self.seed);
+        if !report.check(&format!("{count} faults under load"), &result) {
+            return;
+        }
+        if trial.is_migrated() {
+            let result = migration::migration(fleet, runtime, known, self.seed);
+            report.check("nodes change to leveldb one after the other", &result);
+        }
+        let result = under_faults::convergence(fleet, runtime, known, REPLICAS);
+        let is_sound = report.check("nothing acknowledged is lost, nothing comes back", &result);
+        // Of three nodes none is left that could hold two replicas.
+        if is_sound && trial.nodes > REPLICAS {
+            let result = recovery::recovery(fleet, runtime, known, self.seed);
+            report.check("a majority is lost for good", &result);
+        }
+    }
+}
+
+/// What came of a trial, told as it comes.
+struct Report {
+    title: String,
+    since: Instant,
+    tally: Tally,
+}
+
+impl Report {
+    fn of(trial: &Trial) -> Report {
+        let (seed, nodes, backend) = (trial.seed, trial.nodes, trial.backend.name);
+        let tls = if trial.is_encrypted { ", tls" } else { "" };
+        Report {
+            title: format!("seed {seed}, {nodes} nodes, {backend}{tls}"),
+            since: Instant::now(),
+            tally: Tally::default(),
+        }
+    }
+
+    fn check(&mut self, name: &str, result: &anyhow::Result<String>) -> bool {
+        let took_s = self.since.elapsed().as_secs();
+        self.since = Instant::now();
+        let title = format!("{}: {name}, {took_s} s", self.title);
+        self.tally.check(&title, result);
+        result.is_ok()
     }
 }
 

@@ -151,6 +151,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// One of the machines.
+    pub(super) fn machine(&mut self, number: usize) -> anyhow::Result<&mut Machine> {
+        self.machines.get_mut(number).context("no such machine")
+    }
+
     /// Where clients find the nodes.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.machines.iter().map(Machine::protobuf).collect()
@@ -162,7 +167,8 @@ impl Fleet {
     }
 }
 
-fn status(machine: &Machine, verb: &str) -> anyhow::Result<Value> {
+/// What an admin verb says of a machine.
+pub(super) fn status(machine: &Machine, verb: &str) -> anyhow::Result<Value> {
     let text = machine.admin(&[verb, "--json"])?;
     serde_json::from_str(&text).with_context(|| format!("reading what {verb} says"))
 }

@@ -31,6 +31,7 @@ pub(super) struct Machine {
     mount: Mount,
     control: File,
     site: Site,
+    settings: Vec<Setting>,
 }
 
 impl Machine {
@@ -61,20 +62,39 @@ impl Machine {
         };
         let data = mount.point().join("data");
         let site = Site::elsewhere(&workshop.binary, &directory, &data, host, surroundings);
-        let (name, peer) = (name(number), format!("{host}:8099"));
-        let mut all = vec![
-            ("nodename", name.as_str()),
-            ("listener.peer.internal", &peer),
-        ];
-        all.extend_from_slice(settings);
-        site.configure(&all)?;
-        Ok(Machine {
+        let machine = Machine {
             number,
             mount,
             control,
             site,
+            settings: settings.to_vec(),
             server: None,
-        })
+        };
+        machine.configure()?;
+        Ok(machine)
+    }
+
+    fn configure(&self) -> anyhow::Result<()> {
+        let name = name(self.number);
+        let peer = format!("{}:8099", network::address(self.number));
+        let mut all = vec![
+            ("nodename", name.as_str()),
+            ("listener.peer.internal", &peer),
+        ];
+        all.extend_from_slice(&self.settings);
+        self.site.configure(&all)
+    }
+
+    /// Changes one of its settings, for its next start.
+    pub(super) fn set(&mut self, setting: Setting) -> anyhow::Result<()> {
+        self.settings.retain(|(key, _)| *key != setting.0);
+        self.settings.push(setting);
+        self.configure()
+    }
+
+    /// Has the configuration looked through.
+    pub(super) fn check_configuration(&self) -> anyhow::Result<()> {
+        self.site.run(&["chkconfig"]).map(drop)
     }
 
     /// Switches it on and waits until its server answers.

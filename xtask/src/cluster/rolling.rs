@@ -4,6 +4,7 @@
 //! to coordinate a write, goes in the middle of it. A client of the node that stops has its connection
 //! ended, and nothing that it had been told is lost; it goes on at another node.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
@@ -28,52 +29,86 @@ pub(super) fn restart(
     known: &mut Knowledge,
     seed: u64,
 ) -> anyhow::Result<String> {
+    one_by_one(fleet, runtime, known, seed, |fleet, number| {
+        let machine = fleet.machine(number)?;
+        machine.stop()?;
+        machine.start()?;
+        machine.wait_for_service()?;
+        fleet.await_settled().map(drop)
+    })
+}
+
+/// Does something to every node for which it has to stop, one after the other. `change` returns when the
+/// node is back and the next one may go.
+pub(super) fn one_by_one(
+    fleet: &mut Fleet,
+    runtime: &Handle,
+    known: &mut Knowledge,
+    seed: u64,
+    change: impl Fn(&mut Fleet, usize) -> anyhow::Result<()>,
+) -> anyhow::Result<String> {
     let mut seen = Seen::default();
     for number in 0..fleet.machines.len() {
-        restart_one(fleet, runtime, known, &mut seen, (number, seed))
-            .with_context(|| format!("restarting node {}", number + 1))?;
+        let mut nodes = fleet.addresses();
+        nodes.rotate_left(number);
+        let load = Load::start(runtime, &nodes, known, seed)?;
+        thread::sleep(BEFORE);
+        let changed = change(fleet, number);
+        let unnoticed = load.finish(runtime, known, &mut seen);
+        // Where both failed, the change is the cause.
+        changed
+            .and(unnoticed)
+            .with_context(|| format!("at node {}", number + 1))?;
     }
     Ok(seen.outline())
 }
 
-fn restart_one(
-    fleet: &mut Fleet,
-    runtime: &Handle,
-    known: &mut Knowledge,
-    seen: &mut Seen,
-    (number, seed): (usize, u64),
-) -> anyhow::Result<()> {
-    let mut nodes = fleet.addresses();
-    nodes.rotate_left(number);
-    let (_, others) = nodes.split_first().context("no machines")?;
-    let bystanders = Bystanders::start(runtime, others, known, seed);
-    // One by one, for the first node of the list is whose client the first of a range is.
-    let moved: Vec<Writing> = MOVED
-        .map(|it| {
+/// Clients of all nodes, while the first of them goes and comes back.
+struct Load {
+    bystanders: Bystanders,
+    moved: Vec<Writing>,
+}
+
+impl Load {
+    fn start(
+        runtime: &Handle,
+        nodes: &[SocketAddr],
+        known: &mut Knowledge,
+        seed: u64,
+    ) -> anyhow::Result<Load> {
+        let (_, others) = nodes.split_first().context("no machines")?;
+        let bystanders = Bystanders::start(runtime, others, known, seed);
+        // One by one, for the first node of the list is whose client the first of a range is.
+        let moved = MOVED.map(|it| {
             let usual = Expectation::Whatever;
-            writers::go_on(runtime, it..it + 1, &nodes, usual, seed, known)
+            writers::go_on(runtime, it..it + 1, nodes, usual, seed, known)
+        });
+        Ok(Load {
+            moved: moved.collect(),
+            bystanders,
         })
-        .collect();
-    thread::sleep(BEFORE);
-    let machine = fleet.machines.get_mut(number).context("no such machine")?;
-    let restarted = machine
-        .stop()
-        .and_then(|()| machine.start())
-        .and_then(|()| machine.wait_for_service())
-        .and_then(|()| fleet.await_settled());
-    let mut found = Knowledge::default();
-    for writing in moved {
-        found.add(writing.finish(runtime)?);
     }
-    let finished = bystanders.finish(runtime, known, seen);
-    let (outline, refusals, broken) = (found.outline(), found.refused.len(), found.broken);
-    known.add(found);
-    restarted?;
-    finished?;
-    let broken_max = u64::from(MOVED.end - MOVED.start);
-    ensure!(
-        refusals == 0 && broken <= broken_max,
-        "clients of the node that stopped saw more than the end of their connections: {outline}"
-    );
-    Ok(())
+
+    fn finish(
+        self,
+        runtime: &Handle,
+        known: &mut Knowledge,
+        seen: &mut Seen,
+    ) -> anyhow::Result<()> {
+        let mut found = Knowledge::default();
+        for writing in self.moved {
+            found.add(writing.finish(runtime)?);
+        }
+        let (outline, refusals, broken) = (found.outline(), found.refused.len(), found.broken);
+        let sound = found.require_sound();
+        known.add(found);
+        self.bystanders.finish(runtime, known, seen)?;
+        sound?;
+        let broken_max = u64::from(MOVED.end - MOVED.start);
+        ensure!(
+            refusals == 0 && broken <= broken_max,
+            "clients of the node that stopped saw more than the end of their connections: {outline}"
+        );
+        Ok(())
+    }
 }
