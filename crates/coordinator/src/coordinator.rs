@@ -101,7 +101,7 @@ pub struct Coordinator {
     pub(crate) listings: Gate,
     pub(crate) index_queries: Gate,
     pub(crate) reaper: Reaper,
-    /// Nodes that coverage does without, and until when.
+    /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
 }
 

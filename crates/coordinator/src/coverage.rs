@@ -37,6 +37,8 @@ const NAMES_PER_PART: u32 = 10_000;
 /// How long a node is asked for nothing after one of its vnodes was found to lack something. Whether it
 /// still does is found out by asking it again.
 const LEFT_OUT: Duration = Duration::from_secs(10);
+/// The same where what it has is to be had nowhere else.
+const LEFT_OUT_MIN: Duration = Duration::from_secs(1);
 
 /// A listing of one bucket's keys, in chunks.
 pub struct KeyListing {
@@ -533,14 +535,15 @@ impl Coordinator {
 
     /// A vnode of this node lacks what it has promised to hold: others are asked for a while.
     pub(crate) fn leave_out(&self, node: NodeId) {
-        let until = self.runtime().now().plus(LEFT_OUT);
-        self.left_out.lock().insert(node, until);
+        let now = self.runtime().now();
+        self.left_out.lock().insert(node, now);
     }
 
-    fn is_left_out(&self, node: NodeId) -> bool {
+    /// True for a node of which something was missing less than `wait` ago.
+    fn is_left_out(&self, node: NodeId, wait: Duration) -> bool {
         let left_out = self.left_out.lock();
-        let until = left_out.get(&node);
-        until.is_some_and(|until| self.runtime().now() < *until)
+        let noted = left_out.get(&node);
+        noted.is_some_and(|noted| self.runtime().now().since(*noted) < wait)
     }
 
     fn cover_vnodes(
@@ -552,11 +555,17 @@ impl Coordinator {
         let random = self.runtime().random_u64().to_le_bytes();
         let offset = u16::from_le_bytes([random[0], random[1]]);
         let colocated = self.settings.colocated_replicas;
-        let is_asked = |node| self.is_up(node) && !self.is_left_out(node);
+        let is_asked = |node| self.is_up(node) && !self.is_left_out(node, LEFT_OUT_MIN);
         let ring = state.ring();
-        let plan = ring.coverage_plan_of(n_val, colocated, offset, |node, partition| {
-            is_asked(node) && !self.parts.is_unopened(node, partition)
-        });
+        let cover = |wait| {
+            ring.coverage_plan_of(n_val, colocated, offset, |node, partition| {
+                let is_left_out = self.is_left_out(node, wait);
+                self.is_up(node) && !is_left_out && !self.parts.is_unopened(node, partition)
+            })
+        };
+        // Who lacked something a while ago is asked rather than nobody: nodes that are changed one after
+        // the other may all be left out at a time, and have everything again.
+        let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {
             match ring.coverage_plan(n_val, colocated, offset, is_asked) {
                 // All would be well if what is there were open.

@@ -4,12 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use kvorum_cluster::{Command, StagedChange};
+use kvorum_coordinator::RequestError;
 use kvorum_disk::Disk;
+use kvorum_encoding::Address;
 use kvorum_handoff::Direction;
 use kvorum_ring::Partition;
 use kvorum_runtime::World;
 
-use crate::machines::{Machine, at, carry_out, cluster, has_store, name, simulated, until};
+use crate::machines::{
+    Machine, address, at, carry_out, cluster, has_store, name, simulated, until,
+};
 
 const KEYS: usize = 40;
 
@@ -75,6 +79,46 @@ fn a_node_without_its_stores_answers_no_reads_until_they_are_repaired() {
         machines[2].stop(&world).await;
         machines[2].start(&world).await;
         assert!(are_complete(&machines[2]));
+    });
+}
+
+/// All keys, as a node lists them.
+async fn listed(machine: &Machine) -> Result<usize, RequestError> {
+    let Address {
+        bucket_type,
+        bucket,
+        ..
+    } = address("any");
+    let coordinator = machine.member().coordinator().clone();
+    let mut listing = coordinator.list_keys(&bucket_type, &bucket, Duration::from_secs(5))?;
+    let mut count = 0;
+    while let Some(keys) = listing.next().await {
+        count += keys?.len();
+    }
+    Ok(count)
+}
+
+/// A node that was found to lack something was asked for no listing for ten seconds, also when all was
+/// repaired long before; when three nodes had their turn within that time, keys had no replica left that
+/// was asked, and listings were refused.
+#[test]
+fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
+    simulated(83, |world| async move {
+        let machines = cluster(&world, 5).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        for machine in &machines[1..] {
+            machine.stop(&world).await;
+            assert_eq!(listed(&machines[0]).await, Ok(KEYS));
+            wipe(machine);
+            machine.start(&world).await;
+            while !are_complete(machine) {
+                assert_eq!(listed(&machines[0]).await, Ok(KEYS));
+                world.runtime().sleep(Duration::from_millis(20)).await;
+            }
+            world.runtime().sleep(Duration::from_secs(1)).await;
+        }
     });
 }
 

@@ -1,4 +1,5 @@
-//! The published migration from one backend to another, node by node, while clients read and write.
+//! The published migration from one backend to another, node by node: what it shows, and what it refuses.
+//! While clients read and write it is run by the stage `cluster` of `cargo xtask test`.
 
 use serde_json::Value;
 
