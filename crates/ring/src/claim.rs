@@ -1,24 +1,36 @@
 //! Claim: who should own each partition.
 //!
-//! Two ways lead to a ring, and the better one wins. *Growing* keeps the previous ring and moves
-//! only what balance demands. *Laying out* starts from an arrangement that is known to be good and
-//! gives its places to the nodes that already own most of them. Either is then relaxed by swaps. A
-//! layout is taken only where growing leaves more crowding: moving data costs hours, crowding costs
-//! a replica.
+//! Two ways lead to a ring. *Growing* keeps the previous ring and moves only what balance demands; then
+//! as few swaps as are found make it as distinct as a fresh one. *Laying out* starts from arrangements
+//! that are known to be good, improves the best, and gives its places to the nodes that already own most
+//! of them. A layout is taken only where growing did not come to its distances, or moves more: moving
+//! data costs hours, but a replica that is not elsewhere is missed for as long as the ring stays.
 //!
-//! What holds for every result:
+//! What holds for every result (and is tested as properties):
 //! - the order of the claimants does not matter, and the same input gives the same ring;
-//! - every claimant has the share that its weight asks for, to within one partition, except that
-//!   none gets more than fit on the circle n apart;
-//! - claimants of equal weight differ by one partition at most;
-//! - it is never more crowded than a fresh layout for the same claimants.
+//! - every claimant has the share that its weight asks for, rounded up or down, except that none gets
+//!   more than fit on the circle n apart; so claimants of equal weight differ by one partition at most;
+//! - n consecutive partitions are on distinct nodes wherever some arrangement of such shares has that, and
+//!   then as many as can be are in distinct locations: in all small rings as many as any arrangement has
+//!   (tried one by one). A search may miss the last step where locations are within a few hundredths of
+//!   filling the ring l apart, and in rings of 1024 partitions and more;
+//! - after an update both are what they are in a fresh ring, and a second claim moves nothing;
+//! - where more is asked for than there can be, a ring that grew has no more than about twice the pairs
+//!   of a fresh one;
+//! - a join without locations moves the least that balance demands, where there are more nodes than n; a
+//!   leave at most twice that and two, where there are twice as many. With hardly more nodes than n, or
+//!   locations whose shares just fit, a ring can only repeat itself: to come back to that after a change
+//!   moves most of it. That is on purpose; who would rather have two replicas in one location than
+//!   transfers gives those nodes the same one.
 
 use std::collections::BTreeMap;
 
 use crate::node_id::NodeId;
 use crate::partition::RingSize;
 use crate::ring::{Epoch, Ring};
-use crate::spread::{Member, Rules, UNOWNED};
+use crate::search::{Goal, given_back, relaxed};
+use crate::share::Claims;
+use crate::spread::{Crowding, Member, Rules, UNOWNED};
 
 /// A node that wants partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,28 +92,35 @@ pub fn claim(
             got: previous.size(),
         });
     }
-    let plan = Plan::new(size, claimants, n, previous)?;
-    let laid_out = plan.lay_out();
-    let owners = match previous {
-        None => laid_out,
-        Some(_) => {
-            let grown = plan.grow();
-            if plan.rules.crowding(&grown) <= plan.rules.crowding(&laid_out) {
-                grown
-            } else {
-                laid_out
-            }
-        }
+    let fresh = Plan::new(size, claimants, n, None)?;
+    let laid_out = fresh.lay_out();
+    let Some(previous) = previous else {
+        return Ok(fresh.ring(&laid_out, None));
     };
-    Ok(plan.ring(&owners, previous))
+    let goal = fresh.goal(&laid_out);
+    let plan = Plan::new(size, claimants, n, Some(previous))?;
+    let grown = plan.grow(&goal);
+    let laid_out = plan.keep_most(laid_out, &goal);
+    let moves_fewer = plan.moves(&grown) <= plan.moves(&laid_out);
+    let owners = if goal.is_met(&plan.rules, &grown) && moves_fewer {
+        grown
+    } else {
+        laid_out
+    };
+    Ok(plan.ring(&owners, Some(previous)))
 }
+
+/// Where a fresh layout is crowded, a ring that grows may be so twice as much, and by one pair in one
+/// location (of the widest apart) for this many partitions: to have it less so would be to move most.
+const SLACK: Crowding = 4;
 
 /// The claimants in order, what each is due, and the rules of the place.
 struct Plan {
     size: RingSize,
     nodes: Vec<NodeId>,
     weights: Vec<u64>,
-    quotas: Vec<usize>,
+    /// How many locations they are in.
+    locations: usize,
     rules: Rules,
 }
 
@@ -129,10 +148,25 @@ impl Plan {
             .iter()
             .map(|claimant| u64::from(claimant.weight))
             .collect();
-        let quotas = quotas(usize::from(size.get()), &weights, replicas, &before);
+        let mut owned = vec![0; nodes.len()];
+        for member in before.iter().flatten() {
+            owned[*member] += 1;
+        }
+        let claims = Claims {
+            partitions: usize::from(size.get()),
+            weights: &weights,
+            location_of: &location_of,
+            replicas,
+            owned: &owned,
+        };
         let rules = Rules {
             replicas,
-            locations: replicas.min(locations),
+            locations: if locations < nodes.len() {
+                replicas.min(locations)
+            } else {
+                1
+            },
+            shares: claims.shares(),
             location_of,
             before,
         };
@@ -140,7 +174,7 @@ impl Plan {
             size,
             nodes,
             weights,
-            quotas,
+            locations,
             rules,
         })
     }
@@ -150,7 +184,7 @@ impl Plan {
     }
 
     /// Keeps what is within quota, hands out the rest where it crowds least.
-    fn grow(&self) -> Vec<Member> {
+    fn grow(&self, goal: &Goal) -> Vec<Member> {
         let mut owners: Vec<Member> = self
             .rules
             .before
@@ -171,16 +205,21 @@ impl Plan {
             owners[at] = taker;
             owned[taker] += 1;
         }
-        self.rules.relax(&mut owners);
-        owners
+        let owners = relaxed(&self.rules, &owners, goal);
+        given_back(&self.rules, owners, goal)
+    }
+
+    /// How many partitions a member is due.
+    fn due(&self, member: Member) -> usize {
+        self.rules.shares[member].due
     }
 
     fn neediest(&self, owned: &[usize]) -> Option<Member> {
         (0..self.nodes.len())
-            .filter(|member| owned[*member] < self.quotas[*member])
+            .filter(|member| owned[*member] < self.due(*member))
             .min_by_key(|member| {
                 (
-                    std::cmp::Reverse(self.quotas[*member] - owned[*member]),
+                    std::cmp::Reverse(self.due(*member) - owned[*member]),
                     *member,
                 )
             })
@@ -190,7 +229,7 @@ impl Plan {
     /// crowding leaves with the present owner.
     fn place_for(&self, taker: Member, owners: &[Member], owned: &[usize]) -> Option<usize> {
         let free =
-            |at: &usize| owners[*at] == UNOWNED || owned[owners[*at]] > self.quotas[owners[*at]];
+            |at: &usize| owners[*at] == UNOWNED || owned[owners[*at]] > self.due(owners[*at]);
         (0..owners.len()).filter(free).min_by_key(|at| {
             let comes = self.rules.crowding_at(owners, *at, taker);
             let leaves = match owners[*at] {
@@ -206,31 +245,81 @@ impl Plan {
         })
     }
 
-    /// A fresh arrangement, its places given to nodes so that most partitions stay.
+    /// A fresh arrangement: the least crowded of those that are found from a few good starts.
     fn lay_out(&self) -> Vec<Member> {
         let equal = self.weights.windows(2).all(|pair| pair[0] == pair[1]);
-        let mut owners = if equal {
+        let rounds = if equal {
             self.equal_rounds()
         } else {
             self.weighted_rounds()
         };
-        self.rules.relax(&mut owners);
-        self.keep_most(&mut owners);
+        let relaxed = |owners: Vec<Member>| relaxed(&self.rules, &owners, &Goal::BEST);
+        let by_round = relaxed(rounds);
+        if self.all_apart() || self.rules.crowding(&by_round) == 0 {
+            return by_round;
+        }
+        let by_location = relaxed(self.by_location());
+        let crowding = |owners: &Vec<Member>| self.rules.crowding(owners);
+        let best = match crowding(&by_location) < crowding(&by_round) {
+            true => by_location,
+            false => by_round,
+        };
+        self.with_closer_aims(best)
+    }
+
+    /// The arrangement, or one of which longer lists are in distinct locations everywhere, if that is
+    /// easier to find while the longest do not count.
+    fn with_closer_aims(&self, owners: Vec<Member>) -> Vec<Member> {
+        let found = self.rules.spacing(&owners);
+        for locations in (found.1 + 1..self.rules.locations).rev() {
+            let closer = Rules {
+                locations,
+                ..self.rules.clone()
+            };
+            let other = relaxed(&closer, &owners, &Goal::BEST);
+            if self.rules.spacing(&other) > found {
+                return other;
+            }
+        }
         owners
     }
 
-    /// Lets members that are alike (in quota and location) trade all their places, so that each gets
-    /// the places of which it already owns most.
-    fn keep_most(&self, owners: &mut [Member]) {
+    /// How many partitions would change hands.
+    fn moves(&self, owners: &[Member]) -> i64 {
+        let places = owners.iter().enumerate();
+        places.map(|(at, owner)| self.rules.moved(at, *owner)).sum()
+    }
+
+    /// What a ring that grows has to come to, lest it be laid out anew.
+    fn goal(&self, laid_out: &[Member]) -> Goal {
+        let slack = Crowding::from(self.size.get()) / SLACK;
+        let crowding = match self.rules.crowding(laid_out) {
+            0 => 0,
+            crowding => 2 * crowding + slack,
+        };
+        Goal {
+            crowding,
+            spacing: self.rules.spacing(laid_out),
+        }
+    }
+
+    /// The arrangement with its places given to nodes so that most partitions stay.
+    ///
+    /// Members that are alike (in share and location) trade all their places, so that each gets the
+    /// places of which it already owns most.
+    fn keep_most(&self, mut owners: Vec<Member>, goal: &Goal) -> Vec<Member> {
         let all_apart = self.all_apart();
+        let shares = &self.rules.shares;
+        let bounds = |member: Member| (shares[member].least, shares[member].most);
         let alike = |one: Member, other: Member| {
             let same_place = self.rules.location_of[one] == self.rules.location_of[other];
-            self.quotas[one] == self.quotas[other] && (same_place || all_apart)
+            bounds(one) == bounds(other) && (same_place || all_apart)
         };
-        let new_owners = self.matched(owners, alike);
-        for owner in owners {
+        let new_owners = self.matched(&owners, alike);
+        for owner in &mut owners {
             *owner = new_owners[*owner];
         }
+        given_back(&self.rules, owners, goal)
     }
 
     /// Who gets the places of each member: the pairs with most partitions in common first, then
@@ -264,9 +353,7 @@ impl Plan {
 
     /// True when no two members share a location: then all of them are alike.
     fn all_apart(&self) -> bool {
-        let mut locations = self.rules.location_of.clone();
-        locations.sort_unstable();
-        locations.windows(2).all(|pair| pair[0] != pair[1])
+        self.locations == self.nodes.len()
     }
 
     /// Members in the order of a round: locations alternate, the most populous first; those with
@@ -293,7 +380,8 @@ impl Plan {
 
     /// Whole rounds, from which single places are dropped at even distances until the ring's size
     /// is met. A round closes upon itself around the circle, and a dropped place shortens the
-    /// distances around it by one, where an incomplete last round would end in a heap.
+    /// distances around it by one, where an incomplete last round would end in a heap. With no node to
+    /// spare each drop makes lists crowded, and the fewest when all are in one round.
     fn equal_rounds(&self) -> Vec<Member> {
         let round = self.round();
         let members = round.len();
@@ -302,12 +390,16 @@ impl Plan {
         let mut to_drop: Vec<Member> = round
             .iter()
             .copied()
-            .filter(|member| self.quotas[*member] < rounds)
+            .filter(|member| self.due(*member) < rounds)
             .collect();
         let drops = to_drop.len();
         let mut dropped = vec![false; places];
         for drop in 0..drops {
-            let wanted = drop * places / drops;
+            let wanted = if members > self.rules.replicas {
+                drop * places / drops
+            } else {
+                0
+            };
             let at = (0..places)
                 .map(|step| (wanted + step) % places)
                 .find(|at| to_drop.contains(&round[at % members]) && !dropped[*at]);
@@ -329,13 +421,13 @@ impl Plan {
         (1..=partitions)
             .map(|place| {
                 let behind = |member: &Member| {
-                    let due = self.quotas[*member] * place;
+                    let due = self.due(*member) * place;
                     i64::try_from(due).unwrap_or(i64::MAX)
                         - i64::try_from(owned[*member] * partitions).unwrap_or(i64::MAX)
                 };
                 let open = round
                     .iter()
-                    .filter(|member| owned[**member] < self.quotas[**member]);
+                    .filter(|member| owned[**member] < self.due(**member));
                 let member = open
                     .copied()
                     .max_by_key(|member| (behind(member), std::cmp::Reverse(*member)));
@@ -344,6 +436,51 @@ impl Plan {
                 member
             })
             .collect()
+    }
+
+    /// Each place to a location, and there to a member, so that either comes around evenly: of those
+    /// that are due another place, to the one that has to have it soonest.
+    fn by_location(&self) -> Vec<Member> {
+        let location_of = &self.rules.location_of;
+        let members = 0..self.nodes.len();
+        let mut due_in = vec![0usize; members.len()];
+        for member in members.clone() {
+            due_in[location_of[member]] += self.due(member);
+        }
+        let (mut owned, mut owned_in) = (vec![0; members.len()], vec![0; members.len()]);
+        let next = |place: usize| {
+            let open = members
+                .clone()
+                .filter(|member| owned[*member] < self.due(*member));
+            let member = open.min_by_key(|member| {
+                let location = location_of[*member];
+                (
+                    self.turn(due_in[location], owned_in[location], place),
+                    location,
+                    self.turn(self.due(*member), owned[*member], place),
+                    *member,
+                )
+            });
+            let member = member.unwrap_or(0);
+            owned[member] += 1;
+            owned_in[location_of[member]] += 1;
+            member
+        };
+        (0..self.partitions()).map(next).collect()
+    }
+
+    /// When who owns so many of what is due has to have the next place. Sorts first who is due it
+    /// already, then the nearer deadline, then who is due more.
+    fn turn(
+        &self,
+        due: usize,
+        owned: usize,
+        place: usize,
+    ) -> (bool, usize, std::cmp::Reverse<usize>) {
+        let due = due.max(1);
+        let is_early = owned * self.partitions() >= due * (place + 1);
+        let deadline = ((owned + 1) * self.partitions()).div_ceil(due);
+        (is_early, deadline, std::cmp::Reverse(due))
     }
 
     fn ring(&self, owners: &[Member], previous: Option<&Ring>) -> Ring {
@@ -381,55 +518,4 @@ fn locations(claimants: &[&Claimant]) -> (Vec<usize>, usize) {
         location_of.push(number);
     }
     (location_of, count)
-}
-
-/// How many partitions each member is due: its weighted share, rounded by largest remainder, and
-/// where remainders are equal in favour of those that own most already (they need not move).
-fn quotas(
-    partitions: usize,
-    weights: &[u64],
-    replicas: usize,
-    before: &[Option<Member>],
-) -> Vec<usize> {
-    let mut owned = vec![0usize; weights.len()];
-    for member in before.iter().flatten() {
-        owned[*member] += 1;
-    }
-    // More than this many cannot lie `replicas` apart on the circle.
-    let spaced = partitions / replicas;
-    let cap = if spaced * weights.len() >= partitions {
-        spaced
-    } else {
-        partitions.div_ceil(replicas)
-    };
-    let mut quotas = vec![0usize; weights.len()];
-    let mut open: Vec<Member> = (0..weights.len()).collect();
-    let mut left = partitions;
-    while left > 0 && !open.is_empty() {
-        let total: u128 = open.iter().map(|member| u128::from(weights[*member])).sum();
-        let share = |member: Member| left as u128 * u128::from(weights[member]);
-        if let Some(over) = open
-            .iter()
-            .position(|member| share(*member) > cap as u128 * total)
-        {
-            let member = open.remove(over);
-            quotas[member] = cap;
-            left -= cap;
-            continue;
-        }
-        let mut given = 0;
-        for member in &open {
-            quotas[*member] = usize::try_from(share(*member) / total).unwrap_or(cap);
-            given += quotas[*member];
-        }
-        open.sort_by_key(|member| {
-            let behind = share(*member) % total;
-            (std::cmp::Reverse((behind, owned[*member])), *member)
-        });
-        for member in open.drain(..).take(left - given) {
-            quotas[member] += 1;
-        }
-        left = 0;
-    }
-    quotas
 }

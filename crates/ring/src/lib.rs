@@ -25,6 +25,8 @@ mod phase;
 mod position;
 mod preference_list;
 mod ring;
+mod search;
+mod share;
 mod spread;
 mod transition;
 mod write_list;

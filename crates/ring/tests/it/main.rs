@@ -5,12 +5,16 @@
     reason = "a test that cannot make its input should fail"
 )]
 
+mod arrangement;
 mod claim;
 mod coverage;
 mod detours;
+mod placement;
 mod preference_list;
 mod stale_reads;
 mod transition;
+mod updates;
+mod weights;
 
 use kvorum_ring::{Claimant, NodeId, Ring, RingSize};
 use proptest::test_runner::Config;

@@ -56,14 +56,15 @@ fn a_fallback_takes_the_partition_of_the_primary_that_is_down() {
 
 #[test]
 fn with_no_node_left_the_list_stays_short() {
-    let ring = ring(64, 3, 3);
-    let primaries = ring.primaries(at(0), 3, false);
+    // Four nodes divide the ring: no list needs a detour.
+    let ring = ring(64, 4, 4);
+    let primaries = ring.primaries(at(0), 4, false);
     let up = |node: NodeId| node != primaries[0].node;
     assert_eq!(
-        ring.preference_list(at(0), 3, false, up)[..],
+        ring.preference_list(at(0), 4, false, up)[..],
         primaries[1..]
     );
-    assert_eq!(ring.preference_list(at(0), 3, true, up).len(), 3);
+    assert_eq!(ring.preference_list(at(0), 4, true, up).len(), 4);
     assert!(ring.preference_list(at(0), 3, true, |_| false).is_empty());
 }
 
