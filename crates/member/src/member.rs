@@ -17,7 +17,7 @@ use kvorum_coordinator::{
 use kvorum_disk::{Disk, DiskError};
 use kvorum_handoff::{Budget, TransferSettings, Transfers};
 use kvorum_liveness::{Liveness, LivenessSettings};
-use kvorum_peer::{Encryption, PeerSettings, Peers};
+use kvorum_peer::{Encryption, PeerService, PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{NodeId, RingSize};
 use kvorum_runtime::{Listener, Runtime, TaskGuard};
@@ -138,6 +138,15 @@ impl Member {
     /// Opens a member. It takes part when this returns, and its vnodes serve as soon as their stores are
     /// open, one after the other: see [`VnodeTable::watch_readiness`].
     pub async fn open(parts: Parts) -> Result<Arc<Self>, OpenError> {
+        Self::open_behind(parts, |services| services).await
+    }
+
+    /// As [`Member::open`], with what `front` makes of this node's services before them: whatever another
+    /// node asks comes to that first. For a simulation, in which messages are lost there.
+    pub async fn open_behind(
+        parts: Parts,
+        front: impl FnOnce(Arc<dyn PeerService>) -> Arc<dyn PeerService> + Send,
+    ) -> Result<Arc<Self>, OpenError> {
         let Parts {
             runtime,
             disk,
@@ -256,7 +265,7 @@ impl Member {
         let opener = Opener::new(member.follower.clone(), size, partitions);
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
-        member.start(listeners);
+        member.start(listeners, front);
         member.until_others_are_seen().await;
         Ok(member)
     }
@@ -270,7 +279,11 @@ impl Member {
         }
     }
 
-    fn start(&self, listeners: Vec<Listener>) {
+    fn start(
+        &self,
+        listeners: Vec<Listener>,
+        front: impl FnOnce(Arc<dyn PeerService>) -> Arc<dyn PeerService>,
+    ) {
         let replicas = ReplicaService::new(ServiceParts {
             runtime: self.runtime.clone(),
             cluster: Arc::new(self.state.clone()),
@@ -279,7 +292,7 @@ impl Member {
             waiting_max: WAITING_MAX,
         });
         let replicas = replicas.with_maintenance(self.coordinator.maintenance().clone());
-        let service = Arc::new(Dispatch {
+        let service = front(Arc::new(Dispatch {
             state: self.state.clone(),
             liveness: self.liveness.clone(),
             replicas,
@@ -289,7 +302,7 @@ impl Member {
                 name: self.settings.name.clone(),
             },
             operations: self.operations.clone(),
-        });
+        }));
         for listener in listeners {
             let (peers, service) = (self.peers.clone(), service.clone());
             self.keep("peer listener", async move {

@@ -86,7 +86,8 @@ impl Machine {
             budget: Arc::new(budget),
             settings: settings(&self.plan, self.number)?,
         };
-        let opening = runtime.spawn("member", Member::open(parts));
+        let opening = Member::open_behind(parts, self.front(runtime));
+        let opening = runtime.spawn("member", opening);
         let member = opening.await??;
         Ok(Running {
             runtime: runtime.clone(),

@@ -17,7 +17,9 @@ use kvorum_runtime::{Runtime, World};
 use parking_lot::Mutex;
 
 use crate::client::Ledger;
+use crate::fault::FaultKind;
 use crate::machine::{Machine, Running, address_of, node_id};
+use crate::messages::Messages;
 use crate::plan::{Control, RunPlan};
 use crate::trace::Trace;
 use crate::weather::Weather;
@@ -31,6 +33,17 @@ pub(crate) enum MemberChange {
     Replace(u8),
 }
 
+impl MemberChange {
+    /// The fault that asks for it.
+    pub(crate) fn kind(self) -> FaultKind {
+        match self {
+            Self::Join => FaultKind::Join,
+            Self::Leave(_) => FaultKind::Leave,
+            Self::Replace(_) => FaultKind::Replace,
+        }
+    }
+}
+
 /// See the module's description.
 pub(crate) struct Cluster {
     pub(crate) world: World,
@@ -39,6 +52,7 @@ pub(crate) struct Cluster {
     pub(crate) trace: Arc<Trace>,
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) weather: Mutex<Weather>,
+    pub(crate) messages: Arc<Messages>,
     pub(crate) changes: Mutex<VecDeque<MemberChange>>,
     machines: Mutex<BTreeMap<u8, Arc<Machine>>>,
     agreed: Mutex<Arc<ClusterState>>,
@@ -53,11 +67,14 @@ impl Cluster {
         trace: Arc<Trace>,
     ) -> anyhow::Result<Arc<Self>> {
         let agreed = Arc::new(first_state(&plan)?);
+        let runtime = world.runtime();
+        let messages = Messages::new(runtime.clone(), trace.clone());
         Ok(Arc::new(Self {
-            runtime: world.runtime(),
+            runtime,
             world,
             ledger: Mutex::new(Ledger::new(plan.keys)),
             weather: Mutex::default(),
+            messages: Arc::new(messages),
             changes: Mutex::default(),
             machines: Mutex::default(),
             agreed: Mutex::new(agreed),
@@ -88,7 +105,8 @@ impl Cluster {
 
     /// A new machine, with nothing on it yet.
     pub(crate) fn add_machine(&self, number: u8) -> Arc<Machine> {
-        let machine = Machine::new(&self.world, number, &self.plan, self.agreed());
+        let (agreed, messages) = (self.agreed(), self.messages.clone());
+        let machine = Machine::new(&self.world, number, &self.plan, agreed, messages);
         let machine = Arc::new(machine);
         self.machines.lock().insert(number, machine.clone());
         self.set_links();
@@ -262,7 +280,9 @@ impl Cluster {
             }
         }
         let id = self.agreed().plan()?.id;
-        self.propose(Command::CommitPlan { id })
+        self.propose(Command::CommitPlan { id })?;
+        self.count(change.kind());
+        Ok(())
     }
 
     async fn add_member(self: &Arc<Self>) -> anyhow::Result<u8> {

@@ -23,9 +23,18 @@ pub enum FaultKind {
     Jitter,
     /// Every connection between two nodes breaks once.
     ResetConnections,
-    /// The connections of one node break again and again, with what was on its way: what message loss
-    /// is to streams.
+    /// The connections of one node break again and again, with what was on its way: what loss is to
+    /// streams.
     LossyLink,
+    /// Single requests between nodes, or their answers, never come: who asked waits until its deadline.
+    LostMessages,
+    /// Single requests between nodes come a second time, later. Both are answered, and the first answer
+    /// counts. Never a put that the receiver is to coordinate: nobody sends such a one again unless it
+    /// was certainly not carried out.
+    DoubledMessages,
+    /// Single requests between nodes are held back, and overtaken by what comes after them on the same
+    /// connection.
+    OvertakenMessages,
     /// A machine's clock jumps forward.
     ClockForward,
     /// A machine's clock jumps back.
@@ -64,7 +73,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::PartitionHalves,
         Self::IsolateOne,
         Self::OneWay,
@@ -74,6 +83,9 @@ impl FaultKind {
         Self::Jitter,
         Self::ResetConnections,
         Self::LossyLink,
+        Self::LostMessages,
+        Self::DoubledMessages,
+        Self::OvertakenMessages,
         Self::ClockForward,
         Self::ClockBack,
         Self::Crash,
@@ -105,6 +117,9 @@ impl FaultKind {
             Self::Jitter => "jitter",
             Self::ResetConnections => "reset-connections",
             Self::LossyLink => "lossy-link",
+            Self::LostMessages => "lost-messages",
+            Self::DoubledMessages => "doubled-messages",
+            Self::OvertakenMessages => "overtaken-messages",
             Self::ClockForward => "clock-forward",
             Self::ClockBack => "clock-back",
             Self::Crash => "crash",

@@ -7,7 +7,7 @@
 //! alone. Two runs of one seed have the same trace, and a failing plan is made smaller by running it
 //! again with less in it ([`shrink`]).
 //!
-//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong and `weather` how it does; `history` is the judge;
+//! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `weather` and `messages` how it does; `history` is the judge;
 //! `machine` has what nodes have in common. A node is a member as the server opens it (`agreeing`, and
 //! `operator` for who has them join and leave), or one whose control plane is stood in for (`told`, with
 //! `cluster` and `mover`): a plan's [`Control`] says which.
@@ -23,6 +23,7 @@ mod draw;
 mod fault;
 mod history;
 mod machine;
+mod messages;
 mod mover;
 mod operator;
 mod plan;

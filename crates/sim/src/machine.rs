@@ -16,17 +16,19 @@ use kvorum_coordinator::{
     Coordinator, CoordinatorSettings, HintPageLimits, HintStore as _, LocalVnodes,
     MaintenanceWitness, Meter, RequestError, RequestKind, TombstoneKeeping, VnodeHints,
 };
-use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule};
+use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, Rule, RuleId};
 use kvorum_encoding::StorageKey;
 use kvorum_liveness::Liveness;
 use kvorum_member::Member;
 use kvorum_object::{Limits, Object};
+use kvorum_peer::PeerService;
 use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::{Moment, Runtime, SimulatedProcess, World};
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
 use crate::disk_copy::copy_directory;
+use crate::messages::{Front, Messages};
 use crate::plan::{Control, RunPlan};
 use crate::stores::SimulatedStores;
 use crate::told::Told;
@@ -110,6 +112,7 @@ pub(crate) struct Machine {
     pub(crate) plan: RunPlan,
     world: World,
     pub(crate) state: Mutex<MachineState>,
+    messages: Arc<Messages>,
     /// What every sync takes on top, in microseconds.
     pub(crate) slowness: Arc<AtomicU64>,
 }
@@ -124,7 +127,7 @@ pub(crate) struct MachineState {
     disk: MemoryDisk,
     faulty: FaultyDisk,
     /// What is wrong with the disk, by the fault that made it so.
-    rules: BTreeMap<usize, Vec<Rule>>,
+    ailments: BTreeMap<usize, Ailment>,
     /// How far the clock is off, in microseconds.
     clock_offset: i64,
     /// What its node had learned when it ran last.
@@ -132,6 +135,15 @@ pub(crate) struct MachineState {
     /// Also while the node is only opening.
     process: Option<Arc<SimulatedProcess>>,
     pub(crate) running: Option<Arc<Running>>,
+}
+
+/// What one fault does to a disk.
+struct Ailment {
+    rules: Vec<Rule>,
+    /// Those rules where they are now.
+    ids: Vec<RuleId>,
+    /// How often they fired where they were before.
+    fired: u64,
 }
 
 /// A node that runs.
@@ -157,6 +169,7 @@ impl Machine {
         number: u8,
         plan: &RunPlan,
         learned: Arc<ClusterState>,
+        messages: Arc<Messages>,
     ) -> Self {
         let disk = MemoryDisk::new();
         let state = MachineState {
@@ -165,7 +178,7 @@ impl Machine {
             is_retired: false,
             faulty: FaultyDisk::over_memory(&disk),
             disk,
-            rules: BTreeMap::new(),
+            ailments: BTreeMap::new(),
             clock_offset: 0,
             learned,
             process: None,
@@ -176,6 +189,7 @@ impl Machine {
             plan: plan.clone(),
             world: world.clone(),
             state: Mutex::new(state),
+            messages,
             slowness: Arc::default(),
         }
     }
@@ -228,9 +242,11 @@ impl Machine {
             process.kill();
         }
         state.disk = disk_of(&state.disk);
-        state.faulty = FaultyDisk::over_memory(&state.disk);
-        for rule in state.rules.values().flatten() {
-            state.faulty.add_rule(rule.clone());
+        let faulty = FaultyDisk::over_memory(&state.disk);
+        let former = std::mem::replace(&mut state.faulty, faulty.clone());
+        for ailment in state.ailments.values_mut() {
+            ailment.fired += ailment.fired_on(&former);
+            ailment.ids = ailment.added_to(&faulty);
         }
     }
 
@@ -328,6 +344,15 @@ impl Machine {
         }
     }
 
+    /// What stands before the services of one run of the node.
+    pub(crate) fn front(
+        &self,
+        runtime: &Runtime,
+    ) -> impl FnOnce(Arc<dyn PeerService>) -> Arc<dyn PeerService> + Send + use<> {
+        let (number, runtime, messages) = (self.number, runtime.clone(), self.messages.clone());
+        move |service| Arc::new(Front::new(number, runtime, messages, service))
+    }
+
     /// The stores of one run of the node.
     pub(crate) fn stores(&self, runtime: &Runtime, disk: &Arc<dyn Disk>) -> Arc<SimulatedStores> {
         let device = (self.plan.engine, self.plan.sync_max);
@@ -336,22 +361,26 @@ impl Machine {
 
     pub(crate) fn spoil_disk(&self, fault: usize, rules: Vec<Rule>) {
         let mut state = self.state.lock();
-        for rule in &rules {
-            state.faulty.add_rule(rule.clone());
-        }
-        state.rules.insert(fault, rules);
+        let mut ailment = Ailment {
+            rules,
+            ids: Vec::new(),
+            fired: 0,
+        };
+        ailment.ids = ailment.added_to(&state.faulty);
+        state.ailments.insert(fault, ailment);
     }
 
-    /// Undoes what one fault did to the disk.
-    pub(crate) fn mend_disk(&self, fault: usize) {
+    /// Undoes what one fault did to the disk; how many operations that made fail.
+    pub(crate) fn mend_disk(&self, fault: usize) -> u64 {
         let mut state = self.state.lock();
-        if state.rules.remove(&fault).is_none() {
-            return;
+        let Some(ailment) = state.ailments.remove(&fault) else {
+            return 0;
+        };
+        let fired = ailment.fired + ailment.fired_on(&state.faulty);
+        for id in ailment.ids {
+            state.faulty.remove_rule(id);
         }
-        state.faulty.heal();
-        for rule in state.rules.values().flatten() {
-            state.faulty.add_rule(rule.clone());
-        }
+        fired
     }
 
     pub(crate) fn jump_clock(&self, micros: i64) {
@@ -365,6 +394,17 @@ impl Machine {
     /// The disk keeps a list of what it was asked, which nobody reads here.
     pub(crate) fn forget_disk_log(&self) {
         self.state.lock().faulty.clear_log();
+    }
+}
+
+impl Ailment {
+    fn added_to(&self, disk: &FaultyDisk) -> Vec<RuleId> {
+        let rules = self.rules.iter().cloned();
+        rules.map(|rule| disk.add_rule(rule)).collect()
+    }
+
+    fn fired_on(&self, disk: &FaultyDisk) -> u64 {
+        self.ids.iter().map(|id| disk.fired(*id)).sum()
     }
 }
 

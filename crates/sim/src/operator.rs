@@ -101,6 +101,7 @@ impl Cluster {
         }
     }
 
+    /// Has it agreed on, unless it is out of place by now.
     async fn carry_out(self: &Arc<Self>, change: MemberChange) -> anyhow::Result<()> {
         match change {
             MemberChange::Join => drop(self.join_another().await?),
@@ -118,7 +119,9 @@ impl Cluster {
                 self.stage(node, StagedChange::Replace { by }).await?;
             }
         }
-        self.commit().await
+        self.commit().await?;
+        self.count(change.kind());
+        Ok(())
     }
 
     /// Has a change of a member staged, unless it goes already.

@@ -174,10 +174,10 @@ impl Machine {
             hints: hints.clone(),
             waiting_max: WAITING_MAX,
         });
-        let service = Arc::new(Dispatch {
+        let service = self.front(runtime)(Arc::new(Dispatch {
             liveness: liveness.clone(),
             replicas,
-        });
+        }));
         let serving = peers.clone();
         runtime.spawn("peer listener", async move {
             serving.serve(listener, service).await;

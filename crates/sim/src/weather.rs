@@ -13,6 +13,7 @@ use crate::cluster::{Cluster, MemberChange};
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
 use crate::machine::{Machine, address_of};
+use crate::messages::Trouble;
 use crate::plan::Control;
 
 /// How links are when nothing is wrong.
@@ -90,9 +91,14 @@ impl Cluster {
         };
         self.note(&format!("fault {id}: {fault}"));
         if storm.rage().await {
-            *self.ledger.lock().faults.entry(fault.kind).or_default() += 1;
+            self.count(fault.kind);
         }
         self.note(&format!("fault {id} is over"));
+    }
+
+    /// A fault has hit something.
+    pub(crate) fn count(&self, kind: FaultKind) {
+        *self.ledger.lock().faults.entry(kind).or_default() += 1;
     }
 
     /// Where a node has two replicas of a key it may be all that confirmed a write: what such a node
@@ -175,6 +181,9 @@ impl Storm<'_> {
             FaultKind::ResetConnections | FaultKind::LossyLink => {
                 self.break_connections(&numbers, victim.number).await;
             }
+            FaultKind::LostMessages | FaultKind::DoubledMessages | FaultKind::OvertakenMessages => {
+                return self.trouble_messages(victim.number).await;
+            }
             FaultKind::ClockForward => self.jump_clock(&victim, 1),
             FaultKind::ClockBack => self.jump_clock(&victim, -1),
             FaultKind::Crash => self.crash(&[victim]).await,
@@ -183,7 +192,7 @@ impl Storm<'_> {
             FaultKind::ReadError
             | FaultKind::WriteError
             | FaultKind::SyncError
-            | FaultKind::DiskFull => self.spoil_disk(&victim).await,
+            | FaultKind::DiskFull => return self.spoil_disk(&victim).await,
             FaultKind::SlowDisk => self.slow_disk(&victim).await,
             FaultKind::Wipe => self.replace_disk(&victim, &MemoryDisk::new()).await,
             FaultKind::Rollback => {
@@ -195,10 +204,12 @@ impl Storm<'_> {
                 self.replace_disk(&victim, &copy).await;
             }
             FaultKind::Join | FaultKind::Leave | FaultKind::Replace => {
-                return self.change_members(&victim);
+                self.ask_for_change(&victim);
+                // It counts when it is agreed on.
+                return false;
             }
             FaultKind::LateNews if self.cluster.plan.control == Control::Members => return false,
-            FaultKind::LateNews => self.withhold_news(victim.number).await,
+            FaultKind::LateNews => return self.withhold_news(&victim).await,
         }
         true
     }
@@ -338,6 +349,31 @@ impl Storm<'_> {
         }
     }
 
+    /// True when it hit a message.
+    async fn trouble_messages(&mut self, victim: u8) -> bool {
+        let percent = match self.fault.kind {
+            // Each costs its sender the whole of its patience.
+            FaultKind::LostMessages => self.draw.between(1, 8),
+            _ => self.draw.between(5, 40),
+        };
+        let late_max = Duration::from_millis(self.draw.between(20, 1_500));
+        let trouble = Trouble {
+            kind: self.fault.kind,
+            to: self.draw.chance(50).then_some(victim),
+            percent,
+            late_max,
+            draw: Draw::new(self.draw.next_u64()),
+            lasts: true,
+            hits: 0,
+        };
+        let (messages, runtime) = (&self.cluster.messages, &self.cluster.runtime);
+        messages.begin(self.id, trouble);
+        runtime.sleep(self.fault.length).await;
+        messages.let_be(self.id);
+        runtime.sleep(late_max).await;
+        messages.end(self.id) > 0
+    }
+
     fn jump_clock(&mut self, victim: &Machine, sign: i64) {
         // From a moment to a day.
         let most = [500_000, 60_000_000, 86_400_000_000_u64];
@@ -384,7 +420,8 @@ impl Storm<'_> {
         true
     }
 
-    async fn spoil_disk(&mut self, victim: &Machine) {
+    /// True when it made an operation fail.
+    async fn spoil_disk(&mut self, victim: &Machine) -> bool {
         let on = |error, operation| Rule::new(DiskFault::Error(error)).on(operation);
         let rules = match self.fault.kind {
             FaultKind::ReadError => vec![on(ErrorKind::Device, Operation::Read)],
@@ -401,7 +438,7 @@ impl Storm<'_> {
         };
         victim.spoil_disk(self.id, rules);
         self.cluster.runtime.sleep(self.fault.length).await;
-        victim.mend_disk(self.id);
+        let failed = victim.mend_disk(self.id);
         let needs_restart = matches!(
             self.fault.kind,
             FaultKind::WriteError | FaultKind::SyncError
@@ -413,6 +450,7 @@ impl Storm<'_> {
             self.cluster.runtime.sleep(RESTART_PAUSE).await;
             self.release(victim).await;
         }
+        failed > 0
     }
 
     async fn slow_disk(&mut self, victim: &Machine) {
@@ -432,13 +470,16 @@ impl Storm<'_> {
         self.release(victim).await;
     }
 
-    async fn withhold_news(&mut self, victim: u8) {
-        self.cluster.weather.lock().deaf.insert(self.id, victim);
+    /// True when there was something to learn.
+    async fn withhold_news(&mut self, victim: &Machine) -> bool {
+        let deaf = victim.number;
+        self.cluster.weather.lock().deaf.insert(self.id, deaf);
         self.cluster.runtime.sleep(self.fault.length).await;
         self.cluster.weather.lock().deaf.remove(&self.id);
+        victim.learned().version() < self.cluster.agreed().version()
     }
 
-    fn change_members(&mut self, victim: &Machine) -> bool {
+    fn ask_for_change(&mut self, victim: &Machine) {
         let state = self.cluster.agreed();
         let is_valid = |member: &kvorum_cluster::Member| member.status == MemberStatus::Valid;
         let members = state.members().values().filter(|it| is_valid(it)).count();
@@ -448,9 +489,8 @@ impl Storm<'_> {
             FaultKind::Join => MemberChange::Join,
             FaultKind::Leave if members > enough && is_member => MemberChange::Leave(victim.number),
             FaultKind::Replace if is_member => MemberChange::Replace(victim.number),
-            _ => return false,
+            _ => return,
         };
         self.cluster.changes.lock().push_back(change);
-        true
     }
 }

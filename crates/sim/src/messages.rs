@@ -1,0 +1,310 @@
+//! What befalls single messages between nodes: lost, delivered twice, overtaken by later ones.
+//!
+//! It stands where a node's services are handed what came over a connection, and is no part of a
+//! network: connections are ordered streams, on which a message is lost only with all that follow. What
+//! it stands for is what comes of streams in the end. One that breaks loses requests and answers; one
+//! that was clogged brings a request when its sender has long asked again over another, so that it is
+//! there twice; and requests on one stream, which are cut into fragments that take turns and are
+//! carried out side by side, overtake one another.
+//!
+//! What nobody asks twice does not come twice: a put that a replica is to coordinate. Its dot is given
+//! when it is carried out, so that a second time would be a second write; and so whoever forwarded it
+//! tries it again only when it was certainly not carried out (`kvorum-coordinator`, `writing`).
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kvorum_peer::{Caller, Lane, Message, PeerService, Served};
+use kvorum_ring::NodeId;
+use kvorum_runtime::{Moment, Runtime};
+use kvorum_vnode::Operation;
+use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::draw::Draw;
+use crate::fault::FaultKind;
+use crate::trace::Trace;
+
+/// What is wrong with messages now, of all nodes.
+pub(crate) struct Messages {
+    runtime: Runtime,
+    trace: Arc<Trace>,
+    troubles: Mutex<BTreeMap<usize, Trouble>>,
+}
+
+/// One fault, while it lasts and as long as something of it is under way.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) kind: FaultKind,
+    /// The node whose messages it hits; `None` for all.
+    pub(crate) to: Option<u8>,
+    /// Of a hundred messages, those that it hits.
+    pub(crate) percent: u64,
+    /// The longest that one is late.
+    pub(crate) late_max: Duration,
+    /// Decides which it hits.
+    pub(crate) draw: Draw,
+    /// False when no further message is to be hit.
+    pub(crate) lasts: bool,
+    /// Messages that were lost, that came twice, or that later ones overtook.
+    pub(crate) hits: u64,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    RequestLost,
+    AnswerLost,
+    Twice { after: Duration },
+    HeldBack { by: Duration },
+}
+
+impl Messages {
+    pub(crate) fn new(runtime: Runtime, trace: Arc<Trace>) -> Self {
+        Self {
+            runtime,
+            trace,
+            troubles: Mutex::default(),
+        }
+    }
+
+    /// A fault begins.
+    pub(crate) fn begin(&self, fault: usize, trouble: Trouble) {
+        self.troubles.lock().insert(fault, trouble);
+    }
+
+    /// No further message is hit by a fault; what it holds back is under way.
+    pub(crate) fn let_be(&self, fault: usize) {
+        if let Some(trouble) = self.troubles.lock().get_mut(&fault) {
+            trouble.lasts = false;
+        }
+    }
+
+    /// How many messages a fault hit. It is over.
+    pub(crate) fn end(&self, fault: usize) -> u64 {
+        let trouble = self.troubles.lock().remove(&fault);
+        trouble.map_or(0, |it| it.hits)
+    }
+
+    /// What becomes of a message to a node, and by which fault; `None` when nothing is wrong.
+    fn fate(&self, to: u8, message: &Message) -> Option<(usize, Fate)> {
+        let mut troubles = self.troubles.lock();
+        troubles.iter_mut().find_map(|(fault, trouble)| {
+            let concerns = trouble.lasts && trouble.to.is_none_or(|it| it == to);
+            let fate = concerns.then(|| trouble.draw_fate(message)).flatten();
+            fate.map(|fate| (*fault, fate))
+        })
+    }
+
+    fn note_hit(&self, fault: usize, what: &str) {
+        if let Some(trouble) = self.troubles.lock().get_mut(&fault) {
+            trouble.hits += 1;
+        }
+        let at = self.runtime.now().elapsed();
+        self.trace.note(at, &format!("fault {fault}: {what}"));
+    }
+}
+
+impl Trouble {
+    fn draw_fate(&mut self, message: &Message) -> Option<Fate> {
+        if !self.draw.chance(self.percent) {
+            return None;
+        }
+        let late_max = u64::try_from(self.late_max.as_millis()).unwrap_or(1);
+        let late = Duration::from_millis(self.draw.between(1, late_max));
+        match self.kind {
+            FaultKind::LostMessages if self.draw.chance(50) => Some(Fate::RequestLost),
+            FaultKind::LostMessages => Some(Fate::AnswerLost),
+            FaultKind::DoubledMessages if is_new_write(message) => None,
+            FaultKind::DoubledMessages => Some(Fate::Twice { after: late }),
+            _ => Some(Fate::HeldBack { by: late }),
+        }
+    }
+}
+
+/// True of a put that the receiver is to coordinate: nobody asks for it twice.
+fn is_new_write(message: &Message) -> bool {
+    let (head, body) = (message.head.clone(), message.body.clone());
+    let Ok(PeerRequest::Replica { request, .. }) = decode_request(&WireMessage { head, body })
+    else {
+        return false;
+    };
+    matches!(request.operation, Operation::Coordinate { .. })
+}
+
+/// A node's services, behind what befalls messages to them.
+pub(crate) struct Front {
+    number: u8,
+    runtime: Runtime,
+    messages: Arc<Messages>,
+    service: Arc<dyn PeerService>,
+    delivered: Delivered,
+}
+
+/// How many messages were delivered, by the connection on which they came.
+#[derive(Clone, Default)]
+struct Delivered(Arc<Mutex<BTreeMap<(NodeId, Lane), u64>>>);
+
+impl Delivered {
+    fn count(&self, caller: Caller) -> u64 {
+        let counts = self.0.lock();
+        counts
+            .get(&(caller.node, caller.lane))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn count_in(&self, caller: Caller) {
+        *self.0.lock().entry((caller.node, caller.lane)).or_default() += 1;
+    }
+}
+
+/// A message, as often as it comes.
+#[derive(Clone)]
+struct Delivery {
+    runtime: Runtime,
+    service: Arc<dyn PeerService>,
+    delivered: Delivered,
+    caller: Caller,
+    message: Message,
+    /// How long its sender waits from when it comes.
+    wait: Duration,
+}
+
+impl Delivery {
+    fn deliver(self) -> Served {
+        self.delivered.count_in(self.caller);
+        let deadline = self.runtime.now().plus(self.wait);
+        self.service.handle(self.caller, self.message, deadline)
+    }
+
+    /// Delivers it; the answer, if one comes in time. `None` for "overload" as well.
+    async fn answer(self) -> Option<Message> {
+        let (runtime, wait) = (self.runtime.clone(), self.wait);
+        match self.deliver() {
+            Served::Now(answer) => Some(answer),
+            Served::Later(answer) => runtime.timeout(wait, answer).await.ok(),
+            Served::Overload => None,
+        }
+    }
+}
+
+impl PeerService for Front {
+    fn handle(&self, caller: Caller, message: Message, deadline: Moment) -> Served {
+        let fate = self.messages.fate(self.number, &message);
+        let delivery = Delivery {
+            runtime: self.runtime.clone(),
+            service: self.service.clone(),
+            delivered: self.delivered.clone(),
+            caller,
+            message,
+            wait: deadline.since(self.runtime.now()),
+        };
+        let Some((fault, fate)) = fate else {
+            return delivery.deliver();
+        };
+        let way = format!("from {} on {}", caller.node, caller.lane.name());
+        match fate {
+            Fate::RequestLost => {
+                self.messages
+                    .note_hit(fault, &format!("a request {way} is lost"));
+                Served::Later(Box::pin(pending()))
+            }
+            Fate::AnswerLost => {
+                self.messages
+                    .note_hit(fault, &format!("the answer to a request {way} is lost"));
+                Served::Later(Box::pin(async move {
+                    let _lost = delivery.answer().await;
+                    pending().await
+                }))
+            }
+            Fate::Twice { after } => self.twice(delivery, fault, after, way),
+            Fate::HeldBack { by } => self.held_back(delivery, fault, by, way),
+        }
+    }
+}
+
+impl Front {
+    /// Before the services of the node of this number.
+    pub(crate) fn new(
+        number: u8,
+        runtime: Runtime,
+        messages: Arc<Messages>,
+        service: Arc<dyn PeerService>,
+    ) -> Self {
+        Self {
+            number,
+            runtime,
+            messages,
+            service,
+            delivered: Delivered::default(),
+        }
+    }
+
+    /// Delivers it now and once more later. Whichever answer comes first is the answer. What is refused
+    /// because there is too much to do does not come again: that answer says that nothing was done.
+    fn twice(&self, first: Delivery, fault: usize, after: Duration, way: String) -> Served {
+        let (second, runtime) = (first.clone(), self.runtime.clone());
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        let served = first.deliver();
+        if matches!(served, Served::Overload) {
+            return served;
+        }
+        let (answered, messages) = (sender.clone(), self.messages.clone());
+        self.runtime.spawn("second delivery", async move {
+            runtime.sleep(after).await;
+            messages.note_hit(fault, &format!("a request {way} comes twice"));
+            if let Some(answer) = second.answer().await {
+                // Who has an answer already needs no other.
+                let _first_or_second = answered.send(answer);
+            }
+        });
+        let answer = match served {
+            Served::Later(answer) => answer,
+            at_once => return at_once,
+        };
+        // Dropped with the request, if its sender takes that back; what comes later is still to come.
+        Served::Later(Box::pin(async move {
+            let first = async move {
+                let _first_or_second = sender.send(answer.await);
+                pending::<()>().await;
+            };
+            let mut first = std::pin::pin!(first);
+            let answer = std::future::poll_fn(|context| {
+                let _never = first.as_mut().poll(context);
+                answers.poll_recv(context)
+            });
+            match answer.await {
+                Some(answer) => answer,
+                None => pending().await,
+            }
+        }))
+    }
+
+    /// Delivers it later, whatever has come on its connection meanwhile, and also when its sender waits
+    /// no more: what has gone out comes in.
+    fn held_back(&self, delivery: Delivery, fault: usize, by: Duration, way: String) -> Served {
+        let (runtime, messages) = (self.runtime.clone(), self.messages.clone());
+        let before = delivery.delivered.count(delivery.caller);
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        self.runtime.spawn("late delivery", async move {
+            runtime.sleep(by).await;
+            if delivery.delivered.count(delivery.caller) > before {
+                messages.note_hit(fault, &format!("a request {way} is overtaken"));
+            }
+            if let Some(answer) = delivery.answer().await {
+                // Who is gone needs no answer.
+                let _waits_or_not = sender.send(answer);
+            }
+        });
+        Served::Later(Box::pin(async move {
+            match answers.recv().await {
+                Some(answer) => answer,
+                None => pending().await,
+            }
+        }))
+    }
+}
