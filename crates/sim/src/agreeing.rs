@@ -12,7 +12,6 @@ use kvorum_member::{
     AgreementSettings, Budget, ClaimantSettings, Encryption, LivenessSettings, Member,
     MemberSettings, PEER_SERVICE, Parts, PeerSettings, TransferSettings,
 };
-use kvorum_properties::PropertyOverlay;
 use kvorum_ring::RingSize;
 use kvorum_runtime::{ListenOptions, Moment, Runtime};
 use parking_lot::Mutex;
@@ -109,11 +108,7 @@ fn settings(plan: &RunPlan, number: u8) -> anyhow::Result<MemberSettings> {
         cluster_name: "simulated".to_owned(),
         addresses: BTreeMap::from(addresses),
         ring_size: RingSize::new(plan.ring_size)?,
-        default_properties: PropertyOverlay {
-            allow_mult: Some(plan.allow_mult),
-            n_val: Some(plan.n_val),
-            ..PropertyOverlay::default()
-        },
+        default_properties: plan.default_properties(),
         vnode: VNODE_SETTINGS,
         coordinator: coordinator_settings(plan),
         heads_first: plan.heads_first,

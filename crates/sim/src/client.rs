@@ -22,6 +22,7 @@ use crate::draw::Draw;
 use crate::fault::FaultKind;
 use crate::history::{Change, History, Seen, value_of};
 use crate::machine::Running;
+use crate::plan::RunPlan;
 
 /// The bucket that clients write.
 pub(crate) const BUCKET: &[u8] = b"busy";
@@ -225,7 +226,7 @@ impl Client {
             let (key, is_strict) = (key.unwrap_or(0), self.draw.chance(plan.strict_percent));
             let deletes = plan.delete_percent;
             match self.draw.below(100) {
-                0..55 if !plan.allow_mult => self.write_own(&node, key).await,
+                0..55 if plan.has_one_writer_a_key() => self.write_own(&node, key).await,
                 kind if kind < deletes => self.write(&node, key, is_strict, Change::Delete).await,
                 0..55 => self.write(&node, key, is_strict, Change::Put).await,
                 55..95 => drop(self.read(&node, key, is_strict).await),
@@ -262,7 +263,7 @@ impl Client {
         };
         let clock = object.as_ref().map(|it| it.clock().fingerprint());
         self.note(key, "read", &format!("{clock:x?}"));
-        let allow_mult = self.cluster.plan.allow_mult;
+        let versions = Versions::of(&self.cluster.plan);
         let (seen, wrong) = {
             let mut ledger = self.cluster.ledger.lock();
             ledger.operations.reads += 1;
@@ -270,7 +271,7 @@ impl Client {
             ledger.operations.checked_reads += u64::from(is_checked);
             let is_owed =
                 |at: Duration, by_primaries: bool| is_checked && by_primaries && at < begun;
-            ledger.histories[key].judge(&name, object.as_deref(), allow_mult, is_owed)
+            ledger.histories[key].judge(&name, object.as_deref(), versions, is_owed)
         };
         for wrong in wrong {
             let (number, at) = (self.number, begun.as_millis());
@@ -295,7 +296,7 @@ impl Client {
     async fn write(&mut self, node: &Running, key: usize, is_strict: bool, change: Change) {
         // Some write blindly; who deletes has seen what.
         let plan = &self.cluster.plan;
-        let is_blind = plan.allow_mult && self.draw.chance(plan.blind_percent);
+        let is_blind = !plan.has_one_writer_a_key() && self.draw.chance(plan.blind_percent);
         let seen = match change == Change::Delete || !is_blind {
             true => {
                 let Some(seen) = self.read(node, key, is_strict).await else {
@@ -440,13 +441,35 @@ impl Client {
     }
 }
 
+/// Which versions of a key are to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// All that are not replaced.
+    All,
+    /// One: the last that its only writer wrote.
+    LastOfOneWriter,
+    /// One: the newest of those that know nothing of one another.
+    Newest,
+}
+
+impl Versions {
+    /// Those of a plan.
+    pub(crate) fn of(plan: &RunPlan) -> Self {
+        match (plan.allow_mult, plan.has_rivals) {
+            (true, _) => Self::All,
+            (false, false) => Self::LastOfOneWriter,
+            (false, true) => Self::Newest,
+        }
+    }
+}
+
 impl History {
     /// What an object, or none, shows to its reader, and what is wrong with that.
     pub(crate) fn judge(
         &mut self,
         key: &str,
         object: Option<&Object>,
-        allow_mult: bool,
+        versions: Versions,
         is_owed: impl Fn(Duration, bool) -> bool,
     ) -> (Seen, Vec<String>) {
         let mut wrong = Vec::new();
@@ -457,9 +480,19 @@ impl History {
             },
             None => self.nothing(),
         };
-        if !allow_mult {
-            let wrong = self.not_the_last(key, object, &is_owed);
-            return (seen, wrong.into_iter().collect());
+        match versions {
+            Versions::All => {}
+            Versions::LastOfOneWriter => {
+                let wrong = self.not_the_last(key, object, &is_owed);
+                return (seen, wrong.into_iter().collect());
+            }
+            Versions::Newest => {
+                // Which is the newest is for the stamps to say, which nobody here knows.
+                let count = object.map_or(1, |object| object.siblings().len());
+                let wrong =
+                    (count != 1).then(|| format!("{key} has {count} values instead of one"));
+                return (seen, wrong.into_iter().collect());
+            }
         }
         if let Some(lost) = self.lost(&seen, &is_owed) {
             wrong.push(format!("{key} lacks {}", self.describe(lost)));

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kvorum_cluster::{ClusterId, ClusterState, Command, Member, MemberStatus, StagedChange};
-use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{Claimant, NodeId, RingSize, claim};
 use kvorum_runtime::{Runtime, World};
 use parking_lot::Mutex;
@@ -309,11 +308,6 @@ fn first_state(plan: &RunPlan) -> anyhow::Result<ClusterState> {
         let (node, member) = (node_id(number), Member::new(&format!("node{number}")));
         state = kvorum_cluster::apply(&state, Command::AddMember { node, member })?;
     }
-    let properties = PropertyOverlay {
-        allow_mult: Some(plan.allow_mult),
-        n_val: Some(plan.n_val),
-        ..PropertyOverlay::default()
-    };
-    let command = Command::SetDefaultProperties(properties);
+    let command = Command::SetDefaultProperties(plan.default_properties());
     kvorum_cluster::apply(&state, command).context("set the properties")
 }

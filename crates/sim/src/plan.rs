@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use kvorum_properties::PropertyOverlay;
+
 use crate::draw::Draw;
 use crate::fault::{Fault, FaultKind};
 
@@ -77,8 +79,14 @@ pub struct RunPlan {
     pub blind_percent: u64,
     /// Of a hundred requests, those whose quorums count primaries alone.
     pub strict_percent: u64,
-    /// Concurrent versions stay side by side. Without, each key has one client that writes it.
+    /// Concurrent versions stay side by side. Without, each key has one client that writes it, unless it
+    /// has rivals.
     pub allow_mult: bool,
+    /// Buckets have `last_write_wins`. Only where versions do not stay side by side.
+    pub last_write_wins: bool,
+    /// Also without siblings any client writes any key: which of two writes that know nothing of one
+    /// another stays is for time to say, and the same everywhere.
+    pub has_rivals: bool,
 }
 
 impl RunPlan {
@@ -132,6 +140,8 @@ impl RunPlan {
             blind_percent: *draw.one_of(&[5, 20, 20, 60]).unwrap_or(&20),
             strict_percent: *draw.one_of(&[30, 60, 60, 90]).unwrap_or(&60),
             allow_mult: !draw.chance(8),
+            last_write_wins: false,
+            has_rivals: false,
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
@@ -139,6 +149,23 @@ impl RunPlan {
         let may_move = control == Control::Members && !plan.is_amnesiac();
         plan.has_second_operator = may_move && kind.chance(30);
         plan
+    }
+
+    /// True when each key has one client that writes it, always over what it has read.
+    pub(crate) fn has_one_writer_a_key(&self) -> bool {
+        !self.allow_mult && !self.has_rivals
+    }
+
+    /// What buckets have that were given nothing else.
+    pub(crate) fn default_properties(&self) -> PropertyOverlay {
+        PropertyOverlay {
+            allow_mult: Some(self.allow_mult),
+            n_val: Some(self.n_val),
+            last_write_wins: self.last_write_wins.then_some(true),
+            // One excludes the other.
+            dvv_enabled: self.last_write_wins.then_some(false),
+            ..PropertyOverlay::default()
+        }
     }
 
     /// Without siblings every key has one writer, so that there is a key for each.
@@ -212,7 +239,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, {} s, {} faults",
             self.seed,
             self.nodes,
             self.control,
@@ -225,6 +252,8 @@ impl fmt::Display for RunPlan {
             self.clients,
             self.keys,
             self.allow_mult,
+            self.last_write_wins,
+            self.has_rivals,
             self.length.as_secs(),
             self.faults.len()
         )?;

@@ -15,7 +15,9 @@ use kvorum_properties::Quorum;
 use kvorum_runtime::World;
 use parking_lot::Mutex;
 
-use crate::client::{BUCKET, Client, Operations, STEADY_BUCKET, STEADY_KEYS, address, key_name};
+use crate::client::{
+    BUCKET, Client, Operations, STEADY_BUCKET, STEADY_KEYS, Versions, address, key_name,
+};
 use crate::cluster::Cluster;
 use crate::fault::FaultKind;
 use crate::plan::{Control, RunPlan};
@@ -341,7 +343,7 @@ impl Cluster {
             let judged = self.ledger.lock().histories[number].judge(
                 &key,
                 object.as_deref(),
-                self.plan.allow_mult,
+                Versions::of(&self.plan),
                 everything,
             );
             for wrong in judged.1 {

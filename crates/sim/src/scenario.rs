@@ -24,7 +24,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 13] = SCENARIOS;
+    pub const ALL: [Self; 14] = SCENARIOS;
 
     /// The one with this number.
     pub fn of_id(id: &str) -> Option<Self> {
@@ -41,12 +41,12 @@ impl Scenario {
 }
 
 use FaultKind::{
-    ClockBack, ClockForward, Crash, CrashAll, Delay, DiskFull, IsolateOne, Join, LateNews, Leave,
-    OneWay, PartitionHalves, Replace, ResetConnections, Restart, Rollback, SyncError, Wipe,
-    WriteError,
+    ClockBack, ClockForward, Crash, CrashAll, Delay, DiskFull, DoubledMessages, IsolateOne, Join,
+    LateNews, Leave, LostMessages, OneWay, OvertakenMessages, PartitionHalves, Replace,
+    ResetConnections, Restart, Rollback, SyncError, Wipe, WriteError,
 };
 
-const SCENARIOS: [Scenario; 13] = [
+const SCENARIOS: [Scenario; 14] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
@@ -55,6 +55,28 @@ const SCENARIOS: [Scenario; 13] = [
         adapt: |plan| {
             plan.nodes = 5;
             plan.allow_mult = false;
+        },
+    },
+    Scenario {
+        id: "R-02",
+        name: "stomp-nondeterminism",
+        holds: "which version wins is for the set of versions to say, not for the order in which they come",
+        kinds: &[
+            Join,
+            LateNews,
+            DoubledMessages,
+            OvertakenMessages,
+            LostMessages,
+            Replace,
+            Leave,
+            ClockForward,
+            ClockBack,
+        ],
+        // All write the same few keys, most without having read them.
+        adapt: |plan| {
+            (plan.allow_mult, plan.has_rivals) = (false, true);
+            plan.last_write_wins = !plan.seed.is_multiple_of(4);
+            (plan.keys, plan.blind_percent) = (10, 60);
         },
     },
     Scenario {
