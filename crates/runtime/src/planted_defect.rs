@@ -37,6 +37,8 @@ pub enum PlantedDefect {
     ReplaySkipped,
     /// Concurrent versions are merged by keeping one.
     SiblingsDropped,
+    /// Where the newest version is to stay, a replica keeps the one that came last.
+    DeliveryOrderDecides,
     /// A write that is tried again at another replica is taken for a new one.
     RetryTakenForNewWrite,
     /// A record of the agreed log counts as kept before it is synced.
@@ -55,7 +57,7 @@ pub enum PlantedDefect {
 
 impl PlantedDefect {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::ReadRepairDropped,
         Self::AcknowledgedBeforeSync,
         Self::EpochRuleSkippedOnSender,
@@ -71,6 +73,7 @@ impl PlantedDefect {
         Self::FailedSyncForgotten,
         Self::ReplaySkipped,
         Self::SiblingsDropped,
+        Self::DeliveryOrderDecides,
         Self::RetryTakenForNewWrite,
         Self::AgreedBeforeSync,
         Self::VoteForgotten,

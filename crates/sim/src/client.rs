@@ -481,22 +481,17 @@ impl History {
             None => self.nothing(),
         };
         match versions {
-            Versions::All => {}
             Versions::LastOfOneWriter => {
                 let wrong = self.not_the_last(key, object, &is_owed);
                 return (seen, wrong.into_iter().collect());
             }
-            Versions::Newest => {
-                // Which is the newest is for the stamps to say, which nobody here knows.
-                let count = object.map_or(1, |object| object.siblings().len());
-                let wrong =
-                    (count != 1).then(|| format!("{key} has {count} values instead of one"));
-                return (seen, wrong.into_iter().collect());
+            Versions::All => {
+                let lost = self.lost(&seen, &is_owed);
+                wrong.extend(lost.map(|lost| format!("{key} lacks {}", self.describe(lost))));
             }
+            Versions::Newest => wrong.extend(self.not_the_newest(key, object, &seen, &is_owed)),
         }
-        if let Some(lost) = self.lost(&seen, &is_owed) {
-            wrong.push(format!("{key} lacks {}", self.describe(lost)));
-        }
+        // Also where one is chosen: what a client had read goes before what it wrote then.
         let back = object.and_then(|object| self.back_again(key, object, &is_owed));
         if let Some((value, write)) = back {
             let (value, write) = (self.describe(value), self.describe(write));

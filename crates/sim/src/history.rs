@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kvorum_object::{Clock, Dot, Object};
+use kvorum_object::{Clock, Dot, Object, Sibling, Timestamp};
 
 /// A set of writes of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,12 +70,17 @@ pub(crate) struct Seen {
     at_least: WriteSet,
 }
 
+/// By what [`Resolution::NewestWins`](kvorum_object::Resolution::NewestWins) orders what is concurrent.
+type Stamp = (Timestamp, bool, Dot);
+
 /// The history of one key.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     writes: Vec<Write>,
     dots: BTreeMap<usize, Dot>,
     values: BTreeMap<(u64, u64), usize>,
+    /// When each write was made, as its coordinator stamped it, of those that were seen.
+    stamps: BTreeMap<usize, Stamp>,
     /// What any delete replaces: tombstones do not tell which they are.
     replaced_by_deletes: WriteSet,
 }
@@ -93,6 +98,11 @@ fn write_of(key: &str, value: &[u8]) -> Option<usize> {
     let (number, filling) = text.strip_prefix(key)?.strip_prefix('#')?.split_once('#')?;
     let is_whole = filling.bytes().all(|byte| byte == b'.');
     number.parse().ok().filter(|_| is_whole)
+}
+
+fn stamp_of(sibling: &Sibling) -> Stamp {
+    let metadata = &sibling.metadata;
+    (metadata.last_modified, !metadata.deleted, sibling.dot)
 }
 
 impl History {
@@ -153,6 +163,7 @@ impl History {
             if !numbers.insert(number) {
                 return Err(format!("{key}: write {number} stands there twice"));
             }
+            self.stamps.entry(number).or_insert(stamp_of(sibling));
             let write = &self.writes[number];
             seen.at_most.extend(&write.replaces_at_most);
             seen.at_least.extend(&write.replaces_at_least);
@@ -233,6 +244,42 @@ impl History {
         (is_known && is_replaced).then(|| {
             let (shown, last) = (self.describe(shown), self.describe(last));
             format!("{key} shows {shown} instead of {last}")
+        })
+    }
+
+    /// Where siblings are not kept and any client writes any key, what is wrong with an object: it has
+    /// more than one value, or a write that is owed, and that no other has replaced, is newer. Here alone
+    /// the stamps count that the database made: they are what such buckets go by.
+    pub(crate) fn not_the_newest(
+        &self,
+        key: &str,
+        object: Option<&Object>,
+        seen: &Seen,
+        is_owed: impl Fn(Duration, bool) -> bool,
+    ) -> Option<String> {
+        let siblings = object.map(Object::siblings).unwrap_or_default();
+        if siblings.len() > 1 {
+            return Some(format!(
+                "{key} has {} values instead of one",
+                siblings.len()
+            ));
+        }
+        let shown = siblings.first().map(stamp_of);
+        let is_replaced = |number: usize| {
+            let mut writes = self.writes.iter();
+            writes.any(|write| write.replaces_at_most.contains(number))
+        };
+        let newer = self.stamps.iter().find(|(number, stamp)| {
+            let write = &self.writes[**number];
+            let owed = write
+                .acknowledged
+                .is_some_and(|at| is_owed(at, write.is_strict));
+            let is_missed = !seen.at_most.contains(**number) && Some(**stamp) > shown;
+            owed && is_missed && !is_replaced(**number)
+        });
+        newer.map(|(number, stamp)| {
+            let newer = self.describe(*number);
+            format!("{key} shows {shown:?} instead of {stamp:?}, {newer}")
         })
     }
 

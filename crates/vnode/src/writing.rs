@@ -221,6 +221,11 @@ impl Vnode {
         if self.dots.is_overtaken_by(self.lane(key), incoming.clock()) {
             self.change_actor("overtaken");
         }
+        let stomps = is_planted(PlantedDefect::DeliveryOrderDecides);
+        let stored = match resolution {
+            Resolution::NewestWins if stomps => Stored::Absent,
+            _ => stored,
+        };
         let resolution = match is_planted(PlantedDefect::SiblingsDropped) {
             true => Resolution::NewestWins,
             false => resolution,

@@ -25,8 +25,9 @@ pub(crate) fn named(name: &str) -> anyhow::Result<PlantedDefect> {
 /// The faults that a defect needs to show.
 fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
     use FaultKind::{
-        Bridge, Crash, CrashAll, Delay, DiskFull, IsolateOne, Join, LateNews, Leave,
-        PartitionHalves, Replace, Restart, SlowNode, SyncError, Wipe, WriteError,
+        Bridge, ClockBack, Crash, CrashAll, Delay, DiskFull, DoubledMessages, IsolateOne, Join,
+        LateNews, Leave, OvertakenMessages, PartitionHalves, Replace, Restart, SlowNode, SyncError,
+        Wipe, WriteError,
     };
     use PlantedDefect as Defect;
     match defect {
@@ -52,6 +53,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::SloppyQuorumCountedForPw | Defect::FallbackNotFoundCounted => {
             &[PartitionHalves, IsolateOne]
         }
+        Defect::DeliveryOrderDecides => &[DoubledMessages, OvertakenMessages, Join, ClockBack],
         Defect::TombstoneReapedEarly | Defect::SiblingsDropped => &[IsolateOne, Crash],
     }
 }
@@ -94,6 +96,10 @@ fn plan(defect: PlantedDefect, control: Control, seed: u64) -> RunPlan {
         }
         Defect::FailedSyncForgotten | Defect::VoteForgotten => plan.nodes = 3,
         Defect::CounterLeaseIgnored => plan.blind_percent = 60,
+        Defect::DeliveryOrderDecides => {
+            (plan.allow_mult, plan.has_rivals, plan.last_write_wins) = (false, true, true);
+            (plan.strict_percent, plan.blind_percent) = (90, 60);
+        }
         Defect::EpochRuleSkippedOnReceiver
         | Defect::EpochRuleSkippedOnSender
         | Defect::FillingCountedAsComplete
