@@ -108,9 +108,16 @@ impl Source {
             return later("the partition is not open");
         };
         let epoch = self.known_epoch(session.source);
-        if epoch < question.epoch && !self.defects.has(PlantedDefect::EpochRuleSkippedOnSender) {
+        let skips_rule = self.defects.has(PlantedDefect::EpochRuleSkippedOnSender);
+        if epoch < question.epoch && !skips_rule {
             return later("the ring in which this begins is not known yet");
         }
+        // Who skips it says nothing of it either: receivers look as well.
+        let epoch = if skips_rule {
+            epoch.max(question.epoch)
+        } else {
+            epoch
+        };
         // Repairs take what there is of all replicas: two that lack something do not wait for each other.
         if !vnode.is_complete() && session.kind != TransferKind::Repair {
             return later("the partition is being repaired there");

@@ -67,7 +67,8 @@ pub enum FaultKind {
     Leave,
     /// A new node takes all partitions of another.
     Replace,
-    /// A node learns nothing of what the cluster agrees on, and goes on with what it knew.
+    /// A node learns nothing of what the cluster agrees on, and goes on with what it knew. Of a member,
+    /// the messages of the agreed log to it are lost.
     LateNews,
 }
 

@@ -16,6 +16,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kvorum_agreement::Agreement;
 use kvorum_peer::{Caller, Lane, Message, PeerService, Served};
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime};
@@ -116,6 +117,7 @@ impl Trouble {
         let late_max = u64::try_from(self.late_max.as_millis()).unwrap_or(1);
         let late = Duration::from_millis(self.draw.between(1, late_max));
         match self.kind {
+            FaultKind::LateNews => Agreement::serves(message).then_some(Fate::RequestLost),
             FaultKind::LostMessages if self.draw.chance(50) => Some(Fate::RequestLost),
             FaultKind::LostMessages => Some(Fate::AnswerLost),
             FaultKind::DoubledMessages if is_new_write(message) => None,

@@ -208,7 +208,6 @@ impl Storm<'_> {
                 // It counts when it is agreed on.
                 return false;
             }
-            FaultKind::LateNews if self.cluster.plan.control == Control::Members => return false,
             FaultKind::LateNews => return self.withhold_news(&victim).await,
         }
         true
@@ -472,10 +471,23 @@ impl Storm<'_> {
 
     /// True when there was something to learn.
     async fn withhold_news(&mut self, victim: &Machine) -> bool {
-        let deaf = victim.number;
-        self.cluster.weather.lock().deaf.insert(self.id, deaf);
+        let Cluster {
+            messages, weather, ..
+        } = &**self.cluster;
+        weather.lock().deaf.insert(self.id, victim.number);
+        let news = Trouble {
+            kind: FaultKind::LateNews,
+            to: Some(victim.number),
+            percent: 100,
+            late_max: Duration::ZERO,
+            draw: self.draw.clone(),
+            lasts: true,
+            hits: 0,
+        };
+        messages.begin(self.id, news);
         self.cluster.runtime.sleep(self.fault.length).await;
-        self.cluster.weather.lock().deaf.remove(&self.id);
+        messages.end(self.id);
+        weather.lock().deaf.remove(&self.id);
         victim.learned().version() < self.cluster.agreed().version()
     }
 

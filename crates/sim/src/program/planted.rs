@@ -26,8 +26,8 @@ pub(crate) fn named(name: &str) -> anyhow::Result<PlantedDefect> {
 fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
     use FaultKind::{
         Bridge, ClockBack, Crash, CrashAll, Delay, DiskFull, DoubledMessages, IsolateOne, Join,
-        LateNews, Leave, OvertakenMessages, PartitionHalves, Replace, Restart, SlowNode, SyncError,
-        Wipe, WriteError,
+        LateNews, Leave, LostMessages, OvertakenMessages, PartitionHalves, Replace, Restart,
+        SlowNode, SyncError, Wipe, WriteError,
     };
     use PlantedDefect as Defect;
     match defect {
@@ -37,8 +37,21 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::EpochRuleSkippedOnReceiver => &[
             Join, Replace, Leave, LateNews, LateNews, IsolateOne, SlowNode,
         ],
-        Defect::EpochRuleSkippedOnSender
-        | Defect::TransferCompletedWithoutDigest
+        // Between a write that only some replicas got and one that has not learned, a quorum misses it.
+        Defect::EpochRuleSkippedOnSender => &[
+            Join,
+            Replace,
+            Leave,
+            Join,
+            Replace,
+            LateNews,
+            LateNews,
+            LateNews,
+            LostMessages,
+            LostMessages,
+            OvertakenMessages,
+        ],
+        Defect::TransferCompletedWithoutDigest
         | Defect::StaleRingUsedForCoverage
         | Defect::FillingCountedAsComplete
         | Defect::RetryTakenForNewWrite
@@ -69,11 +82,8 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::MoveClosedEarly
         | Defect::MoveSettledEarly
         | Defect::GrowthClosedEarly => &[Control::Members],
-        // A member's vnode that is still being filled refuses reads by itself, and what members go by is
-        // hardly ever so old that a rule on epochs is all that helps.
-        Defect::FillingCountedAsComplete
-        | Defect::EpochRuleSkippedOnSender
-        | Defect::EpochRuleSkippedOnReceiver => &[Control::StandIn],
+        // A member's vnode that is still being filled refuses reads by itself.
+        Defect::FillingCountedAsComplete => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
     }
 }
@@ -115,7 +125,8 @@ fn plan(defect: PlantedDefect, control: Control, seed: u64) -> RunPlan {
 /// Where the search begins: what shows in one seed of many is known to show in this one.
 fn first_place(defect: PlantedDefect, control: Control) -> u64 {
     match (defect, control) {
-        (PlantedDefect::EpochRuleSkippedOnReceiver, _) => 48,
+        (PlantedDefect::EpochRuleSkippedOnReceiver, Control::StandIn) => 55,
+        (PlantedDefect::EpochRuleSkippedOnReceiver, Control::Members) => 113,
         (PlantedDefect::FailedSyncForgotten, Control::Members) => 42,
         (PlantedDefect::MoveSettledEarly, _) => 117,
         _ => 0,
