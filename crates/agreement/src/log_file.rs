@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_which_a_crash_left_anything_at_all_is_cut_off() {
+    fn r21_a_record_of_which_a_crash_left_anything_at_all_is_cut_off() {
         let long = || LogRecord::Append((4..90).map(entry).collect());
         let drawn = (0..300).map(CrashOptions::drawn);
         for options in CrashOptions::extremes().into_iter().chain(drawn) {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_damage_or_tears_the_last_record() {
+    fn r21_a_flipped_bit_is_damage_or_tears_the_last_record() {
         let (disk, _) = written(records().len());
         let whole = read_file(&disk, Path::new("log"), FILE_BYTES_MAX).unwrap();
         let (shorter, before) = written(records().len() - 1);

@@ -1,6 +1,5 @@
 //! Values that have to fit each other.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::byte_size;
@@ -111,8 +110,10 @@ fn quorum_conflicts(buckets: &BucketDefaults) -> Vec<String> {
     found
 }
 
+/// Listeners that want the same port: the later one could not be opened, or not by everybody who is told
+/// its address.
 fn address_conflicts(settings: &Settings) -> Vec<String> {
-    let mut taken: BTreeMap<SocketAddr, String> = BTreeMap::new();
+    let mut taken: Vec<(SocketAddr, String)> = Vec::new();
     let mut found = Vec::new();
     let listeners = &settings.listeners;
     for (kind, addresses) in [
@@ -122,16 +123,29 @@ fn address_conflicts(settings: &Settings) -> Vec<String> {
     ] {
         for (name, address) in addresses {
             let key = format!("listener.{kind}.{name}");
-            // Port 0 is a new port each time.
-            if address.port() == 0 {
-                continue;
-            }
-            if let Some(other) = taken.get(address) {
-                found.push(format!("`{other}` and `{key}` both ask for {address}"));
+            let other = taken.iter().find(|(other, _)| overlap(*other, *address));
+            if let Some((other, other_key)) = other {
+                found.push(match other == address {
+                    true => format!("`{other_key}` and `{key}` both ask for {address}"),
+                    false => format!(
+                        "`{other_key}` asks for {other} and `{key}` for {address}, which is the same port \
+                         of one address: give one of them another port"
+                    ),
+                });
             } else {
-                taken.insert(*address, key);
+                taken.push((*address, key));
             }
         }
     }
     found
+}
+
+/// Whether a connection to some address could be meant for either. Port 0 is a new port each time.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |all: SocketAddr, some: SocketAddr| {
+        // All addresses of IPv6 are those of IPv4, too.
+        all.ip().is_unspecified() && (all.is_ipv6() || some.is_ipv4())
+    };
+    let has_same_port = one.port() == other.port() && one.port() != 0;
+    has_same_port && (one.ip() == other.ip() || covers(one, other) || covers(other, one))
 }

@@ -225,7 +225,7 @@ fn an_actor_that_others_know_better_issues_nothing() {
 }
 
 #[test]
-fn a_table_that_cannot_be_read_is_kept_aside() {
+fn r30_a_table_that_cannot_be_read_is_kept_aside() {
     let disk = empty_disk();
     let path = directory().join("dot_leases");
     kvorum_disk::replace_file(&disk, &path, b"no table").unwrap();

@@ -111,7 +111,7 @@ fn a_change_that_changes_nothing_is_not_written() {
 /// Cuts the power after every single change of the disk during a proposal, with every way in which
 /// unsynced changes can come out: the old or the new state is there, and nothing is in the way.
 #[test]
-fn a_crash_at_any_point_leaves_the_old_or_the_new_state() {
+fn r21_a_crash_at_any_point_leaves_the_old_or_the_new_state() {
     let (base, _, old) = two_generations();
     base.sync_directory(directory()).unwrap();
     let command = || set_bucket("b", r#"{"n_val":3}"#);
@@ -191,7 +191,7 @@ fn a_crash_while_founding_leaves_a_cluster_or_nothing() {
 }
 
 #[test]
-fn any_flipped_bit_of_the_newest_falls_back_to_the_one_before() {
+fn r21_any_flipped_bit_of_the_newest_falls_back_to_the_one_before() {
     let (base, older, _) = two_generations();
     let sound = bytes_of(&base, &newest());
     for at in 0..sound.len() {
@@ -264,7 +264,7 @@ fn a_missing_or_unreadable_newest_falls_back_too() {
 }
 
 #[test]
-fn two_damaged_files_are_named_and_never_replaced() {
+fn r21_two_damaged_files_are_named_and_never_replaced() {
     let (disk, ..) = two_generations();
     overwrite(&disk, &newest(), b"");
     overwrite(&disk, &previous(), b"garbage");
@@ -320,7 +320,7 @@ fn an_empty_directory_is_no_damage() {
 }
 
 #[test]
-fn a_renamed_node_is_told_what_its_data_is_called() {
+fn r22_a_renamed_node_is_told_what_its_data_is_called() {
     let (disk, ..) = two_generations();
     let renamed = LocalState::open(shared(&disk), directory(), "riak@10.0.0.9");
     let Err(error @ OpenError::NodeRenamed { .. }) = renamed else {
@@ -339,7 +339,7 @@ fn a_renamed_node_is_told_what_its_data_is_called() {
 }
 
 #[test]
-fn a_full_disk_refuses_the_change_and_loses_nothing() {
+fn r21_a_full_disk_refuses_the_change_and_loses_nothing() {
     let (memory, _, newer) = two_generations();
     let faulty = FaultyDisk::over_memory(&memory);
     let disk: Arc<dyn Disk> = Arc::new(faulty.clone());

@@ -1,11 +1,12 @@
 //! Reads, writes, conditions and repairs.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{Durability, ErrorKind};
 use kvorum_coordinator::{Condition, Detail, GetOptions, PutKind, PutOptions, RequestError};
-use kvorum_object::Clock;
+use kvorum_object::{ActorId, Clock, Dot, Object, Timestamp};
 use kvorum_properties::{PropertyOverlay, SyncOnWrite};
 use kvorum_runtime::{ProductionOptions, Runtime};
 
@@ -142,25 +143,113 @@ fn a_read_repairs_replicas_that_are_behind() {
     assert_eq!(*world.meter.repairs.lock(), 2);
 }
 
+/// Concurrent values of many writers, of which each replica knows others: after one read all are the same,
+/// and no clock has lost an entry on the way, which would bring back what it covered.
 #[test]
-fn a_read_mends_damaged_replicas() {
+fn r09_one_read_repairs_all_and_prunes_no_clock() {
     let world = World::new(&colocated());
-    let written = world.put("k", "a", &Clock::new());
-    let key = storage_key("k");
-    world.replicas("k")[0].damage_body(&key);
-    world.replicas("k")[1].damage_head(&key);
-    let one = GetOptions {
-        r: Some(kvorum_properties::Quorum::One),
-        ..GetOptions::default()
+    world.set_bucket("bucket", siblings());
+    let of_writers = |actors: std::ops::Range<u64>| {
+        let mut clock = Clock::new();
+        for number in actors {
+            let dot = Dot {
+                actor: ActorId(1_000 + number),
+                counter: 1 + number % 7,
+            };
+            clock.observe(dot, Timestamp::from_micros(number));
+        }
+        clock
     };
-    assert_eq!(world.try_get("k", &one).unwrap(), Some(written.clone()));
-    world.settle();
-    assert_eq!(*world.meter.repairs.lock(), 2);
+    // The first has both values, the second nothing, and the third one of them.
+    for (value, actors, missing) in [("a", 0..300, 1), ("b", 200..500, 2)] {
+        world.replicas("k")[missing].refuse_puts(Some(ErrorKind::Full));
+        world.put("k", value, &of_writers(actors));
+        world.replicas("k")[missing].refuse_puts(None);
+    }
+    forget(world.replicas("k")[1], "k");
     let all = GetOptions {
         r: Some(kvorum_properties::Quorum::All),
         ..GetOptions::default()
     };
-    assert_eq!(world.try_get("k", &all).unwrap(), Some(written));
+    let first = world.try_get("k", &all).unwrap().unwrap();
+    world.settle();
+    assert_eq!(values(&first), ["a", "b"]);
+    assert!(first.clock().descends(&of_writers(0..500)));
+    assert_eq!(*world.meter.repairs.lock(), 2);
+    for _ in 0..2 {
+        let again = world.try_get("k", &all).unwrap();
+        world.settle();
+        assert_eq!(again.as_ref(), Some(&first));
+        assert_eq!(*world.meter.repairs.lock(), 2, "one round was not enough");
+    }
+    for lone in 0..3 {
+        assert_eq!(alone(&world, lone).as_ref(), Some(&first));
+    }
+}
+
+/// What one of three replicas answers when the others fail.
+fn alone(world: &World, lone: usize) -> Option<Arc<Object>> {
+    let replicas = world.replicas("k");
+    let others = || (0..3).filter(|other| *other != lone);
+    others().for_each(|it| replicas[it].refuse_reads(Some(ErrorKind::Failed)));
+    let one = GetOptions {
+        r: Some(kvorum_properties::Quorum::One),
+        ..GetOptions::default()
+    };
+    let found = world.try_get("k", &one).unwrap();
+    others().for_each(|it| replicas[it].refuse_reads(None));
+    found
+}
+
+/// Whichever replicas are damaged, the one that coordinates among them, as long as one is whole.
+#[test]
+fn r33_a_read_mends_damaged_replicas_and_what_is_damaged_never_spreads() {
+    for damaged in 1..7_u32 {
+        for damages_head in [true, false] {
+            let world = World::new(&colocated());
+            let written = world.put("k", "a", &Clock::new());
+            let key = storage_key("k");
+            for at in (0..3).filter(|at| damaged >> at & 1 == 1) {
+                match damages_head {
+                    true => world.replicas("k")[at].damage_head(&key),
+                    false => world.replicas("k")[at].damage_body(&key),
+                }
+            }
+            let one = GetOptions {
+                r: Some(kvorum_properties::Quorum::One),
+                ..GetOptions::default()
+            };
+            assert_eq!(world.try_get("k", &one).unwrap(), Some(written.clone()));
+            world.settle();
+            let mended = usize::try_from(damaged.count_ones()).unwrap();
+            assert_eq!(*world.meter.repairs.lock(), mended);
+            for lone in 0..3 {
+                assert_eq!(alone(&world, lone), Some(written.clone()));
+            }
+        }
+    }
+}
+
+/// A put goes over what is damaged: no replica has anything of it afterwards.
+#[test]
+fn r33_a_put_that_meets_a_damaged_replica_writes_what_it_was_given() {
+    for at in 0..3 {
+        for damages_head in [true, false] {
+            let world = World::new(&colocated());
+            let written = world.put("k", "a", &Clock::new());
+            let key = storage_key("k");
+            match damages_head {
+                true => world.replicas("k")[at].damage_head(&key),
+                false => world.replicas("k")[at].damage_body(&key),
+            }
+            world.put("k", "b", written.clock());
+            assert_eq!(values(&world.get("k").unwrap()), ["b"]);
+            world.settle();
+            for lone in 0..3 {
+                assert_eq!(values(&alone(&world, lone).unwrap()), ["b"]);
+            }
+        }
+    }
 }
 
 #[test]

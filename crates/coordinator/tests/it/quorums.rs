@@ -135,7 +135,7 @@ fn without_got(outcome: &str) -> &str {
 }
 
 #[test]
-fn request_bucket_and_type_are_honoured_alike() {
+fn r10_request_bucket_and_type_are_honoured_alike() {
     let world = World::new(&colocated());
     for (at, setting) in SETTINGS.into_iter().enumerate() {
         for (number, value) in values().into_iter().enumerate() {

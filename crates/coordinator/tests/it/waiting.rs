@@ -135,7 +135,7 @@ fn a_request_that_is_late_already_does_nothing() {
 }
 
 #[test]
-fn too_many_requests_are_refused_until_one_ends() {
+fn r36_too_many_requests_are_refused_until_one_ends() {
     let world = World::new(&Setup {
         requests_max: 2,
         ..late()

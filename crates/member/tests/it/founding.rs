@@ -69,7 +69,7 @@ fn what_was_agreed_is_there_after_a_power_cut() {
 }
 
 #[test]
-fn a_start_may_end_anywhere_and_begin_again() {
+fn r21_a_start_may_end_anywhere_and_begin_again() {
     let operations = simulated(3, |world| async move {
         let machine = Machine::new(1);
         machine.start(&world).await;
@@ -148,7 +148,7 @@ fn the_state_of_a_single_node_of_before_is_taken_over_whole() {
 }
 
 #[test]
-fn a_lost_card_never_makes_a_new_node() {
+fn r21_a_lost_card_never_makes_a_new_node() {
     simulated(5, |world| async move {
         let machine = Machine::new(1);
         machine.start(&world).await;

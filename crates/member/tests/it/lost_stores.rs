@@ -4,15 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use kvorum_cluster::{Command, StagedChange};
-use kvorum_coordinator::RequestError;
+use kvorum_coordinator::{GetOptions, RequestError};
 use kvorum_disk::Disk;
 use kvorum_encoding::Address;
 use kvorum_handoff::Direction;
+use kvorum_properties::Quorum;
 use kvorum_ring::Partition;
 use kvorum_runtime::World;
 
 use crate::machines::{
-    Machine, address, at, carry_out, cluster, has_store, name, simulated, until,
+    Machine, address, at, carry_out, cluster, has_store, name, simulated, until, values,
 };
 
 const KEYS: usize = 40;
@@ -118,6 +119,38 @@ fn listings_go_on_while_nodes_lose_their_stores_one_after_the_other() {
                 world.runtime().sleep(Duration::from_millis(20)).await;
             }
             world.runtime().sleep(Duration::from_secs(1)).await;
+        }
+    });
+}
+
+/// Nobody reads meanwhile, so no read repairs anything.
+#[test]
+fn r32_a_node_without_its_stores_has_every_key_again_within_a_minute_though_nobody_reads() {
+    simulated(77, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        machines[2].stop(&world).await;
+        wipe(&machines[2]);
+        machines[2].start(&world).await;
+        let begun = world.runtime().now();
+        until_repaired(&world, &machines[2]).await;
+        let took = world.runtime().now().since(begun);
+        assert!(took < Duration::from_secs(60), "{took:?}");
+        // Asked alone: the others are off.
+        machines[0].stop(&world).await;
+        machines[1].stop(&world).await;
+        let one = GetOptions {
+            r: Some(Quorum::One),
+            ..GetOptions::default()
+        };
+        let member = machines[2].member();
+        let coordinator = member.coordinator();
+        for number in 0..KEYS {
+            let now = coordinator.runtime().now();
+            let found = coordinator.get(&address(&key(number)), &one, now).await;
+            assert_eq!(values(found.unwrap().as_deref()), ["value"], "{number}");
         }
     });
 }

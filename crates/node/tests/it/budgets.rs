@@ -26,7 +26,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// The memory engine holds what is put, and lets go of what is deleted.
 #[tokio::test]
-async fn a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_made_room() {
+async fn r36_a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_made_room() {
     let mut site = Site::new();
     site.settings = [
         "storage_backend=memory",
@@ -71,7 +71,7 @@ async fn a_node_whose_memory_is_used_up_refuses_puts_until_deletions_have_made_r
 
 /// A large request takes room when it begins to come, so that many at once cannot take more than there is.
 #[tokio::test]
-async fn large_requests_have_a_part_of_the_budget_and_what_they_hold_is_counted() {
+async fn r36_large_requests_have_a_part_of_the_budget_and_what_they_hold_is_counted() {
     let mut site = Site::new();
     site.settings = vec!["maintenance.memory_bytes_max=16MB".to_owned()];
     let server = site.start();

@@ -267,7 +267,7 @@ proptest! {
     }
 
     #[test]
-    fn the_newest_of_all_writes_wins_in_every_order_of_delivery(
+    fn r02_the_newest_of_all_writes_wins_in_every_order_of_delivery(
         steps in proptest::collection::vec(step(), 1..40),
     ) {
         run(Resolution::NewestWins, &steps);

@@ -209,6 +209,40 @@ fn values_that_do_not_go_together_are_told() {
     }
 }
 
+/// Clients, HTTP and other nodes each have their port, also where one of them listens everywhere.
+#[test]
+fn r18_listeners_that_overlap_are_refused_by_name() {
+    let everywhere = |text: &str| problems(text).join("; ");
+    for (first, second) in [
+        ("protobuf.internal", "peer.internal"),
+        ("http.internal", "peer.internal"),
+        ("http.internal", "http.other"),
+    ] {
+        for (one, other) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("0.0.0.0", "127.0.0.1"),
+            ("10.0.0.1", "0.0.0.0"),
+            ("[::]", "127.0.0.1"),
+            ("[::]", "0.0.0.0"),
+            ("[::]", "[::1]"),
+        ] {
+            let text = format!("listener.{first} = {one}:9\nlistener.{second} = {other}:9");
+            let told = everywhere(&text);
+            for name in [first, second] {
+                assert!(told.contains(&format!("`listener.{name}`")), "{told}");
+            }
+            assert!(told.contains(":9"), "{told}");
+            let text = format!("listener.{first} = {one}:9\nlistener.{second} = {other}:10");
+            assert!(crate::load(&text).is_ok(), "{text}");
+        }
+        // Two addresses of one machine are two listeners.
+        let text = format!("listener.{first} = 10.0.0.1:9\nlistener.{second} = 10.0.0.2:9");
+        assert!(crate::load(&text).is_ok(), "{text}");
+        let text = format!("listener.{first} = 0.0.0.0:9\nlistener.{second} = [::1]:9");
+        assert!(crate::load(&text).is_ok(), "{text}");
+    }
+}
+
 #[test]
 fn listeners_may_share_port_zero() {
     let text = "listener.http.internal = 127.0.0.1:0\nlistener.protobuf.internal = 127.0.0.1:0";

@@ -21,14 +21,26 @@ fn blind_writes_are_siblings_and_a_read_version_is_replaced() {
 }
 
 #[test]
-fn siblings_are_bounded_by_concurrent_writers() {
-    let bench = Bench::new();
-    let mut contexts = [Clock::new(), Clock::new(), Clock::new()];
-    for round in 0..30 {
-        let writer = round % 3;
-        let object = bench.put("k", &round.to_string(), &contexts[writer]);
-        assert!(object.siblings().len() <= 3, "{:?}", values(&object));
-        contexts[writer] = object.clock().clone();
+fn r03_siblings_are_bounded_by_concurrent_writers() {
+    for writers in 1..=5 {
+        let bench = Bench::new();
+        let mut contexts = vec![(Clock::new(), Vec::new()); writers];
+        for round in 0..10 * writers {
+            let (context, seen) = &mut contexts[round % writers];
+            let object = bench.put("k", &round.to_string(), context);
+            let stored = values(&object);
+            assert!(stored.len() <= writers, "{stored:?}");
+            // What its writer had read is replaced.
+            assert!(
+                !stored.iter().any(|value| seen.contains(value)),
+                "{stored:?}"
+            );
+            assert!(stored.contains(&round.to_string()));
+            (*context, *seen) = (object.clock().clone(), stored);
+        }
+        // Who has read all of them leaves one.
+        let all = bench.get("k").unwrap();
+        assert_eq!(values(&bench.put("k", "last", all.clock())), ["last"]);
     }
 }
 
@@ -204,7 +216,7 @@ fn without_siblings_the_newest_version_stands_whatever_the_order() {
 }
 
 #[test]
-fn limits_hold_for_clients_and_not_for_replicas() {
+fn r04_limits_hold_for_clients_and_not_for_replicas() {
     let limits = Limits {
         siblings_max: 2,
         siblings_warning: 1,
