@@ -9,6 +9,7 @@ mod floors;
 mod lexer;
 mod links;
 mod manifests;
+mod scenarios;
 mod seams;
 mod sources;
 pub(crate) mod tree;
@@ -53,6 +54,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
             sources::check_attributes(&tree),
         ),
         ("links in documents lead to files", links::check(&tree)),
+        (
+            "the tests of the table of named failures are there",
+            scenarios::check(&tree),
+        ),
     ];
     let mut tally = Tally::default();
     for (rule, violations) in rules {

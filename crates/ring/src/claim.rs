@@ -143,7 +143,8 @@ impl Plan {
         let nodes: Vec<NodeId> = sorted.iter().map(|claimant| claimant.node).collect();
         let before = before(size, &nodes, previous);
         let (location_of, locations) = locations(&sorted);
-        let replicas = usize::from(n.max(1)).min(nodes.len());
+        let partitions = usize::from(size.get());
+        let replicas = usize::from(n.max(1)).min(nodes.len()).min(partitions);
         let weights: Vec<u64> = sorted
             .iter()
             .map(|claimant| u64::from(claimant.weight))
@@ -153,7 +154,7 @@ impl Plan {
             owned[*member] += 1;
         }
         let claims = Claims {
-            partitions: usize::from(size.get()),
+            partitions,
             weights: &weights,
             location_of: &location_of,
             replicas,

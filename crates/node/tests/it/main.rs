@@ -27,4 +27,5 @@ mod riak_objects;
 mod runbook;
 mod scrubbing;
 mod server;
+mod starting;
 mod tls;

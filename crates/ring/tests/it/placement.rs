@@ -86,6 +86,25 @@ fn locations_of_usual_clusters_are_as_far_apart_as_their_shares_allow() {
     }
 }
 
+/// No list is longer than the ring, whatever n_val a bucket has.
+#[test]
+fn more_replicas_and_nodes_than_partitions_are_no_harm() {
+    for nodes in [7, 8, 9, 20] {
+        let located = located(&(0..nodes).collect::<Vec<_>>());
+        for n in [7, 8, 9, 20, 4_000] {
+            let ring = fresh(8, &located, n);
+            assert_eq!(ring.members().len(), nodes.min(8));
+            let again = claim(
+                ring.size(),
+                &located,
+                u16::try_from(n).unwrap(),
+                Some(&ring),
+            );
+            assert_eq!(again.unwrap(), ring);
+        }
+    }
+}
+
 #[test]
 fn the_largest_ring_is_claimed_in_one_go() {
     let map: Vec<usize> = (0..64).map(|node| node % 8).collect();
