@@ -27,7 +27,7 @@ use anyhow::Context;
 use clap::Args;
 use tokio::runtime::Handle;
 
-use self::fault::{KINDS, Step};
+use self::fault::Step;
 use self::fleet::{ENCRYPTED, Fleet, REPLICAS};
 use self::machine::Workshop;
 use self::writers::Knowledge;
@@ -94,12 +94,7 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
     let mut tally = Tally::default();
     for round in 0..rounds {
         let seed = options.seed.wrapping_add(round);
-        // In the small variant the two clusters share the kinds of faults out between them.
-        let (three, five) = match options.long {
-            true => (0..KINDS, 0..KINDS),
-            false => (0..KINDS / 2, KINDS / 2..KINDS),
-        };
-        for (nodes, kinds) in [(3, three), (5, five)] {
+        for nodes in [3, 5] {
             // Engines take turns.
             let [bitcask, leveldb] = BACKENDS;
             let is_even = seed.wrapping_add(nodes as u64 / 4) % 2 == 0;
@@ -110,7 +105,7 @@ pub(crate) fn enclosed(workspace: &Workspace, options: &Enclosed) -> anyhow::Res
                 nodes,
                 is_encrypted,
                 backend: if is_even { bitcask } else { leveldb },
-                plan: fault::plan(seed, nodes, kinds),
+                plan: fault::plan(seed, nodes),
             };
             tally += trial.run(&workshop, runtime.handle());
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use kvorum_client::GetOptions;
+use kvorum_client::{GetOptions, quorum};
 use tokio::runtime::Handle;
 
 use crate::cluster::fault::Step;
@@ -71,9 +71,11 @@ pub(super) fn steps(
     seed: u64,
 ) -> anyhow::Result<String> {
     let nodes = fleet.addresses();
-    // Other keys than before: a ledger has one writer.
-    let writers = WRITERS..2 * WRITERS;
-    let writing = writers::start(runtime, writers, &nodes, Expectation::Whatever, seed);
+    // Other keys than before: a ledger has one writer. The reads of half of them are judged meanwhile.
+    let start = |writers, expectation| writers::start(runtime, writers, &nodes, expectation, seed);
+    let (usual, strict) = (WRITERS..WRITERS * 3 / 2, WRITERS * 3 / 2..2 * WRITERS);
+    let usual = start(usual, Expectation::Whatever);
+    let strict = start(strict, Expectation::Strict);
     let mut result = Ok(());
     for step in plan {
         let since = Instant::now();
@@ -87,15 +89,20 @@ pub(super) fn steps(
         }
         thread::sleep(Duration::from_millis(300));
     }
-    let found = writing.finish(runtime)?;
+    let mut found = usual.finish(runtime)?;
+    let strict = strict.finish(runtime)?;
+    let (by_usual, by_strict) = (found.acknowledged, strict.acknowledged);
+    found.add(strict);
     let outline = found.outline();
     let sound = found.require_sound();
-    let acknowledged = found.acknowledged;
     known.add(found);
     result?;
     sound?;
-    ensure!(acknowledged > 0, "nothing was acknowledged");
-    Ok(outline)
+    ensure!(
+        by_usual > 0 && by_strict > 0,
+        "nothing was acknowledged to some: {by_usual}, and with strict quorums {by_strict}"
+    );
+    Ok(format!("{outline}; strict: {by_strict} acknowledgements"))
 }
 
 /// Waits until nothing fails any more, and sees that all replicas become the same, and right.
@@ -142,7 +149,7 @@ pub(super) fn convergence(
     Ok(String::new())
 }
 
-/// Reads all keys from a node, again where a rumour that another is down comes between.
+/// Reads all replicas of all keys by way of a node, again where a rumour that another is down comes between.
 fn repair(
     fleet: &mut Fleet,
     runtime: &Handle,
@@ -151,7 +158,12 @@ fn repair(
 ) -> anyhow::Result<()> {
     let mut patience = REPAIR_ATTEMPTS;
     loop {
-        let read = survey::read_all(node, keys.to_vec(), GetOptions::default());
+        // What strict writers wrote while a node was down is not kept for it: reading brings it there.
+        let all = GetOptions {
+            r: Some(quorum::ALL),
+            ..GetOptions::default()
+        };
+        let read = survey::read_all(node, keys.to_vec(), all);
         match runtime.block_on(read) {
             Err(_) if patience > 0 => patience -= 1,
             read => return read.map(drop),
