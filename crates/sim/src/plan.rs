@@ -178,11 +178,13 @@ impl RunPlan {
     fn draw_faults(&mut self, draw: &mut Draw, focus: Option<&[FaultKind]>) {
         let (has_disk, length) = (self.engine != Engine::Memory, self.length);
         // What a machine forgets is there again only when all is repaired: one such fault a run, and
-        // none while partitions move, of which it may be the only source.
+        // none while partitions move, of which it may be the only source. Where they move often it
+        // hardly ever comes to that, so most plans have one or the other.
         let is_amnesiac = has_disk && focus.is_none() && draw.chance(40);
+        let may_meet = Draw::new(self.seed ^ 0x6d65_6574).chance(20);
         let fits = |kind: &FaultKind| {
             let lacks_disk = kind.needs_disk() && !has_disk;
-            let is_too_much = is_amnesiac && kind.moves_partitions();
+            let is_too_much = is_amnesiac && !may_meet && kind.moves_partitions();
             !lacks_disk && !is_too_much && !kind.is_amnesia()
         };
         let mut kinds: Vec<FaultKind> = FaultKind::ALL.into_iter().filter(fits).collect();
@@ -279,18 +281,21 @@ mod tests {
     #[test]
     fn every_kind_of_fault_is_planned_and_one_machine_at_most_forgets() {
         let mut counts: BTreeMap<FaultKind, usize> = BTreeMap::new();
+        let mut meeting = 0;
         for seed in 0..300 {
             let plan = RunPlan::of_seed(seed);
             assert!((3..=9).contains(&plan.nodes));
             assert!(plan.faults.is_sorted_by_key(|fault| fault.begin));
             let amnesias = plan.faults.iter().filter(|it| it.kind.is_amnesia()).count();
             let moves = plan.faults.iter().any(|it| it.kind.moves_partitions());
-            assert!(amnesias == 0 || amnesias == 1 && !moves);
+            assert!(amnesias <= 1);
+            meeting += usize::from(amnesias == 1 && moves);
             for fault in &plan.faults {
                 *counts.entry(fault.kind).or_default() += 1;
                 assert!(fault.begin + fault.length <= plan.length);
             }
         }
+        assert!(meeting > 5, "{meeting}");
         for kind in FaultKind::ALL {
             assert!(
                 counts.get(&kind).is_some_and(|count| *count > 10),

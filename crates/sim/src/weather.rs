@@ -201,6 +201,10 @@ impl Storm<'_> {
                 };
                 self.cluster.ledger.lock().is_amnesiac = true;
                 self.cluster.runtime.sleep(self.fault.length).await;
+                // Something may have begun to move meanwhile.
+                if !self.cluster.survives_amnesia() {
+                    return false;
+                }
                 self.replace_disk(&victim, &copy).await;
             }
             FaultKind::Join | FaultKind::Leave | FaultKind::Replace => {

@@ -128,7 +128,7 @@ fn first_place(defect: PlantedDefect, control: Control) -> u64 {
         (PlantedDefect::EpochRuleSkippedOnReceiver, Control::StandIn) => 55,
         (PlantedDefect::EpochRuleSkippedOnReceiver, Control::Members) => 113,
         (PlantedDefect::FailedSyncForgotten, Control::Members) => 42,
-        (PlantedDefect::MoveSettledEarly, _) => 117,
+        (PlantedDefect::MoveSettledEarly, _) => 140,
         _ => 0,
     }
 }
