@@ -10,7 +10,7 @@ use kvorum_coordinator::LocalVnodes;
 use kvorum_encoding::StorageKey;
 use kvorum_object::Head;
 use kvorum_ring::{Epoch, NodeId, Partition};
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_runtime::{Moment, PlantedDefect as OfNode, Runtime, is_planted};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
@@ -108,12 +108,11 @@ impl Source {
             return later("the partition is not open");
         };
         let epoch = self.known_epoch(session.source);
-        let skips_rule = self.defects.has(PlantedDefect::EpochRuleSkippedOnSender);
-        if epoch < question.epoch && !skips_rule {
+        if epoch < question.epoch && !self.defects.has(PlantedDefect::EpochRuleSkippedOnSender) {
             return later("the ring in which this begins is not known yet");
         }
-        // Who skips it says nothing of it either: receivers look as well.
-        let epoch = if skips_rule {
+        // A whole node that skips it says nothing of it either: receivers look as well.
+        let epoch = if is_planted(OfNode::EpochRuleSkippedOnSender) {
             epoch.max(question.epoch)
         } else {
             epoch
