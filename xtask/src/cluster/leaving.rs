@@ -1,4 +1,5 @@
-//! A node leaves a cluster that goes on, and comes back empty, while clients of the others notice nothing.
+//! A node leaves a cluster that goes on, and comes back empty, while clients of the others notice nothing
+//!
 //!
 //! What it had is with the others when it is gone: all that clients know is judged then, and once more at
 //! the end of the run, when every replica is asked alone.

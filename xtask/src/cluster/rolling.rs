@@ -1,4 +1,4 @@
-//! A restart of all nodes, one after the other, under load.
+//! A restart of all nodes, one after the other, under load.
 //!
 //! Clients of the others notice nothing: no request of theirs fails because a replica, or the node that was
 //! to coordinate a write, goes in the middle of it. A client of the node that stops has its connection
