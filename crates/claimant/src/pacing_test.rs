@@ -70,6 +70,7 @@ impl Leader {
         let commands = self
             .pacing
             .next_commands(&self.state, MOVES_MAX, self.now, is_up);
+        let begun_before = self.begun.len();
         for command in commands {
             if let Command::Move {
                 partition,
@@ -84,7 +85,8 @@ impl Leader {
         }
         let ring = self.state.ring();
         let going = ring.moves().keys().filter(|it| !self.is_waiting(**it));
-        assert!(going.count() <= MOVES_MAX);
+        // Those of a node that is back go on beside what had begun meanwhile; nothing more begins then.
+        assert!(self.begun.len() == begun_before || going.count() <= MOVES_MAX);
     }
 
     /// Those who are up take the next step of every move.

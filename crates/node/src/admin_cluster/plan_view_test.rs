@@ -66,8 +66,8 @@ To be moved: 15.00 MB in 5 partitions; about 9.00 s at 1.00 MB/s into each node
   partition    0: 'a@10.0.0.1' => 'b@10.0.0.2', 3.00 MB
   partition    1: 'a@10.0.0.1' => 'c@10.0.0.3', 3.00 MB
   partition    3: 'a@10.0.0.1' => 'b@10.0.0.2', 3.00 MB
-  partition    4: 'a@10.0.0.1' => 'c@10.0.0.3', 3.00 MB
-  partition    7: 'a@10.0.0.1' => 'b@10.0.0.2', 3.00 MB
+  partition    5: 'a@10.0.0.1' => 'c@10.0.0.3', 3.00 MB
+  partition    6: 'a@10.0.0.1' => 'b@10.0.0.2', 3.00 MB
 "
     );
     assert_eq!(json["bytes"], 15 << 20);
