@@ -128,6 +128,7 @@ impl Cluster {
                 bail!("cut");
             }
         }
+        let state = self.agreed();
         let mut objects = everything(&source)?;
         objects.retain(|(key, _)| is_wanted(key));
         let mut tickets = Vec::new();
@@ -135,7 +136,8 @@ impl Cluster {
             if place % 3 == 0 && is_planted(PlantedDefect::TransferCompletedWithoutDigest) {
                 continue;
             }
-            match store(&target, key, object) {
+            let resolution = resolution_of(&state, &key);
+            match store(&target, key, object, resolution) {
                 ReplicaReply::Received { durable } => match durable {
                     Durable::Already => {}
                     Durable::After(ticket) => tickets.push(ticket),
@@ -222,14 +224,30 @@ fn everything(vnode: &Vnode) -> anyhow::Result<Vec<(StorageKey, Arc<Object>)>> {
     }
 }
 
-fn store(vnode: &Vnode, key: StorageKey, object: Arc<Object>) -> ReplicaReply {
+/// What the key's bucket wants, as for a transfer.
+fn resolution_of(state: &ClusterState, key: &StorageKey) -> Resolution {
+    let properties = key.decode().ok().and_then(|it| {
+        let properties = state.properties(&it.bucket_type, &it.bucket);
+        properties.ok()
+    });
+    properties.map_or(Resolution::KeepSiblings, |it| {
+        Resolution::from_properties(it.allow_mult, it.last_write_wins)
+    })
+}
+
+fn store(
+    vnode: &Vnode,
+    key: StorageKey,
+    object: Arc<Object>,
+    resolution: Resolution,
+) -> ReplicaReply {
     let request = ReplicaRequest {
         partition: vnode.partition(),
         epoch: vnode.status().epoch,
         operation: Operation::Store {
             key,
             object,
-            resolution: Resolution::KeepSiblings,
+            resolution,
             durability: Durability::Grouped,
         },
     };
