@@ -555,19 +555,20 @@ impl Coordinator {
         let random = self.runtime().random_u64().to_le_bytes();
         let offset = u16::from_le_bytes([random[0], random[1]]);
         let colocated = self.settings.colocated_replicas;
-        let is_asked = |node| self.is_up(node) && !self.is_left_out(node, LEFT_OUT_MIN);
+        let is_asked = |node, wait| self.is_up(node) && !self.is_left_out(node, wait);
         let ring = state.ring();
         let cover = |wait| {
             ring.coverage_plan_of(n_val, colocated, offset, |node, partition| {
-                let is_left_out = self.is_left_out(node, wait);
-                self.is_up(node) && !is_left_out && !self.parts.is_unopened(node, partition)
+                is_asked(node, wait) && !self.parts.is_unopened(node, partition)
             })
         };
         // Who lacked something a while ago is asked rather than nobody: nodes that are changed one after
         // the other may all be left out at a time, and have everything again.
         let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {
-            match ring.coverage_plan(n_val, colocated, offset, is_asked) {
+            match ring.coverage_plan(n_val, colocated, offset, |node| {
+                is_asked(node, LEFT_OUT_MIN)
+            }) {
                 // All would be well if what is there were open.
                 Ok(_) => self.parts.unopened_error(ring),
                 Err(error) => RequestError::InsufficientVnodes {

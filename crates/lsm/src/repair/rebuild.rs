@@ -106,11 +106,14 @@ impl RebuildPlan {
 
 /// A table that lost its properties and its last block goes as far as its index says.
 fn reach_to_the_end(ground: &Ground<'_>, source: &mut SourceTable) -> Result<()> {
-    if !source.is_whole
-        && let Some(last) = separators(ground, source, usize::MAX)?.pop()
-    {
+    if source.is_whole || !source.is_present {
+        return Ok(());
+    }
+    let path = table_path(ground.directory, source.number);
+    let table = ground.open(&path, source).into_backend()?;
+    if let Some(last) = table.separators().last() {
         let largest = &mut source.properties.largest;
-        *largest = last.max(std::mem::take(largest));
+        *largest = last.clone().max(std::mem::take(largest));
     }
     Ok(())
 }

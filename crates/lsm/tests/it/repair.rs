@@ -414,17 +414,22 @@ fn a_store_that_lost_its_manifest_and_more_tells_what_it_cannot_know() {
     }
 }
 
-/// The properties of such a table say what it held.
-#[test]
-fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is_lost() {
-    let settings = LsmSettings {
-        memtable_bytes: 500,
+/// Each flush stays a table of its own for long.
+fn hardly_merging(memtable_bytes: u64) -> LsmSettings {
+    LsmSettings {
+        memtable_bytes,
         policy: PolicySettings {
             level_zero_tables: 9,
             ..settings().policy
         },
         ..settings()
-    };
+    }
+}
+
+/// The properties of such a table say what it held.
+#[test]
+fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is_lost() {
+    let settings = hardly_merging(500);
     let disk = MemoryDisk::new();
     let mut model = Model::default();
     {
@@ -448,14 +453,7 @@ fn a_table_of_which_nothing_can_be_read_hides_what_is_older_when_the_manifest_is
 /// Nothing but its index then says what it held.
 #[test]
 fn a_table_that_lost_its_properties_too_hides_what_is_older_when_the_manifest_is_lost() {
-    let settings = LsmSettings {
-        memtable_bytes: 4_000,
-        policy: PolicySettings {
-            level_zero_tables: 9,
-            ..settings().policy
-        },
-        ..settings()
-    };
+    let settings = hardly_merging(4_000);
     let whole = MemoryDisk::new();
     let mut model = Model::default();
     for round in 0..2 {
