@@ -240,13 +240,18 @@ impl GetMachine {
 
     /// True when two replicas hold different things, or one holds nothing.
     fn do_answers_differ(&self) -> bool {
-        let mut clocks = self.slots.iter().filter_map(|slot| match &slot.answer {
-            Some(GetAnswer::Found(object) | GetAnswer::Head(object)) => Some(Some(object.clock())),
+        let mut held = self.slots.iter().filter_map(|slot| match &slot.answer {
+            Some(GetAnswer::Found(object) | GetAnswer::Head(object)) => Some(Some(object)),
             Some(GetAnswer::NotFound) => Some(None),
             Some(GetAnswer::Failed(_) | GetAnswer::Damaged(_)) | None => None,
         });
-        let first = clocks.next();
-        clocks.any(|clock| Some(clock) != first)
+        let Some(first) = held.next() else {
+            return false;
+        };
+        held.any(|object| match (first, object) {
+            (Some(first), Some(object)) => !first.is_same_as(object),
+            (first, object) => first.is_some() != object.is_some(),
+        })
     }
 
     fn ask_the_others(&mut self, effects: &mut GetEffects) {
@@ -257,7 +262,7 @@ impl GetMachine {
         }
     }
 
-    /// A replica that has versions of which nobody has sent the values yet.
+    /// A replica that has news of which nobody has sent the values yet.
     fn slot_to_fetch(&self) -> Option<usize> {
         let is_head = |slot: &Slot| matches!(slot.answer, Some(GetAnswer::Head(_)));
         if !self.slots.iter().any(is_head) {
@@ -265,9 +270,9 @@ impl GetMachine {
         }
         let whole = self.merged();
         let is_news = |slot: &Slot| match &slot.answer {
-            Some(GetAnswer::Head(head)) => whole
-                .as_ref()
-                .is_none_or(|whole| !whole.clock().descends(head.clock())),
+            Some(GetAnswer::Head(head)) => {
+                whole.as_ref().is_none_or(|whole| head.is_news_to(whole))
+            }
             _ => false,
         };
         // The newest first: its values may make the others' superfluous.
@@ -388,7 +393,7 @@ impl GetMachine {
         });
         let first = found.next()?.clone();
         Some(found.fold(first, |merged, object| {
-            if merged.clock() == object.clock() {
+            if merged.is_same_as(object) {
                 return merged;
             }
             let (left, right) = (Object::clone(&merged), Object::clone(object));
@@ -403,9 +408,10 @@ impl GetMachine {
         let Some(merged) = self.merged() else { return };
         for (index, slot) in self.slots.iter().enumerate() {
             match &slot.answer {
-                Some(GetAnswer::Found(found)) if found.clock() == merged.clock() => {}
+                Some(GetAnswer::Found(held) | GetAnswer::Head(held))
+                    if held.is_same_as(&merged) => {}
                 // A head that came late may be ahead of the values that are here.
-                Some(GetAnswer::Head(head)) if head.clock().descends(merged.clock()) => {}
+                Some(GetAnswer::Head(head)) if head.clock().dominates(merged.clock()) => {}
                 Some(GetAnswer::Found(_) | GetAnswer::Head(_) | GetAnswer::NotFound) => {
                     effects.push(GetEffect::Repair {
                         slot: index,

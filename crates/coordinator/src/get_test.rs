@@ -294,6 +294,32 @@ fn late_siblings_are_repaired_though_the_client_never_saw_them() {
     );
 }
 
+/// Where a bucket's properties changed, one replica has kept siblings of which another chose one; both
+/// have seen the same writes. A read that compared clocks alone left them so for ever, and answered one
+/// or the other.
+#[test]
+fn replicas_that_saw_the_same_and_kept_different_siblings_become_equal() {
+    check(
+        "1 2 3 | r=2 first=2
+        -> ask 0, ask 1
+        0: both
+        1: chosen
+        -> reply new, ask 2
+        2: both
+        -> repair 0 with new, repair 2 with new, done",
+    );
+    check(
+        "1 2 3 | r=2
+        -> ask 0, ask 1, ask 2
+        0: both
+        1: head of chosen
+        -> fetch 1
+        2: head of both
+        1: chosen
+        -> reply new, repair 0 with new, repair 2 with new, done",
+    );
+}
+
 #[test]
 fn a_bucket_without_siblings_gets_the_newest() {
     check(

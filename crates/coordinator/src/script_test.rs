@@ -97,15 +97,22 @@ pub(crate) fn slot_and_what(event: &str) -> Option<(usize, &str)> {
 }
 
 /// Objects of one key by name: `old`; `new` and `rival`, both written by somebody who had read `old`,
-/// neither having seen the other; `grave`, a tombstone over `old`.
+/// neither having seen the other; `grave`, a tombstone over `old`; `both`, siblings of `new` and `rival`,
+/// and `chosen`, which is `both` where no siblings are kept.
 pub(crate) fn object(name: &str) -> Option<Arc<Object>> {
     let old = || write("old", &Clock::new(), (1, 1));
     let over_old = |name, dot| write(name, old().clock(), dot);
+    let both = |resolution| {
+        let (new, rival) = (over_old("new", (1, 2)), over_old("rival", (2, 1)));
+        kvorum_object::merge(new, rival, resolution)
+    };
     let object = match name {
         "old" => old(),
         "new" => over_old("new", (1, 2)),
         "rival" => over_old("rival", (2, 1)),
         "grave" => over_old("", (3, 1)),
+        "both" => both(Resolution::KeepSiblings),
+        "chosen" => both(Resolution::NewestWins),
         _ => return None,
     };
     Some(Arc::new(object))

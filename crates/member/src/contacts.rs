@@ -30,7 +30,7 @@ pub(crate) fn is_unknown(state: &ClusterState) -> bool {
 pub(crate) struct Contacts {
     pub(crate) node: NodeId,
     pub(crate) cluster: ArcSwap<ClusterId>,
-    /// The name of the cluster as configured, which a stranger has to know.
+    /// The name of the cluster as configured, which counts until an agreed one is known.
     pub(crate) cluster_name: String,
     pub(crate) shown: Arc<ShownState>,
     pub(crate) vouching: Arc<Vouching>,
@@ -40,13 +40,20 @@ impl Contacts {
     fn cluster(&self) -> NodeId {
         self.cluster.load().as_node_id()
     }
+
+    /// The name that a stranger has to know.
+    fn cluster_name(&self) -> String {
+        let state = self.shown.look();
+        let agreed = Some(&state).filter(|state| !is_unknown(state));
+        agreed.map_or_else(|| self.cluster_name.clone(), |it| it.name().to_owned())
+    }
 }
 
 impl Directory for Contacts {
     fn introduction(&self) -> Introduction {
         Introduction {
             cluster: self.cluster(),
-            cluster_name: self.cluster_name.clone(),
+            cluster_name: self.cluster_name(),
             node: self.node,
         }
     }
@@ -69,7 +76,7 @@ impl Directory for Contacts {
 
     fn admit(&self, caller: &Introduction) -> Admission {
         if caller.cluster == NOBODY {
-            return if caller.cluster_name == self.cluster_name {
+            return if caller.cluster_name == self.cluster_name() {
                 Admission::Stranger
             } else {
                 Admission::Refused(Refusal::OtherName)

@@ -246,6 +246,14 @@ pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings)
             "the ring size of a cluster is fixed when it is founded",
         );
     }
+    if state.members().len() > 1 && state.name() != settings.cluster_name {
+        tracing::warn!(
+            event = "cluster_name_kept",
+            kept = state.name(),
+            configured = %settings.cluster_name,
+            "the name of a cluster of several nodes is the one that they agreed on",
+        );
+    }
     if state.members().len() > 1 && *state.default_properties() != settings.default_properties {
         tracing::warn!(
             event = "default_properties_kept",

@@ -6,6 +6,10 @@
 //! gone. A crash before the card changes leaves a node of its own that the cluster expects; asked
 //! again, it is let in again.
 //!
+//! Who has left a cluster, or whose join was taken back, joins like a new one. Nobody may have told it
+//! so: it asks, and goes by members who know a later state than it does, in which it has no part.
+//! Whoever knows less may not have heard of it yet.
+//!
 //! A request is the service's byte and JSON, and so is its answer.
 
 use std::collections::BTreeMap;
@@ -21,12 +25,13 @@ use kvorum_cluster::{
 };
 use kvorum_peer::{Caller, Introduction, Message, PeerError, Served};
 use kvorum_ring::NodeId;
+use kvorum_runtime::Runtime;
 use kvorum_vnode::Vnode;
 use serde::{Deserialize, Serialize};
 
 use crate::PEER_SERVICE;
 use crate::card::{Card, Stage};
-use crate::contacts::{NOBODY, unknown_state};
+use crate::contacts::{NOBODY, is_unknown, unknown_state};
 use crate::error::JoinError;
 use crate::held::Held;
 use crate::member::Member;
@@ -37,6 +42,10 @@ const SERVICE: u8 = b'J';
 
 /// How long a member may take to have it agreed.
 const ANSWER_WAIT: Duration = Duration::from_secs(20);
+/// How long a member may take to say whether this node was removed.
+const INQUIRY_WAIT: Duration = Duration::from_secs(5);
+/// How long the log may take to let go of a member that was removed, before it comes back.
+const LET_GO_WAIT: Duration = Duration::from_secs(10);
 /// How long the cluster may take to send its state.
 const STATE_WAIT: Duration = Duration::from_secs(30);
 const STATE_LOOK_PERIOD: Duration = Duration::from_millis(20);
@@ -60,6 +69,21 @@ pub(crate) struct Follows {
     pub(crate) version: u64,
 }
 
+/// What a node asks that was a member, and may have been removed.
+#[derive(Debug, Serialize, Deserialize)]
+struct Inquiry {
+    /// The version of the state in which it was one.
+    member_at: u64,
+}
+
+/// What is asked of a member by somebody who is none.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Request {
+    Knock(Knock),
+    Inquiry(Inquiry),
+}
+
 /// What the member says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,6 +94,8 @@ enum Answer {
     OtherName { name: String },
     /// It is not, in words for its operator.
     Refused { reason: String },
+    /// It was a member of this cluster, and is none by a later state.
+    Removed { cluster: String },
 }
 
 /// A node that has joined.
@@ -81,6 +107,7 @@ pub struct Joined {
 
 /// The side that lets in.
 pub(crate) struct Doorkeeper {
+    pub(crate) runtime: Runtime,
     pub(crate) state: ReplicatedState,
     pub(crate) name: String,
 }
@@ -91,14 +118,17 @@ impl Doorkeeper {
     }
 
     pub(crate) fn answer(&self, caller: Caller, message: Message) -> Served {
-        let (state, name) = (self.state.clone(), self.name.clone());
+        let (runtime, state, name) = (self.runtime.clone(), self.state.clone(), self.name.clone());
         Served::Later(Box::pin(async move {
             let json = message.head.get(1..).unwrap_or_default();
-            let answer = match serde_json::from_slice::<Knock>(json) {
-                Ok(knock) if knock.looks_for.as_ref().is_some_and(|it| *it != name) => {
+            let answer = match serde_json::from_slice(json) {
+                Ok(Request::Knock(knock))
+                    if knock.looks_for.as_ref().is_some_and(|it| *it != name) =>
+                {
                     Answer::OtherName { name }
                 }
-                Ok(knock) => let_in(&state, name, caller, knock).await,
+                Ok(Request::Knock(knock)) => let_in(&runtime, &state, name, caller, knock).await,
+                Ok(Request::Inquiry(inquiry)) => tell(&state.current(), caller.node, &inquiry),
                 Err(error) => Answer::Refused {
                     reason: format!("the request to join cannot be read: {error}"),
                 },
@@ -108,7 +138,13 @@ impl Doorkeeper {
     }
 }
 
-async fn let_in(state: &ReplicatedState, name: String, caller: Caller, knock: Knock) -> Answer {
+async fn let_in(
+    runtime: &Runtime,
+    state: &ReplicatedState,
+    name: String,
+    caller: Caller,
+    knock: Knock,
+) -> Answer {
     let current = state.current();
     let cluster = current.id().to_string();
     if let Some(follows) = &knock.follows {
@@ -133,11 +169,44 @@ async fn let_in(state: &ReplicatedState, name: String, caller: Caller, knock: Kn
         ..MemberEntry::new(&knock.name)
     };
     let node = caller.node;
+    if !has_let_go(runtime, state, node).await {
+        return Answer::Refused {
+            reason:
+                "this node was a member, and the log of the cluster still counts it; try again \
+                     when a majority of the voters is up"
+                    .to_owned(),
+        };
+    }
     match state.agree(Command::AddMember { node, member }).await {
         Ok(_) => Answer::Welcome { cluster, name },
         Err(error) => Answer::Refused {
             reason: error.to_string(),
         },
+    }
+}
+
+/// Waits until the log does not count a node: who leads would expect it to have what it had before, and
+/// it comes with an empty log.
+async fn has_let_go(runtime: &Runtime, state: &ReplicatedState, node: NodeId) -> bool {
+    let is_counted = || {
+        let status = state.agreement().status();
+        status.voters.contains(&node) || status.listeners.contains(&node)
+    };
+    let deadline = runtime.now().plus(LET_GO_WAIT);
+    while is_counted() && runtime.now() < deadline {
+        runtime.sleep(STATE_LOOK_PERIOD).await;
+    }
+    !is_counted()
+}
+
+/// Whether a node that was a member was removed since.
+fn tell(current: &ClusterState, node: NodeId, inquiry: &Inquiry) -> Answer {
+    if current.member(node).is_none() && current.version() > inquiry.member_at {
+        let cluster = current.id().to_string();
+        return Answer::Removed { cluster };
+    }
+    Answer::Refused {
+        reason: "nothing is known here of a removal".to_owned(),
     }
 }
 
@@ -161,6 +230,12 @@ fn not_followed(current: &ClusterState, node: NodeId, follows: &Follows) -> Opti
     })
 }
 
+fn unreadable(address: SocketAddr, detail: &dyn std::fmt::Display) -> JoinError {
+    JoinError::Refused {
+        reason: format!("the answer of {address} cannot be read: {detail}"),
+    }
+}
+
 impl Member {
     /// Joins the cluster of whoever listens at `address`, called `name` if the operator knows that:
     /// this node is a member that joins then, and owns nothing before a plan is committed.
@@ -178,7 +253,7 @@ impl Member {
         let _opened_or_not = self.runtime.timeout(ANSWER_WAIT, opened).await;
         // Held to the end: meanwhile no vnode comes or goes.
         let mut held = self.follower.written.lock().await;
-        if self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined {
+        if self.has_others() && !self.was_removed().await {
             return Err(JoinError::NotSingleNode);
         }
         let Some(vnodes) = self.vnodes.take_all() else {
@@ -200,6 +275,43 @@ impl Member {
                 Err(error)
             }
         }
+    }
+
+    /// True for a member of a cluster that it did not found alone, as far as it knows.
+    fn has_others(&self) -> bool {
+        self.state.current().members().len() > 1 || self.card.load().stage == Stage::Joined
+    }
+
+    /// True if this node is no member any more, by its own state or by that of another member.
+    async fn was_removed(&self) -> bool {
+        let state = self.state.current();
+        if is_unknown(&state) {
+            return false;
+        }
+        if state.member(self.node).is_none() {
+            return true;
+        }
+        let deadline = self.runtime.now().plus(ANSWER_WAIT);
+        for (_, other) in state.members().iter().filter(|(it, _)| **it != self.node) {
+            let address = other.addresses.get(PEER_SERVICE);
+            let Some(address) = address.and_then(|address| address.parse().ok()) else {
+                continue;
+            };
+            let inquiry = Inquiry {
+                member_at: state.version(),
+            };
+            let asked = self.ask_as_stranger(address, &inquiry);
+            let answer = self.runtime.timeout(INQUIRY_WAIT, asked).await;
+            if let Ok(Ok(Answer::Removed { cluster })) = answer
+                && cluster == state.id().to_string()
+            {
+                return true;
+            }
+            if self.runtime.now() >= deadline {
+                return false;
+            }
+        }
+        false
     }
 
     /// True once the cluster has sent its state.
@@ -238,8 +350,31 @@ impl Member {
             name: self.settings.name.clone(),
             addresses: self.settings.addresses.clone(),
         };
+        match self.ask_as_stranger(address, &knock).await? {
+            Answer::Welcome { cluster, name } => {
+                let cluster: ClusterId = cluster
+                    .parse()
+                    .map_err(|it: kvorum_ring::NodeIdError| unreadable(address, &it))?;
+                Ok((cluster, name))
+            }
+            Answer::OtherName { name: got } => Err(JoinError::OtherName {
+                address,
+                expected: name.unwrap_or_default().to_owned(),
+                got,
+            }),
+            Answer::Refused { reason } => Err(JoinError::Refused { reason }),
+            Answer::Removed { .. } => Err(unreadable(address, &"it answers what was not asked")),
+        }
+    }
+
+    /// Asks whoever listens at `address` as one who belongs to no cluster.
+    async fn ask_as_stranger(
+        &self,
+        address: SocketAddr,
+        question: &impl Serialize,
+    ) -> Result<Answer, JoinError> {
         let mut head = vec![SERVICE];
-        head.extend(serde_json::to_vec(&knock).unwrap_or_default());
+        head.extend(serde_json::to_vec(question).unwrap_or_default());
         let introduction = Introduction {
             cluster: NOBODY,
             cluster_name: self.settings.cluster_name.clone(),
@@ -253,23 +388,7 @@ impl Member {
         if reached == self.node {
             return Err(JoinError::SelfJoin);
         }
-        let unreadable = |detail: String| JoinError::Refused {
-            reason: format!("the answer of {address} cannot be read: {detail}"),
-        };
-        match serde_json::from_slice(&answer.head).map_err(|it| unreadable(it.to_string()))? {
-            Answer::Welcome { cluster, name } => {
-                let cluster: ClusterId = cluster
-                    .parse()
-                    .map_err(|it: kvorum_ring::NodeIdError| unreadable(it.to_string()))?;
-                Ok((cluster, name))
-            }
-            Answer::OtherName { name: got } => Err(JoinError::OtherName {
-                address,
-                expected: name.unwrap_or_default().to_owned(),
-                got,
-            }),
-            Answer::Refused { reason } => Err(JoinError::Refused { reason }),
-        }
+        serde_json::from_slice(&answer.head).map_err(|error| unreadable(address, &error))
     }
 
     async fn check_empty(&self, vnodes: &[Arc<Vnode>]) -> Result<(), JoinError> {

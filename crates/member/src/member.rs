@@ -298,6 +298,7 @@ impl Member {
             replicas,
             transfers: self.transfers.clone(),
             doorkeeper: Doorkeeper {
+                runtime: self.runtime.clone(),
                 state: self.state.clone(),
                 name: self.settings.name.clone(),
             },
@@ -349,10 +350,22 @@ impl Member {
         let (node, settings) = (self.node, self.settings.clone());
         async move {
             let mut versions = state.versions();
+            let mut told = None;
             loop {
                 versions.see();
                 if let Err(error) = introduce(&state, node, &settings).await {
                     tracing::debug!(event = "not_introduced_yet", error = %error);
+                    if let ProposeError::Refused(refusal) = error
+                        && told.as_ref() != Some(&refusal)
+                    {
+                        tracing::warn!(
+                            event = "introduction_refused",
+                            name = %settings.name,
+                            reason = %refusal,
+                            "the others know this node as before; check nodename and listener.*",
+                        );
+                        told = Some(refusal);
+                    }
                     runtime.sleep(INTRODUCTION_PAUSE).await;
                 } else if versions.changed().await.is_err() {
                     return;

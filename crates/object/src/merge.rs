@@ -137,6 +137,28 @@ fn changed<V: Version>(clock: &Clock, siblings: &[V], merged: Object) -> Merged 
     Merged::Changed(merged)
 }
 
+impl Object {
+    /// True when both know of the same writes and keep the same ones. Equal clocks alone do not say
+    /// that: where a bucket's properties changed, one replica may have kept siblings of which another
+    /// chose one.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.clock() == other.clock() && same_versions(self.siblings(), other.siblings())
+    }
+
+    /// True when this one knows of writes that the other does not know of, or of the same ones and has
+    /// let go of siblings that the other keeps.
+    pub fn is_news_to(&self, other: &Self) -> bool {
+        match self.clock().compare(other.clock()) {
+            Causality::Before => false,
+            Causality::After | Causality::Concurrent => true,
+            Causality::Equal => {
+                let is_kept = |it: &Sibling| self.siblings().iter().any(|own| own.dot == it.dot);
+                !other.siblings().iter().all(is_kept)
+            }
+        }
+    }
+}
+
 /// True when both lists name the same writes. Values need no look: a dot names one value.
 fn same_versions<A: Version, B: Version>(a: &[A], b: &[B]) -> bool {
     let named = |(a, b): (&A, &B)| {

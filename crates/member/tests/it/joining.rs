@@ -5,7 +5,9 @@ use std::time::Duration;
 use kvorum_cluster::{AgreedState, Command, MemberStatus, StagedChange};
 use kvorum_member::{JoinError, Operation};
 
-use crate::machines::{Machine, at, carry_out, cluster, has_store, joined, name, simulated, until};
+use crate::machines::{
+    Machine, at, carry_out, cluster, cut, has_store, joined, link, name, simulated, until,
+};
 
 #[test]
 fn a_node_that_joins_stands_in_the_plan_and_owns_nothing_yet() {
@@ -187,6 +189,90 @@ fn one_who_leaves_hands_over_everything_and_is_gone() {
         let voters = || !state.agreement().status().voters.contains(&leaves);
         until(&world, "it does not vote", voters).await;
         assert_eq!(state.current().ring().replicas_max(), 2);
+    });
+}
+
+/// Operators of Riak let a node leave and join it again as it is; here its data directory had to go.
+#[test]
+fn one_who_has_left_joins_again_as_it_is() {
+    simulated(58, |world| async move {
+        let machines = cluster(&world, 3).await;
+        machines[0].put("key", "value").await;
+        let leaver = machines[2].member();
+        let refused = leaver.join(at(1), None).await;
+        assert!(matches!(refused, Err(JoinError::NotSingleNode)));
+        let (node, change) = (leaver.node(), StagedChange::Leave);
+        machines[0].agree(Command::Stage { node, change }).await;
+        machines[0].commit_plan().await;
+        let gone = || machines[0].state().member(node).is_none();
+        until(&world, "it is no member any more", gone).await;
+        // With and without a restart.
+        for restarts in [false, true] {
+            if restarts {
+                machines[2].stop(&world).await;
+                machines[2].start(&world).await;
+            }
+            let returned = machines[2].member().join(at(1), None).await;
+            assert_eq!(returned.map(|it| it.by).ok(), Some(name(1)));
+            let joins = || machines[0].state().member(node).map(|it| it.status);
+            until(&world, "it joins", || {
+                joins() == Some(MemberStatus::Joining)
+            })
+            .await;
+            if !restarts {
+                machines[0].agree(Command::ClearStaged).await;
+                assert_eq!(joins(), None, "its join was taken back");
+            }
+        }
+        machines[0].commit_plan().await;
+        carry_out(&world, &machines).await;
+        assert_eq!(machines[0].state().ring().members().len(), 3);
+        assert_eq!(machines[2].get("key").await, ["value"]);
+        let voters = || {
+            let status = machines[0].member().state().agreement().status();
+            status.voters.contains(&node)
+        };
+        until(&world, "it votes again", voters).await;
+    });
+}
+
+/// Who was cut off does not know who joined meanwhile, and would have taken it for removed: the newcomer
+/// would have thrown its log away.
+#[test]
+fn who_knows_less_proves_no_removal() {
+    simulated(59, |world| async move {
+        let mut machines = cluster(&world, 3).await;
+        let fourth = Machine::new(4);
+        link(&world, 4);
+        cut(&world, &[3], &[1, 2, 4], true);
+        fourth.start(&world).await;
+        fourth.member().join(at(1), None).await.unwrap();
+        machines.push(fourth);
+        cut(&world, &[3], &[1, 2, 4], false);
+        cut(&world, &[3], &[1, 2], true);
+        for number in [1, 2, 3] {
+            let refused = machines[3].member().join(at(number), None).await;
+            assert!(
+                matches!(refused, Err(JoinError::NotSingleNode)),
+                "{refused:?}"
+            );
+        }
+    });
+}
+
+/// It refused newcomers of its own cluster.
+#[test]
+fn the_name_that_was_agreed_on_counts_where_a_member_is_configured_otherwise() {
+    simulated(60, |world| async move {
+        let mut machines = cluster(&world, 3).await;
+        machines[1].stop(&world).await;
+        machines[1].cluster_name = "another".to_owned();
+        machines[1].start(&world).await;
+        link(&world, 4);
+        let newcomer = Machine::new(4);
+        newcomer.start(&world).await;
+        let joined = newcomer.member().join(at(2), Some(&name(2))).await;
+        assert_eq!(joined.map(|it| it.by).ok(), Some(name(2)));
     });
 }
 
