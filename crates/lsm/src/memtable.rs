@@ -280,6 +280,12 @@ impl Memtable {
         Marks::new(seen.cloned().collect())
     }
 
+    /// What entries take in the mean, in bytes, nodes and index included.
+    fn entry_bytes(&self) -> usize {
+        let entries = self.list.len().max(1);
+        usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX) / entries
+    }
+
     /// The newest entries of the next keys, up to a sequence; at most `count`, and no more once they take
     /// many bytes.
     pub(crate) fn page(&self, from: Bound<&Bytes>, sequence: u64, count: usize) -> Page {
@@ -291,7 +297,7 @@ impl Memtable {
             Bound::Unbounded => Bound::Unbounded,
         };
         let guard = epoch::pin();
-        let mut page = Page::with_room_for(count);
+        let mut page = Page::with_room_for(count, self.entry_bytes());
         for found in self.list.range((from, Bound::Unbounded), &guard) {
             let written = &found.key().written;
             let is_shown = page.last_key() == Some(written.key());

@@ -9,9 +9,6 @@ use bytes::Bytes;
 use super::piece::Written;
 use crate::Entry;
 
-/// What an entry of a page is expected to take at least, in bytes.
-const ENTRY_BYTES_EXPECTED: usize = 128;
-
 /// No entry is added to a page that takes so many bytes.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
@@ -44,27 +41,26 @@ pub(crate) enum Paged {
 }
 
 impl Page {
-    pub(super) fn with_room_for(count: usize) -> Self {
+    /// Room for so many entries, of about so many bytes each.
+    pub(super) fn with_room_for(count: usize, entry_bytes: usize) -> Self {
+        let bytes = count.saturating_mul(entry_bytes).min(PAGE_BYTES_MAX);
         Self {
-            filling: Vec::with_capacity(count * ENTRY_BYTES_EXPECTED),
+            filling: Vec::with_capacity(bytes),
             bytes: Bytes::new(),
             items: Vec::with_capacity(count),
         }
     }
 
     pub(super) fn push(&mut self, written: &Written) {
+        let from = self.filling.len();
+        self.filling.extend_from_slice(written.piece());
+        let key_end = from + written.key().len();
         let entry = match written.apart() {
-            None => Place::Packed(self.append(written.packed())),
+            None => Place::Packed(key_end..self.filling.len()),
             Some(entry) => Place::Apart(entry.clone()),
         };
-        let key = self.append(written.key());
+        let key = from..key_end;
         self.items.push(Item { key, entry });
-    }
-
-    fn append(&mut self, part: &[u8]) -> Range<usize> {
-        let from = self.filling.len();
-        self.filling.extend_from_slice(part);
-        from..self.filling.len()
     }
 
     pub(super) fn last_key(&self) -> Option<&[u8]> {

@@ -89,6 +89,11 @@ impl Written {
         self.sequence
     }
 
+    /// The key and, behind it, the entry as it is encoded unless that stands apart.
+    pub(super) fn piece(&self) -> &[u8] {
+        &self.piece
+    }
+
     pub(super) fn key(&self) -> &[u8] {
         let key = self.piece.get(..self.key_len as usize);
         key.unwrap_or(&self.piece)
