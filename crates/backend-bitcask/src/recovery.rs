@@ -1,11 +1,14 @@
 //! Opening a store: the checkpoint and the tail behind it; without one the hints; without them the
 //! data. What cannot be believed is set aside and read from the next source.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::{LostRange, Result, SUSPECT_NAME, SharedLog, SharedSegment, mark_suspect};
+use kvorum_backend::{
+    LostRange, Result, SUSPECT_NAME, SharedLog, StoreId, Whereabouts, mark_suspect,
+};
 use kvorum_disk::{Disk, EntryKind};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader, SegmentSync,
@@ -23,7 +26,7 @@ use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
 use crate::places::{Place, PlaceError};
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
-use crate::shared::{SharedEntry, SharedPlace, Standing, Standings};
+use crate::shared::{SharedEntry, SharedPlace, Standing, Standings, lost_name};
 use crate::tail::Tail;
 
 /// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that
@@ -70,6 +73,24 @@ pub(crate) struct Recovery<'a> {
     pub(crate) lost: LostLog,
     /// The node's log, if the store has one.
     pub(crate) log: Option<&'a dyn SharedLog>,
+}
+
+/// Places in segments of the log that should be there and are not: number, and slots that mean it.
+#[derive(Default)]
+struct MissingPlaces {
+    by_index: BTreeMap<u32, (u32, Cell<u64>)>,
+}
+
+impl MissingPlaces {
+    fn add(&mut self, index: u32, number: u32) {
+        self.by_index.insert(index, (number, Cell::new(0)));
+    }
+
+    fn count(&self, place: u32) {
+        if let Some((_, slots)) = self.by_index.get(&place) {
+            slots.set(slots.get() + 1);
+        }
+    }
 }
 
 /// The places that slots of the checkpoint mean.
@@ -207,6 +228,7 @@ impl Recovery<'_> {
         opened: &BTreeMap<u32, Opened>,
     ) -> Result<(Covered, Keydir, KnownPlaces)> {
         let loaded = Checkpoint::open(self.disk, self.directory, self.meta.identity);
+        let mut missing = MissingPlaces::default();
         let loaded = loaded.and_then(|checkpoint| {
             let keydir = Keydir::new(&self.fingerprints);
             let places = &checkpoint.places;
@@ -220,17 +242,30 @@ impl Recovery<'_> {
                     }
                     PlaceNumber::Own(_) => false,
                     PlaceNumber::Shared(number) => {
-                        let segment = self.log_segment(&checkpoint.covered, *number);
-                        let index = *index;
-                        let shared = segment.map(|segment| SharedPlace::new(index, segment));
-                        known.shared.extend(shared.map(Arc::new));
-                        known.shared.last().is_some_and(|it| it.index == index)
+                        match self.log_segment(&checkpoint.covered, *number) {
+                            Whereabouts::Here(segment) => {
+                                let shared = SharedPlace::new(*index, segment);
+                                known.shared.push(Arc::new(shared));
+                                true
+                            }
+                            Whereabouts::LetGo => false,
+                            Whereabouts::Missing => {
+                                missing.add(*index, *number);
+                                false
+                            }
+                        }
                     }
                 };
             }
             // A slot into a segment of the log that is gone was left behind: its record was copied to
             // the store's own files, or superseded.
-            let keep = |place: u32| is_there.get(place as usize).copied().unwrap_or(false);
+            let keep = |place: u32| {
+                let is_there = is_there.get(place as usize).copied().unwrap_or(false);
+                if !is_there {
+                    missing.count(place);
+                }
+                is_there
+            };
             checkpoint.load(&keydir, keep)?;
             Ok((checkpoint.covered, keydir, known))
         });
@@ -242,6 +277,7 @@ impl Recovery<'_> {
                 {
                     covered.log = crate::shared::CoveredLog::default();
                 }
+                self.report_missing_in_log(&covered, &missing);
                 return Ok((covered, keydir, known.with_all(opened)));
             }
             Err(CheckpointError::Missing) => {}
@@ -262,10 +298,25 @@ impl Recovery<'_> {
         Ok((Covered::default(), keydir, known))
     }
 
-    /// A segment of the log that the checkpoint speaks of.
-    fn log_segment(&self, covered: &Covered, number: u32) -> Option<Arc<dyn SharedSegment>> {
-        let log = self.log.filter(|log| log.log_id() == covered.log.log_id)?;
-        log.segment(number)
+    /// A segment of the log that the checkpoint speaks of. That a whole log is gone was told before.
+    fn log_segment(&self, covered: &Covered, number: u32) -> Whereabouts {
+        match self.log.filter(|log| log.log_id() == covered.log.log_id) {
+            Some(log) => log.whereabouts(StoreId(self.meta.identity), number),
+            None => Whereabouts::LetGo,
+        }
+    }
+
+    fn report_missing_in_log(&mut self, covered: &Covered, missing: &MissingPlaces) {
+        for (number, slots) in missing.by_index.values() {
+            let records = slots.get();
+            // Of what was covered, removals and superseded records are missed by nobody.
+            if records > 0 {
+                let stats = covered.log.segments.get(number);
+                let len = stats.map_or(0, |stats| stats.data_end);
+                let held = format!("{records} records in a missing segment of the node's log");
+                self.report(&lost_name(*number), 0, len, &held);
+            }
+        }
     }
 
     fn report_missing(&mut self, covered: &Covered, opened: &BTreeMap<u32, Opened>) {

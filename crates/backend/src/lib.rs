@@ -101,7 +101,7 @@ pub use planted_defect::PlantedDefect;
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use shared_log::{
     Adopting, Appended, HeldSegments, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront,
-    LoggedRecord, SegmentUse, SharedLog, SharedSegment,
+    LoggedRecord, SegmentUse, SharedLog, SharedSegment, Whereabouts,
 };
 pub use snapshot::{
     Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,

@@ -12,7 +12,8 @@
 //! Opening: the log is opened first, then the stores, each from its own files; then the log is asked to
 //! admit them, and gives each one ([`Adopting::replay`]) what lies above [`Adopting::covered`].
 //! Before that, a place in a store's files may point to a segment that is gone: the store had let go
-//! of it, and its own files say where the entry went.
+//! of it, and its own files say where the entry went. One that was never let go is missing
+//! ([`SharedLog::whereabouts`]), and the store says what it lost.
 //!
 //! Putting: under the lock that orders its batches, the engine appends, gets the place at once, and
 //! points its key directory there. The record can be read from that moment on.
@@ -164,6 +165,17 @@ pub struct Appended {
     pub is_crowded: bool,
 }
 
+/// What became of a segment.
+pub enum Whereabouts {
+    /// The log has it.
+    Here(Arc<dyn SharedSegment>),
+    /// No store needed it any more: what a store still has a place for in it stands elsewhere, or was
+    /// superseded.
+    LetGo,
+    /// It was never let go, and is not there: what stood in it is lost.
+    Missing,
+}
+
 /// The node's log as engines see it.
 pub trait SharedLog: Send + Sync {
     /// Tells this log from others. A store that refers to another log has lost what was there.
@@ -190,6 +202,9 @@ pub trait SharedLog: Send + Sync {
 
     /// The segment of this number, or `None` when the log has none.
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>>;
+
+    /// What became of a segment in which a store had something that was durable.
+    fn whereabouts(&self, store: StoreId, number: u32) -> Whereabouts;
 
     /// The number of the segment that is appended to now. What a store keeps in older ones and does
     /// not cover has to be read again after a crash, segment by segment: stores should cover what lies

@@ -8,10 +8,14 @@ use kvorum_backend::StoreId;
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, shown};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{checksum, mask_checksum};
-use kvorum_segment::RecordFront;
+use kvorum_segment::{RecordFront, SegmentAnatomy, file_name};
 
+use crate::error::from_disk;
 use crate::log_record::{self, Logged};
+use crate::value_log::dropped::{self, Dropped};
 use crate::value_log::{contents, identity};
+
+pub use crate::value_log::dropped::in_words;
 
 /// The kinds in the headers of the commit log's segments; a file of the second was used before, so
 /// that older bytes stand behind its last record.
@@ -26,20 +30,33 @@ pub enum ValueLogFile {
     Identity,
     /// What a sealed segment contains.
     Contents,
+    /// Which segments the log let go of.
+    Dropped,
 }
 
 impl ValueLogFile {
     /// What the first 8 bytes of a file say that it is.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
-        [Self::Identity, Self::Contents]
+        [Self::Identity, Self::Contents, Self::Dropped]
             .into_iter()
             .find(|it| it.magic() == magic)
+    }
+
+    /// What the name of a file says that it is.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            identity::NAME => Some(Self::Identity),
+            dropped::NAME => Some(Self::Dropped),
+            _ if name.ends_with(".contents") => Some(Self::Contents),
+            _ => None,
+        }
     }
 
     fn magic(self) -> &'static [u8; 8] {
         match self {
             Self::Identity => &identity::MAGIC,
             Self::Contents => &contents::MAGIC,
+            Self::Dropped => &dropped::MAGIC,
         }
     }
 
@@ -48,6 +65,7 @@ impl ValueLogFile {
         let len_max = match self {
             Self::Identity => identity::FILE_BYTES_MAX,
             Self::Contents => contents::FILE_BYTES_MAX,
+            Self::Dropped => dropped::FILE_BYTES_MAX,
         };
         let bytes = read_file(disk, path, len_max)?;
         let covered = bytes.len().saturating_sub(4);
@@ -56,19 +74,29 @@ impl ValueLogFile {
         fields.number("format version", 1);
         fields.number("zero", 3);
         fields.identity("log id", 8);
-        let row: &[&str] = match self {
-            Self::Identity => &["erased store"],
+        let row: (&[&str], usize) = match self {
+            Self::Identity => {
+                fields.number("number of stores", 4);
+                (&["erased store"], 8)
+            }
             Self::Contents => {
                 fields.number("number of the segment", 4);
                 fields.number("length of the segment's file", 8);
                 fields.number("where its last record ends", 8);
-                &["store", "its first batch", "its last batch"]
+                fields.number("number of stores", 4);
+                (&["store", "its first batch", "its last batch"], 8)
+            }
+            Self::Dropped => {
+                fields.number("highest number that had a file", 4);
+                fields.number("ranges that were let go", 4);
+                fields.number("ranges that are missing, behind them", 4);
+                (&["first segment", "last segment"], 4)
             }
         };
-        fields.number("number of stores", 4);
-        while fields.position() + 8 * row.len() <= covered {
-            for name in row {
-                fields.number(name, 8);
+        let (names, len) = row;
+        while fields.position() + len * names.len() <= covered {
+            for name in names {
+                fields.number(name, len);
             }
         }
         let rest = covered.saturating_sub(fields.position());
@@ -79,8 +107,60 @@ impl ValueLogFile {
         Ok(fields.finish(match self {
             Self::Identity => "identity of the value log",
             Self::Contents => "contents of a segment",
+            Self::Dropped => "segments that the value log let go of",
         }))
     }
+}
+
+/// Segments of a value log that are neither there nor were let go, as ranges of numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MissingSegments {
+    /// Of which nobody has told yet: the next opening will.
+    pub untold: Vec<(u32, u32)>,
+    /// Of which an opening has told.
+    pub told: Vec<(u32, u32)>,
+}
+
+/// Finds out which segments a value log lacks, of which these are there; of one that keeps no note of
+/// what it let go, or whose note is damaged, nothing is known.
+///
+/// Where the log is in use, what is there has to be listed before this is called.
+///
+/// # Errors
+/// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
+pub fn missing_segments(
+    disk: &dyn Disk,
+    directory: &Path,
+    there: &[u64],
+) -> kvorum_backend::Result<MissingSegments> {
+    let Some(noted) = Dropped::read(disk, directory)? else {
+        return Ok(MissingSegments::default());
+    };
+    let mut there: Vec<u64> = there.to_vec();
+    // A stray file makes nothing missing below its number.
+    while let Some(number) = there.last()
+        && is_of_another_log(disk, directory, noted.log_id, *number)?
+    {
+        there.pop();
+    }
+    let numbers = there.iter().filter_map(|it| u32::try_from(*it).ok());
+    let missing = noted.missing_beside(&numbers.collect());
+    let untold = missing.without(&noted.missing);
+    Ok(MissingSegments {
+        told: missing.without(&untold).ranges().collect(),
+        untold: untold.ranges().collect(),
+    })
+}
+
+fn is_of_another_log(
+    disk: &dyn Disk,
+    directory: &Path,
+    log_id: u64,
+    number: u64,
+) -> kvorum_backend::Result<bool> {
+    let path = directory.join(file_name(number));
+    let found = SegmentAnatomy::header_id(disk, &path).map_err(|error| from_disk(&error))?;
+    Ok(found.is_some_and(|id| (id.log_id, id.number) != (log_id, number)))
 }
 
 /// Takes the front of a record of the commit log apart: the store, and the writes as one field whose

@@ -11,7 +11,7 @@
 //! never used twice, and a run begins with a new segment. An engine names a segment by its number.
 //!
 //! Where to look: `files` hands out places and writes, `log_segment` reads, `opening` finds the end
-//! after a crash, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which
+//! after a crash, `dropped` tells what was let go from what was lost, `admission` brings stores up to date, `upkeep` decides what goes, and `policy` which
 //! segment is collected; `backup` links what copies of stores need.
 //!
 //! What this module must not know: which engine a store is, and what fronts and backs mean.
@@ -19,6 +19,7 @@
 mod admission;
 mod backup;
 pub(crate) mod contents;
+pub(crate) mod dropped;
 pub(crate) mod files;
 pub(crate) mod identity;
 mod item;
@@ -35,7 +36,7 @@ use std::sync::{Arc, Weak};
 
 use kvorum_backend::{
     Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Result, Scrubbing, Sequence,
-    SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId,
+    SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId, Whereabouts,
 };
 use kvorum_disk::Disk;
 use kvorum_runtime::Runtime;
@@ -343,6 +344,23 @@ impl SharedLog for ValueLog {
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
         let found = self.files().segment(number)?;
         Some(found)
+    }
+
+    fn whereabouts(&self, store: StoreId, number: u32) -> Whereabouts {
+        let files = self.files();
+        match files.segment(number) {
+            // Of a damaged one it is not known who has something in it.
+            Some(segment)
+                if segment.holding(store).is_some()
+                    || segment.is_damaged()
+                    || !files.is_lost(number) =>
+            {
+                Whereabouts::Here(segment)
+            }
+            None if !files.is_lost(number) => Whereabouts::LetGo,
+            // The number may have been given out again, if the log's newest file was lost.
+            _ => Whereabouts::Missing,
+        }
     }
 
     fn newest_segment(&self) -> u32 {

@@ -30,11 +30,9 @@ impl ValueLog {
         let closed: Vec<_> = closed.iter().filter(|it| it.number < next).collect();
         // The newest one keeps the count: its number must not be given to another segment.
         let newest = closed.last().map(|it| it.number);
-        for segment in &closed {
-            let is_held = held.iter().any(|it| it.holds(segment.number));
-            if !is_held && Some(segment.number) != newest {
-                continue;
-            }
+        let is_copied =
+            |number: u32| Some(number) == newest || held.iter().any(|it| it.holds(number));
+        for segment in closed.iter().filter(|it| is_copied(it.number)) {
             let mut link = |from: &Path| {
                 let to = directory.join(from.file_name().unwrap_or_default());
                 let linked = backed_up.link(disk, from, &to);
@@ -47,6 +45,8 @@ impl ValueLog {
             // Without it the copy reads the segment.
             link(&contents_path(&segment.path))?;
         }
+        let segments: Vec<_> = closed.into_iter().cloned().collect();
+        backed_up.count_copy(files.write_note_of_copy(directory, &segments, is_copied)?);
         let identity = self.keeper.identity.lock().known.clone();
         backed_up.count_copy(identity.write(disk, directory)?);
         Ok(backed_up)

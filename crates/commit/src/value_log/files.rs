@@ -17,6 +17,7 @@
 mod closing;
 #[cfg(test)]
 mod files_test;
+mod noting;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::ValueLogSettings;
 use crate::error::from_segment;
 use crate::queue::{GroupFailure, GroupWriter};
+use crate::value_log::dropped::Settled;
 use crate::value_log::item::{Batch, Item};
 use crate::value_log::log_segment::LogSegment;
 use crate::value_log::opening::{Opened, TornEnd};
@@ -50,8 +52,8 @@ const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
 
 /// The files, and who may read them.
 ///
-/// Locks are taken in one order: `state`, `spares`, `cursor`, and last `placed`, `segments` or `wide`,
-/// each for itself. Within the queue's lock neither of the first two is.
+/// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`, `segments`
+/// or `wide`, each for itself. Within the queue's lock neither of the first two is.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
@@ -77,6 +79,8 @@ pub(crate) struct Files {
     synced: AtomicU64,
     /// The highest number that a file has: older ones may go, this one keeps the count.
     newest_file: AtomicU64,
+    /// Which segments are gone, and whether they should be.
+    dropped: Mutex<Settled>,
     is_stalled: AtomicBool,
     /// There was no space for a spare, or no file handle: it is not tried again before somebody needs one.
     is_full: AtomicBool,
@@ -169,6 +173,7 @@ impl Files {
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             newest_file: AtomicU64::new(u64::from(newest_file)),
+            dropped: Mutex::new(opened.dropped),
             is_stalled: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
         }

@@ -18,7 +18,7 @@ const FIXED_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 4;
 /// Two million stores. Bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
-const NAME: &str = "log";
+pub(crate) const NAME: &str = "log";
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]

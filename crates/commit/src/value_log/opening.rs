@@ -3,7 +3,8 @@
 //! Sealed segments are known by the small file beside them. The few without one, which a crash left,
 //! are read. The newest of those that has records may be torn: it is cut behind its last whole batch,
 //! and what stands before that is made durable, before anything is appended to a later one. All others
-//! were synced before the one behind them was begun, so what is wrong in them is damage.
+//! were synced before the one behind them was begun, so what is wrong in them is damage. A number that
+//! has neither a file nor a note that the log let go of it is damage as well.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use kvorum_segment::{
 
 use crate::error::{from_disk, from_segment};
 use crate::value_log::contents::{Contents, contents_path};
+use crate::value_log::dropped::{Dropped, Settled, in_words};
 use crate::value_log::files::SEGMENT_KIND;
 use crate::value_log::identity::Identity;
 use crate::value_log::item::split_front;
@@ -41,7 +43,9 @@ pub struct ValueLogOpening {
 pub(crate) struct Opened {
     pub(crate) identity: Identity,
     pub(crate) segments: BTreeMap<u32, Arc<LogSegment>>,
-    /// The highest number that any file has; 0 for none.
+    /// Which of the others were let go, and which are missing.
+    pub(crate) dropped: Settled,
+    /// The highest number that any file has or is known to have had; 0 for none.
     pub(crate) newest_file: u32,
     /// For want of space.
     pub(crate) torn: Option<TornEnd>,
@@ -56,9 +60,12 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         Some(_) => list_segments(disk, directory).map_err(|error| from_segment(&error))?,
         None => Vec::new(),
     };
+    let noted = Dropped::read(disk, directory)?;
     let log_id = match &identity {
         Some(identity) => identity.log_id,
-        None => log_id_of(disk, directory, &numbers)?.unwrap_or(log_id),
+        None => log_id_of(disk, directory, &numbers)?
+            .or(noted.as_ref().map(|it| it.log_id))
+            .unwrap_or(log_id),
     };
     let mut opening = Opening {
         disk,
@@ -67,24 +74,32 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         torn: None,
         report: ValueLogOpening::default(),
     };
-    let mut newest_file = 0;
+    let mut foreign = Vec::new();
     let mut files = Vec::new();
     for number in numbers {
         let number = u32::try_from(number).map_err(|_| {
             let detail = format!("segment {number} of the value log: numbers have 32 bits");
             BackendError::new(ErrorKind::Corrupt, detail)
         })?;
-        newest_file = number;
-        files.extend(opening.open_file(number)?);
+        match opening.open_file(number)? {
+            Some(file) => files.push(file),
+            None => foreign.push(number),
+        }
     }
     let segments = opening.read_segments(files)?;
+    let there = segments.keys().copied().collect();
+    let dropped = Dropped::settle(noted, log_id, &there, &foreign.into_iter().collect());
+    let told = dropped.news.ranges().map(in_words);
+    let told = told.map(|what| format!("{}: {what}", directory.display()));
+    opening.report.damage.extend(told);
     Ok(Opened {
         identity: identity.unwrap_or(Identity {
             log_id,
             erased: Default::default(),
         }),
         segments,
-        newest_file,
+        newest_file: dropped.known.newest,
+        dropped,
         torn: opening.torn,
         report: opening.report,
     })

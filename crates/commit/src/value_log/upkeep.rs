@@ -115,6 +115,7 @@ impl ValueLog {
             || files.wants_seal()
             || files.wants_spare()
             || self.wants_identity()
+            || files.wants_note()
             || self.is_survey_due(&self.keeper.upkeep.lock())
     }
 
@@ -176,7 +177,7 @@ impl ValueLog {
     pub(super) fn do_chore(&self) -> Result<bool> {
         let files = self.files();
         let has_spare = files.make_spare().map_err(|failure| self.told(failure))?;
-        if has_spare || self.settle_identity()? || files.seal_one()? {
+        if has_spare || self.settle_identity()? || files.write_note()? || files.seal_one()? {
             return Ok(true);
         }
         files.mark_if_idle()?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{
     Appended, Backend, Batch, Durability, Fields, LogPromise, LogRecord, Result, Sequence,
-    SharedLog, SharedSegment, StepBudget, StoreId, Timestamp, Write,
+    SharedLog, SharedSegment, StepBudget, StoreId, Timestamp, Whereabouts, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_commit::{ValueLog, ValueLogSettings};
@@ -45,6 +45,10 @@ impl SharedLog for CountedLog {
 
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
         SharedLog::segment(&self.log, number)
+    }
+
+    fn whereabouts(&self, store: StoreId, number: u32) -> Whereabouts {
+        self.log.whereabouts(store, number)
     }
 
     fn newest_segment(&self) -> u32 {

@@ -9,6 +9,7 @@ mod engine;
 mod failures;
 mod history_engine;
 mod leveldb;
+mod missing_segments;
 mod node;
 mod power_cuts;
 mod recovery;

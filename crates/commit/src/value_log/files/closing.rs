@@ -129,12 +129,13 @@ impl Files {
     }
 
     /// Removes segments that nobody needs, for certain before anyone can know that they are gone: a
-    /// removal in a later segment may go once nothing is left that it hides. `lost` is where damaged
-    /// ones go.
+    /// removal in a later segment may go once nothing is left that it hides. They are noted before.
+    /// `lost` is where damaged ones go.
     pub(crate) fn drop_segments(&self, unneeded: &[Arc<LogSegment>], lost: &Path) -> Result<()> {
         if unneeded.is_empty() {
             return Ok(());
         }
+        self.note_dropped(unneeded)?;
         let is_unneeded = |number| unneeded.iter().any(|it| it.number == number);
         let mut state = self.state.lock();
         state.retired.retain(|it| !is_unneeded(it.segment.number));
@@ -149,7 +150,9 @@ impl Files {
         for segment in unneeded {
             segments.remove(&segment.number);
         }
-        Ok(())
+        drop(segments);
+        // Where there was no space for it, there is now.
+        self.write_note().map(drop)
     }
 
     fn remove_files(&self, segment: &LogSegment, lost: &Path) -> Result<()> {
