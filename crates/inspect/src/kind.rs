@@ -68,10 +68,22 @@ pub fn recognise(disk: &dyn Disk, path: &Path) -> Result<Kind> {
     let file = disk.open(path, OpenMode::Read)?;
     let mut begin = [0; BEGIN_BYTES];
     let read = file.read_at(&mut begin, 0, Reading::MayBlock)?;
+    if let Some(kind) = by_begin(&begin[..read]) {
+        return Ok(kind);
+    }
     let name = path.file_name().and_then(|name| name.to_str());
-    by_begin(&begin[..read])
-        .or_else(|| by_name(name.unwrap_or("")))
-        .ok_or_else(unknown)
+    match by_name(name.unwrap_or("")) {
+        Some(Kind::AgreedLog) if is_beside_segments(disk, path)? => {
+            Ok(Kind::ValueLog(ValueLogFile::Identity))
+        }
+        known => known.ok_or_else(unknown),
+    }
+}
+
+/// Two kinds of logs have a file of the same name.
+fn is_beside_segments(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    Ok(!list_segments(disk, directory)?.is_empty())
 }
 
 fn by_begin(begin: &[u8]) -> Option<Kind> {
@@ -111,12 +123,15 @@ fn by_name(name: &str) -> Option<Kind> {
             Some(Kind::Text)
         }
         "format" => Some(Kind::Format),
+        "log" => Some(Kind::AgreedLog),
         "dot_leases" | "dot_leases.unreadable" => Some(Kind::Leases),
         "card" | "card.copy" | "stores" | "stores.copy" | "generation" | "generation.copy"
         | "place" | "others" => Some(Kind::CheckedText),
         "cluster" | "cluster.previous" => Some(Kind::ClusterState),
         "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
-        _ if name.ends_with(".contents") => Some(Kind::ValueLog(ValueLogFile::Contents)),
+        _ if ValueLogFile::of_name(name).is_some() => {
+            ValueLogFile::of_name(name).map(Kind::ValueLog)
+        }
         _ if parse_file_name(name).is_some() => Some(Kind::Segment),
         _ if is_table_name(name) => Some(Kind::Table),
         _ if LsmFile::of_name(name).is_some() => LsmFile::of_name(name).map(Kind::Lsm),

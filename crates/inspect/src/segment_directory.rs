@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvorum_backend_bitcask::check::Checked;
-use kvorum_commit::anatomy::COMMIT_LOG_KINDS;
+use kvorum_commit::anatomy::{COMMIT_LOG_KINDS, in_words, missing_segments};
 use kvorum_disk::Disk;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanOptions, Scanned, SegmentError, SegmentReader, Tail, file_name,
@@ -13,7 +13,7 @@ use kvorum_segment::{
 use crate::Result;
 use crate::kind::fallback_id;
 
-/// Checks all segments; with `is_live`, the sealed ones.
+/// Checks all segments, and that none is missing; with `is_live`, the sealed ones.
 pub(crate) fn check(
     disk: &dyn Disk,
     directory: &Path,
@@ -22,7 +22,16 @@ pub(crate) fn check(
 ) -> Result<Checked> {
     let mut found = Checked::default();
     let mut is_proven = false;
-    for number in list_segments(disk, directory)?.into_iter().rev() {
+    let numbers = list_segments(disk, directory)?;
+    let missing = missing_segments(disk, directory, &numbers)?;
+    for range in missing.untold {
+        found.find(&file_name(u64::from(range.0)), 0, 0, in_words(range));
+    }
+    let told = missing.told.into_iter().map(in_words);
+    found
+        .notes
+        .extend(told.map(|what| format!("{what}, as an opening has told")));
+    for number in numbers.into_iter().rev() {
         let name = file_name(number);
         let path = directory.join(&name);
         found.files += 1;

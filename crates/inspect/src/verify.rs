@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
+use kvorum_commit::anatomy::ValueLogFile;
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 use kvorum_lsm::check::{ListedFile, contents};
 use kvorum_lsm::tiers::{fast_of, whole_disk};
@@ -127,7 +128,11 @@ impl Plan {
             }
             match recognise(disk, &path) {
                 Ok(Kind::Segment) => has_segments = true,
-                Ok(kind) => self.units.push(Unit::File(path.clone(), kind)),
+                Ok(kind) => {
+                    // It says which segments there should be.
+                    has_segments |= kind == Kind::ValueLog(ValueLogFile::Dropped);
+                    self.units.push(Unit::File(path.clone(), kind));
+                }
                 Err(InspectError::Unknown { .. }) => {
                     self.unknown.push(path);
                     continue;

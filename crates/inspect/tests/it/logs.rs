@@ -12,6 +12,7 @@ use kvorum_disk::Disk;
 use kvorum_disk::MemoryDisk;
 use kvorum_disk::anatomy::Piece;
 use kvorum_encoding::StorageKey;
+use kvorum_inspect::{Kind, recognise};
 
 use crate::store::{covers, pieces, verify, with_each_flip};
 
@@ -80,4 +81,15 @@ fn a_whole_log_has_no_findings_and_rot_before_a_synced_record_is_one() {
     let file = disk.open(&path, kvorum_disk::OpenMode::ReadWrite).unwrap();
     file.write_at(b"!", 80).unwrap();
     assert_eq!(verify(&disk, Path::new("log")).findings.len(), 1);
+}
+
+/// With damaged first bytes it was a file of nobody, and no finding.
+#[test]
+fn a_damaged_agreed_log_is_known_by_its_name() {
+    let disk = MemoryDisk::new();
+    let path = Path::new("log");
+    let file = disk.open(path, kvorum_disk::OpenMode::CreateNew).unwrap();
+    file.write_at(b"not what it was", 0).unwrap();
+    assert_eq!(recognise(&disk, path).unwrap(), Kind::AgreedLog);
+    assert!(pieces(&disk, path).iter().any(Piece::is_damaged));
 }

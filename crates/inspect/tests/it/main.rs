@@ -3,3 +3,4 @@
 mod leveldb;
 mod logs;
 mod store;
+mod value_log;
