@@ -49,6 +49,8 @@ pub enum Kind {
     AgreedSnapshot,
     /// The version of a data directory's layout.
     Format,
+    /// Whose stores are in a data directory.
+    Engine,
     /// A lock or a mark: what it says is for people.
     Text,
 }
@@ -123,6 +125,7 @@ fn by_name(name: &str) -> Option<Kind> {
             Some(Kind::Text)
         }
         "format" => Some(Kind::Format),
+        "engine" => Some(Kind::Engine),
         "log" => Some(Kind::AgreedLog),
         "dot_leases" | "dot_leases.unreadable" => Some(Kind::Leases),
         "card" | "card.copy" | "stores" | "stores.copy" | "generation" | "generation.copy"
@@ -169,6 +172,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
         }
         Kind::AgreedSnapshot => one(kvorum_agreement::anatomy::snapshot_piece(disk, path)?),
         Kind::Format => one(format_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
+        Kind::Engine => one(engine_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::Text => one(text_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
     })
 }
@@ -258,4 +262,29 @@ fn format_piece(bytes: &[u8]) -> Piece {
         check,
     );
     fields.finish("format of a data directory")
+}
+
+/// There is no checksum: what can be told is whether it has the form.
+fn engine_piece(bytes: &[u8]) -> Piece {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text.strip_prefix("engine ").and_then(|rest| {
+        let (engine, hints) = rest.split_once("\nhints ")?;
+        Some((engine, hints.strip_suffix('\n')?))
+    });
+    let is_formed = lines.is_some_and(|(engine, hints)| {
+        let is_name = |engine: &str| engine.bytes().all(|it| it.is_ascii_lowercase());
+        is_name(engine) && (hints == "unknown" || hints.parse::<u64>().is_ok())
+    });
+    let check = if is_formed {
+        Check::Covered
+    } else {
+        Check::Bad {
+            got: format!("{text:?}"),
+            expected: "an engine and how many hints wait, a line each".to_owned(),
+        }
+    };
+    let mut fields = Dissection::new(bytes, 0);
+    let shown = text.trim_end().escape_debug().to_string();
+    fields.field("engine and hints", bytes.len(), shown, check);
+    fields.finish("engine of a data directory")
 }

@@ -83,6 +83,26 @@ fn a_whole_log_has_no_findings_and_rot_before_a_synced_record_is_one() {
     assert_eq!(verify(&disk, Path::new("log")).findings.len(), 1);
 }
 
+/// It was a file of nobody.
+#[test]
+fn what_says_whose_stores_are_in_a_directory_is_known_and_its_form_checked() {
+    for (text, is_whole) in [
+        ("engine bitcask\nhints 17\n", true),
+        ("engine bitcask\nhints unknown\n", true),
+        ("engine bitcask\nhints 1", false),
+        ("engine b!tcask\nhints 17\n", false),
+        ("engine", false),
+    ] {
+        let disk = MemoryDisk::new();
+        let path = Path::new("engine");
+        let file = disk.open(path, kvorum_disk::OpenMode::CreateNew).unwrap();
+        file.write_at(text.as_bytes(), 0).unwrap();
+        let found = pieces(&disk, path);
+        covers(&found, text.len() as u64, path);
+        assert_eq!(!found.iter().any(Piece::is_damaged), is_whole, "{text:?}");
+    }
+}
+
 /// With damaged first bytes it was a file of nobody, and no finding.
 #[test]
 fn a_damaged_agreed_log_is_known_by_its_name() {
