@@ -1,6 +1,9 @@
 //! The commit log with engines that lose what was not synced, under power cuts, faults and threads.
 
 mod adopted_bitcask;
+mod adopted_expiry;
+mod adopted_node;
+mod adopted_openings;
 mod adopted_stores;
 mod adopting_engine;
 mod bitcask;
