@@ -34,6 +34,8 @@ pub struct PartHead<'a> {
     pub last_modified_seconds: u64,
     /// Whether the sibling is a tombstone.
     pub is_deleted: bool,
+    /// When the sibling ceases to exist, in seconds since the epoch.
+    pub expires_at_seconds: Option<u64>,
     /// User metadata: stored key and value. Pairs that cannot stand in a header are left out.
     pub user_metadata: &'a [(Bytes, Bytes)],
     /// Index entries: field and value as text.
@@ -105,6 +107,10 @@ impl MultipartWriter {
         if head.is_deleted {
             self.put_header("X-Riak-Deleted", b"true");
         }
+        if let Some(seconds) = head.expires_at_seconds {
+            let date = format_http_date(seconds);
+            self.put_header("X-Kvorum-Expires-At", date.as_bytes());
+        }
         for (key, value) in head.user_metadata {
             if let Some(name) = metadata_header_name(key) {
                 self.put_header(name, value);
@@ -159,6 +165,7 @@ mod tests {
             vtag: b"4v5xOg4",
             last_modified_seconds: 784_111_777,
             is_deleted: false,
+            expires_at_seconds: Some(784_111_778),
             user_metadata: &user_metadata,
             indexes: &indexes,
         };
@@ -172,7 +179,8 @@ mod tests {
         assert_eq!(writer.content_type(), "multipart/mixed; boundary=XYZ");
         let expected = "\r\n--XYZ\r\nContent-Type: text/plain; charset=utf-8\r\n\
             Content-Encoding: gzip\r\nLink: </buckets/b>; rel=\"up\"\r\nEtag: 4v5xOg4\r\n\
-            Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nX-Riak-Meta-Color: red\r\n\
+            Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+            X-Kvorum-Expires-At: Sun, 06 Nov 1994 08:49:38 GMT\r\nX-Riak-Meta-Color: red\r\n\
             X-Riak-Index-age_int: 7\r\n\r\none\
             \r\n--XYZ\r\nContent-Type: application/octet-stream\r\nEtag: 2\r\n\
             Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-Riak-Deleted: true\r\n\r\n\

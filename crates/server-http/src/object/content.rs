@@ -9,6 +9,7 @@ use kvorum_protocol::http_fields::{
     parse_links, user_metadata_key,
 };
 
+use super::expiry;
 use crate::exchange::Exchange;
 use crate::reply::{Refusal, text};
 use crate::route::Form;
@@ -41,6 +42,7 @@ pub(super) fn describe(
     let mut metadata = Metadata {
         links: links(exchange, form)?,
         indexes: indexes(exchange)?,
+        expires_at: expiry::requested(exchange)?,
         user_metadata: user_metadata(exchange),
         ..Metadata::default()
     };

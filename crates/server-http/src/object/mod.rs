@@ -3,6 +3,7 @@
 mod content;
 mod context;
 mod delete;
+mod expiry;
 mod get;
 mod parameters;
 mod representation;

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use kvorum_object::{Metadata, Object, Sibling};
+use kvorum_object::{Metadata, Object, Sibling, Timestamp};
 use kvorum_protocol::http_fields::{
     MultipartWriter, PartHead, encode_vclock, format_entity_tag, format_http_date, format_links,
     metadata_header_name,
 };
 
+use super::expiry::EXPIRES_AT;
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::reply::{
@@ -75,6 +76,10 @@ pub(super) fn one(
     }
     if metadata.deleted {
         headers.insert(DELETED, TRUE);
+    }
+    if let Some(time) = metadata.expires_at {
+        let date = format_http_date(time.as_secs());
+        put(&mut headers, EXPIRES_AT, date.as_bytes());
     }
     put_user_metadata(&mut headers, metadata);
     put_indexes(&mut headers, metadata);
@@ -162,6 +167,7 @@ fn push_part(parts: &mut MultipartWriter, path: &BucketPath, sibling: &Sibling) 
         vtag: entity_tag.as_bytes(),
         last_modified_seconds: metadata.last_modified.as_secs(),
         is_deleted: metadata.deleted,
+        expires_at_seconds: metadata.expires_at.map(Timestamp::as_secs),
         user_metadata: &user_metadata,
         indexes: &indexes,
     };

@@ -9,6 +9,7 @@
 mod client;
 mod conditions;
 mod connections;
+mod expiry;
 mod hostile;
 mod index_queries;
 mod listings;

@@ -1,0 +1,99 @@
+//! Objects that their clients give an end: until then they are read with it, and then they are gone.
+
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::world::run;
+
+const TEXT: (&str, &str) = ("Content-Type", "text/plain");
+const TTL: &str = "X-Kvorum-TTL";
+const EXPIRES_AT: &str = "X-Kvorum-Expires-At";
+/// A minute after the world's beginning.
+const DATE: &str = "Thu, 01 Jan 2026 00:01:00 GMT";
+
+async fn put(client: &mut Client, path: &str, headers: &[(&str, &str)], value: &str) -> u16 {
+    let headers = [&[TEXT], headers].concat();
+    let answer = client.ask("PUT", path, &headers, value.as_bytes()).await;
+    answer.status
+}
+
+#[test]
+fn an_object_is_gone_when_the_time_has_come_that_its_client_gave_it() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        for (path, header) in [
+            ("/buckets/b/keys/ttl", (TTL, "60")),
+            ("/types/single/buckets/b/keys/date", (EXPIRES_AT, DATE)),
+        ] {
+            assert_eq!(put(&mut client, path, &[header], "v").await, 204, "{path}");
+            let read = client.get(path).await;
+            assert_eq!((read.status, read.text()), (200, "v"), "{path}");
+            assert_eq!(read.header("x-kvorum-expires-at"), Some(DATE), "{path}");
+        }
+        client.put("/buckets/b/keys/lasting", "v").await;
+        let lasting = client.get("/buckets/b/keys/lasting").await;
+        assert_eq!(lasting.header("x-kvorum-expires-at"), None);
+        // A write that says nothing takes the end away.
+        let vclock = client.get("/buckets/b/keys/ttl").await;
+        let vclock = vclock.header("x-riak-vclock").unwrap().to_owned();
+        let path = "/buckets/b/keys/kept";
+        assert_eq!(put(&mut client, path, &[(TTL, "60")], "v").await, 204);
+        let seen = client.get(path).await;
+        let seen = seen.header("x-riak-vclock").unwrap().to_owned();
+        let update = [("X-Riak-Vclock", seen.as_str())];
+        assert_eq!(put(&mut client, path, &update, "again").await, 204);
+        world.runtime.sleep(Duration::from_secs(61)).await;
+        for path in ["/buckets/b/keys/ttl", "/types/single/buckets/b/keys/date"] {
+            assert_eq!(client.get(path).await.status, 404, "{path}");
+        }
+        assert_eq!(client.get(path).await.text(), "again");
+        // What was there does not come back, also for those who have seen it.
+        let update = [("X-Riak-Vclock", vclock.as_str()), (TTL, "60")];
+        let path = "/buckets/b/keys/ttl";
+        assert_eq!(put(&mut client, path, &update, "new").await, 204);
+        let read = client.get(path).await;
+        assert_eq!((read.status, read.text()), (200, "new"));
+    });
+}
+
+#[test]
+fn siblings_stay_together_until_the_last_of_them_has_expired() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        let path = "/types/typed/buckets/b/keys/k";
+        put(&mut client, path, &[(TTL, "60")], "short").await;
+        put(&mut client, path, &[(TTL, "120")], "long").await;
+        let accept = [("Accept", "multipart/mixed")];
+        world.runtime.sleep(Duration::from_secs(61)).await;
+        let both = client.ask("GET", path, &accept, b"").await;
+        assert_eq!(both.status, 300);
+        let told = both.text().matches("X-Kvorum-Expires-At: Thu").count();
+        assert_eq!(told, 2, "{}", both.text());
+        world.runtime.sleep(Duration::from_secs(60)).await;
+        assert_eq!(client.get(path).await.status, 404);
+    });
+}
+
+#[test]
+fn an_end_that_cannot_be_read_is_refused_and_nothing_is_stored() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        let path = "/buckets/b/keys/k";
+        for headers in [
+            &[(TTL, "0")][..],
+            &[(TTL, "-1")],
+            &[(TTL, "1.5")],
+            &[(TTL, "")],
+            &[(EXPIRES_AT, "tomorrow")],
+            &[(TTL, "60"), (EXPIRES_AT, DATE)],
+        ] {
+            let status = put(&mut client, path, headers, "v").await;
+            assert_eq!(status, 400, "{headers:?}");
+            assert_eq!(client.get(path).await.status, 404, "{headers:?}");
+        }
+        // Longer than time is: for ever.
+        let for_ever = [(TTL, "18446744073709551615")];
+        assert_eq!(put(&mut client, path, &for_ever, "v").await, 204);
+        assert_eq!(client.get(path).await.status, 200);
+    });
+}
