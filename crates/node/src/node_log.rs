@@ -172,6 +172,11 @@ impl NodeLog {
             Self::Commit(log) => log.upkeep_step(),
             Self::Value(log, _) => {
                 let outcome = if task.kind == TaskKind::Merge {
+                    // What was declared is of this segment. It may have gone since, as by a survey.
+                    let due = log.collection_due();
+                    if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
+                        return Ok(StepOutcome::nothing_left());
+                    }
                     let bytes = budget.bytes.min(COLLECTED_BYTES_MAX);
                     log.collection_step(StepBudget { bytes })
                 } else {

@@ -20,9 +20,9 @@ use kvorum_runtime::{Randomness, SeededRandomness};
 use super::*;
 
 const STORES: u16 = 4;
-const KEYS: u64 = 500;
-const LOG_SEGMENT_BYTES: u64 = 256 << 10;
-/// What lives in a file of a store that is merged: these are 1 MB, a quarter of what a store has.
+const KEYS: u64 = 1500;
+const LOG_SEGMENT_BYTES: u64 = 128 << 10;
+/// What lives in a file of a store that is merged; files are a quarter of what a store has.
 const COPIES_BYTES: u64 = 512 << 10;
 /// Record, front and alignment around a value, about.
 const RECORD_BYTES: u64 = 32 + 28 + 12 + 4 + 8;
@@ -152,7 +152,7 @@ impl World {
     fn overwrite(&mut self, choice: Choice, times: u64) {
         let until = self.counts.put + times * self.live_bytes();
         while self.counts.put < until {
-            for _ in 0..10 {
+            for _ in 0..30 {
                 let store = usize::try_from(self.below(u64::from(STORES))).unwrap();
                 let key = match choice {
                     Choice::Even => self.below(KEYS),
@@ -162,7 +162,7 @@ impl World {
                 self.put(store, key);
             }
             self.run(Duration::from_millis(250));
-            if self.puts.is_multiple_of(40) {
+            if self.puts.is_multiple_of(60) {
                 let bytes = self.disk_bytes();
                 self.counts.disk_bytes_max = self.counts.disk_bytes_max.max(bytes);
             }
@@ -313,13 +313,13 @@ fn own_settings() -> BitcaskSettings {
     }
 }
 
-/// What the disk may hold beyond one and a half times what lives. Of the log: the segment being written,
-/// which cannot be collected yet, and the one being collected, which stands beside its copies until all of
-/// them are durable; and so does, at the same time, the file that a store merges. A node with 64 stores has
-/// no more of these.
+/// What the disk may hold beyond one and a half times what lives, 3 % of it here: the file that a store
+/// merges, which stands beside its copies until all of them are durable. Of the log the segment being
+/// written, which cannot be collected yet, and the one being collected. A node with 64 stores has no more
+/// of these.
 fn allowance(world: &World) -> u64 {
     let log = world.log.as_ref();
-    log.map_or(0, |_| 2 * LOG_SEGMENT_BYTES + COPIES_BYTES)
+    COPIES_BYTES + log.map_or(0, |_| 2 * LOG_SEGMENT_BYTES)
 }
 
 /// Overwrites everything a few times until it is steady, and goes on while it is counted.

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kvorum_client::Client;
@@ -183,6 +184,47 @@ async fn a_backup_of_bitcask_is_a_data_directory_and_the_next_one_shares_its_fil
 #[tokio::test]
 async fn a_backup_of_leveldb_is_a_data_directory_and_the_next_one_shares_its_files() {
     a_backup_is_a_data_directory_and_the_next_one_shares_its_files("leveldb").await;
+}
+
+/// What `kvorum admin maintenance` says of the backups.
+fn kept(site: &Site) -> Vec<Value> {
+    let shown = site.run(&["admin", "maintenance", "--json"]).stdout;
+    let shown: Value = serde_json::from_slice(&shown).unwrap();
+    shown["backups"].as_array().unwrap().clone()
+}
+
+/// What a backup has on disk for itself alone.
+fn own_bytes(site: &Site) -> u64 {
+    kept(site)[0]["own_bytes"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn what_the_node_has_let_go_of_counts_as_the_backups_own_until_that_is_removed() {
+    const VALUES_BYTES: u64 = 2_000 * KEYS as u64;
+    let mut site = site("bitcask");
+    site.settings.push("commit_log.segment_bytes=64KB".into());
+    site.settings.push("commit_log.bytes_max=1MB".into());
+    let server = site.start();
+    let mut client = site.client().await;
+    put(&mut client, 0..KEYS, 1).await;
+    let made = back_up(&site, "kept");
+    // Checkpoints, and what is the backup's by nature: next to all is shared.
+    let at_once = own_bytes(&site);
+    assert!(at_once < VALUES_BYTES / 10, "{at_once}");
+    assert!(made["linked_bytes"].as_u64().unwrap() > VALUES_BYTES);
+    // Everything in it is superseded, and in time the node has none of its segments any more.
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let mut round = 2;
+    while own_bytes(&site) < VALUES_BYTES {
+        assert!(Instant::now() < deadline, "{}", own_bytes(&site));
+        put(&mut client, 0..KEYS, round % 250).await;
+        round += 1;
+    }
+    let all = kept(&site)[0]["bytes"].as_u64().unwrap();
+    assert!(own_bytes(&site) <= all);
+    fs::remove_dir_all(site.path().join("kept")).unwrap();
+    assert_eq!(kept(&site), Vec::<Value>::new());
+    server.stop();
 }
 
 #[test]
