@@ -31,7 +31,7 @@ impl Rank {
             TaskKind::Compact if task.subject == 0 => 0,
             TaskKind::Merge | TaskKind::Compact => 1,
             TaskKind::Expire => 2,
-            TaskKind::Checkpoint | TaskKind::Hint => 3,
+            TaskKind::Checkpoint | TaskKind::Hint | TaskKind::Reindex => 3,
             TaskKind::Scrub => 4,
         };
         Self(urgency * KIND_RANKS + kind)

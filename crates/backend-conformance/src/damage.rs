@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use kvorum_backend::{Backend, BackendError, ErrorKind, StepBudget, Timestamp};
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode};
+use kvorum_encoding::StorageKey;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::crash::copy_of;
-use crate::history::History;
+use crate::history::{History, Observation, index_ranges};
 use crate::model::State;
 use crate::observe::observe;
 use crate::recording::{Outcome, Recording, failed_without_cause};
@@ -96,7 +97,13 @@ impl<'a> Closed<'a> {
         let opened = Recording::open(engine, Arc::new(disk.clone()), variation, rng.clone())?;
         let mut recording = opened.ok_or_else(|| failed_without_cause("opening a new store"))?;
         let play = |recording: &mut Recording<'_>, mut script: Script| -> Checked<MemoryDisk> {
-            let all = (0..names::KEYS).map(|key| PlannedWrite::put(key, 60 * key));
+            let all = (0..names::KEYS).map(|key| {
+                let mut write = PlannedWrite::put(key, 60 * key);
+                if let Some(value) = &mut write.value {
+                    value.terms = vec![key, key + 1];
+                }
+                write
+            });
             script
                 .steps
                 .extend(all.map(|write| Step::put_buffered(vec![write])));
@@ -237,7 +244,8 @@ impl<'a> Closed<'a> {
     ) -> Checked {
         let is_whole_at_stake = keys_lost_max.is_none_or(|most| most > names::KEYS);
         let forgive = |call: &str, error: &BackendError| {
-            let is_fold = call.starts_with("fold");
+            // A fold of an index says what it lacks; one of objects leaves it to gets.
+            let is_fold = call == "fold";
             ensure(
                 error.kind() == ErrorKind::Corrupt && (!is_fold || is_whole_at_stake),
                 15,
@@ -251,13 +259,11 @@ impl<'a> Closed<'a> {
             ensure(self.history.has_put(seen), 15, || {
                 format!("{seen:?} was never put")
             })?;
-            let is_latest = self.state.get(&seen.key, self.now).is_some_and(|expected| {
-                (&expected.head, &expected.body) == (&seen.head, &seen.body)
-            });
-            if !is_latest {
+            if !self.is_latest(&observed, &seen.key) {
                 untold.push(&seen.key);
             }
         }
+        self.check_indexes(&observed)?;
         let absent = observed.absent.iter();
         untold.extend(absent.filter(|key| self.state.get(key, self.now).is_some()));
         lost += untold.len();
@@ -272,6 +278,26 @@ impl<'a> Closed<'a> {
                 status.lost
             )
         })
+    }
+
+    /// A fold of an index that does not fail has every entry of the objects that can be read.
+    fn check_indexes(&self, observed: &Observation) -> Checked {
+        let folds = observed.index.iter().flatten();
+        for (range, fold) in index_ranges().zip(folds) {
+            let Some(seen) = fold else { continue };
+            let mut expected = self.state.fold_index(&range, self.now);
+            expected.retain(|entry| !seen.contains(entry) && self.is_latest(observed, &entry.1));
+            ensure(expected.is_empty(), 15, || {
+                format!("a fold of an index lacks {expected:?} and does not say so")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_latest(&self, observed: &Observation, key: &StorageKey) -> bool {
+        let (seen, latest) = (observed.present.get(key), self.state.get(key, self.now));
+        seen.zip(latest)
+            .is_some_and(|(seen, latest)| (&latest.head, &latest.body) == (&seen.head, &seen.body))
     }
 
     /// No upkeep works at a damaged place for ever, and none panics.

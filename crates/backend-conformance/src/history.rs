@@ -47,7 +47,7 @@ pub(crate) struct Observation {
     pub(crate) present: BTreeMap<StorageKey, Seen>,
     pub(crate) absent: Vec<StorageKey>,
     /// Index entries by bucket and field; `None` when they could not be folded.
-    pub(crate) index: Option<Vec<IndexFold>>,
+    pub(crate) index: Option<Vec<Option<IndexFold>>>,
 }
 
 /// Which batches have to be there.
@@ -255,7 +255,9 @@ fn agrees(state: &State, observed: &Observation, now: Timestamp) -> bool {
             });
     let index_agrees = observed.index.as_ref().is_none_or(|seen| {
         let expected = index_ranges().map(|range| state.fold_index(&range, now));
-        expected.eq(seen.iter().cloned())
+        expected
+            .zip(seen)
+            .all(|(expected, seen)| seen.as_ref().is_none_or(|seen| *seen == expected))
     });
     entries_agree && index_agrees
 }

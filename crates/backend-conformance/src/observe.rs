@@ -129,7 +129,7 @@ fn fold_indexes(
     store: &dyn Backend,
     now: Timestamp,
     on_error: OnError<'_>,
-) -> Checked<Option<Vec<IndexFold>>> {
+) -> Checked<Option<Vec<Option<IndexFold>>>> {
     let Some(indexes) = store.indexes() else {
         return Ok(None);
     };
@@ -140,11 +140,10 @@ fn fold_indexes(
             seen.push((term.clone(), key.clone()));
             Flow::Continue
         });
-        if let Err(error) = outcome {
-            on_error("fold_index", &error)?;
-            return Ok(None);
+        if let Err(error) = &outcome {
+            on_error("fold_index", error)?;
         }
-        folded.push(seen);
+        folded.push(outcome.is_ok().then_some(seen));
     }
     Ok(Some(folded))
 }

@@ -409,6 +409,7 @@ fn needless_tasks(stage: &Stage<'_>) -> Checked {
         TaskKind::Hint,
         TaskKind::Expire,
         TaskKind::Reclaim,
+        TaskKind::Reindex,
     ];
     for kind in kinds {
         let task = Task {

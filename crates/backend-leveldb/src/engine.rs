@@ -1,23 +1,27 @@
 //! The engine as the backend trait shows it.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Backups, Batch, Capabilities, Durability, Flow, FoldEnd, FoldFilter, IndexCounts,
-    IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt, Result, Sequence,
-    Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry, StoredHead, Task,
-    Timestamp, Write,
+    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldEnd,
+    FoldFilter, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt,
+    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
+    StoredHead, Task, TaskKind, Timestamp, Write,
 };
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
-use kvorum_lsm::{Body, DrawNumber, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared, Value};
+use kvorum_lsm::{
+    Body, DoubtKind, DrawNumber, KeyRange, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared, Value,
+};
 
 use crate::LeveldbSettings;
 use crate::index::{ops_of, plain_counts};
 use crate::keyspace::{all_objects, index_range, object_key, term_and_key};
+use crate::reindexing::Reindexing;
 use crate::snapshot::LeveldbSnapshot;
 
 /// An open store.
@@ -26,6 +30,7 @@ pub struct Leveldb {
     /// Entries expire by age, and index entries with them.
     expires_by_age: bool,
     counts: Counts,
+    reindexing: Reindexing,
 }
 
 /// What was done to indexes.
@@ -73,12 +78,27 @@ impl Leveldb {
             lsm: Lsm::open(disk, directory, settings.to_lsm(), shared, draw)?,
             expires_by_age: settings.expiry.is_some(),
             counts: Counts::default(),
+            reindexing: Reindexing::default(),
         })
     }
 
     /// How hard writers should feel that merging is behind, in thousandths.
     pub fn pressure_permille(&self) -> u64 {
         self.lsm.pressure_permille()
+    }
+
+    fn check_undoubted(&self, from: &Bound<Bytes>, to: &Bound<Bytes>) -> Result<()> {
+        let range = match (from, to) {
+            (Bound::Included(from), Bound::Excluded(to)) => KeyRange {
+                from: from.clone(),
+                to: Some(to.clone()),
+            },
+            _ => KeyRange::everything(),
+        };
+        match self.lsm.has_extras() && self.lsm.is_in_doubt(&range) {
+            true => Err(in_doubt()),
+            false => Ok(()),
+        }
     }
 
     fn has_index_entries(batch: &Batch) -> bool {
@@ -89,16 +109,30 @@ impl Leveldb {
     fn put_indexed(&self, batch: &Batch, durability: Durability) -> Result<Receipt> {
         loop {
             let guard = self.lsm.guard();
-            let (ops, counts) = ops_of(&self.lsm, batch, self.expires_by_age)?;
+            let changes = ops_of(&self.lsm, batch, self.expires_by_age)?;
+            let doubt = || {
+                let kind = DoubtKind::Replaced;
+                self.lsm.open_doubts(kind, &changes.unknown);
+            };
+            doubt();
+            let ops = &changes.ops;
             let put = self
                 .lsm
-                .write_if_unchanged(&ops, durability, guard, Timestamp(0))?;
+                .write_if_unchanged(ops, durability, guard, Timestamp(0))?;
             if let Some(receipt) = put {
-                self.counts.add(&counts);
+                // Once more: who settles doubts may have looked before there was the new object.
+                doubt();
+                self.counts.add(&changes.counts);
                 return Ok(receipt);
             }
         }
     }
+}
+
+fn in_doubt() -> BackendError {
+    let detail = "index entries of this range may be missing: they were lost with a damaged block, \
+                  and are being made again from their objects";
+    BackendError::new(ErrorKind::Corrupt, detail)
 }
 
 /// The change of one write to its object. Requests are slices of what a connection read, so what is
@@ -208,11 +242,16 @@ impl Backend for Leveldb {
 
     fn status(&self) -> Status {
         let (from, to) = all_objects();
-        self.lsm.status(&ScanRange { from, to })
+        let mut status = self.lsm.status(&ScanRange { from, to });
+        let doubts = self.lsm.doubts().len().to_string();
+        status.details.push(("ranges_in_doubt", doubts));
+        status
     }
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
-        self.lsm.maintenance_due(now)
+        let mut due = self.lsm.maintenance_due(now);
+        due.extend(self.reindexing.due(&self.lsm));
+        due
     }
 
     fn maintenance_step(
@@ -221,7 +260,10 @@ impl Backend for Leveldb {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.lsm.maintenance_step(task, budget, now)
+        match task.kind {
+            TaskKind::Reindex => self.reindexing.step(&self.lsm, budget, now),
+            _ => self.lsm.maintenance_step(task, budget, now),
+        }
     }
 
     fn erase(&self) -> Result<()> {
@@ -250,6 +292,9 @@ impl IndexFolds for Leveldb {
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
         let (from, to) = index_range(range);
+        // Before the view is taken and once it was walked: what was made again in between is not in it.
+        let opened = self.lsm.doubts_opened();
+        self.check_undoubted(&from, &to)?;
         let view = self.lsm.snapshot(lease);
         let mut last = StorageKey::from_encoded(Bytes::new());
         let filter = FoldFilter::unexpired(now);
@@ -264,6 +309,9 @@ impl IndexFolds for Leveldb {
                 Flow::Stop => ScanStep::Stop,
             }
         })?;
+        if self.lsm.has_extras() && self.lsm.doubts_opened() != opened {
+            return Err(in_doubt());
+        }
         Ok(match end {
             ScanEnd::Complete => FoldEnd::Complete,
             ScanEnd::Stopped => FoldEnd::Stopped(last),

@@ -8,10 +8,16 @@ use kvorum_backend::{
     Write,
 };
 use kvorum_encoding::{ByteReader, StorageKey, Truncated, put_varint};
-use kvorum_lsm::{Body, Lsm, Op, Value};
+use kvorum_lsm::{Body, KeyRange, Lsm, Op, Value};
 
 use crate::engine::put_op;
-use crate::keyspace::{index_key, object_key};
+use crate::keyspace::{index_key, object_key, object_range_of};
+
+/// For reads to which nothing is expired.
+pub(crate) const OF_ANY_AGE: ReadAt = ReadAt {
+    reading: Reading::MayBlock,
+    now: Timestamp(0),
+};
 
 /// Encodes a list of index entries: for each, varint length and bytes of the field and of the term.
 pub(crate) fn encode(entries: &BTreeSet<IndexEntry>) -> Bytes {
@@ -25,7 +31,7 @@ pub(crate) fn encode(entries: &BTreeSet<IndexEntry>) -> Bytes {
     out.into()
 }
 
-fn decode(bytes: &[u8]) -> std::result::Result<BTreeSet<IndexEntry>, Truncated> {
+pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<BTreeSet<IndexEntry>, Truncated> {
     let mut reader = ByteReader::new(bytes);
     let mut entries = BTreeSet::new();
     while !reader.is_empty() {
@@ -42,26 +48,35 @@ fn decode(bytes: &[u8]) -> std::result::Result<BTreeSet<IndexEntry>, Truncated> 
 struct Before {
     entries: BTreeSet<IndexEntry>,
     fields: Option<Fields>,
+    is_unknown: bool,
 }
 
 /// The changes of a batch, index entries included.
+pub(crate) struct Changes {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) counts: IndexCounts,
+    /// Objects of which nobody knows what entries they had.
+    pub(crate) unknown: Vec<KeyRange>,
+}
+
+/// What a batch changes.
 ///
 /// `rewrites_all` says that index entries are gone by their own age, so that those which stay have to
 /// be written again.
-pub(crate) fn ops_of(
-    lsm: &Lsm,
-    batch: &Batch,
-    rewrites_all: bool,
-) -> Result<(Vec<Op>, IndexCounts)> {
+pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Changes> {
     let mut known: BTreeMap<&StorageKey, Before> = BTreeMap::new();
     let mut ops = Vec::with_capacity(batch.writes.len());
     let mut counts = plain_counts(batch);
+    let mut unknown = Vec::new();
     for write in &batch.writes {
         let key = write.key();
         let before = match known.get(key) {
             Some(before) => before.clone(),
             None => read_before(lsm, key)?,
         };
+        if before.is_unknown {
+            unknown.push(object_range_of(key));
+        }
         let after: BTreeSet<IndexEntry> = write.index_entries().iter().cloned().collect();
         let fields = match write {
             Write::Put { fields, .. } => Some(*fields),
@@ -86,10 +101,32 @@ pub(crate) fn ops_of(
         let before = Before {
             entries: after,
             fields,
+            is_unknown: false,
         };
         known.insert(key, before);
     }
-    Ok((ops, counts))
+    Ok(Changes {
+        ops,
+        counts,
+        unknown,
+    })
+}
+
+/// What there is of an object.
+pub(crate) enum Stored {
+    Found(Value),
+    Absent,
+    Damaged,
+}
+
+/// Reads an object, expired or not, without its body.
+pub(crate) fn read_object(lsm: &Lsm, key: &StorageKey) -> Result<Stored> {
+    match lsm.head(&object_key(key.as_bytes()), OF_ANY_AGE) {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Stored::Damaged),
+        Err(error) => Err(error),
+        Ok(Lookup::Found((_, value))) => Ok(Stored::Found(value)),
+        Ok(_) => Ok(Stored::Absent),
+    }
 }
 
 /// What a batch counts besides its index entries.
@@ -103,28 +140,34 @@ pub(crate) fn plain_counts(batch: &Batch) -> IndexCounts {
     }
 }
 
-/// The entry of a key, expired or not. One that is damaged is as good as none: writing over it is how
-/// it is repaired.
+/// The entry of a key, expired or not. Writing over one that is damaged is how it is repaired; which index
+/// entries it had is found out later, by reading them all.
 fn read_before(lsm: &Lsm, key: &StorageKey) -> Result<Before> {
-    let at = ReadAt {
-        reading: Reading::MayBlock,
-        now: Timestamp(0),
-    };
-    let found = match lsm.head(&object_key(key.as_bytes()), at) {
-        Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(Before::default()),
-        found => found?,
-    };
-    let Lookup::Found((_, value)) = found else {
-        return Ok(Before::default());
+    let value = match read_object(lsm, key)? {
+        Stored::Found(value) => value,
+        Stored::Absent => {
+            let is_lost = || lsm.is_doubt(&object_range_of(key));
+            return Ok(Before {
+                is_unknown: lsm.doubts_opened() > 0 && is_lost(),
+                ..Before::default()
+            });
+        }
+        Stored::Damaged => {
+            return Ok(Before {
+                is_unknown: true,
+                ..Before::default()
+            });
+        }
     };
     Ok(Before {
         entries: decode(&value.extra).unwrap_or_default(),
         fields: Some(value.fields),
+        is_unknown: false,
     })
 }
 
 /// An index entry lives and expires as its object does.
-fn index_op(key: &StorageKey, entry: &IndexEntry, fields: Fields) -> Op {
+pub(crate) fn index_op(key: &StorageKey, entry: &IndexEntry, fields: Fields) -> Op {
     Op::Put {
         key: index_key(key, entry),
         value: Value {

@@ -14,6 +14,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use kvorum_backend::{FoldRange, IndexEntry, IndexRange};
 use kvorum_encoding::StorageKey;
+use kvorum_lsm::KeyRange;
 
 const OBJECT: u8 = b'o';
 const INDEX: u8 = b'i';
@@ -110,6 +111,70 @@ pub fn term_and_key(range: &IndexRange, index_key: &[u8]) -> Option<(Bytes, Stor
     Some((term.into(), key))
 }
 
+/// All index entries.
+pub(crate) fn all_entries() -> KeyRange {
+    KeyRange {
+        from: Bytes::from_static(&[INDEX]),
+        to: Some(Bytes::from_static(&[INDEX + 1])),
+    }
+}
+
+/// All objects.
+pub(crate) fn objects() -> KeyRange {
+    KeyRange {
+        from: Bytes::from_static(&[OBJECT]),
+        to: Some(Bytes::from_static(&[OBJECT + 1])),
+    }
+}
+
+/// The range of one object.
+pub(crate) fn object_range_of(key: &StorageKey) -> KeyRange {
+    let from = object_key(key.as_bytes());
+    let mut to = from.to_vec();
+    to.push(0);
+    let to = Some(to.into());
+    KeyRange { from, to }
+}
+
+/// The objects that may have entries in a range of the tree: those of its buckets. The ends of the range
+/// may stand anywhere, also within a bucket's prefix.
+pub(crate) fn objects_of_entries(entries: &KeyRange) -> KeyRange {
+    let mut objects = objects();
+    if entries.from.first() == Some(&INDEX) {
+        let rest = &entries.from[1..];
+        objects.from = object_key(bucket_of(rest).unwrap_or(rest));
+    }
+    if let Some(to) = entries.to.as_ref().filter(|to| to.first() == Some(&INDEX)) {
+        let rest = &to[1..];
+        objects.to = match bucket_of(rest) {
+            Some(bucket) => Some(behind(object_key(bucket).to_vec()).into()),
+            None => Some(object_key(rest)),
+        };
+    }
+    objects
+}
+
+/// The index entry and the storage key in the tree's key of an index entry.
+pub(crate) fn entry_and_key(index_key: &[u8]) -> Option<(IndexEntry, StorageKey)> {
+    let rest = index_key.strip_prefix(&[INDEX])?;
+    let parts = &rest[bucket_of(rest)?.len()..];
+    let (field, parts) = take_part(parts)?;
+    let (term, key) = take_part(parts)?;
+    let entry = IndexEntry {
+        field: field.into(),
+        term: term.into(),
+    };
+    let key = StorageKey::from_encoded(Bytes::copy_from_slice(key));
+    Some((entry, key))
+}
+
+/// The bucket's prefix at the beginning of bytes, where all of it is there.
+fn bucket_of(bytes: &[u8]) -> Option<&[u8]> {
+    let key = StorageKey::from_encoded(Bytes::copy_from_slice(bytes));
+    let len = key.bucket_prefix_len().ok()?;
+    bytes.get(..len)
+}
+
 fn index_prefix(bucket_prefix: &[u8], field: &[u8]) -> Vec<u8> {
     let mut out = vec![INDEX];
     out.extend_from_slice(bucket_prefix);
@@ -179,6 +244,30 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
+        fn the_object_of_an_entry_is_among_those_of_any_range_with_the_entry(
+            name in part(),
+            term in part(),
+            bucket in part(),
+            from in (part(), part(), 0..12usize),
+            to in (part(), part(), 0..12usize),
+        ) {
+            let entry = |term: &[u8]| IndexEntry { field: Bytes::from("f_bin"), term: Bytes::copy_from_slice(term) };
+            let end = |(bucket, term, kept): (Vec<u8>, Vec<u8>, usize)| {
+                let whole = index_key(&key(&bucket, b"k"), &entry(&term));
+                whole.slice(..whole.len().min(1 + kept))
+            };
+            let range = KeyRange { from: end(from), to: Some(end(to)) };
+            let storage_key = key(&bucket, &name);
+            if range.contains(&index_key(&storage_key, &entry(&term))) {
+                prop_assert!(objects_of_entries(&range).contains(&object_key(storage_key.as_bytes())));
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
         fn index_keys_sort_by_term_and_key_and_ranges_hold_what_they_should(
             entries in proptest::collection::vec((part(), part()), 2..10),
             from in part(),
@@ -205,6 +294,9 @@ mod tests {
                 let after = if includes.0 { entry.0 >= from } else { entry.0 > from };
                 let before = if includes.1 { entry.0 <= to } else { entry.0 < to };
                 prop_assert_eq!(is_in, after && before);
+                let parsed = entry_and_key(&at).unwrap();
+                prop_assert_eq!(&parsed.0.term[..], &entry.0[..]);
+                prop_assert_eq!((parsed.0.field, parsed.1), (field.clone(), key(bucket, &entry.1)));
                 let (term, found) = term_and_key(&range, &at).unwrap();
                 prop_assert_eq!(&term[..], &entry.0[..]);
                 prop_assert_eq!(found, key(bucket, &entry.1));

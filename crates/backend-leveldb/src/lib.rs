@@ -9,10 +9,15 @@
 //! object has stands beside its head: a put reads that list, and writes the difference to what the
 //! object is to have in the same batch. The list makes index entries expire with their object, and
 //! lets a removal find them all. Stores that never had an index entry read nothing before they write.
+//!
+//! Where damage took index entries, a fold over them fails and says so, until upkeep has made them again
+//! from those lists; where it took an object, entries that no object has any more are looked for and
+//! removed.
 
 mod engine;
 mod index;
 pub mod keyspace;
+mod reindexing;
 pub mod repair;
 mod settings;
 mod snapshot;

@@ -76,6 +76,10 @@ impl LeveldbSnapshot {
 }
 
 impl Snapshot for LeveldbSnapshot {
+    fn has_met_damage(&self) -> bool {
+        self.view.has_met_damage()
+    }
+
     fn sequence(&self) -> Sequence {
         self.view.sequence()
     }

@@ -88,6 +88,10 @@ pub trait IndexFolds: Send + Sync {
     /// Visits index entries of unexpired objects, as they were when the fold began. The key in the
     /// returned [`FoldEnd`] names an object and no position: to continue, set [`IndexRange::after`]
     /// to what the visitor saw last.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Corrupt`] where damage may have taken entries of the range: no fold is short of
+    /// some without saying so.
     fn fold_index(
         &self,
         range: &IndexRange,

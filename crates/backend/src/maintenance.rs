@@ -25,6 +25,8 @@ pub enum TaskKind {
     Scrub,
     /// Removes files that nothing refers to any more.
     Reclaim,
+    /// Makes index entries again that were lost, and removes those that no object has.
+    Reindex,
 }
 
 impl TaskKind {
@@ -40,6 +42,7 @@ impl TaskKind {
             Self::Expire => "expire",
             Self::Scrub => "scrub",
             Self::Reclaim => "reclaim",
+            Self::Reindex => "reindex",
         }
     }
 }

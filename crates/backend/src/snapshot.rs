@@ -183,7 +183,8 @@ pub trait Snapshot: Send + Sync {
 
     /// Visits the entries of a range in key order.
     ///
-    /// A damaged entry is skipped, counted in the store's status, and does not end the fold.
+    /// A damaged entry is skipped, counted in the store's status, and does not end the fold;
+    /// [`Snapshot::has_met_damage`] says so.
     fn fold(
         &self,
         detail: FoldDetail,
@@ -201,6 +202,12 @@ pub trait Snapshot: Send + Sync {
         filter: &FoldFilter,
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd>;
+
+    /// True when a fold of this snapshot came by a place where damage may have taken keys of its range, as
+    /// far as the engine knows of which keys damage took something.
+    fn has_met_damage(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -161,6 +161,40 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
             varint(fields, name)?;
         }
     }
+    if bytes.get(8).is_some_and(|version| *version > 1) {
+        manifest_doubts(fields, bytes, show_key)?;
+    }
+    Some(())
+}
+
+fn manifest_doubts(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) -> Option<()> {
+    for _ in 0..varint(fields, "number of ranges in doubt")? {
+        fields.number("kind: 0 lost, 1 replaced", 1);
+        key_range(fields, bytes, show_key)?;
+    }
+    for _ in 0..varint(fields, "number of damaged blocks")? {
+        for name in ["number of the table", "offset of the block"] {
+            varint(fields, name)?;
+        }
+        key_range(fields, bytes, show_key)?;
+    }
+    Some(())
+}
+
+fn key_range(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) -> Option<()> {
+    let key = |fields: &mut Dissection<'_>, names: [&str; 2]| {
+        let len = usize::try_from(varint(fields, names[0])?).ok()?;
+        let at = fields.position();
+        let shown = show_key(bytes.get(at..at.checked_add(len)?)?);
+        let _told = fields.field(names[1], len, shown, Check::Covered)?;
+        Some(())
+    };
+    key(fields, ["length of the first key", "first key"])?;
+    let has_end = *bytes.get(fields.position())? != 0;
+    fields.number("has a key behind", 1);
+    if has_end {
+        key(fields, ["length of the key behind", "key behind"])?;
+    }
     Some(())
 }
 

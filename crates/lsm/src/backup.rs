@@ -41,6 +41,8 @@ impl Store {
         let mut copied = self.manifest.lock().clone();
         list_files(&mut copied, &version);
         copied.sequence = copied.sequence.max(sequence);
+        let doubts = &self.read_side.doubts;
+        (copied.doubts, _) = doubts.record(|number| version.tables().any(|it| it.number == number));
         sync_directory(&*self.disk, directory)?;
         match manifest::write(&*self.disk, directory, &copied) {
             Written::Both => {

@@ -29,14 +29,21 @@
 //! layers have of its keys: that may be out of date, or removed. A merge puts a *mark* over the range
 //! in the block's place, and sets the bytes aside in `lost/`. Only when the mark comes to the last
 //! level is it forgotten: nothing is left then that could return.
+//!
+//! A snapshot says whether its folds came by damage ([`LsmSnapshot::has_met_damage`]). Who derives keys
+//! from other keys is told which ranges are in doubt ([`Lsm::doubts`]) until it has settled them: it can
+//! put entries below everything that is in memory ([`Lsm::put_below`]), so that no put that comes
+//! meanwhile is undone.
 
 pub mod anatomy;
 mod backup;
+mod below;
 mod blob;
 mod cache;
 pub mod check;
 mod collect;
 mod compaction;
+mod doubts;
 mod entry;
 mod error;
 mod expiry;
@@ -69,7 +76,9 @@ mod upkeep;
 pub mod version;
 mod write;
 
+pub use below::PutBelow;
 pub use cache::SharedCache;
+pub use doubts::{Doubt, DoubtKind, KeyRange};
 pub use entry::{BlobPlace, Body, Entry, Value};
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;

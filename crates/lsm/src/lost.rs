@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use kvorum_backend::{LOST_NAME, LostDirectory, LostRange, is_news};
 use kvorum_disk::Disk;
-use kvorum_sst::{DamageSink, TableDamage};
+use kvorum_sst::{DamageSink, Part, TableDamage};
 use parking_lot::Mutex;
+
+use crate::KeyRange;
+use crate::doubts::Doubts;
 
 pub(crate) const DIRECTORY: &str = LOST_NAME;
 pub(crate) const INDEX: &str = "BLOCKS.bad";
@@ -121,12 +124,19 @@ impl LostLog {
 /// Notes damage to files of one kind.
 pub(crate) struct LostSink {
     pub(crate) log: Arc<LostLog>,
+    /// What is told of their keys; none where files have no keys of the store.
+    pub(crate) doubts: Option<Arc<Doubts>>,
     /// What the files' names end with.
     pub(crate) suffix: &'static str,
 }
 
 impl DamageSink for LostSink {
     fn met(&self, damage: TableDamage) {
+        if let Some(doubts) = &self.doubts
+            && let Some(range) = in_doubt(&damage)
+        {
+            doubts.open_for(damage.number, damage.offset, range);
+        }
         let held = match &damage.keys {
             Some((from, to)) => format!(
                 "{} with the keys from {} up to {} ({})",
@@ -146,7 +156,19 @@ impl DamageSink for LostSink {
     }
 }
 
-/// The name of the copy of a range.
+/// The keys that are lost with a part of a table; `None` for parts that are made again or done without.
+fn in_doubt(damage: &TableDamage) -> Option<KeyRange> {
+    match (&damage.keys, damage.part) {
+        (Some((from, to)), _) => Some(KeyRange {
+            from: from.clone(),
+            to: Some(to.clone()),
+        }),
+        (None, Part::Data) => Some(KeyRange::everything()),
+        (None, _) => None,
+    }
+}
+
+/// What is shown of a key.
 pub(crate) fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(KEY_SHOWN_BYTES)];
     format!("\"{}\"", cut.escape_ascii())

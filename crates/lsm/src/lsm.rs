@@ -19,14 +19,14 @@ use crate::recovery::Recovery;
 use crate::snapshot::{LsmSnapshot, ScanRange};
 use crate::store::{Store, table_path};
 use crate::write::{Guard, Op};
-use crate::{DrawNumber, LsmSettings, Shared, Value};
+use crate::{Doubt, DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared, Value};
 
 /// The lock of a store.
 pub const LOCK_NAME: &str = "lock";
 
 /// A store of keys, each with fields, extra bytes, a head and a body.
 pub struct Lsm {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
 }
 
 impl Lsm {
@@ -61,6 +61,7 @@ impl Lsm {
             shared,
             draw,
             lost,
+            doubts: Arc::default(),
         };
         let store = recovery.run(lock)?;
         store.shared.memory.enter();
@@ -191,6 +192,72 @@ impl Lsm {
         crate::policy::debt(&shape, &self.store.settings.policy).pressure_permille
     }
 
+    /// The sequence up to which every batch is in tables.
+    pub fn flushed(&self) -> Sequence {
+        Sequence(self.store.manifest.lock().sequence)
+    }
+
+    /// False for a store that was closed or has failed.
+    pub fn is_writable(&self) -> bool {
+        self.store.check_writable().is_ok()
+    }
+
+    /// Bytes of all tables.
+    pub fn table_bytes(&self) -> u64 {
+        let version = self.store.version.load();
+        version.tables().map(|it| it.file_len).sum()
+    }
+
+    /// Ranges of keys of which damage may have taken something, or to which it may have brought something
+    /// back, and that nobody has settled yet. Where there are many, one of them may stand for all keys.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        self.store.read_side.doubts.all()
+    }
+
+    /// How many doubts were opened since the store was, settled ones included.
+    pub fn doubts_opened(&self) -> u64 {
+        self.store.read_side.doubts.opened()
+    }
+
+    /// True when a doubt is about keys of this range.
+    pub fn is_in_doubt(&self, range: &KeyRange) -> bool {
+        self.store.read_side.doubts.is_in_doubt(range)
+    }
+
+    /// True when something of this range is known to be unreadable now.
+    pub fn is_lost(&self, range: &KeyRange) -> bool {
+        let version = self.store.version.load();
+        self.store.read_side.doubts.is_lost(&version, range)
+    }
+
+    /// True when a doubt is about just these keys.
+    pub fn is_doubt(&self, range: &KeyRange) -> bool {
+        self.store.read_side.doubts.is_doubt(range)
+    }
+
+    /// Opens doubts about these keys. They are kept across a crash as soon as this returns, unless the disk
+    /// does not take them.
+    pub fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]) {
+        if ranges.is_empty() {
+            return;
+        }
+        for range in ranges {
+            self.store.read_side.doubts.open(kind, range.clone());
+        }
+        // What is in memory counts, and is written with the next change.
+        let _written_or_failing_disk = self.store.change_manifest(|_| {});
+    }
+
+    /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
+    pub fn settle_doubts(&self, ids: &[u64], lost: &[KeyRange]) -> Result<()> {
+        let doubts = &self.store.read_side.doubts;
+        doubts.settle(ids);
+        for range in lost {
+            doubts.open(DoubtKind::Lost, range.clone());
+        }
+        self.store.change_manifest(|_| {})
+    }
+
     /// Makes a copy in a directory that does not exist, sharing files by hard links.
     pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
         self.store.backup(directory)
@@ -263,6 +330,7 @@ impl Store {
         self.check_writable()?;
         self.abandon(&mut upkeep);
         upkeep.scrub.forget(&*self.disk, &self.directory);
+        self.read_side.doubts.clear();
         // Puts wait for the device here: there is nothing left that they could be put to.
         let mut writer = self.writer.lock();
         let sequence = writer.last_sequence;

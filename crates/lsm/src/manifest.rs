@@ -14,11 +14,13 @@ use kvorum_encoding::{
 };
 use kvorum_sst::Properties;
 
+use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
 
 pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-const VERSION: u8 = 1;
+/// The version with doubts; without any, a manifest is as in version 1.
+const VERSION: u8 = 2;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
 
@@ -60,6 +62,8 @@ pub(crate) struct Manifest {
     /// Level 0 newest first, the others in key order.
     pub(crate) tables: Vec<TableRecord>,
     pub(crate) blobs: Vec<BlobRecord>,
+    /// Ranges of keys that damage has met.
+    pub(crate) doubts: DoubtRecord,
 }
 
 impl Manifest {
@@ -68,7 +72,7 @@ impl Manifest {
     /// ```text
     /// size    field
     /// 8       magic "KVlsmmft"
-    /// 1       format version, 1
+    /// 1       format version: 1 without doubts, 2 with them
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
@@ -79,10 +83,12 @@ impl Manifest {
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
+    ///         in version 2, doubts as `DoubtRecord::encode` draws them
     /// ```
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&[VERSION, 0, 0, 0]);
+        let version = if self.doubts.is_empty() { 1 } else { VERSION };
+        out.extend_from_slice(&[version, 0, 0, 0]);
         out.extend_from_slice(&[0; 4]);
         for number in [self.generation, self.identity, self.erased] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -108,6 +114,9 @@ impl Manifest {
                 put_varint(&mut out, number);
             }
         }
+        if !self.doubts.is_empty() {
+            self.doubts.encode(&mut out);
+        }
         let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
         out[12..16].copy_from_slice(&check.to_le_bytes());
         out
@@ -126,7 +135,7 @@ impl Manifest {
             let detail = format!("{path} has format version {version}, expected at most {VERSION}");
             return Err(BackendError::new(ErrorKind::NewerFormat, detail));
         }
-        Ok(Self::decode_fields(&bytes[16..]).ok())
+        Ok(Self::decode_fields(&bytes[16..], version).ok())
     }
 
     /// A level below 0 on which two tables have keys in common: what is newer there, nobody knows. That
@@ -142,7 +151,7 @@ impl Manifest {
         ranges.windows(2).find(overlap).map(|pair| pair[0].0)
     }
 
-    fn decode_fields(bytes: &[u8]) -> std::result::Result<Self, Truncated> {
+    fn decode_fields(bytes: &[u8], version: u8) -> std::result::Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let mut manifest = Self {
             generation: reader.u64()?,
@@ -154,6 +163,7 @@ impl Manifest {
             has_extras: reader.u8()? & HAS_EXTRAS != 0,
             tables: Vec::new(),
             blobs: Vec::new(),
+            doubts: DoubtRecord::default(),
         };
         for _ in 0..reader.varint_len()? {
             let (level, number, file_len) = (reader.varint()?, reader.varint()?, reader.varint()?);
@@ -172,6 +182,9 @@ impl Manifest {
                 file_len: reader.varint()?,
                 block_bytes: reader.varint()?,
             });
+        }
+        if version > 1 {
+            manifest.doubts = DoubtRecord::decode(&mut reader)?;
         }
         Ok(manifest)
     }
@@ -260,6 +273,7 @@ mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode};
 
     use super::*;
+    use crate::{DoubtKind, KeyRange};
 
     fn manifest() -> Manifest {
         Manifest {
@@ -285,6 +299,24 @@ mod tests {
                 file_len: 12,
                 block_bytes: 13,
             }],
+            doubts: DoubtRecord {
+                open: vec![(DoubtKind::Lost, KeyRange::everything())],
+                blocks: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn without_doubts_it_is_as_older_versions_read_it() {
+        let sound = Manifest {
+            doubts: DoubtRecord::default(),
+            ..manifest()
+        };
+        for (manifest, version) in [(sound, 1), (manifest(), 2)] {
+            let bytes = manifest.encode();
+            assert_eq!(bytes[8], version);
+            let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();
+            assert_eq!(decoded, Some(manifest));
         }
     }
 
@@ -318,7 +350,7 @@ mod tests {
         assert_eq!(found.manifest, Some(newer));
         assert!(found.is_uneven);
         let mut bytes = manifest().encode();
-        bytes[8] = 2;
+        bytes[8] = VERSION + 1;
         let check = mask_checksum(checksum_append(checksum(&bytes[..12]), &bytes[16..]));
         bytes[12..16].copy_from_slice(&check.to_le_bytes());
         let error = Manifest::decode(&bytes, Path::new("x")).unwrap_err();

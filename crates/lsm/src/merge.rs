@@ -10,6 +10,7 @@ use kvorum_sst::{
 };
 
 use crate::Entry;
+use crate::KeyRange;
 use crate::error::{IntoBackend, from_sst};
 use crate::memtable::{Memtable, Page, Paged};
 use crate::store::ReadSide;
@@ -218,13 +219,14 @@ fn lost(from: Bytes, to: Bytes, filter: Bytes) -> Mark {
 
 /// All keys of a table that cannot be opened.
 pub(crate) fn gap_of_table(table: &LevelTable) -> Mark {
-    let mut behind = table.properties.largest.to_vec();
+    gap_between(&table.properties.smallest, &table.properties.largest)
+}
+
+/// All keys from one to another, both included.
+pub(crate) fn gap_between(smallest: &Bytes, largest: &Bytes) -> Mark {
+    let mut behind = largest.to_vec();
     behind.push(0);
-    lost(
-        table.properties.smallest.clone(),
-        behind.into(),
-        Bytes::new(),
-    )
+    lost(smallest.clone(), behind.into(), Bytes::new())
 }
 
 /// A run of one table.
@@ -331,6 +333,15 @@ impl MergeWalk {
 
     pub(crate) fn sources(&self) -> &[Source] {
         &self.sources
+    }
+
+    /// True when a layer has lost something of a range that was walked over.
+    pub(crate) fn has_lost(&self, range: &KeyRange) -> bool {
+        self.sources.iter().any(|source| {
+            let marks = source.marks.iter().chain(&source.gaps);
+            let mut lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
+            lost.any(|mark| KeyRange::of_mark(mark).overlaps(range))
+        })
     }
 
     /// Goes on to the next key.

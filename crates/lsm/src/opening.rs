@@ -9,11 +9,13 @@ use kvorum_backend::Result;
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
 
+use crate::KeyRange;
 use crate::blob::{BlobFile, blob_path};
 use crate::error::from_sst;
 use crate::lost::shown;
 use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
 use crate::memtable::Memtable;
+use crate::merge::gap_between;
 use crate::recovery::Recovery;
 use crate::store::{ReadSide, table_path};
 use crate::tiers::{CARD_OF_FAST, has_slow};
@@ -86,6 +88,9 @@ impl Recovery {
                 record.file_len,
                 held,
             );
+            let gap = gap_between(from, to);
+            self.doubts
+                .open_for(record.number, 0, KeyRange::of_mark(&gap));
         })
     }
 

@@ -15,6 +15,7 @@ use kvorum_segment::{
 };
 use parking_lot::Mutex;
 
+use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::log::{self, log_id, log_path};
@@ -26,7 +27,7 @@ use crate::replaced::Replaced;
 use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
 use crate::upkeep::Upkeep;
-use crate::{DrawNumber, LsmSettings, Shared};
+use crate::{DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared};
 
 /// What opening works with.
 pub(crate) struct Recovery {
@@ -37,6 +38,7 @@ pub(crate) struct Recovery {
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,
     pub(crate) lost: Arc<LostLog>,
+    pub(crate) doubts: Arc<Doubts>,
 }
 
 /// A log segment while it is being read.
@@ -72,7 +74,9 @@ impl Recovery {
         // What was read may be in memory only, and files that it does not list go next.
         sync_directory(&*self.disk, &self.directory)?;
         let next_number = self.tidy(&manifest, was_damaged)?;
-        let read_side = ReadSide::new(self.shared.cache.clone(), self.lost.clone());
+        self.doubts.restore(&manifest.doubts);
+        let cache = self.shared.cache.clone();
+        let read_side = ReadSide::new(cache, self.lost.clone(), self.doubts.clone());
         let mut version = self.open_files(&manifest, &read_side)?;
         let replayed = self.replay(&manifest)?;
         self.shared.memory.add(replayed.memtable.held_bytes());
@@ -136,6 +140,12 @@ impl Recovery {
             len,
             held: held.into(),
         });
+    }
+
+    /// The same for writes of which nobody knows the keys.
+    fn note_writes(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
+        self.note(file, offset, len, held);
+        self.doubts.open(DoubtKind::Lost, KeyRange::everything());
     }
 
     /// The manifest, and whether a copy of it was damaged.
@@ -300,7 +310,7 @@ impl Recovery {
                     self.disk.remove_file(&path).into_backend()?;
                 } else {
                     let len = reader.file_len().into_backend()?;
-                    self.note(name, 0, len, "a log of another store");
+                    self.note_writes(name, 0, len, "a log of another store");
                 }
                 return Ok(None);
             }
@@ -321,7 +331,7 @@ impl Recovery {
                 Scanned::Damage(damage) => {
                     has_damage = true;
                     let held = format!("writes that were not in a table yet ({})", damage.found);
-                    self.note(name.clone(), damage.offset, damage.len, held);
+                    self.note_writes(name.clone(), damage.offset, damage.len, held);
                 }
             }
         }
@@ -392,7 +402,7 @@ impl Recovery {
                     let at = record.head.location;
                     let held =
                         format!("a write with a good checksum that does not decode: {error}");
-                    self.note(name, at.offset, at.len, held);
+                    self.note_writes(name, at.offset, at.len, held);
                 }
             }
         }

@@ -53,12 +53,12 @@ use self::journal::{Journal, Told};
 use self::listing::{FileKind, Listing};
 use self::rebuild::{RangeMerge, RebuildPlan};
 use self::work::{Done, Ground, Output, SourceTable, Unit};
-use crate::LsmSettings;
 use crate::error::IntoBackend;
 use crate::lsm::LOCK_NAME;
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
 use crate::store::sync_directory;
 use crate::tiers::{TieredDisk, whole_disk};
+use crate::{DoubtKind, KeyRange, LsmSettings};
 
 /// How a store is repaired.
 #[derive(Clone, Debug)]
@@ -602,6 +602,11 @@ impl Repair {
             .flat_map(|it| &it.outputs)
             .map(|it| it.number + 1);
         manifest.next_number = numbers.fold(self.listing.base, u64::max);
+        // Keys may be missing, and others be back: who derives keys from others has to look at all.
+        let takes_keys = |unit: &Unit| !matches!(unit, Unit::Blob(_));
+        if decision.rebuild.is_some() || decision.mend.iter().any(takes_keys) {
+            manifest.doubts.open = vec![(DoubtKind::Lost, KeyRange::everything())];
+        }
         Ok(manifest)
     }
 

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{FoldFilter, Lease, Result, Sequence};
@@ -14,7 +15,7 @@ use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
-use crate::{Entry, Value};
+use crate::{Entry, KeyRange, Value};
 
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,7 @@ pub struct LsmSnapshot {
     sequence: u64,
     /// The planted defect: the view is that of now.
     is_late: bool,
+    has_met_damage: AtomicBool,
 }
 
 impl LsmSnapshot {
@@ -99,6 +101,7 @@ impl LsmSnapshot {
             store: store.clone(),
             sequence,
             is_late,
+            has_met_damage: AtomicBool::new(false),
         }
     }
 
@@ -107,10 +110,15 @@ impl LsmSnapshot {
         Sequence(self.sequence)
     }
 
+    /// True when a scan of this snapshot came by a place where damage may have taken entries of its range.
+    pub fn has_met_damage(&self) -> bool {
+        self.has_met_damage.load(Ordering::Relaxed)
+    }
+
     /// Visits the unexpired entries of a range that the filter admits, in key order.
     ///
     /// # Errors
-    /// Damage is none: what it hits is passed over.
+    /// Damage is none: what it hits is passed over, and [`LsmSnapshot::has_met_damage`] says so.
     pub fn scan(
         &self,
         range: &ScanRange,
@@ -118,11 +126,7 @@ impl LsmSnapshot {
         visit: &mut dyn FnMut(&Shown<'_>) -> ScanStep,
     ) -> Result<ScanEnd> {
         let expired = || {
-            let from = match &range.from {
-                Bound::Included(key) => key.clone(),
-                Bound::Excluded(key) => successor(key),
-                Bound::Unbounded => Bytes::new(),
-            };
+            let from = first_of(&range.from);
             Ok(ScanEnd::LeaseExpired(from))
         };
         if self.pin.lease.is_over(filter.now) {
@@ -155,14 +159,19 @@ impl LsmSnapshot {
         };
         let start = |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, &skipped);
         let mut walk = start(&range.from);
+        let mut from = first_of(&range.from);
         let ahead = RefCell::default();
         loop {
             let entry = match walk.advance::<Entry>(&self.store.read_side)? {
-                Merged::End => return Ok(ScanEnd::Complete),
+                Merged::End => {
+                    self.note_damage(&walk, from, &range.to);
+                    return Ok(ScanEnd::Complete);
+                }
                 Merged::Hidden => None,
                 Merged::Entry(entry) => entry.value.map(|value| (entry.sequence, value)),
             };
             if is_past(&range.to, walk.key()) {
+                self.note_damage(&walk, from, &range.to);
                 return Ok(ScanEnd::Complete);
             }
             if self.pin.lease.is_over(filter.now) {
@@ -182,14 +191,33 @@ impl LsmSnapshot {
             };
             match visit(&shown) {
                 ScanStep::Next => {}
-                ScanStep::Stop => return Ok(ScanEnd::Stopped),
+                ScanStep::Stop => {
+                    let last = Bytes::copy_from_slice(walk.key());
+                    self.note_damage(&walk, from, &Bound::Included(last));
+                    return Ok(ScanEnd::Stopped);
+                }
                 ScanStep::SkipTo(key) => {
+                    let last = Bytes::copy_from_slice(walk.key());
+                    self.note_damage(&walk, from, &Bound::Included(last));
                     if is_past(&range.to, &key) {
                         return Ok(ScanEnd::Complete);
                     }
+                    from = key.clone();
                     walk = start(&Bound::Included(key));
                 }
             }
+        }
+    }
+
+    /// Remembers whether a walk from a key to another came by damage.
+    fn note_damage(&self, walk: &MergeWalk, from: Bytes, to: &Bound<Bytes>) {
+        let to = match to {
+            Bound::Included(last) => Some(successor(last)),
+            Bound::Excluded(behind) => Some(behind.clone()),
+            Bound::Unbounded => None,
+        };
+        if walk.has_lost(&KeyRange { from, to }) {
+            self.has_met_damage.store(true, Ordering::Relaxed);
         }
     }
 
@@ -222,6 +250,15 @@ impl Store {
                 return (version, sequence);
             }
         }
+    }
+}
+
+/// The first key that may be in a range that begins so.
+fn first_of(from: &Bound<Bytes>) -> Bytes {
+    match from {
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => successor(key),
+        Bound::Unbounded => Bytes::new(),
     }
 }
 

@@ -15,6 +15,7 @@ use kvorum_segment::{SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
 use parking_lot::Mutex;
 
+use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment, from_sst};
 use crate::expiry::Expiry;
 use crate::lost::{LostLog, LostSink};
@@ -68,6 +69,7 @@ pub(crate) struct Store {
 pub(crate) struct ReadSide {
     pub(crate) cache: Arc<SharedCache>,
     pub(crate) lost: Arc<LostLog>,
+    pub(crate) doubts: Arc<Doubts>,
     pub(crate) tables: LostSink,
     pub(crate) blobs: LostSink,
 }
@@ -101,16 +103,18 @@ pub(crate) struct Counters {
 }
 
 impl ReadSide {
-    pub(crate) fn new(cache: Arc<SharedCache>, lost: Arc<LostLog>) -> Self {
-        let sink = |suffix| LostSink {
+    pub(crate) fn new(cache: Arc<SharedCache>, lost: Arc<LostLog>, doubts: Arc<Doubts>) -> Self {
+        let sink = |suffix, doubts| LostSink {
             log: lost.clone(),
+            doubts,
             suffix,
         };
         Self {
             cache,
-            tables: sink(".sst"),
-            blobs: sink(".blob"),
+            tables: sink(".sst", Some(doubts.clone())),
+            blobs: sink(".blob", None),
             lost,
+            doubts,
         }
     }
 
@@ -278,6 +282,10 @@ impl Store {
         change(&mut changed);
         changed.generation += 1;
         changed.next_number = self.next_number.load(Ordering::Relaxed);
+        let doubts = &self.read_side.doubts;
+        let is_listed = |number| changed.tables.iter().any(|it| it.number == number);
+        let (record, change) = doubts.record(is_listed);
+        changed.doubts = record;
         match manifest::write(&*self.disk, &self.directory, &changed) {
             Written::Both => {}
             // The change is made; the next one writes the second copy again.
@@ -290,6 +298,7 @@ impl Store {
             Written::Unknown(error) => return Err(self.fail(&error)),
         }
         *held = changed;
+        doubts.is_written(change);
         Ok(())
     }
 

@@ -90,7 +90,7 @@ impl Store {
                 cost_bytes: version.blobs.get(&file).map_or(0, |it| 2 * it.block_bytes),
             });
         }
-        if self.read_side.lost.has_unwritten() {
+        if self.read_side.lost.has_unwritten() || self.read_side.doubts.has_unwritten() {
             due.push(Task {
                 kind: TaskKind::Reclaim,
                 subject: 0,
@@ -123,7 +123,7 @@ impl Store {
             }
             (TaskKind::Scrub, number) => self.scrub_step(&mut upkeep, number, budget.bytes, now),
             (TaskKind::Reclaim, 0) => {
-                self.read_side.lost.write(&*self.disk);
+                self.write_what_is_lost()?;
                 Ok(StepOutcome::nothing_left())
             }
             _ => Ok(StepOutcome::nothing_left()),
@@ -210,6 +210,15 @@ impl Store {
         if let Some(collect) = upkeep.collect.take() {
             self.remove_files(collect.output_paths(self));
         }
+    }
+
+    /// Doubts first: a block that is known to be lost is no news, and opens none.
+    fn write_what_is_lost(&self) -> Result<()> {
+        if self.read_side.doubts.has_unwritten() {
+            self.change_manifest(|_| {})?;
+        }
+        self.read_side.lost.write(&*self.disk);
+        Ok(())
     }
 
     pub(crate) fn check_not_failed(&self) -> Result<()> {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kvorum_sst::{Properties, Table};
+use kvorum_sst::{MarkKind, Properties, Table};
 
+use crate::KeyRange;
 use crate::blob::BlobFile;
 use crate::memtable::Memtable;
+use crate::merge::gap_of_table;
 use crate::policy::{Shape, TableShape};
 
 /// A table on a level.
@@ -20,6 +22,19 @@ pub struct LevelTable {
     pub properties: Arc<Properties>,
     /// The table, or `None` when its file cannot be opened: all its keys are lost.
     pub table: Option<Arc<Table>>,
+}
+
+impl LevelTable {
+    /// Ranges of keys that it has lost: all where it cannot be opened, else those of its marks.
+    pub(crate) fn lost_ranges(&self) -> impl Iterator<Item = KeyRange> + '_ {
+        let all = self.table.is_none().then(|| {
+            let gap = gap_of_table(self);
+            KeyRange::of_mark(&gap)
+        });
+        let marks = self.properties.marks.iter();
+        let lost = marks.filter(|mark| mark.kind == MarkKind::Lost);
+        all.into_iter().chain(lost.map(KeyRange::of_mark))
+    }
 }
 
 /// An immutable view of a store.

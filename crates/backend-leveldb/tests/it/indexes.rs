@@ -17,12 +17,16 @@ use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 
 use crate::engine::{shared, small_settings};
 
-fn open(disk: &MemoryDisk, settings: &LeveldbSettings) -> Leveldb {
-    let disk = Arc::new(disk.clone());
-    Leveldb::open(disk, Path::new("store"), settings, shared(), Arc::new(|| 7)).unwrap()
+pub(crate) fn open(disk: &MemoryDisk, settings: &LeveldbSettings) -> Leveldb {
+    open_at(disk, "store", settings)
 }
 
-fn key(name: &str) -> StorageKey {
+pub(crate) fn open_at(disk: &MemoryDisk, at: &str, settings: &LeveldbSettings) -> Leveldb {
+    let disk = Arc::new(disk.clone());
+    Leveldb::open(disk, Path::new(at), settings, shared(), Arc::new(|| 7)).unwrap()
+}
+
+pub(crate) fn key(name: &str) -> StorageKey {
     let bucket_type = BucketType::default_type();
     let bucket = Bucket::new(b"people".to_vec());
     StorageKey::new(&bucket_type, &bucket, &Key::new(name.as_bytes().to_vec()))
@@ -35,7 +39,7 @@ fn entry(term: &str) -> IndexEntry {
     }
 }
 
-fn put(store: &Leveldb, name: &str, fields: Fields, index_entries: Vec<IndexEntry>) {
+pub(crate) fn put(store: &Leveldb, name: &str, fields: Fields, index_entries: Vec<IndexEntry>) {
     let batch = Batch::of(Write::Put {
         key: key(name),
         fields,
@@ -46,11 +50,11 @@ fn put(store: &Leveldb, name: &str, fields: Fields, index_entries: Vec<IndexEntr
     let _receipt = store.put(&batch, Durability::Buffered).unwrap();
 }
 
-fn terms(terms: &[&str]) -> Vec<IndexEntry> {
+pub(crate) fn terms(terms: &[&str]) -> Vec<IndexEntry> {
     terms.iter().map(|it| entry(it)).collect()
 }
 
-fn range(from: Option<&str>, to: Option<&str>) -> IndexRange {
+pub(crate) fn range(from: Option<&str>, to: Option<&str>) -> IndexRange {
     let bound = |term: Option<&str>| {
         let owned = term.map(|it| Bytes::copy_from_slice(it.as_bytes()));
         owned.map_or(Bound::Unbounded, Bound::Included)
@@ -76,7 +80,7 @@ fn folded(store: &Leveldb, range: &IndexRange, now: u64) -> Vec<(String, Storage
     seen
 }
 
-fn do_all(store: &Leveldb, now: u64) {
+pub(crate) fn do_all(store: &Leveldb, now: u64) {
     for _ in 0..30 {
         for task in store.maintenance_due(Timestamp(now)) {
             let budget = kvorum_backend::StepBudget { bytes: u64::MAX };
@@ -87,7 +91,7 @@ fn do_all(store: &Leveldb, now: u64) {
     }
 }
 
-fn lasting(last_modified: u64) -> Fields {
+pub(crate) fn lasting(last_modified: u64) -> Fields {
     Fields {
         last_modified: Timestamp(last_modified),
         ..Fields::default()

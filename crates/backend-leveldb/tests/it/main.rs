@@ -8,4 +8,5 @@
 mod conformance;
 mod engine;
 mod indexes;
+mod lost_entries;
 mod planted;

@@ -1,0 +1,400 @@
+//! Ranges of keys of which damage may have taken something, until whoever uses the store has seen to them.
+//!
+//! Folds pass over damage, and the mark over what a block lost is forgotten when it comes to the last
+//! level. Who derives keys from other keys, as an index does, can make them again, and has to know where
+//! until then. So a doubt is opened where damage is met, and stands in the manifest: the change that goes
+//! on without a damaged block keeps the doubt about its keys. Blocks that opened one are kept beside, as
+//! long as their table is there: a block that is met again is no news, also when its doubt was settled.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use kvorum_encoding::{ByteReader, Truncated, put_varint};
+use kvorum_sst::Mark;
+use parking_lot::Mutex;
+
+use crate::version::Version;
+
+/// Doubts that are told apart; with more, all keys are in one.
+const OPEN_MAX: usize = 1_000;
+/// Blocks that are remembered; what is met beyond is news each time.
+const BLOCKS_MAX: usize = 100_000;
+
+/// The keys from `from` up to but without `to`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key.
+    pub from: Bytes,
+    /// The first key behind; `None` for all from the first on.
+    pub to: Option<Bytes>,
+}
+
+impl KeyRange {
+    /// All keys.
+    pub fn everything() -> Self {
+        let (from, to) = (Bytes::new(), None);
+        Self { from, to }
+    }
+
+    pub(crate) fn of_mark(mark: &Mark) -> Self {
+        Self {
+            from: mark.from.clone(),
+            to: Some(mark.to.clone()),
+        }
+    }
+
+    /// True for a key of the range.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        &self.from[..] <= key && self.to.as_ref().is_none_or(|to| key < &to[..])
+    }
+
+    /// True when a key may be in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let ends_behind = |one: &Self, from: &Bytes| one.to.as_ref().is_none_or(|to| to > from);
+        ends_behind(self, &other.from) && ends_behind(other, &self.from)
+    }
+
+    fn has_all_of(&self, other: &Self) -> bool {
+        let ends_no_sooner = match (&self.to, &other.to) {
+            (None, _) => true,
+            (Some(to), Some(other)) => to >= other,
+            (Some(_), None) => false,
+        };
+        self.from <= other.from && ends_no_sooner
+    }
+
+    /// The range from the first to the last key of both.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            from: self.from.clone().min(other.from.clone()),
+            to: match (&self.to, &other.to) {
+                (Some(one), Some(other)) => Some(one.max(other).clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// Appends it: varint length and bytes of the first key, 1 or 0 for whether there is a key behind,
+    /// and if there is, varint length and bytes of it.
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.from.len() as u64);
+        out.extend_from_slice(&self.from);
+        out.push(u8::from(self.to.is_some()));
+        if let Some(to) = &self.to {
+            put_varint(out, to.len() as u64);
+            out.extend_from_slice(to);
+        }
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
+        let from = Bytes::copy_from_slice(reader.take_prefixed()?);
+        let to = match reader.u8()? {
+            0 => None,
+            _ => Some(Bytes::copy_from_slice(reader.take_prefixed()?)),
+        };
+        Ok(Self { from, to })
+    }
+}
+
+/// Why keys are in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoubtKind {
+    /// Damage was met: some may be missing, and what they said of others is not known.
+    Lost,
+    /// They were written or removed while it was not known what they were: what they said of others then is
+    /// no longer so.
+    Replaced,
+}
+
+/// A range of which something may be missing, or may be there that should not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Tells it from later ones over the same keys, for as long as the store is open.
+    pub id: u64,
+    /// Why.
+    pub kind: DoubtKind,
+    /// The keys.
+    pub range: KeyRange,
+}
+
+/// A block of a table that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadBlock {
+    pub(crate) table: u64,
+    pub(crate) offset: u64,
+    pub(crate) range: KeyRange,
+}
+
+/// Doubts, as the manifest has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DoubtRecord {
+    pub(crate) open: Vec<(DoubtKind, KeyRange)>,
+    pub(crate) blocks: Vec<BadBlock>,
+}
+
+impl DoubtRecord {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Appends it: the varint number of ranges in doubt, and for each a byte for its kind (0 lost, 1
+    /// replaced) and the range; the varint number of damaged blocks, and
+    /// for each varints table and offset, and its range.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.open.len() as u64);
+        for (kind, range) in &self.open {
+            out.push(match kind {
+                DoubtKind::Lost => 0,
+                DoubtKind::Replaced => 1,
+            });
+            range.encode(out);
+        }
+        put_varint(out, self.blocks.len() as u64);
+        for block in &self.blocks {
+            put_varint(out, block.table);
+            put_varint(out, block.offset);
+            block.range.encode(out);
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Result<Self, Truncated> {
+        let mut record = Self::default();
+        for _ in 0..reader.varint_len()? {
+            let kind = match reader.u8()? {
+                0 => DoubtKind::Lost,
+                _ => DoubtKind::Replaced,
+            };
+            record.open.push((kind, KeyRange::decode(reader)?));
+        }
+        for _ in 0..reader.varint_len()? {
+            record.blocks.push(BadBlock {
+                table: reader.varint()?,
+                offset: reader.varint()?,
+                range: KeyRange::decode(reader)?,
+            });
+        }
+        Ok(record)
+    }
+}
+
+/// The doubts of an open store.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    held: Mutex<Held>,
+    /// How many were opened since the store was.
+    opened: AtomicU64,
+}
+
+#[derive(Default)]
+struct Held {
+    open: Vec<Doubt>,
+    blocks: BTreeMap<(u64, u64), KeyRange>,
+    changes: u64,
+    /// The changes that the manifest has.
+    written: u64,
+}
+
+impl Doubts {
+    /// Takes over those that a manifest has.
+    pub(crate) fn restore(&self, record: &DoubtRecord) {
+        let mut held = self.held.lock();
+        for (kind, range) in &record.open {
+            self.open_held(&mut held, *kind, range.clone());
+        }
+        let blocks = record.blocks.iter();
+        held.blocks
+            .extend(blocks.map(|it| ((it.table, it.offset), it.range.clone())));
+        held.written = held.changes;
+    }
+
+    /// Opens a doubt about these keys.
+    pub(crate) fn open(&self, kind: DoubtKind, range: KeyRange) {
+        let mut held = self.held.lock();
+        self.open_held(&mut held, kind, range);
+    }
+
+    /// The same for a part of a table, unless that is known. A scan that begins inside a block knows a part
+    /// of its range.
+    pub(crate) fn open_for(&self, table: u64, offset: u64, range: KeyRange) {
+        let mut held = self.held.lock();
+        let is_room = held.blocks.len() < BLOCKS_MAX;
+        match held.blocks.get_mut(&(table, offset)) {
+            Some(known) if known.has_all_of(&range) => return,
+            Some(known) => *known = known.with(&range),
+            None if is_room => {
+                held.blocks.insert((table, offset), range.clone());
+            }
+            None => {}
+        }
+        self.open_held(&mut held, DoubtKind::Lost, range);
+    }
+
+    fn open_held(&self, held: &mut Held, kind: DoubtKind, range: KeyRange) {
+        held.changes += 1;
+        let id = self.opened.fetch_add(1, Ordering::AcqRel);
+        let (kind, range) = match held.open.len() < OPEN_MAX {
+            true => (kind, range),
+            false => {
+                held.open.clear();
+                (DoubtKind::Lost, KeyRange::everything())
+            }
+        };
+        held.open.push(Doubt { id, kind, range });
+    }
+
+    /// How many were opened since the store was, settled ones included.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Doubt> {
+        self.held.lock().open.clone()
+    }
+
+    /// True when one of them is about keys of this range.
+    pub(crate) fn is_in_doubt(&self, range: &KeyRange) -> bool {
+        let held = self.held.lock();
+        held.open.iter().any(|it| it.range.overlaps(range))
+    }
+
+    /// True when one of them is about just these keys.
+    pub(crate) fn is_doubt(&self, range: &KeyRange) -> bool {
+        let held = self.held.lock();
+        held.open.iter().any(|it| it.range == *range)
+    }
+
+    /// Closes those with these numbers.
+    pub(crate) fn settle(&self, ids: &[u64]) {
+        let mut held = self.held.lock();
+        held.open.retain(|it| !ids.contains(&it.id));
+        held.changes += 1;
+    }
+
+    /// Forgets all, as after an erasure.
+    pub(crate) fn clear(&self) {
+        let mut held = self.held.lock();
+        held.open.clear();
+        held.blocks.clear();
+        held.changes += 1;
+    }
+
+    pub(crate) fn has_unwritten(&self) -> bool {
+        let held = self.held.lock();
+        held.written < held.changes
+    }
+
+    /// What the manifest is to have, and which change that is. Of tables that are gone no block is met.
+    pub(crate) fn record(&self, is_listed: impl Fn(u64) -> bool) -> (DoubtRecord, u64) {
+        let held = self.held.lock();
+        let blocks = held.blocks.iter();
+        let blocks = blocks.filter(|((table, _), _)| is_listed(*table));
+        let record = DoubtRecord {
+            open: held
+                .open
+                .iter()
+                .map(|it| (it.kind, it.range.clone()))
+                .collect(),
+            blocks: blocks
+                .map(|((table, offset), range)| BadBlock {
+                    table: *table,
+                    offset: *offset,
+                    range: range.clone(),
+                })
+                .collect(),
+        };
+        (record, held.changes)
+    }
+
+    pub(crate) fn is_written(&self, change: u64) {
+        let mut held = self.held.lock();
+        held.written = held.written.max(change);
+    }
+
+    /// True when something of this range cannot be read now: in a block that is known to be damaged, in a
+    /// table that is not there, or below a mark that stands for such a block.
+    pub(crate) fn is_lost(&self, version: &Version, range: &KeyRange) -> bool {
+        let is_there = |number: u64| version.tables().any(|it| it.number == number);
+        let mut holes: Vec<KeyRange> = {
+            let held = self.held.lock();
+            let blocks = held.blocks.iter();
+            let blocks = blocks.filter(|((table, _), _)| is_there(*table));
+            blocks.map(|(_, range)| range.clone()).collect()
+        };
+        holes.extend(version.tables().flat_map(|it| it.lost_ranges()));
+        holes.iter().any(|it| it.overlaps(range))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(from: &'static str, to: &'static str) -> KeyRange {
+        KeyRange {
+            from: Bytes::from(from),
+            to: Some(Bytes::from(to)),
+        }
+    }
+
+    #[test]
+    fn a_block_opens_one_doubt_however_often_it_is_met_and_also_behind_a_restart() {
+        let doubts = Doubts::default();
+        for _ in 0..2 {
+            doubts.open_for(3, 40, range("b", "d"));
+        }
+        doubts.open_for(4, 40, range("x", "y"));
+        assert_eq!(doubts.all().len(), 2);
+        assert!(doubts.is_in_doubt(&range("c", "k")));
+        assert!(!doubts.is_in_doubt(&range("d", "k")));
+        let first = doubts.all()[0].id;
+        doubts.settle(&[first]);
+        let (record, change) = doubts.record(|table| table == 3);
+        assert!(doubts.has_unwritten());
+        doubts.is_written(change);
+        assert!(!doubts.has_unwritten());
+        let again = Doubts::default();
+        again.restore(&record);
+        again.open_for(3, 40, range("b", "d"));
+        assert_eq!((again.all().len(), again.has_unwritten()), (1, false));
+        // A scan that began inside the block had seen a part of its range.
+        again.open_for(3, 40, range("a", "d"));
+        assert!(again.is_in_doubt(&range("a", "b")));
+        again.settle(&again.all().iter().map(|it| it.id).collect::<Vec<_>>());
+        again.open_for(3, 40, range("a", "c"));
+        assert_eq!(again.all(), []);
+        again.open_for(4, 40, range("x", "y"));
+        assert_eq!((again.all().len(), again.has_unwritten()), (1, true));
+    }
+
+    #[test]
+    fn more_doubts_than_are_told_apart_are_one_about_everything() {
+        let doubts = Doubts::default();
+        (0..=OPEN_MAX as u64).for_each(|at| doubts.open_for(1, at, range("b", "c")));
+        assert_eq!(doubts.all().len(), 1);
+        assert!(doubts.is_in_doubt(&range("x", "y")));
+    }
+
+    #[test]
+    fn records_round_trip_and_cuts_are_refused() {
+        let record = DoubtRecord {
+            open: vec![
+                (DoubtKind::Replaced, range("a", "b")),
+                (DoubtKind::Lost, KeyRange::everything()),
+            ],
+            blocks: vec![BadBlock {
+                table: 300,
+                offset: 5,
+                range: range("a", "b"),
+            }],
+        };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let decode = |bytes: &[u8]| DoubtRecord::decode(&mut ByteReader::new(bytes));
+        assert_eq!(decode(&bytes), Ok(record));
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+}
