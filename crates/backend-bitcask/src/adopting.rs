@@ -81,8 +81,7 @@ impl Store {
         match entry {
             Some(entry) => {
                 shared.stats.count_entry(entry);
-                let standing = Standing::new(*at, entry.removal);
-                shared.records.lock().push(standing);
+                shared.stand(Standing::new(at.offset, entry.removal));
             }
             None => shared.stats.count_sequence(sequence),
         }

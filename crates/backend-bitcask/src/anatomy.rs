@@ -14,7 +14,7 @@ use kvorum_segment::RecordFront;
 
 use crate::key_table::KeyEntry;
 use crate::slot::Slot;
-use crate::{checkpoint, entry, hint, lost, meta};
+use crate::{checkpoint, entry, hint, key_blocks, log_hint, lost, meta};
 
 /// The kinds in the headers of this engine's segments.
 pub const SEGMENT_KINDS: [u8; 2] = [crate::segments::KIND_APPENDED, crate::segments::KIND_MERGED];
@@ -24,6 +24,8 @@ pub const SEGMENT_KINDS: [u8; 2] = [crate::segments::KIND_APPENDED, crate::segme
 pub enum StoreFile {
     /// The keys of a finished segment.
     Hint,
+    /// Keys of records in the node's log.
+    LogHint,
     /// The key directory at one moment.
     Checkpoint,
     /// One of two copies of the store's identity.
@@ -33,7 +35,13 @@ pub enum StoreFile {
 }
 
 impl StoreFile {
-    const ALL: [Self; 4] = [Self::Hint, Self::Checkpoint, Self::Meta, Self::LostIndex];
+    const ALL: [Self; 5] = [
+        Self::Hint,
+        Self::LogHint,
+        Self::Checkpoint,
+        Self::Meta,
+        Self::LostIndex,
+    ];
 
     /// What the first 8 bytes of a file say that it is.
     pub fn of_magic(magic: &[u8]) -> Option<Self> {
@@ -47,6 +55,7 @@ impl StoreFile {
             "index" => Some(Self::LostIndex),
             _ if meta::NAMES.contains(&name) => Some(Self::Meta),
             _ if name.ends_with(".hint") => Some(Self::Hint),
+            _ if log_hint::log_hint_number(name).is_some() => Some(Self::LogHint),
             _ => None,
         }
     }
@@ -54,6 +63,7 @@ impl StoreFile {
     fn magic(self) -> &'static [u8; 8] {
         match self {
             Self::Hint => &hint::MAGIC,
+            Self::LogHint => &log_hint::MAGIC,
             Self::Checkpoint => &checkpoint::MAGIC,
             Self::Meta => &meta::MAGIC,
             Self::LostIndex => &lost::MAGIC,
@@ -67,7 +77,8 @@ impl StoreFile {
             Self::LostIndex => whole(&read_file(disk, path, LOST_INDEX_BYTES_MAX)?, |bytes| {
                 lost_index_piece(bytes, lost::MAGIC)
             }),
-            Self::Hint => HintPieces::open(disk, path),
+            Self::Hint => HintPieces::open(disk, path, &OWN_HINT),
+            Self::LogHint => HintPieces::open(disk, path, &LOG_HINT),
             Self::Checkpoint => CheckpointPieces::open(disk, path),
         }
     }
@@ -171,8 +182,47 @@ impl Source {
     }
 }
 
+/// What one kind of hint has that another has not.
+struct HintLayout {
+    magic: &'static [u8; 8],
+    header_bytes: usize,
+    name: &'static str,
+    identities: &'static [&'static str],
+    numbers: &'static [&'static str],
+    index: fn(&mut Dissection<'_>) -> Option<()>,
+    entries: fn(&Bytes) -> Option<Vec<(KeyEntry, usize)>>,
+}
+
+const OWN_HINT: HintLayout = HintLayout {
+    magic: &hint::MAGIC,
+    header_bytes: hint::HEADER_BYTES,
+    name: "hint",
+    identities: &["log id"],
+    numbers: &[
+        "segment number",
+        "end of the segment's records",
+        "number of the segment's records",
+        "lowest sequence",
+        "highest sequence",
+        "number of entries",
+    ],
+    index: index_fields,
+    entries: own_entries,
+};
+
+const LOG_HINT: HintLayout = HintLayout {
+    magic: &log_hint::MAGIC,
+    header_bytes: log_hint::HEADER_BYTES,
+    name: "log hint",
+    identities: &["identity of the store", "log id"],
+    numbers: &["highest sequence", "number of entries"],
+    index: log_index_fields,
+    entries: |payload| log_hint::decode_block(payload).ok(),
+};
+
 /// A hint: its header, its blocks, and its index as the last of them.
 struct HintPieces {
+    layout: &'static HintLayout,
     source: Source,
     at: u64,
     index_at: u64,
@@ -180,9 +230,14 @@ struct HintPieces {
 }
 
 impl HintPieces {
-    fn open(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Pieces> {
+    fn open(
+        disk: &dyn Disk,
+        path: &Path,
+        layout: &'static HintLayout,
+    ) -> kvorum_disk::Result<Pieces> {
         let source = Source::open(disk, path)?;
         Ok(Box::new(Self {
+            layout,
             source,
             at: 0,
             index_at: u64::MAX,
@@ -191,47 +246,48 @@ impl HintPieces {
     }
 
     fn header(&mut self) -> kvorum_disk::Result<Piece> {
-        let bytes = self.source.read(0, hint::HEADER_BYTES as u64)?;
+        let layout = self.layout;
+        let bytes = self.source.read(0, layout.header_bytes as u64)?;
         self.at = bytes.len() as u64;
         let mut fields = Dissection::new(&bytes, 0);
-        fields.magic(&hint::MAGIC);
+        fields.magic(layout.magic);
         fields.number("format version", 1);
         fields.number("zero", 3);
-        let computed = match bytes.len() {
-            hint::HEADER_BYTES => hint::header_checksum(&bytes),
-            _ => 0,
+        let is_whole = bytes.len() == layout.header_bytes;
+        let computed = if is_whole {
+            key_blocks::header_checksum(&bytes)
+        } else {
+            0
         };
         fields.checksum("checksum of the header", computed);
-        fields.identity("log id", 8);
-        for name in [
-            "segment number",
-            "end of the segment's records",
-            "number of the segment's records",
-            "lowest sequence",
-            "highest sequence",
-            "number of entries",
-        ] {
+        for name in layout.identities {
+            fields.identity(name, 8);
+        }
+        for name in layout.numbers {
             fields.number(name, 8);
         }
         self.index_at = fields.number("offset of the index", 8);
         fields.number("length of the index block", 8);
-        Ok(fields.finish("hint"))
+        Ok(fields.finish(layout.name))
     }
 
     fn block(&mut self) -> kvorum_disk::Result<Piece> {
         let at = self.at;
-        let frame = self.source.read(at, hint::BLOCK_HEADER_BYTES as u64)?;
+        let frame = self
+            .source
+            .read(at, key_blocks::BLOCK_HEADER_BYTES as u64)?;
         let mut reader = ByteReader::new(&frame);
-        let len = hint::BLOCK_HEADER_BYTES as u64 + u64::from(reader.u32().unwrap_or(u32::MAX));
-        if len > self.source.len - at || len > hint::BLOCK_BYTES_MAX {
+        let len =
+            key_blocks::BLOCK_HEADER_BYTES as u64 + u64::from(reader.u32().unwrap_or(u32::MAX));
+        if len > self.source.len - at || len > key_blocks::BLOCK_BYTES_MAX {
             // The blocks behind it are known to the index only, which is not believed without it.
             return self.rest(&format!("a block of {len} bytes"));
         }
         let bytes = self.source.read(at, len)?;
-        let payload = bytes.slice(hint::BLOCK_HEADER_BYTES.min(bytes.len())..);
+        let payload = bytes.slice(key_blocks::BLOCK_HEADER_BYTES.min(bytes.len())..);
         let mut fields = Dissection::new(&bytes, at);
         fields.number("length", 4);
-        let computed = hint::block_checksum(at, &payload);
+        let computed = key_blocks::block_checksum(at, &payload);
         let is_good = reader.u32() == Ok(computed);
         if !is_good && at + len < self.source.len && !self.is_block(at + len)? {
             return self.rest(&format!("a block with checksum {computed:08x}"));
@@ -240,9 +296,9 @@ impl HintPieces {
         let is_index = at == self.index_at;
         if is_good {
             let _complete = if is_index {
-                index_fields(&mut fields)
+                (self.layout.index)(&mut fields)
             } else {
-                entry_fields(&mut fields, &payload)
+                entry_fields(&mut fields, (self.layout.entries)(&payload))
             };
         }
         let rest = fields.remaining();
@@ -253,17 +309,19 @@ impl HintPieces {
 
     /// True when a whole block stands at `at`.
     fn is_block(&self, at: u64) -> kvorum_disk::Result<bool> {
-        let frame = self.source.read(at, hint::BLOCK_HEADER_BYTES as u64)?;
+        let frame = self
+            .source
+            .read(at, key_blocks::BLOCK_HEADER_BYTES as u64)?;
         let mut reader = ByteReader::new(&frame);
         let (Ok(len), Ok(stored)) = (reader.u32(), reader.u32()) else {
             return Ok(false);
         };
-        let payload_at = at + hint::BLOCK_HEADER_BYTES as u64;
+        let payload_at = at + key_blocks::BLOCK_HEADER_BYTES as u64;
         if u64::from(len) > self.source.len.saturating_sub(payload_at) {
             return Ok(false);
         }
         let payload = self.source.read(payload_at, u64::from(len))?;
-        Ok(hint::block_checksum(at, &payload) == stored)
+        Ok(key_blocks::block_checksum(at, &payload) == stored)
     }
 
     /// Goes on at the index, which the header knows; without it at the end.
@@ -306,14 +364,42 @@ fn index_fields(fields: &mut Dissection<'_>) -> Option<()> {
     Some(())
 }
 
-/// One field an entry: its parts are told by the decoder.
-fn entry_fields(fields: &mut Dissection<'_>, payload: &Bytes) -> Option<()> {
+/// The index of a log hint: what it speaks of, then the blocks.
+fn log_index_fields(fields: &mut Dissection<'_>) -> Option<()> {
+    let parts = varint(fields, "number of parts")?;
+    for _ in 0..parts {
+        varint(fields, "segment of the value log")?;
+        varint(fields, "where the part begins")?;
+        varint(fields, "where it ends")?;
+        varint(fields, "entries")?;
+    }
+    index_fields(fields)
+}
+
+fn own_entries(payload: &Bytes) -> Option<Vec<(KeyEntry, usize)>> {
     let mut rest = payload.clone();
+    let mut entries = Vec::new();
     while !rest.is_empty() {
         let (entry, len) = KeyEntry::decode(&rest).ok()?;
+        entries.push((entry, len));
+        rest = rest.slice(len..);
+    }
+    Some(entries)
+}
+
+/// One field an entry: its parts are told by the decoder.
+fn entry_fields(
+    fields: &mut Dissection<'_>,
+    entries: Option<Vec<(KeyEntry, usize)>>,
+) -> Option<()> {
+    for (entry, len) in entries? {
         let removal = if entry.removal { ", removal" } else { "" };
+        let within = match entry.segment {
+            0 => String::new(),
+            segment => format!(" in segment {segment} of the value log"),
+        };
         let value = format!(
-            "{} sequence {} at {} front to {} length {}{removal}",
+            "{} sequence {} at {}{within} front to {} length {}{removal}",
             key_shown(&entry.key),
             entry.sequence,
             entry.at.offset,
@@ -321,7 +407,6 @@ fn entry_fields(fields: &mut Dissection<'_>, payload: &Bytes) -> Option<()> {
             entry.at.len
         );
         fields.field("entry", len, value, Check::Covered)?;
-        rest = rest.slice(len..);
     }
     Some(())
 }

@@ -21,6 +21,7 @@ use crate::entry::decode_front;
 use crate::error::IntoBackend;
 use crate::fingerprint::Fingerprints;
 use crate::hint::hint_path;
+use crate::log_hint::{LogHint, log_hint_path};
 use crate::lost::LostLog;
 use crate::meta::{self, Meta};
 use crate::read_cache::ReadCache;
@@ -231,9 +232,11 @@ impl Store {
         let prepared = writer.prepared.take();
         writer.retiring.clear();
         writer.unsynced.clear();
+        let log_hints: Arc<Vec<Arc<LogHint>>>;
         let numbers = {
             let mut catalog = self.catalog.write();
             self.keydir.clear();
+            log_hints = catalog.log_hints.clone();
             let numbers = catalog.clear();
             self.keydir.show_places(&catalog.places);
             catalog.last_sequence = sequence;
@@ -248,6 +251,8 @@ impl Store {
             paths.push(self.directory.join(file_name(u64::from(number))));
             paths.push(hint_path(&self.directory, number));
         }
+        let log_hints = log_hints.iter().map(|hint| hint.number);
+        paths.extend(log_hints.map(|number| log_hint_path(&self.directory, number)));
         for path in paths {
             if self.disk.info(&path).into_backend()?.is_some() {
                 self.disk.remove_file(&path).into_backend()?;
@@ -282,6 +287,7 @@ impl Store {
         let stats = || catalog.segments.values().map(|entry| entry.stats);
         let hints = catalog.segments.values();
         let hint_lens = hints.filter_map(|entry| Some(entry.segment.hint.read().as_ref()?.len()));
+        let hint_lens = hint_lens.chain(catalog.log_hints.iter().map(|hint| hint.len()));
         let (hint_files, hint_bytes) = hint_lens.fold((0, 0), |(n, sum), len| (n + 1, sum + len));
         let segment_bytes: u64 = stats().map(|it| it.data_end).sum();
         let shared = || catalog.shared.values().map(|entry| entry.stats);
@@ -296,7 +302,7 @@ impl Store {
             dead_bytes: whole_store(&catalog).dead_bytes,
             disk_bytes: segment_bytes + hint_bytes + side_bytes + shared_bytes,
             files: catalog.segments.len() as u64 + hint_files,
-            memory_bytes: self.keydir.memory_bytes(),
+            memory_bytes: self.keydir.memory_bytes() + catalog.memory_bytes(),
             pinned_bytes: catalog.pinned_bytes(),
             debt_bytes: owed_bytes(&upkeep, &catalog),
             put_bytes: read(&counters.put_bytes),
@@ -316,6 +322,16 @@ impl Store {
                 ),
                 ("value_log_segments", catalog.shared.len().to_string()),
                 ("value_log_bytes", shared_bytes.to_string()),
+                ("log_hints", catalog.log_hints.len().to_string()),
+                (
+                    "unhinted_records",
+                    catalog
+                        .shared
+                        .values()
+                        .map(|entry| entry.unhinted)
+                        .sum::<usize>()
+                        .to_string(),
+                ),
             ],
         }
     }

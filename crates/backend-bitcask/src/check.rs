@@ -21,8 +21,10 @@ use kvorum_segment::{
 use crate::anatomy::{StoreFile, key_shown};
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError};
 use crate::error::IntoBackend;
-use crate::hint::{HintError, HintFile, HintedSegment, hint_path};
+use crate::hint::{HintFile, HintedSegment, hint_path};
+use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
+use crate::log_hint::log_hint_number;
 use crate::meta::{self, Meta};
 use crate::segments::segment_id;
 
@@ -206,6 +208,7 @@ impl StoreCheck<'_> {
         let checkpoint = self.open_checkpoint(&meta)?;
         self.check_segments(&meta, checkpoint.as_ref())?;
         self.check_stray_hints()?;
+        self.check_log_hints()?;
         match checkpoint {
             Some(checkpoint) => self.compare_directories(&meta, &checkpoint),
             None => Ok(()),
@@ -460,7 +463,7 @@ impl StoreCheck<'_> {
         let Ok(Some(hint)) = self.open_hint(segment, number, seal)? else {
             return Ok(());
         };
-        for block in 0..hint.blocks() {
+        for block in 0..hint.index().len() {
             for entry in hint.read(block).unwrap_or_default() {
                 let hit = |it: &&mut Finding| {
                     it.file == name
@@ -512,6 +515,19 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
+    /// Every checksum in log hints; what is wrong in one is written again.
+    fn check_log_hints(&mut self) -> Result<()> {
+        if self.options.is_live {
+            return Ok(());
+        }
+        for entry in self.disk.list(self.directory).into_backend()? {
+            if log_hint_number(&entry.name).is_some() {
+                self.check_pieces(StoreFile::LogHint, &entry.name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Hints whose segments are gone: leftovers that openings do not look at.
     fn check_stray_hints(&mut self) -> Result<()> {
         for entry in self.disk.list(self.directory).into_backend()? {
@@ -537,7 +553,7 @@ fn differing_keys(
 ) -> std::result::Result<Vec<String>, String> {
     let mut position = 0;
     let mut keys = Vec::new();
-    for block in 0..hint.blocks() {
+    for block in 0..hint.index().len() {
         let entries = hint.read(block).map_err(|error| format!("{error:?}"))?;
         for entry in entries {
             // What stands between them in the segment is not in the hint.

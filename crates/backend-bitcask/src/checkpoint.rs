@@ -89,8 +89,8 @@ pub(crate) struct Covered {
 /// place:   4 what slots call it, 1 kind (1: a segment of the store, 2: of the log), 3 zero, 8 number
 ///          kind 3: 4 zero, 1 kind, 3 zero, 8 the log's id
 ///          kind 4: 4 number of a segment of the log, 1 kind, 3 zero, 8 the store's first sequence there
-///          kind 5: 4 number of a segment of the log, 1 kind, 3 zero, 4 length and 4 offset of a
-///          removal, in units of 8; bit 31 of the length is set
+///          kind 5: 4 number of a segment of the log, 1 kind, 3 zero, 4 in which bit 31 is set, 4 offset of a
+///          removal, in units of 8
 /// ```
 pub(crate) struct CheckpointWriter {
     file: Arc<dyn DiskFile>,
@@ -627,7 +627,7 @@ mod tests {
                 log_id: 77,
                 segments: BTreeMap::from([(3, stats)]),
                 starts: BTreeMap::from([(2, 5), (3, 90)]),
-                removals: vec![(3, Standing::from_bits(9 << 32 | 1 << 31 | 4))],
+                removals: vec![(3, Standing::from_bits(9 << 32 | 1 << 31))],
             },
         }
     }

@@ -189,7 +189,7 @@ impl Store {
         let removals = shared.clone().flat_map(|(number, entry)| {
             let records = entry.records.lock();
             let removals = records.iter().filter(|it| it.is_removal());
-            removals.map(|it| (*number, *it)).collect::<Vec<_>>()
+            removals.map(|it| (*number, it)).collect::<Vec<_>>()
         });
         CoveredLog {
             log_id: log.log_id(),

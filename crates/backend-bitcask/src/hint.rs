@@ -8,22 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
-use kvorum_encoding::{
-    ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
-};
+use kvorum_disk::{Disk, DiskFile, OpenMode, Reading};
+use kvorum_encoding::ByteReader;
 
+use crate::key_blocks::{BlockIndex, BlockWriter, HintError, header_checksum, read_block};
 use crate::key_table::{KeyEntry, KeyTable};
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVbchint";
 const VERSION: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 88;
-/// In front of each block: length and checksum.
-pub(crate) const BLOCK_HEADER_BYTES: usize = 8;
 /// A block is closed when it is this long.
 const BLOCK_BYTES: usize = 16 << 10;
-/// No block is longer than this: it holds one entry more than fits, and keys are far shorter.
-pub(crate) const BLOCK_BYTES_MAX: u64 = 256 << 20;
 
 /// What a hint says of its segment. All of it has to be right for the hint to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,20 +53,11 @@ pub(crate) fn hint_path(directory: &Path, number: u32) -> PathBuf {
 ///     64     8  number of entries
 ///     72     8  offset of the index
 ///     80     8  length of the index block
-///     88        blocks, then the index as one more block
-///
-/// block:  4  length of what follows the checksum (n)
-///         4  masked CRC-32C of: offset of the block (64 bits, not stored), those n bytes
-///         n  entries in key order; in the index, for each block: varint and bytes of its first key,
-///            varint offset, varint length with header
+///     88        blocks, then the index as one more block, as [`BlockWriter`] draws them
 /// ```
 pub(crate) struct HintWriter {
-    file: Arc<dyn DiskFile>,
-    temporary: PathBuf,
-    path: PathBuf,
+    blocks: BlockWriter,
     segment: HintedSegment,
-    offset: u64,
-    index: Vec<u8>,
     position: usize,
 }
 
@@ -81,17 +67,9 @@ impl HintWriter {
         path: &Path,
         segment: HintedSegment,
     ) -> kvorum_disk::Result<Self> {
-        let temporary = temporary_name(path);
-        if disk.info(&temporary)?.is_some() {
-            disk.remove_file(&temporary)?;
-        }
         Ok(Self {
-            file: disk.open(&temporary, OpenMode::CreateNew)?,
-            temporary,
-            path: path.to_owned(),
+            blocks: BlockWriter::create(disk, path, HEADER_BYTES)?,
             segment,
-            offset: HEADER_BYTES as u64,
-            index: Vec::new(),
             position: 0,
         })
     }
@@ -118,18 +96,12 @@ impl HintWriter {
         let Some(first_key) = first_key else {
             return Ok(0);
         };
-        let (offset, len) = self.write_framed(&payload)?;
-        put_varint(&mut self.index, first_key.len() as u64);
-        self.index.extend_from_slice(&first_key);
-        put_varint(&mut self.index, offset);
-        put_varint(&mut self.index, len);
-        Ok(len)
+        self.blocks.write(&first_key, &payload)
     }
 
     /// Writes index and header, and gives the file its name.
     pub(crate) fn finish(mut self, disk: &dyn Disk) -> kvorum_disk::Result<u64> {
-        let index = std::mem::take(&mut self.index);
-        let (index_at, index_len) = self.write_framed(&index)?;
+        let (index_at, index_len) = self.blocks.write_index(&[])?;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(&MAGIC);
         header.extend_from_slice(&[VERSION, 0, 0, 0, 0, 0, 0, 0]);
@@ -148,60 +120,16 @@ impl HintWriter {
         }
         let check = header_checksum(&header);
         header[12..16].copy_from_slice(&check.to_le_bytes());
-        self.file.write_at(&header, 0)?;
-        self.file.sync()?;
-        disk.rename(&self.temporary, &self.path)?;
-        disk.sync_directory(self.path.parent().unwrap_or(Path::new(".")))?;
+        self.blocks.finish(disk, &header)?;
         Ok(index_len + header.len() as u64)
-    }
-
-    fn write_framed(&mut self, payload: &[u8]) -> kvorum_disk::Result<(u64, u64)> {
-        let offset = self.offset;
-        let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let mut block = Vec::with_capacity(BLOCK_HEADER_BYTES + payload.len());
-        block.extend_from_slice(&len.to_le_bytes());
-        block.extend_from_slice(&block_checksum(offset, payload).to_le_bytes());
-        block.extend_from_slice(payload);
-        self.file.write_at(&block, offset)?;
-        self.offset += block.len() as u64;
-        Ok((offset, block.len() as u64))
     }
 }
 
 /// An open hint file whose header and index were found right.
 pub(crate) struct HintFile {
     file: Arc<dyn DiskFile>,
-    blocks: Vec<BlockAt>,
+    blocks: BlockIndex,
     len: u64,
-}
-
-struct BlockAt {
-    first_key: Bytes,
-    offset: u64,
-    len: u64,
-}
-
-/// Why a hint is not used.
-#[derive(Debug)]
-pub(crate) enum HintError {
-    /// The disk failed.
-    Disk(kvorum_disk::DiskError),
-    /// Its bytes are damaged or belong to another segment.
-    Unusable(&'static str),
-    /// It was written by a newer version; the segment itself tells the same.
-    Newer,
-}
-
-impl From<kvorum_disk::DiskError> for HintError {
-    fn from(error: kvorum_disk::DiskError) -> Self {
-        Self::Disk(error)
-    }
-}
-
-impl From<Truncated> for HintError {
-    fn from(_: Truncated) -> Self {
-        Self::Unusable("cut short")
-    }
 }
 
 impl HintFile {
@@ -219,7 +147,7 @@ impl HintFile {
         }
         Ok(Self {
             len: file.len()?,
-            blocks: decode_index(&index)?,
+            blocks: BlockIndex::decode(&mut ByteReader::new(&index))?,
             file,
         })
     }
@@ -234,16 +162,11 @@ impl HintFile {
         self.len
     }
 
-    pub(crate) fn blocks(&self) -> usize {
-        self.blocks.len()
-    }
-
     /// The entries of a block, in key order.
     pub(crate) fn read(&self, block: usize) -> Result<Vec<KeyEntry>, HintError> {
-        let Some(at) = self.blocks.get(block) else {
+        let Some(mut rest) = self.blocks.read(&*self.file, block)? else {
             return Ok(Vec::new());
         };
-        let mut rest = read_block(&*self.file, at.offset, at.len)?;
         let mut entries = Vec::new();
         while !rest.is_empty() {
             let (entry, len) = KeyEntry::decode(&rest)?;
@@ -253,11 +176,9 @@ impl HintFile {
         Ok(entries)
     }
 
-    /// The last block that can hold `key` or what follows it.
-    pub(crate) fn block_of(&self, key: &[u8]) -> usize {
-        self.blocks
-            .partition_point(|block| &block.first_key[..] <= key)
-            .saturating_sub(1)
+    /// The index of the blocks.
+    pub(crate) fn index(&self) -> &BlockIndex {
+        &self.blocks
     }
 }
 
@@ -292,44 +213,6 @@ fn read_frame(file: &dyn DiskFile) -> Result<(HintedSegment, Bytes), HintError> 
     Ok((bound, index))
 }
 
-fn decode_index(index: &Bytes) -> Result<Vec<BlockAt>, HintError> {
-    let mut reader = ByteReader::new(index);
-    let mut blocks = Vec::new();
-    while !reader.is_empty() {
-        blocks.push(BlockAt {
-            first_key: Bytes::copy_from_slice(reader.take_prefixed()?),
-            offset: reader.varint()?,
-            len: reader.varint()?,
-        });
-    }
-    Ok(blocks)
-}
-
-fn read_block(file: &dyn DiskFile, offset: u64, len: u64) -> Result<Bytes, HintError> {
-    if len > BLOCK_BYTES_MAX || len > file.len()? {
-        return Err(HintError::Unusable("block beyond the end"));
-    }
-    let mut block = vec![0; usize::try_from(len).unwrap_or(0)];
-    let read = file.read_at(&mut block, offset, Reading::MayBlock)?;
-    let mut reader = ByteReader::new(&block[..read]);
-    let payload_len = reader.u32()? as usize;
-    let stored = reader.u32()?;
-    let payload = reader.take(payload_len)?;
-    if block_checksum(offset, payload) != stored {
-        return Err(HintError::Unusable("damaged block"));
-    }
-    let end = BLOCK_HEADER_BYTES + payload_len;
-    Ok(Bytes::from(block).slice(BLOCK_HEADER_BYTES..end))
-}
-
-pub(crate) fn header_checksum(header: &[u8]) -> u32 {
-    mask_checksum(checksum_append(checksum(&header[..12]), &header[16..]))
-}
-
-pub(crate) fn block_checksum(offset: u64, payload: &[u8]) -> u32 {
-    mask_checksum(checksum_append(checksum(&offset.to_le_bytes()), payload))
-}
-
 #[cfg(test)]
 mod tests {
     use kvorum_backend::Fields;
@@ -352,6 +235,7 @@ mod tests {
         KeyEntry {
             key: Bytes::from(format!("key {number:05}")),
             sequence: number,
+            segment: 0,
             at: Location {
                 offset: number * 8,
                 front_end: 64,
@@ -376,7 +260,7 @@ mod tests {
     fn read_all(disk: &MemoryDisk) -> Result<Vec<KeyEntry>, HintError> {
         let hint = HintFile::open(disk, Path::new("h"), &SEGMENT, false)?;
         let mut entries = Vec::new();
-        for block in 0..hint.blocks() {
+        for block in 0..hint.index().len() {
             entries.extend(hint.read(block)?);
         }
         Ok(entries)
@@ -389,13 +273,13 @@ mod tests {
         let all = read_all(&disk).unwrap();
         assert_eq!(all, (0..3000).map(entry).collect::<Vec<_>>());
         let hint = HintFile::open(&disk, Path::new("h"), &SEGMENT, false).unwrap();
-        assert!(hint.blocks() > 3);
+        assert!(hint.index().len() > 3);
         for number in [0, 1, 777, 2999] {
             let wanted = entry(number);
-            let block = hint.read(hint.block_of(&wanted.key)).unwrap();
+            let block = hint.read(hint.index().block_of(&wanted.key)).unwrap();
             assert!(block.contains(&wanted));
         }
-        assert_eq!(hint.block_of(b""), 0);
+        assert_eq!(hint.index().block_of(b""), 0);
     }
 
     #[test]

@@ -11,12 +11,16 @@ use crate::entry::{KIND_ENTRY, decode_front};
 
 const FLAG_REMOVAL: u8 = 1;
 const FLAG_EXPIRES: u8 = 1 << 1;
+const FLAG_LOGGED: u8 = 1 << 2;
 
 /// What a record says of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyEntry {
     pub(crate) key: Bytes,
     pub(crate) sequence: u64,
+    /// The segment of the node's log that it stands in; 0 in one of the store's own, which whoever has the
+    /// entry knows.
+    pub(crate) segment: u32,
     pub(crate) at: Location,
     pub(crate) removal: bool,
     /// Empty for removals.
@@ -33,6 +37,7 @@ impl KeyEntry {
         Some(Self {
             key: front.key,
             sequence: record.sequence,
+            segment: 0,
             at: record.location,
             removal: record.removal,
             fields: front.fields,
@@ -48,7 +53,8 @@ impl KeyEntry {
     /// varint  offset of the record, in units of 8
     /// varint  where its front ends, in bytes
     /// varint  its length, in bytes
-    /// 1       flags: 0 removal, 1 expires
+    /// 1       flags: 0 removal, 1 expires, 2 in the node's log (not in files)
+    /// varint  segment of the log, if it stands there
     ///         of an entry that is no removal:
     /// 4         anti-entropy segment
     /// varint    last modified
@@ -62,12 +68,19 @@ impl KeyEntry {
         put_varint(out, self.at.offset / RECORD_ALIGN_BYTES);
         put_varint(out, self.at.front_end);
         put_varint(out, self.at.len);
+        let expiry = self.fields.expiry.filter(|_| !self.removal);
+        let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
+        out.push(
+            flag(FLAG_REMOVAL, self.removal)
+                | flag(FLAG_EXPIRES, expiry.is_some())
+                | flag(FLAG_LOGGED, self.segment != 0),
+        );
+        if self.segment != 0 {
+            put_varint(out, u64::from(self.segment));
+        }
         if self.removal {
-            out.push(FLAG_REMOVAL);
             return;
         }
-        let expiry = self.fields.expiry;
-        out.push(if expiry.is_some() { FLAG_EXPIRES } else { 0 });
         out.extend_from_slice(&self.fields.segment.to_le_bytes());
         put_varint(out, self.fields.last_modified.0);
         if let Some(expiry) = expiry {
@@ -87,6 +100,10 @@ impl KeyEntry {
         let len = reader.varint()?;
         let flags = reader.u8()?;
         let removal = flags & FLAG_REMOVAL != 0;
+        let segment = match flags & FLAG_LOGGED {
+            0 => 0,
+            _ => u32::try_from(reader.varint()?).unwrap_or(u32::MAX),
+        };
         let fields = if removal {
             Fields::default()
         } else {
@@ -95,6 +112,7 @@ impl KeyEntry {
         let entry = Self {
             key: bytes.slice(key_end - key_len..key_end),
             sequence,
+            segment,
             at: Location {
                 offset,
                 front_end,
@@ -173,6 +191,11 @@ impl KeyTableBuilder {
         entry.encode(&mut self.packed);
     }
 
+    /// The number of entries, of which a key may have several.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
     /// Sorts by key and keeps the newest entry of each.
     pub(crate) fn finish(mut self) -> KeyTable {
         self.packed.shrink_to_fit();
@@ -196,6 +219,10 @@ pub(crate) struct KeyTable {
 }
 
 impl KeyTable {
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
     /// The entry at a position in key order.
     pub(crate) fn get(&self, position: usize) -> Option<KeyEntry> {
         let start = self.starts.get(position)?;
@@ -218,6 +245,50 @@ fn key_and_sequence(bytes: &[u8]) -> (&[u8], u64) {
     (key, reader.varint().unwrap_or_default())
 }
 
+/// Gathers the smallest keys of a range, so that what is held is bounded however many there are.
+pub(crate) struct SmallestKeys {
+    builder: KeyTableBuilder,
+    keys_max: usize,
+    /// Keys behind this one were left out.
+    last: Option<Bytes>,
+}
+
+impl SmallestKeys {
+    pub(crate) fn new(keys_max: usize) -> Self {
+        Self {
+            builder: KeyTableBuilder::default(),
+            keys_max: keys_max.max(1),
+            last: None,
+        }
+    }
+
+    pub(crate) fn push(&mut self, entry: &KeyEntry) {
+        if self.last.as_ref().is_some_and(|last| entry.key > *last) {
+            return;
+        }
+        self.builder.push(entry);
+        if self.builder.len() >= 2 * self.keys_max {
+            self.leave_out_largest();
+        }
+    }
+
+    fn leave_out_largest(&mut self) {
+        let table = std::mem::take(&mut self.builder).finish();
+        let kept = table.len().min(self.keys_max);
+        if kept < table.len() {
+            self.last = table.get(kept - 1).map(|entry| entry.key);
+        }
+        for entry in (0..kept).filter_map(|position| table.get(position)) {
+            self.builder.push(&entry);
+        }
+    }
+
+    /// What was gathered, and the last key up to which that is all, if there are more.
+    pub(crate) fn finish(self) -> (KeyTable, Option<Bytes>) {
+        (self.builder.finish(), self.last)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +303,7 @@ mod tests {
         KeyEntry {
             key: Bytes::from(key),
             sequence,
+            segment: if sequence == 4 { 300 } else { 0 },
             at: Location {
                 offset: 4096,
                 front_end: 70,
@@ -248,6 +320,8 @@ mod tests {
             entry("a", 1, false),
             entry("", 2, false),
             entry("b", 3, true),
+            entry("b", 4, true),
+            entry("b", 4, false),
         ] {
             let mut out = Vec::new();
             expected.encode(&mut out);
@@ -302,5 +376,29 @@ mod tests {
             assert_eq!(table.get(at).unwrap().key, wanted);
         }
         assert!(table.get(20_011).is_none());
+    }
+
+    #[test]
+    fn the_smallest_keys_are_kept_whatever_comes_behind_them() {
+        let key = |number: u64| format!("{:05}", number * 7919 % 10_007);
+        let mut smallest = SmallestKeys::new(100);
+        for number in 0..30_000 {
+            smallest.push(&KeyEntry {
+                key: Bytes::from(key(number)),
+                ..entry("", number, false)
+            });
+        }
+        let (table, last) = smallest.finish();
+        let last = last.unwrap();
+        assert!(table.len() < 200);
+        assert_eq!(table.get(table.len() - 1).unwrap().key, last);
+        for position in 0..table.len() {
+            let found = table.get(position).unwrap();
+            assert_eq!(found.key, format!("{position:05}"));
+            assert!(found.sequence >= 10_007, "the newest of its key");
+        }
+        let mut few = SmallestKeys::new(100);
+        few.push(&entry("a", 1, false));
+        assert_eq!(few.finish().1, None);
     }
 }

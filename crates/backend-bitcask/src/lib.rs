@@ -12,6 +12,7 @@
 //!   store-0, store-1      identity, secret, retired segments: two copies      (meta)
 //!   0000000001.segment    records; the newest one is appended to              (kvorum-segment)
 //!   0000000001.hint       its keys, sorted, once it is finished               (hint)
+//!   0000000001.loghint    keys of records in the node's log, sorted           (log_hint)
 //!   checkpoint            the key directory at one moment                     (checkpoint)
 //!   lost/                 what was found damaged                              (lost)
 //!   suspect               there after a failed sync, until the next opening   (store)
@@ -19,7 +20,7 @@
 //!
 //! Where to look: `write`, `read` and `read_cache` are the request path; `keydir`, `slot_table`, `slot` and `places`
 //! are what they look up; `recovery` opens; `merge`, `victim`, `checkpoint_steps` and `upkeep` are
-//! maintenance; `snapshot` and `key_walk` are folds.
+//! maintenance; `snapshot` and `key_walk` are folds, and `log_hint_steps` writes what spares them reads.
 
 mod adopting;
 pub mod anatomy;
@@ -33,9 +34,12 @@ mod error;
 mod fingerprint;
 mod found_segment;
 mod hint;
+mod key_blocks;
 mod key_table;
 mod key_walk;
 mod keydir;
+mod log_hint;
+mod log_hint_steps;
 mod lost;
 mod merge;
 mod meta;

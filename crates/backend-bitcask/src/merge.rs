@@ -16,7 +16,8 @@ use kvorum_segment::{
 
 use crate::entry::{KIND_ENTRY, encode_removal};
 use crate::error::IntoBackend;
-use crate::hint::{HintError, HintFile, hint_path};
+use crate::hint::{HintFile, hint_path};
+use crate::key_blocks::HintError;
 use crate::key_table::KeyEntry;
 use crate::segments::{Catalog, Segment};
 use crate::slot::Slot;
@@ -363,8 +364,8 @@ impl Store {
         let Source::Keys { hint, block } = &mut job.source else {
             return Ok(true);
         };
-        let block_bytes = hint.len() / hint.blocks().max(1) as u64;
-        while *block < hint.blocks() {
+        let block_bytes = hint.len() / hint.index().len().max(1) as u64;
+        while *block < hint.index().len() {
             if *cost_bytes > 0 && *cost_bytes + block_bytes > budget.bytes {
                 return Ok(false);
             }

@@ -20,13 +20,14 @@ use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Covered, P
 use crate::error::{IntoBackend, from_segment};
 use crate::fingerprint::Fingerprints;
 use crate::found_segment::Found;
-use crate::hint::{HintError, HintFile, hint_path};
+use crate::hint::{HintFile, hint_path};
+use crate::key_blocks::HintError;
 use crate::keydir::Keydir;
 use crate::lost::LostLog;
 use crate::meta::{Meta, newer_format};
 use crate::places::{Place, PlaceError};
 use crate::segments::{Catalog, KIND_MERGED, Segment, SegmentEntry, SegmentStats, segment_id};
-use crate::shared::{SharedEntry, SharedPlace, Standing, Standings, lost_name};
+use crate::shared::{SharedEntry, SharedPlace, Standing, lost_name};
 use crate::tail::Tail;
 
 /// Without the checkpoint of a store whose entries stay in the node's log nothing may be left that
@@ -462,7 +463,7 @@ impl Recovery<'_> {
             return Ok(false);
         };
         let mut stats = SegmentStats::default();
-        for block in 0..hint.blocks() {
+        for block in 0..hint.index().len() {
             let entries = match hint.read(block) {
                 Ok(entries) => entries,
                 Err(HintError::Disk(error)) => return Err((&error).into()),
@@ -592,6 +593,7 @@ impl Recovery<'_> {
             sequence += UNKNOWN_SEQUENCES;
         }
         recover_log(&mut recovered, shared, covered);
+        recovered.open_log_hints(self.disk, self.directory, self.meta.identity, self.log)?;
         recovered.catalog.count_all_live(&recovered.keydir);
         recovered.keydir.show_places(&recovered.catalog.places);
         recovered.catalog.last_sequence = sequence;
@@ -659,25 +661,30 @@ fn recover_log(recovered: &mut Recovered, shared: Vec<Arc<SharedPlace>>, covered
         let stats = covered.log.segments.get(&place.number()).copied();
         catalog.add_shared(SharedEntry::new(place, stats.unwrap_or_default()));
     }
-    for (number, standing) in &covered.log.removals {
-        if let Some(entry) = catalog.shared.get(number) {
-            entry.records.lock().push(*standing);
-        }
-    }
     catalog.log_starts.clone_from(&covered.log.starts);
-    let by_index: BTreeMap<u32, Standings> = catalog
-        .shared
-        .values()
-        .map(|entry| (entry.place.index, entry.records.clone()))
-        .collect();
+    let entries = catalog.shared.values();
+    let by_index = entries.map(|entry| (entry.place.index, Vec::new()));
+    let mut by_index: BTreeMap<u32, Vec<Standing>> = by_index.collect();
     if by_index.is_empty() {
         return;
     }
+    for (number, standing) in &covered.log.removals {
+        let entry = catalog.shared.get(number);
+        if let Some(found) = entry.and_then(|entry| by_index.get_mut(&entry.place.index)) {
+            found.push(*standing);
+        }
+    }
     recovered.keydir.for_each(|slot| {
-        if let Some(records) = by_index.get(&slot.place()) {
-            records.lock().push(Standing::new(slot.location(), false));
+        if let Some(found) = by_index.get_mut(&slot.place()) {
+            found.push(Standing::new(slot.offset(), false));
         }
     });
+    for entry in catalog.shared.values_mut() {
+        // In ascending order they take the least.
+        let mut found = by_index.remove(&entry.place.index).unwrap_or_default();
+        found.sort_unstable_by_key(|standing| standing.offset());
+        found.into_iter().for_each(|standing| entry.stand(standing));
+    }
 }
 
 fn hinted(segment: &Segment, seal: &kvorum_segment::Seal) -> crate::hint::HintedSegment {

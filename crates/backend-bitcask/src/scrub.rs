@@ -1,7 +1,7 @@
 //! Scrubbing: what does not change is read again now and then, and rot is reported before a reader or
 //! an opening meets it.
 //!
-//! Sealed segments with their hints, and the checkpoint. A hint or a checkpoint that rotted cost
+//! Sealed segments with their hints, log hints, and the checkpoint. A hint or a checkpoint that rotted cost
 //! nothing but time at the next opening: it is told, and made again from what it was made of.
 
 use std::path::Path;
@@ -13,7 +13,9 @@ use kvorum_segment::{Damage, Scan, ScanOptions, file_name};
 
 use crate::checkpoint::{CHECKPOINT_NAME, Checkpoint, CheckpointError, Reread};
 use crate::error::IntoBackend;
-use crate::hint::{HintError, HintFile, hint_path};
+use crate::hint::{HintFile, hint_path};
+use crate::key_blocks::HintError;
+use crate::log_hint::LogHint;
 use crate::segments::{Catalog, Segment};
 use crate::store::{Counters, Store};
 use crate::upkeep::Upkeep;
@@ -21,13 +23,17 @@ use crate::upkeep::Upkeep;
 /// Scrubbing counts files from 1, and begins with the checkpoint: segments stand behind it.
 const CHECKPOINT_NUMBER: u64 = 1;
 /// The subject of a task that reads the checkpoint; no segment has this number.
-const CHECKPOINT_SUBJECT: u32 = 0;
+const CHECKPOINT_SUBJECT: u64 = 0;
+/// Log hints stand behind all segments: the subjects of tasks that read them.
+const LOG_HINTS_FROM: u64 = 1 << 32;
 
 /// What is being read again.
 pub(crate) enum ScrubJob {
     Segment(Arc<Segment>, Box<Scan>),
     /// The segment was read; its hint follows, block by block.
     Hint(Arc<Segment>, Arc<HintFile>, usize),
+    /// A log hint, block by block.
+    LogHint(Arc<LogHint>, usize),
     Checkpoint(Box<Reread>),
     /// One whose header or tables are wrong.
     DamagedCheckpoint(&'static str),
@@ -52,6 +58,7 @@ impl Store {
             number: u64::from(*number) + CHECKPOINT_NUMBER,
             bytes: entry.stats.data_end + hint_bytes(&entry.segment),
         }));
+        files.extend(catalog.log_hints.iter().map(|hint| log_hint_file(hint)));
         let (disk, directory): (_, &Path) = (&*self.disk, &self.directory);
         let due = upkeep
             .scrub
@@ -74,33 +81,43 @@ impl Store {
     pub(crate) fn scrub_step(
         &self,
         upkeep: &mut Upkeep,
-        number: u32,
+        subject: u64,
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let is_due = |upkeep: &mut Upkeep| {
             let due = self.scrub_due(upkeep, &self.catalog.read(), now);
-            due.is_some_and(|task| task.subject == u64::from(number))
+            due.is_some_and(|task| task.subject == subject)
         };
         if !is_due(upkeep) {
             return Ok(StepOutcome::nothing_left());
         }
         let found = {
             let catalog = self.catalog.read();
-            let entry = catalog.segments.get(&number);
+            let number = u32::try_from(subject).ok();
+            let entry = number.and_then(|number| catalog.segments.get(&number));
             entry.map(|entry| (entry.segment.clone(), entry.stats.data_end))
         };
-        let file = match &found {
-            Some((segment, bytes)) => ScrubFile {
-                number: u64::from(number) + CHECKPOINT_NUMBER,
+        let log_hint = {
+            let catalog = self.catalog.read();
+            let mut hints = catalog.log_hints.iter();
+            let number = subject.checked_sub(LOG_HINTS_FROM);
+            hints
+                .find(|it| Some(u64::from(it.number)) == number)
+                .cloned()
+        };
+        let file = match (&found, &log_hint) {
+            (Some((segment, bytes)), _) => ScrubFile {
+                number: subject + CHECKPOINT_NUMBER,
                 bytes: bytes + hint_bytes(segment),
             },
-            None if number == CHECKPOINT_SUBJECT => self.checkpoint_file(),
-            None => return Ok(StepOutcome::nothing_left()),
+            (None, Some(hint)) => log_hint_file(hint),
+            (None, None) if subject == CHECKPOINT_SUBJECT => self.checkpoint_file(),
+            (None, None) => return Ok(StepOutcome::nothing_left()),
         };
         let mut is_checkpoint_wrong = false;
-        let open = || match found {
-            Some((segment, _)) => {
+        let open = || match (found, log_hint) {
+            (Some((segment, _)), _) => {
                 let options = ScanOptions {
                     durable_to: u64::MAX,
                     ..ScanOptions::default()
@@ -108,7 +125,8 @@ impl Store {
                 let scan = segment.reader.scan(options).into_backend()?;
                 Ok(ScrubJob::Segment(segment, Box::new(scan)))
             }
-            None => self.open_checkpoint_again(),
+            (None, Some(hint)) => self.open_log_hint_again(hint),
+            (None, None) => self.open_checkpoint_again(),
         };
         let read = |job: &mut ScrubJob| self.read_again(job, budget, &mut is_checkpoint_wrong);
         let (disk, directory) = (&*self.disk, &self.directory);
@@ -158,6 +176,7 @@ impl Store {
             ScrubJob::Hint(segment, hint, block) => {
                 self.read_hint_again(segment, hint, block, budget)
             }
+            ScrubJob::LogHint(hint, block) => self.read_log_hint_again(hint, block, budget),
             ScrubJob::Checkpoint(reread) => match reread.step(budget.bytes) {
                 Ok(read) => Ok(read),
                 Err(CheckpointError::Disk(error)) => Err((&error).into()),
@@ -202,9 +221,9 @@ impl Store {
         block: &mut usize,
         budget: StepBudget,
     ) -> Result<(u64, bool)> {
-        let block_bytes = (hint.len() / hint.blocks().max(1) as u64).max(1);
+        let block_bytes = (hint.len() / hint.index().len().max(1) as u64).max(1);
         let mut read_bytes = 0;
-        while *block < hint.blocks() {
+        while *block < hint.index().len() {
             if read_bytes > 0 && read_bytes >= budget.bytes {
                 return Ok((read_bytes, false));
             }
@@ -214,6 +233,46 @@ impl Store {
                 Err(HintError::Newer) => break,
                 Err(HintError::Unusable(why)) => {
                     self.drop_hint(segment, hint, why);
+                    break;
+                }
+            }
+            *block += 1;
+            read_bytes += block_bytes;
+        }
+        Ok((read_bytes.max(1), true))
+    }
+
+    fn open_log_hint_again(&self, hint: Arc<LogHint>) -> Result<ScrubJob> {
+        match hint.check_frame() {
+            Ok(()) => Ok(ScrubJob::LogHint(hint, 0)),
+            Err(HintError::Disk(error)) => Err((&error).into()),
+            Err(HintError::Newer) => Ok(ScrubJob::Nothing),
+            Err(HintError::Unusable(why)) => {
+                self.drop_log_hint(&hint, why);
+                Ok(ScrubJob::Nothing)
+            }
+        }
+    }
+
+    fn read_log_hint_again(
+        &self,
+        hint: &LogHint,
+        block: &mut usize,
+        budget: StepBudget,
+    ) -> Result<(u64, bool)> {
+        let blocks = hint.index().len();
+        let block_bytes = (hint.len() / blocks.max(1) as u64).max(1);
+        let mut read_bytes = 0;
+        while *block < blocks {
+            if read_bytes > 0 && read_bytes >= budget.bytes {
+                return Ok((read_bytes, false));
+            }
+            match hint.read(*block) {
+                Ok(_) => {}
+                Err(HintError::Disk(error)) => return Err((&error).into()),
+                Err(HintError::Newer) => break,
+                Err(HintError::Unusable(why)) => {
+                    self.drop_log_hint(hint, why);
                     break;
                 }
             }
@@ -233,7 +292,7 @@ impl Store {
     }
 
     /// Damage that costs nothing: what was damaged is made again.
-    fn note_mended(&self, file: String, len: u64, what: &str) {
+    pub(crate) fn note_mended(&self, file: String, len: u64, what: &str) {
         Counters::add(&self.counters.corrupt_reads, 1);
         let range = LostRange {
             file,
@@ -256,6 +315,13 @@ impl Store {
             held: damage.found,
         };
         self.lost.lock().add(&*self.disk, range);
+    }
+}
+
+fn log_hint_file(hint: &LogHint) -> ScrubFile {
+    ScrubFile {
+        number: LOG_HINTS_FROM + u64::from(hint.number) + CHECKPOINT_NUMBER,
+        bytes: hint.len(),
     }
 }
 

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 use crate::hint::{HintFile, HintedSegment};
 use crate::key_table::KeyEntry;
 use crate::keydir::{Change, Keydir};
+use crate::log_hint::LogHint;
 use crate::places::{Place, Places, WeakPlace};
 use crate::read_cache::CachedSegment;
 use crate::shared::SharedEntry;
@@ -202,6 +203,10 @@ pub(crate) struct Catalog {
     pub(crate) segments: BTreeMap<u32, SegmentEntry>,
     /// Segments of the node's log that hold something of the store, by number.
     pub(crate) shared: BTreeMap<u32, SharedEntry>,
+    /// Hints of records in the log, oldest first.
+    pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,
+    /// The number of the next log hint.
+    pub(crate) next_log_hint: u32,
     /// The store's first batch in each segment of the log that may still be there.
     pub(crate) log_starts: BTreeMap<u32, u64>,
     /// What every shard of the key directory has, too.
@@ -225,6 +230,8 @@ impl Catalog {
         Self {
             segments: BTreeMap::new(),
             shared: BTreeMap::new(),
+            log_hints: Arc::default(),
+            next_log_hint: 1,
             log_starts: BTreeMap::new(),
             places: Arc::default(),
             last_sequence: 0,
@@ -383,10 +390,23 @@ impl Catalog {
             self.remove_shared(*number);
         }
         self.log_starts.clear();
+        self.log_hints = Arc::default();
         self.removed
             .iter_mut()
             .for_each(|removed| removed.bytes = 0);
         numbers
+    }
+
+    /// What is held for keys beside the key directory, in bytes: where records stand in the log, and the
+    /// indexes of hints.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let standings = self.shared.values().map(|it| it.memory_bytes() as u64);
+        let hints = self.segments.values().filter_map(|entry| {
+            let hint = entry.segment.hint.read();
+            Some(hint.as_ref()?.index().memory_bytes())
+        });
+        let log_hints = self.log_hints.iter().map(|hint| hint.memory_bytes());
+        standings.sum::<u64>() + hints.sum::<u64>() + log_hints.sum::<u64>()
     }
 
     /// Bytes of removed segments that somebody still reads.

@@ -37,6 +37,11 @@ pub struct BitcaskSettings {
     /// With the node's log: a checkpoint is due as well when the log is this many segments ahead of
     /// one that holds something not covered. Larger: less is written, more is read after a crash.
     pub log_segments_behind_max: u32,
+    /// With the node's log: a log hint is written when no log hint speaks of so many records. Larger:
+    /// fewer files, more fronts to be read by each part of a fold.
+    pub log_hint_records_min: u64,
+    /// So many log hints of about one size become one. Larger: less is written, more files are open.
+    pub log_hints_merged: usize,
     /// Sealed segments are read again within this time, to find rot; `None` for never.
     pub scrub_period: Option<Duration>,
 
@@ -109,6 +114,8 @@ impl Default for BitcaskSettings {
             preallocate_bytes: 0,
             checkpoint_after_bytes: 64 << 20,
             log_segments_behind_max: 32,
+            log_hint_records_min: 4096,
+            log_hints_merged: 32,
             scrub_period: Some(Duration::from_secs(30 * 86_400)),
             #[cfg(any(test, feature = "planted-defects"))]
             fingerprint: None,

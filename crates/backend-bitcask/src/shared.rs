@@ -2,13 +2,15 @@
 //! there, and where the store's records stand.
 //!
 //! The log knows its segments by number and cannot list what one store has in them: the others' share
-//! is most of it. So a store remembers where its records stand, in 8 bytes each, for folds, which
-//! need the superseded ones and the removals as well; the fronts are read when a fold comes by.
+//! is most of it. So a store remembers where its records stand, in three bytes each, for folds, which
+//! need the superseded ones and the removals as well. A fold reads the fronts of those that no log hint
+//! ([`crate::log_hint`]) speaks of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kvorum_backend::{BackendError, ErrorKind, Result, SharedSegment};
+use kvorum_encoding::{ByteReader, VARINT_BYTES_MAX, put_varint, varint_len};
 use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 use parking_lot::Mutex;
 
@@ -42,57 +44,133 @@ impl SharedPlace {
     }
 }
 
-/// Where a record stands, in 8 bytes: offset and length in units of 8.
+/// Where a record stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
+    /// In units of 8 bytes.
     offset: u32,
-    /// The highest bit says that it is a removal.
-    len: u32,
+    removal: bool,
 }
 
 impl Standing {
+    /// In the bits: the offset in the higher half, and of the lower half this one.
     const REMOVAL: u32 = 1 << 31;
 
-    pub(crate) fn new(at: Location, removal: bool) -> Self {
-        let units = |bytes: u64| u32::try_from(bytes.div_ceil(RECORD_ALIGN_BYTES));
-        let len = units(at.len).unwrap_or(u32::MAX).min(Self::REMOVAL - 1);
+    pub(crate) fn new(offset: u64, removal: bool) -> Self {
+        let units = u32::try_from(offset.div_ceil(RECORD_ALIGN_BYTES));
         Self {
-            offset: units(at.offset).unwrap_or(u32::MAX),
-            len: if removal { len | Self::REMOVAL } else { len },
+            offset: units.unwrap_or(u32::MAX),
+            removal,
         }
     }
 
     pub(crate) fn is_removal(self) -> bool {
-        self.len & Self::REMOVAL != 0
+        self.removal
+    }
+
+    /// Where it begins, in bytes.
+    pub(crate) fn offset(self) -> u64 {
+        u64::from(self.offset) * RECORD_ALIGN_BYTES
     }
 
     /// Where its front may be read: a long one costs a second read.
     pub(crate) fn location(self) -> Location {
         const FRONT_BYTES_GUESSED: u64 = 256;
-        let len = u64::from(self.len & !Self::REMOVAL) * RECORD_ALIGN_BYTES;
         Location {
-            offset: u64::from(self.offset) * RECORD_ALIGN_BYTES,
-            front_end: len.min(FRONT_BYTES_GUESSED),
-            len,
+            offset: self.offset(),
+            front_end: FRONT_BYTES_GUESSED,
+            len: FRONT_BYTES_GUESSED,
         }
     }
 
     /// As 64 bits: the offset in the higher half.
     pub(crate) fn bits(self) -> u64 {
-        u64::from(self.offset) << 32 | u64::from(self.len)
+        let low = if self.removal { Self::REMOVAL } else { 0 };
+        u64::from(self.offset) << 32 | u64::from(low)
     }
 
     pub(crate) fn from_bits(bits: u64) -> Self {
-        let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(u32::MAX);
         Self {
-            offset: half(bits >> 32),
-            len: half(bits),
+            offset: u32::try_from(bits >> 32).unwrap_or(u32::MAX),
+            removal: bits & u64::from(Self::REMOVAL) != 0,
         }
     }
 }
 
-/// Records in the order in which they were met; grows at its end only.
-pub(crate) type Standings = Arc<Mutex<Vec<Standing>>>;
+/// Records in the order in which they were met; grows at its end only. Each takes two or three bytes:
+/// how far it stands from the one before it.
+///
+/// ```text
+/// varint  bit 0: it is a removal; bit 1: it stands before the one before it; from bit 2 on how far
+///         away, in units of 8
+/// ```
+#[derive(Default)]
+pub(crate) struct StandingList {
+    packed: Vec<u8>,
+    len: usize,
+    last: u32,
+}
+
+/// A position in a list.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct StandingCursor {
+    at: usize,
+    last: u32,
+    /// How many were passed.
+    pub(crate) passed: usize,
+}
+
+impl StandingList {
+    pub(crate) fn push(&mut self, standing: Standing) {
+        let is_before = standing.offset < self.last;
+        let distance = u64::from(standing.offset.abs_diff(self.last));
+        let packed = distance << 2 | u64::from(is_before) << 1 | u64::from(standing.removal);
+        let needed = varint_len(packed);
+        if self.packed.len() + needed > self.packed.capacity() {
+            // Doubling would leave as much again unused, for as long as the segment lives.
+            let more = (self.packed.len() / 8).max(4 * VARINT_BYTES_MAX);
+            self.packed.reserve_exact(more);
+        }
+        put_varint(&mut self.packed, packed);
+        self.last = standing.offset;
+        self.len += 1;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The standing at a cursor, which moves on.
+    pub(crate) fn next(&self, cursor: &mut StandingCursor) -> Option<Standing> {
+        let mut reader = ByteReader::new(self.packed.get(cursor.at..)?);
+        let packed = reader.varint().ok()?;
+        let distance = u32::try_from(packed >> 2).unwrap_or(u32::MAX);
+        let offset = match packed & 2 {
+            0 => cursor.last.saturating_add(distance),
+            _ => cursor.last.saturating_sub(distance),
+        };
+        cursor.at += reader.offset();
+        cursor.last = offset;
+        cursor.passed += 1;
+        Some(Standing {
+            offset,
+            removal: packed & 1 != 0,
+        })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Standing> {
+        let mut cursor = StandingCursor::default();
+        std::iter::from_fn(move || self.next(&mut cursor))
+    }
+
+    /// What it takes, in bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.packed.capacity()
+    }
+}
+
+/// Shared by the store and its snapshots.
+pub(crate) type Standings = Arc<Mutex<StandingList>>;
 
 /// A segment of the log in a store.
 pub(crate) struct SharedEntry {
@@ -100,6 +178,10 @@ pub(crate) struct SharedEntry {
     /// Of this store's records alone.
     pub(crate) stats: SegmentStats,
     pub(crate) records: Standings,
+    /// How many of them no log hint speaks of.
+    pub(crate) unhinted: usize,
+    /// Some of its records cannot be read, so that no hint is written of it.
+    pub(crate) is_damaged: bool,
     /// How often records of it were copied to the store's own files, and how many of those copies are
     /// durable. Until all are, the segment is what a power cut leaves of them.
     pub(crate) copied: u64,
@@ -112,9 +194,26 @@ impl SharedEntry {
             place,
             stats,
             records: Standings::default(),
+            unhinted: 0,
+            is_damaged: false,
             copied: 0,
             copied_durably: 0,
         }
+    }
+
+    /// Notes where a record stands.
+    pub(crate) fn stand(&mut self, standing: Standing) {
+        self.records.lock().push(standing);
+        self.unhinted += 1;
+    }
+
+    /// What the store holds for it, in bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        const OWN_BYTES: usize = size_of::<SharedEntry>()
+            + size_of::<SharedPlace>()
+            + size_of::<Mutex<StandingList>>()
+            + 8 * size_of::<usize>();
+        OWN_BYTES + self.records.lock().memory_bytes()
     }
 
     pub(crate) fn is_copy_unsynced(&self) -> bool {
@@ -241,4 +340,34 @@ pub(crate) fn lost_name(number: u32) -> String {
 /// True when a lost range is a part of the log.
 pub(crate) fn is_lost_name(name: &str) -> bool {
     name.starts_with(LOST_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standings_are_found_in_the_order_in_which_they_were_met() {
+        let mut list = StandingList::default();
+        let offsets = [4096, 4104, 1 << 33, 32, 0, u64::from(u32::MAX) * 8, 1 << 20];
+        let expected: Vec<Standing> = (0..)
+            .zip(offsets)
+            .map(|(number, offset)| Standing::new(offset, number % 3 == 1))
+            .collect();
+        expected.iter().for_each(|standing| list.push(*standing));
+        assert_eq!(list.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(list.len(), expected.len());
+        for standing in expected {
+            assert_eq!(Standing::from_bits(standing.bits()), standing);
+        }
+    }
+
+    #[test]
+    fn a_standing_takes_three_bytes_and_a_little() {
+        let mut list = StandingList::default();
+        for number in 1..1000 {
+            list.push(Standing::new(number * 64 * 2100, false));
+        }
+        assert!(list.memory_bytes() < 3400, "{}", list.memory_bytes());
+    }
 }

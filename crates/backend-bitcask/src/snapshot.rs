@@ -2,73 +2,143 @@
 //!
 //! A snapshot holds the segments of its moment open and reads them up to where they ended then; a
 //! segment that a merge removes meanwhile loses its name only. Writers keep no record for snapshots.
-//! A fold costs the hints of all segments in its range, plus the data of those without a hint (the
-//! one being written, above all), whose keys it holds in memory.
+//! A fold costs what hints say of its range, plus the data of own segments without a hint and the fronts
+//! of what no log hint speaks of yet. Of the keys of these it holds a bounded number in memory.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Result, Sequence, Snapshot, Visited,
-    Visitor,
+    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, LeaseWatch, Result, Sequence,
+    Snapshot, Visited, Visitor,
 };
 use kvorum_disk::Reading;
 use kvorum_encoding::StorageKey;
 
 use crate::entry::decode_front;
-use crate::key_walk::{KeyWalk, SeenKey, SeenSegment, SeenShared};
-use crate::places::PlaceError;
+use crate::key_walk::{Halted, KeyWalk, Seen, SeenKey, SeenSegment, SeenShared};
+use crate::places::{Place, PlaceError};
 use crate::store::{Counters, Store};
 
 /// A store as it was at one batch.
 pub(crate) struct BitcaskSnapshot {
     store: Arc<Store>,
-    sequence: u64,
-    segments: Vec<SeenSegment>,
-    shared: Vec<SeenShared>,
+    seen: Seen,
     lease: Lease,
 }
 
 impl BitcaskSnapshot {
     pub(crate) fn take(store: &Arc<Store>, lease: Lease) -> Self {
-        let (sequence, segments, shared) = seen_now(store);
         Self {
             store: store.clone(),
-            sequence,
-            segments,
-            shared,
+            seen: seen_now(store),
             lease,
         }
     }
 
-    fn walk(&self, range: &FoldRange) -> Result<KeyWalk> {
-        let has_damage = self.store.lost.lock().has_records();
+    /// Walks over the keys of a range for as long as the lease holds. `visit` gets each key that the filter
+    /// admits, and says whether to go on and from where.
+    fn walk_over(
+        &self,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
+    ) -> Result<FoldEnd> {
         #[cfg(feature = "planted-defects")]
         if self
             .store
             .has_defect(kvorum_backend::PlantedDefect::SnapshotSeesLaterWrites)
         {
-            let (sequence, segments, shared) = seen_now(&self.store);
-            return KeyWalk::new(&segments, &shared, sequence, range, has_damage);
+            return self.walk_seen(&seen_now(&self.store), range, filter, visit);
         }
-        let walk = KeyWalk::new(
-            &self.segments,
-            &self.shared,
-            self.sequence,
-            range,
-            has_damage,
-        )?;
+        self.walk_seen(&self.seen, range, filter, visit)
+    }
+
+    fn walk_seen(
+        &self,
+        seen: &Seen,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
+    ) -> Result<FoldEnd> {
+        // Where a walk goes on that ends now.
+        let mut rest = start_of(range);
+        let mut has_stopped = false;
+        let walked = self.walk_until_halted(seen, range, filter, &mut |key| {
+            let going = visit(key)?;
+            match &going {
+                Going::On => rest = behind(&key.entry.key),
+                Going::OnAt(next) | Going::StopAt(next) => rest = next.clone(),
+                Going::Stop => rest = behind(&key.entry.key),
+                Going::End => {}
+            }
+            has_stopped = matches!(going, Going::Stop | Going::StopAt(_));
+            Ok(going)
+        });
+        match walked {
+            Ok(end) => Ok(end),
+            Err(Halted::Failed(error)) => Err(error),
+            // What comes next was looked for.
+            Err(Halted::OutOfTime) if has_stopped => {
+                Ok(FoldEnd::Stopped(StorageKey::from_encoded(rest)))
+            }
+            Err(Halted::OutOfTime) => Ok(FoldEnd::LeaseExpired(StorageKey::from_encoded(rest))),
+        }
+    }
+
+    fn walk_until_halted(
+        &self,
+        seen: &Seen,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
+    ) -> std::result::Result<FoldEnd, Halted> {
+        let has_damage = self.store.lost.lock().has_records();
+        let lease = LeaseWatch::new(self.lease, filter);
+        let mut walk = KeyWalk::new(seen, range, lease, has_damage)?;
+        let end = self.walk_on(&mut walk, seen, filter, visit);
         Counters::add(&self.store.counters.corrupt_reads, walk.damaged_reads);
-        Ok(walk)
+        end
+    }
+
+    fn walk_on(
+        &self,
+        walk: &mut KeyWalk<'_>,
+        seen: &Seen,
+        filter: &FoldFilter,
+        visit: &mut dyn FnMut(&SeenKey) -> Result<Going>,
+    ) -> std::result::Result<FoldEnd, Halted> {
+        while let Some(key) = self.next_admitted(walk, seen, filter)? {
+            let going = visit(&key)?;
+            if let Going::OnAt(next) | Going::StopAt(next) = &going {
+                walk.seek(next)?;
+            }
+            match going {
+                Going::On | Going::OnAt(_) => {}
+                Going::End => break,
+                Going::Stop | Going::StopAt(_) => {
+                    let next = self.next_admitted(walk, seen, filter)?;
+                    return Ok(
+                        next.map_or(FoldEnd::Complete, |key| FoldEnd::Stopped(storage_key(&key)))
+                    );
+                }
+            }
+        }
+        Ok(FoldEnd::Complete)
     }
 
     /// The next key of the walk that the filter admits.
-    fn next_admitted(&self, walk: &mut KeyWalk, filter: &FoldFilter) -> Result<Option<SeenKey>> {
+    fn next_admitted(
+        &self,
+        walk: &mut KeyWalk<'_>,
+        seen: &Seen,
+        filter: &FoldFilter,
+    ) -> std::result::Result<Option<SeenKey>, Halted> {
         while let Some(key) = walk.next()? {
             let fields = &key.entry.fields;
             let is_shown = !self.store.is_expired(fields, filter.now) && filter.admits(fields);
-            if is_shown && (!walk.met_damage || self.is_current(&key)?) {
+            if is_shown && (!walk.met_damage || self.is_current(&key, seen.sequence)?) {
                 return Ok(Some(key));
             }
         }
@@ -77,7 +147,7 @@ impl BitcaskSnapshot {
 
     /// Where a record could not be read, it may have been the one that superseded what was found: the
     /// key directory knows better, as far as it has not moved on.
-    fn is_current(&self, key: &SeenKey) -> Result<bool> {
+    fn is_current(&self, key: &SeenKey, seen: u64) -> Result<bool> {
         let entry = &key.entry;
         let fingerprint = self.store.fingerprints.of(&entry.key);
         let Some(slot) = self.store.slot_of(&entry.key, fingerprint)? else {
@@ -89,9 +159,7 @@ impl BitcaskSnapshot {
         }
         let place = self.store.catalog.read().places.get(slot.place()).cloned();
         match place.map(|it| it.read_front(slot.location(), Reading::MayBlock)) {
-            Some(Ok(front)) => {
-                Ok(front.sequence == entry.sequence || front.sequence > self.sequence)
-            }
+            Some(Ok(front)) => Ok(front.sequence == entry.sequence || front.sequence > seen),
             _ => {
                 Counters::add(&self.store.counters.corrupt_reads, 1);
                 Ok(false)
@@ -126,22 +194,24 @@ impl BitcaskSnapshot {
             Err(error) => Err(error.into_backend()),
         }
     }
+}
 
-    /// Ends a fold behind what was visited.
-    fn end_at_next(
-        &self,
-        walk: &mut KeyWalk,
-        filter: &FoldFilter,
-        end: impl FnOnce(StorageKey) -> FoldEnd,
-    ) -> Result<FoldEnd> {
-        let next = self.next_admitted(walk, filter)?;
-        Ok(next.map_or(FoldEnd::Complete, |key| end(storage_key(&key))))
-    }
+/// How a walk goes on behind a key.
+enum Going {
+    On,
+    /// With the first key at or behind this one.
+    OnAt(Bytes),
+    /// Not now; what comes next is told.
+    Stop,
+    /// The same, at or behind this key.
+    StopAt(Bytes),
+    /// Nothing can follow.
+    End,
 }
 
 impl Snapshot for BitcaskSnapshot {
     fn sequence(&self) -> Sequence {
-        Sequence(self.sequence)
+        Sequence(self.seen.sequence)
     }
 
     fn fold(
@@ -151,16 +221,12 @@ impl Snapshot for BitcaskSnapshot {
         filter: &FoldFilter,
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd> {
-        let mut walk = self.walk(range)?;
-        if self.lease.is_over(filter.now) {
-            return self.end_at_next(&mut walk, filter, FoldEnd::LeaseExpired);
-        }
-        while let Some(key) = self.next_admitted(&mut walk, filter)? {
-            if self.visit(&key, detail, visitor)? == Some(Flow::Stop) {
-                return self.end_at_next(&mut walk, filter, FoldEnd::Stopped);
-            }
-        }
-        Ok(FoldEnd::Complete)
+        self.walk_over(range, filter, &mut |key| {
+            Ok(match self.visit(key, detail, visitor)? {
+                Some(Flow::Stop) => Going::Stop,
+                Some(Flow::Continue) | None => Going::On,
+            })
+        })
     }
 
     fn fold_buckets(
@@ -169,32 +235,32 @@ impl Snapshot for BitcaskSnapshot {
         filter: &FoldFilter,
         visitor: &mut Visitor<'_>,
     ) -> Result<FoldEnd> {
-        let mut walk = self.walk(range)?;
-        if self.lease.is_over(filter.now) {
-            return self.end_at_next(&mut walk, filter, FoldEnd::LeaseExpired);
-        }
-        while let Some(key) = self.next_admitted(&mut walk, filter)? {
-            let flow = self.visit(&key, FoldDetail::Keys, visitor)?;
-            let has_next = match behind_bucket(&storage_key(&key)) {
-                Some(next) => {
-                    walk.seek(&next)?;
-                    true
-                }
-                None => false,
-            };
-            match (flow, has_next) {
-                (_, false) => break,
-                (Some(Flow::Stop), true) => {
-                    return self.end_at_next(&mut walk, filter, FoldEnd::Stopped);
-                }
-                _ => {}
-            }
-        }
-        Ok(FoldEnd::Complete)
+        self.walk_over(range, filter, &mut |key| {
+            let flow = self.visit(key, FoldDetail::Keys, visitor)?;
+            Ok(match (flow, behind_bucket(&storage_key(key))) {
+                (_, None) => Going::End,
+                (Some(Flow::Stop), Some(next)) => Going::StopAt(next),
+                (_, Some(next)) => Going::OnAt(next),
+            })
+        })
     }
 }
 
-fn seen_now(store: &Store) -> (u64, Vec<SeenSegment>, Vec<SeenShared>) {
+/// The first key that can be in a range.
+fn start_of(range: &FoldRange) -> Bytes {
+    match &range.from {
+        Bound::Included(from) => from.clone(),
+        Bound::Excluded(from) => behind(from),
+        Bound::Unbounded => Bytes::new(),
+    }
+}
+
+/// The first key that can follow another.
+fn behind(key: &[u8]) -> Bytes {
+    Bytes::from([key, &[0]].concat())
+}
+
+fn seen_now(store: &Store) -> Seen {
     let catalog = store.catalog.read();
     let segments = catalog.segments.values().map(|entry| SeenSegment {
         segment: entry.segment.clone(),
@@ -202,11 +268,18 @@ fn seen_now(store: &Store) -> (u64, Vec<SeenSegment>, Vec<SeenShared>) {
         was_sealed: entry.is_sealed,
     });
     let shared = catalog.shared.values().map(|entry| SeenShared {
-        place: entry.place.clone(),
+        number: entry.place.number(),
+        place: Place::Shared(entry.place.clone()),
         records: entry.records.clone(),
         count: entry.records.lock().len(),
+        unhinted: entry.unhinted,
     });
-    (catalog.last_sequence, segments.collect(), shared.collect())
+    Seen {
+        sequence: catalog.last_sequence,
+        segments: segments.collect(),
+        shared: shared.collect(),
+        log_hints: catalog.log_hints.clone(),
+    }
 }
 
 /// The first key that can follow a key's bucket; `None` when there is none.

@@ -10,8 +10,10 @@ use kvorum_segment::{FILE_HEADER_BYTES, Scan, ScanOptions, Scanned, SegmentWrite
 
 use crate::checkpoint_steps::CheckpointJob;
 use crate::error::IntoBackend;
-use crate::hint::{HintError, HintFile, HintWriter, HintedSegment, hint_path};
+use crate::hint::{HintFile, HintWriter, HintedSegment, hint_path};
+use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
+use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
 use crate::merge::MergeJob;
 use crate::scrub::ScrubJob;
 use crate::segments::{Catalog, SegmentEntry, SegmentStats};
@@ -45,6 +47,7 @@ pub(crate) struct Upkeep {
     /// Segments that are retired and whose files could not be removed.
     pub(crate) unremoved: Vec<u32>,
     hint: Option<HintJob>,
+    pub(crate) log_hint: Option<LogHintJob>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
     /// The checkpoint was found damaged, and is to be written again.
     pub(crate) is_checkpoint_wrong: bool,
@@ -88,6 +91,7 @@ impl Store {
         self.aim_at_file_bytes(&catalog);
         tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
         tasks.extend(hints_due(&upkeep, &catalog));
+        tasks.extend(self.log_hint_due(&upkeep, &catalog));
         tasks.extend(self.checkpoint_due(&upkeep, &catalog));
         tasks.extend(self.scrub_due(&mut upkeep, &catalog, now));
         tasks.extend(upkeep.unremoved.iter().map(|number| Task {
@@ -107,6 +111,9 @@ impl Store {
         now: Timestamp,
     ) -> Result<StepOutcome> {
         let mut upkeep = self.writable_upkeep()?;
+        if task.kind == TaskKind::Scrub {
+            return self.scrub_step(&mut upkeep, task.subject, budget, now);
+        }
         let Ok(subject) = u32::try_from(task.subject) else {
             return Ok(StepOutcome::nothing_left());
         };
@@ -115,6 +122,9 @@ impl Store {
                 self.sync_all()?;
                 upkeep.unsynced_since = None;
                 Ok(StepOutcome::nothing_left())
+            }
+            TaskKind::Hint if subject == LOG_HINT_SUBJECT => {
+                self.log_hint_step(&mut upkeep, budget)
             }
             TaskKind::Hint => self.hint_step(&mut upkeep, subject, budget),
             TaskKind::Checkpoint => self.checkpoint_step(&mut upkeep, budget, false),
@@ -133,8 +143,7 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub => self.scrub_step(&mut upkeep, subject, budget, now),
-            TaskKind::Compact => Ok(StepOutcome::nothing_left()),
+            TaskKind::Scrub | TaskKind::Compact => Ok(StepOutcome::nothing_left()),
         }
     }
 
@@ -447,6 +456,7 @@ impl Store {
     pub(crate) fn abandon(upkeep: &mut Upkeep) {
         upkeep.merge = None;
         upkeep.hint = None;
+        upkeep.log_hint = None;
         upkeep.scrub.abandon();
         upkeep.checkpoint = None;
         upkeep.round.clear();

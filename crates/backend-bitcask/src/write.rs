@@ -214,7 +214,6 @@ impl Store {
             entry.stats.count_sequence(sequence);
         }
         let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
-        let mut standings = entry.records.lock();
         for ((write, old), at) in prepared.iter().zip(olds).zip(&appended.places) {
             let at = Location {
                 offset: at.offset,
@@ -224,7 +223,7 @@ impl Store {
             entry
                 .stats
                 .count(sequence, stored(at.len), write.fields.as_ref());
-            standings.push(Standing::new(at, write.fields.is_none()));
+            entry.stand(Standing::new(at.offset, write.fields.is_none()));
             let new = write
                 .fields
                 .map(|_| Slot::new(write.fingerprint, place, at));
@@ -232,7 +231,6 @@ impl Store {
                 changes.push(Change { old: *old, new });
             }
         }
-        drop(standings);
         catalog.change(&self.keydir, &changes);
         catalog.last_sequence = sequence;
         catalog.note_start(appended.segment.number(), sequence);

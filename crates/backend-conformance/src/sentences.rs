@@ -5,6 +5,7 @@
 
 mod concurrent;
 mod durability;
+mod lease_end;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::{Checked, EngineUnderTest, Plan, Violation};
 
 type Sentence = (&'static str, fn(&Stage<'_>) -> Checked);
 
-const SENTENCES: [Sentence; 21] = [
+const SENTENCES: [Sentence; 22] = [
     ("sequences ascend and the last write wins", order),
     ("a value of any size comes back", sizes),
     ("folds visit each key once, in order, in bounds", folds),
@@ -59,6 +60,10 @@ const SENTENCES: [Sentence; 21] = [
     ("what is done to indexes is counted", index_counts),
     ("a snapshot sees what was, and nothing later", snapshots),
     ("an expired lease ends folds", leases),
+    (
+        "a lease that ends meanwhile ends a fold",
+        lease_end::ends_meanwhile,
+    ),
     ("steps change no answers", steps),
     ("a task that is not needed costs nothing", needless_tasks),
     ("erasing empties the store and frees its space", erasing),

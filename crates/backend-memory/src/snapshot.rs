@@ -53,7 +53,7 @@ impl MemorySnapshot {
     fn chunk(&self, range: &FoldRange, filter: &FoldFilter) -> Option<Chunk> {
         let contents = self.store.contents.read();
         // Asked under the lock, for what is let go is dropped under it.
-        if self.is_over(filter.now) {
+        if self.is_over(filter.now) || filter.is_over(self.lease) {
             return None;
         }
         let at = self.store.looked_at(self.id.0);

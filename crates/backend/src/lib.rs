@@ -42,7 +42,8 @@
 //! 12. [`Backend::head`] agrees with [`Backend::get`] in all but the body.
 //! 13. An entry whose expiry is at or before `now` is absent, for gets, heads and folds alike.
 //! 14. A snapshot sees what was put before it was taken, and nothing later, until its lease ends; a
-//!     fold over an expired lease stops with its resume point and never returns wrong data.
+//!     fold over an expired lease, or one that ends meanwhile, stops with its resume point and never
+//!     returns wrong data.
 //!
 //! Damage
 //! 15. Every byte read is covered by a checksum. A damaged entry is an error of kind
@@ -104,7 +105,8 @@ pub use shared_log::{
     LoggedRecord, SegmentUse, SharedLog, SharedSegment, Whereabouts,
 };
 pub use snapshot::{
-    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Visited, Visitor,
+    Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, KEYS_PER_LOOK, Lease, LeaseWatch,
+    Snapshot, Visited, Visitor,
 };
 pub use status::{LostRange, Status};
 pub use suspect::{SUSPECT_NAME, mark_suspect};

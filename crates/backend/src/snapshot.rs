@@ -1,6 +1,8 @@
 //! Snapshots and folds: reading a store as it was at one moment while it goes on changing.
 
+use std::fmt;
 use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_encoding::StorageKey;
@@ -92,11 +94,40 @@ impl FoldRange {
     }
 }
 
+/// What says the time while a fold goes on. Engines read no clock of their own.
+#[derive(Clone)]
+pub struct FoldClock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl FoldClock {
+    /// A clock that is read by calling `read`.
+    pub fn new(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// A clock that stands still.
+    pub fn stopped_at(now: Timestamp) -> Self {
+        Self::new(move || now)
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for FoldClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FoldClock").field(&self.now()).finish()
+    }
+}
+
 /// Which entries a fold visits, judged by their fields.
 #[derive(Clone, Debug)]
 pub struct FoldFilter {
-    /// The time by which expiry and the lease are judged.
+    /// The time by which expiry is judged, and the lease at the beginning.
     pub now: Timestamp,
+    /// By what the lease is judged while the fold goes on; without one by `now`.
+    pub clock: Option<FoldClock>,
     /// Only entries last modified in this range.
     pub last_modified: Option<RangeInclusive<Timestamp>>,
     /// Only entries in these anti-entropy segments, sorted ascending.
@@ -108,9 +139,23 @@ impl FoldFilter {
     pub fn unexpired(now: Timestamp) -> Self {
         Self {
             now,
+            clock: None,
             last_modified: None,
             segments: None,
         }
+    }
+
+    /// Every entry that is not expired now, for as long as the lease holds by this clock.
+    pub fn unexpired_by(clock: &FoldClock) -> Self {
+        Self {
+            clock: Some(clock.clone()),
+            ..Self::unexpired(clock.now())
+        }
+    }
+
+    /// True when the lease of what is folded is over by now.
+    pub fn is_over(&self, lease: Lease) -> bool {
+        lease.is_over(self.clock.as_ref().map_or(self.now, FoldClock::now))
     }
 
     /// True when an entry with these fields is visited.
@@ -124,6 +169,44 @@ impl FoldFilter {
             .as_ref()
             .is_none_or(|ids| ids.binary_search(&fields.segment).is_ok());
         modified && segment && !fields.is_expired(self.now)
+    }
+}
+
+/// A fold looks at its clock after so many keys at the latest, those included that it does not show.
+pub const KEYS_PER_LOOK: u32 = 256;
+
+/// A lease that is looked at now and then while a fold goes on.
+pub struct LeaseWatch<'a> {
+    lease: Lease,
+    filter: &'a FoldFilter,
+    passed: u32,
+    is_over: bool,
+}
+
+impl<'a> LeaseWatch<'a> {
+    /// A watch over a lease, looked at once.
+    pub fn new(lease: Lease, filter: &'a FoldFilter) -> Self {
+        Self {
+            lease,
+            filter,
+            passed: 0,
+            is_over: lease.is_over(filter.now) || filter.is_over(lease),
+        }
+    }
+
+    /// True when the lease was over when it was looked at last.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The fold comes to another key: true when the lease was over when it was looked at last.
+    pub fn passes_key(&mut self) -> bool {
+        self.passed += 1;
+        if self.passed >= KEYS_PER_LOOK {
+            self.passed = 0;
+            self.is_over |= self.filter.is_over(self.lease);
+        }
+        self.is_over
     }
 }
 
@@ -165,7 +248,8 @@ pub enum Flow {
 /// What a fold calls for each entry.
 pub type Visitor<'a> = dyn FnMut(Visited<'_>) -> Flow + 'a;
 
-/// How a fold ended. A resume point is the first key that was not visited.
+/// How a fold ended. A resume point is behind every key that was visited, and no key before it is left
+/// to be visited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoldEnd {
     /// All of the range was visited.
@@ -185,6 +269,9 @@ pub trait Snapshot: Send + Sync {
     ///
     /// A damaged entry is skipped, counted in the store's status, and does not end the fold;
     /// [`Snapshot::has_met_damage`] says so.
+    ///
+    /// The lease is judged by the filter's clock at least once every [`KEYS_PER_LOOK`] keys; when it is
+    /// over the fold ends with [`FoldEnd::LeaseExpired`].
     fn fold(
         &self,
         detail: FoldDetail,
@@ -212,7 +299,26 @@ pub trait Snapshot: Send + Sync {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+
+    #[test]
+    fn a_watched_lease_is_over_within_so_many_keys_of_its_end() {
+        let time = Arc::new(AtomicU64::new(1));
+        let read = time.clone();
+        let clock = FoldClock::new(move || Timestamp(read.load(Ordering::Relaxed)));
+        let filter = FoldFilter::unexpired_by(&clock);
+        let mut watch = LeaseWatch::new(Lease::Until(Timestamp(5)), &filter);
+        assert!((0..1000).all(|_| !watch.passes_key()));
+        time.store(5, Ordering::Relaxed);
+        let passed = (0..).take_while(|_| !watch.passes_key()).count();
+        assert!(passed < KEYS_PER_LOOK as usize);
+        time.store(1, Ordering::Relaxed);
+        assert!(watch.passes_key(), "what is over stays over");
+        assert!(LeaseWatch::new(Lease::Until(Timestamp(1)), &filter).is_over());
+        assert!(!LeaseWatch::new(Lease::Unlimited, &filter).is_over());
+    }
 
     #[test]
     fn a_prefix_range_ends_before_the_next_prefix() {

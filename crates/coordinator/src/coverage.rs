@@ -17,7 +17,9 @@ use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefi
 use kvorum_ring::{CoverageVnode, KeyHash, NodeId, Partition, RingSize};
 use kvorum_runtime::{Moment, PlantedDefect, TaskGuard, is_planted};
 use kvorum_vnode::wire::PeerRequest;
-use kvorum_vnode::{Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply};
+use kvorum_vnode::{
+    Page, PageFailure, PageKind, PageRequest, ReplicaFailure, ReplicaReply, fold_clock,
+};
 
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
@@ -376,9 +378,10 @@ impl Coordinator {
         let (asked, now) = (runtime.now(), self.wall_time());
         let lease = Lease::Until(later(now, remaining));
         let clock = runtime.clock();
+        let fold_clock = fold_clock(clock.clone());
         let work = runtime.blocking(move || {
             let queued = clock.now().since(asked);
-            (vnode.page(&request, now, lease), queued)
+            (vnode.page(&request, &fold_clock, lease), queued)
         });
         match runtime.timeout(remaining, work).await {
             Ok((Ok(page), queued)) => (Ok(page), queued),

@@ -22,6 +22,7 @@ use kvorum_ring::{CoverageVnode, KeyHash, RingSize};
 use kvorum_vnode::wire::PeerRequest;
 use kvorum_vnode::{
     IndexPage, IndexPageRequest, IndexPosition, PageFailure, ReplicaFailure, ReplicaReply,
+    fold_clock,
 };
 
 use crate::coordinator::{Coordinator, Progress};
@@ -415,10 +416,11 @@ impl Coordinator {
         let (asked, now) = (runtime.now(), self.wall_time());
         let lease = Lease::Until(later(now, remaining));
         let clock = runtime.clock();
+        let fold_clock = fold_clock(clock.clone());
         let work = runtime.blocking(move || {
             let queued = clock.now().since(asked);
             for (index, vnode, request) in work {
-                match vnode.index_page(&request, now, lease) {
+                match vnode.index_page(&request, &fold_clock, lease) {
                     Ok(page) => pages.push((index, Ok(page))),
                     Err(PageFailure::Failed(failure)) => pages.push((index, Err(failure.into()))),
                     Err(PageFailure::OutOfTime) => return (Err(RequestError::Timeout), queued),

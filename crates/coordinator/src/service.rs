@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Durable, ErrorKind, Lease, Reading, SyncTicket, Timestamp};
+use kvorum_backend::{Durable, ErrorKind, FoldClock, Lease, Reading, SyncTicket, Timestamp};
 use kvorum_cluster::AgreedState;
 use kvorum_peer::{Caller, Message, PeerService, Served};
 use kvorum_ring::{Epoch, Partition, Role};
@@ -17,6 +17,7 @@ use kvorum_runtime::{Moment, Runtime};
 use kvorum_vnode::wire::{PeerRequest, WireMessage, decode_request, encode_reply};
 use kvorum_vnode::{
     Handled, Operation, PageFailure, ReplicaFailure, ReplicaReply, ReplicaRequest, Vnode,
+    fold_clock,
 };
 
 use crate::coordinator::{Absence, LocalVnodes};
@@ -155,7 +156,7 @@ impl ReplicaService {
         &self,
         (partition, epoch): (Partition, Epoch),
         deadline: Moment,
-        read: impl FnOnce(&Vnode, Timestamp, Lease) -> Result<T, PageFailure> + Send + 'static,
+        read: impl FnOnce(&Vnode, &FoldClock, Lease) -> Result<T, PageFailure> + Send + 'static,
         reply: impl FnOnce(T) -> ReplicaReply + Send + 'static,
     ) -> Served {
         let known = self.shared.epoch_known(partition, epoch);
@@ -173,7 +174,8 @@ impl ReplicaService {
             let now = shared.wall_time();
             let remaining = deadline.since(shared.runtime.now());
             let lease = Lease::Until(later(now, remaining));
-            let work = move || read(&vnode, now, lease);
+            let clock = fold_clock(shared.runtime.clock());
+            let work = move || read(&vnode, &clock, lease);
             let reply = match shared.runtime.blocking(work).await {
                 Ok(part) => reply(part),
                 Err(PageFailure::Failed(failure)) => ReplicaReply::Failed(failure),
@@ -202,13 +204,13 @@ impl PeerService for ReplicaService {
                     PeerRequest::Page(page) => self.serve_part(
                         (page.partition, page.epoch),
                         deadline,
-                        move |vnode, now, lease| vnode.page(&page, now, lease),
+                        move |vnode, clock, lease| vnode.page(&page, clock, lease),
                         ReplicaReply::Listed,
                     ),
                     PeerRequest::IndexPage(page) => self.serve_part(
                         (page.partition, page.epoch),
                         deadline,
-                        move |vnode, now, lease| vnode.index_page(&page, now, lease),
+                        move |vnode, clock, lease| vnode.index_page(&page, clock, lease),
                         ReplicaReply::IndexListed,
                     ),
                 }

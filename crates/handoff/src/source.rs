@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kvorum_backend::{Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Timestamp, Visited};
+use kvorum_backend::{
+    Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Timestamp, Visited,
+};
 use kvorum_cluster::ClusterState;
 use kvorum_coordinator::LocalVnodes;
 use kvorum_encoding::StorageKey;
 use kvorum_object::Head;
 use kvorum_ring::{Epoch, NodeId, Partition};
 use kvorum_runtime::{Moment, PlantedDefect as OfNode, Runtime, is_planted};
-use kvorum_vnode::Vnode;
+use kvorum_vnode::{Vnode, fold_clock};
 use parking_lot::Mutex;
 
 use crate::agreed_cluster::AgreedCluster;
@@ -51,7 +53,7 @@ struct Reading {
     question: PageQuestion,
     before: Chain,
     lease: Lease,
-    now: Timestamp,
+    clock: FoldClock,
 }
 
 /// What was read.
@@ -136,13 +138,14 @@ impl Source {
             return Answer::UnknownSession;
         };
         let (now, wall) = (self.runtime.now(), self.runtime.wall_time());
+        let clock = fold_clock(self.runtime.clock());
         let reading = Reading {
             state: self.cluster.current(),
             vnode,
             question: question.clone(),
             before,
             lease: Lease::Until(Timestamp(wall.plus(deadline.since(now)).micros())),
-            now: Timestamp(wall.micros()),
+            clock,
         };
         match self.runtime.blocking(move || reading.read()).await {
             Ok((read, keys_about)) => self.sent(place, question, before, epoch, read, keys_about),
@@ -274,7 +277,7 @@ impl Reading {
             }
             flow
         };
-        let filter = FoldFilter::unexpired(self.now);
+        let filter = FoldFilter::unexpired_by(&self.clock);
         let end = snapshot.fold(FoldDetail::Entries, &range, &filter, visit);
         read.is_last = match end.map_err(failed)? {
             FoldEnd::Complete => !is_cut,

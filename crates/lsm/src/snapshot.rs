@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{FoldFilter, Lease, Result, Sequence};
+use kvorum_backend::{FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
 use kvorum_sst::ScanFilter;
 
@@ -160,6 +160,7 @@ impl LsmSnapshot {
         let start = |from: &Bound<Bytes>| MergeWalk::of_version(version, sequence, from, &skipped);
         let mut walk = start(&range.from);
         let mut from = first_of(&range.from);
+        let mut lease = LeaseWatch::new(self.pin.lease, filter);
         let ahead = RefCell::default();
         loop {
             let entry = match walk.advance::<Entry>(&self.store.read_side)? {
@@ -174,7 +175,7 @@ impl LsmSnapshot {
                 self.note_damage(&walk, from, &range.to);
                 return Ok(ScanEnd::Complete);
             }
-            if self.pin.lease.is_over(filter.now) {
+            if lease.passes_key() {
                 return Ok(ScanEnd::LeaseExpired(Bytes::copy_from_slice(walk.key())));
             }
             let Some((sequence, value)) = entry.filter(|(_, value)| self.admits(value, filter))
@@ -223,9 +224,8 @@ impl LsmSnapshot {
 
     fn admits(&self, value: &Value, filter: &FoldFilter) -> bool {
         let unexpired = FoldFilter {
-            now: kvorum_backend::Timestamp(0),
             last_modified: filter.last_modified.clone(),
-            segments: None,
+            ..FoldFilter::unexpired(kvorum_backend::Timestamp(0))
         };
         let segments = filter.segments.as_ref();
         let is_wanted = segments.is_none_or(|ids| ids.binary_search(&value.fields.segment).is_ok());

@@ -1,10 +1,14 @@
 //! What a vnode lists: keys and buckets, a bounded part at a time.
 
+use std::sync::Arc;
+
 use kvorum_backend::{
-    Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Timestamp, Visited,
+    Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease, Snapshot, Timestamp,
+    Visited,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_ring::Epoch;
+use kvorum_runtime::Clock;
 
 use crate::reading::failure_of;
 use crate::replica_request::ReplicaFailure;
@@ -17,10 +21,17 @@ pub struct FoldRequest {
     pub epoch: Epoch,
     /// The keys that are looked at.
     pub range: FoldRange,
-    /// The time by which expiry is judged.
-    pub now: Timestamp,
+    /// Expiry is judged by its time at the beginning, and the lease all the while.
+    pub clock: FoldClock,
     /// How long the snapshot may pin what it sees.
     pub lease: Lease,
+}
+
+/// The clock of a fold that begins now. It goes on as the clock does that only grows: a lease ends no
+/// earlier and no later when the time on the wall is set meanwhile.
+pub fn fold_clock(clock: Arc<dyn Clock>) -> FoldClock {
+    let (began, wall) = (clock.now(), clock.wall_time());
+    FoldClock::new(move || Timestamp(wall.plus(clock.now().since(began)).micros()))
 }
 
 impl Vnode {
@@ -31,7 +42,7 @@ impl Vnode {
         visitor: &mut dyn FnMut(&StorageKey) -> Flow,
     ) -> Result<FoldEnd, ReplicaFailure> {
         let snapshot = self.snapshot(request)?;
-        let filter = FoldFilter::unexpired(request.now);
+        let filter = FoldFilter::unexpired_by(&request.clock);
         let visit = &mut |visited: Visited<'_>| {
             if is_tombstone(&visited) {
                 return Flow::Continue;
@@ -53,7 +64,7 @@ impl Vnode {
         visitor: &mut dyn FnMut(&StorageKey) -> Flow,
     ) -> Result<FoldEnd, ReplicaFailure> {
         let snapshot = self.snapshot(request)?;
-        let filter = FoldFilter::unexpired(request.now);
+        let filter = FoldFilter::unexpired_by(&request.clock);
         let mut doubtful = Vec::new();
         let visit = &mut |visited: Visited<'_>| {
             if is_tombstone(&visited) {

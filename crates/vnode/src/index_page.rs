@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use kvorum_backend::{Flow, FoldEnd, FoldRange, IndexRange, Lease, Timestamp};
+use kvorum_backend::{Flow, FoldClock, FoldEnd, FoldRange, IndexRange, Lease};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, bucket_prefix};
 use kvorum_ring::{Epoch, KeyHash, Partition, RingSize, position};
 
@@ -95,7 +95,7 @@ impl Vnode {
     pub fn index_page(
         &self,
         request: &IndexPageRequest,
-        now: Timestamp,
+        clock: &FoldClock,
         lease: Lease,
     ) -> Result<IndexPage, PageFailure> {
         self.check_epoch(request.epoch)?;
@@ -113,7 +113,7 @@ impl Vnode {
                 let fold = FoldRequest {
                     epoch: request.epoch,
                     range: request.key_range(from, to),
-                    now,
+                    clock: clock.clone(),
                     lease,
                 };
                 let visitor = &mut |key: &StorageKey| part.take(&Bytes::new(), key);
@@ -122,7 +122,7 @@ impl Vnode {
             IndexScan::Terms { field, from, to } => {
                 let range = request.term_range(field, from, to);
                 let visitor = &mut |term: &Bytes, key: &StorageKey| part.take(term, key);
-                let end = indexes.fold_index(&range, lease, now, visitor);
+                let end = indexes.fold_index(&range, lease, clock.now(), visitor);
                 end.map_err(|error| failure_of(&error))?
             }
         };

@@ -26,7 +26,7 @@ pub mod wire;
 mod writing;
 
 pub use dot_source::DotSource;
-pub use folding::FoldRequest;
+pub use folding::{FoldRequest, fold_clock};
 pub use index_page::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use lease_file::Unreadable;
 pub use lease_table::LeaseTable;

@@ -1,6 +1,6 @@
 //! One part of a listing, as it is asked of one vnode, wherever it runs.
 
-use kvorum_backend::{Flow, FoldEnd, FoldRange, Lease, Timestamp};
+use kvorum_backend::{Flow, FoldClock, FoldEnd, FoldRange, Lease};
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_ring::{Epoch, KeyHash, Partition, RingSize, position};
 
@@ -70,13 +70,13 @@ impl Vnode {
     pub fn page(
         &self,
         request: &PageRequest,
-        now: Timestamp,
+        clock: &FoldClock,
         lease: Lease,
     ) -> Result<Page, PageFailure> {
         let fold = FoldRequest {
             epoch: request.epoch,
             range: request.range.clone(),
-            now,
+            clock: clock.clone(),
             lease,
         };
         let names_max = usize::try_from(request.names_max)

@@ -83,7 +83,7 @@ impl StoreCheck<'_> {
                 }
             };
             if let Some(hint) = &segment.hint {
-                for block in 0..hint.blocks() {
+                for block in 0..hint.index().len() {
                     hint.read(block)
                         .unwrap_or_default()
                         .iter()

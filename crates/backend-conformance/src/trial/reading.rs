@@ -268,11 +268,11 @@ impl Trial<'_> {
 
     fn filter(&self, fold: &PlannedFold) -> FoldFilter {
         FoldFilter {
-            now: self.now,
             last_modified: fold
                 .age_micros_max
                 .map(|age| Timestamp(self.now.0 - age)..=self.now),
             segments: fold.segments.clone(),
+            ..FoldFilter::unexpired(self.now)
         }
     }
 }

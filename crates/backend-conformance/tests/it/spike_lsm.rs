@@ -93,7 +93,7 @@ impl LsmSnapshot {
     ) -> Result<FoldEnd> {
         let mut rest = range.clone();
         while let Some(key) = self.layers.first_key(&rest) {
-            if self.lease.is_over(filter.now) {
+            if filter.is_over(self.lease) {
                 return Ok(FoldEnd::LeaseExpired(key));
             }
             let mut next = successor(key.as_bytes());

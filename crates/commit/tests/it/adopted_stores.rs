@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Adopting, Backend, Batch, Durability, Durable, Fields, Lookup, ReadAt, Reading, Result,
-    Sequence, SharedLog, StepBudget, TaskKind, Timestamp, Write,
+    Adopting, Backend, Batch, Durability, Durable, Fields, Flow, FoldDetail, FoldEnd, FoldFilter,
+    FoldRange, Lease, Lookup, ReadAt, Reading, Result, Sequence, SharedLog, StepBudget, TaskKind,
+    Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover};
@@ -139,6 +140,22 @@ impl Node {
                 found => assert!(matches!(found, Lookup::Absent)),
             }
         }
+        assert_eq!(self.folded(store), values, "a fold, and what is read");
+        values
+    }
+
+    /// The same by a fold.
+    fn folded(&self, store: usize) -> Values {
+        let snapshot = self.stores[store].snapshot(Lease::Unlimited).unwrap();
+        let filter = FoldFilter::unexpired(NOW);
+        let mut values = Values::new();
+        let visit = &mut |visited: Visited<'_>| {
+            values.insert(visited.key.as_bytes().to_vec(), visited.body.to_vec());
+            Flow::Continue
+        };
+        let all = FoldRange::all();
+        let folded = snapshot.fold(FoldDetail::Entries, &all, &filter, visit);
+        assert_eq!(folded, Ok(FoldEnd::Complete));
         values
     }
 

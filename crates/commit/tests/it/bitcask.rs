@@ -51,6 +51,8 @@ pub(crate) fn settings() -> BitcaskSettings {
             small_file_threshold_bytes: 1024,
             ..MergeSettings::default()
         },
+        log_hint_records_min: 3,
+        log_hints_merged: 2,
         ..BitcaskSettings::default()
     }
 }

@@ -12,6 +12,7 @@ mod engine;
 mod failures;
 mod history_engine;
 mod leveldb;
+mod log_hints;
 mod missing_segments;
 mod node;
 mod power_cuts;

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use kvorum_backend::Lease;
+use kvorum_backend::{FoldClock, Lease};
 use kvorum_encoding::{Bucket, BucketType, Key};
 use kvorum_object::{Clock, Content, IndexEntry, IndexOrder, Metadata, Object};
 use kvorum_ring::{Epoch, KeyHash, RingSize, position};
@@ -80,7 +80,8 @@ fn terms(field: &'static str, from: Option<&Bytes>, to: Option<&Bytes>) -> Index
 }
 
 fn page(bench: &Bench, request: &IndexPageRequest) -> Result<IndexPage, PageFailure> {
-    bench.vnode.index_page(request, NOW, Lease::Unlimited)
+    let clock = FoldClock::stopped_at(NOW);
+    bench.vnode.index_page(request, &clock, Lease::Unlimited)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Listings of one vnode: complete, without tombstones, and in parts.
 
-use kvorum_backend::{Flow, FoldEnd, FoldRange, Lease};
+use kvorum_backend::{Flow, FoldClock, FoldEnd, FoldRange, Lease};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey, type_prefix};
 use kvorum_object::{Clock, Content};
 use kvorum_ring::Epoch;
@@ -12,7 +12,7 @@ fn request(range: FoldRange) -> FoldRequest {
     FoldRequest {
         epoch: Epoch::new(3),
         range,
-        now: NOW,
+        clock: FoldClock::stopped_at(NOW),
         lease: Lease::Unlimited,
     }
 }

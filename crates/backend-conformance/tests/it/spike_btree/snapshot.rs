@@ -48,7 +48,7 @@ impl TreeSnapshot {
             }
             let row = Row::decode(key.value(), bytes.value())?;
             let key = StorageKey::from_encoded(Bytes::copy_from_slice(key.value()));
-            if self.lease.is_over(filter.now) {
+            if filter.is_over(self.lease) {
                 return Ok(FoldEnd::LeaseExpired(key));
             }
             let mut next = successor(key.as_bytes());

@@ -1,0 +1,552 @@
+//! Writing log hints in steps: when one is due, from what it is made, and when it goes.
+//!
+//! One is written of records that no log hint speaks of yet, once there are enough of them. So that a
+//! walk does not have to look into too many, those of about one size become one when there are many. One
+//! of which most stands in segments that are gone is written again without that, and one of which all
+//! does is removed.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use kvorum_backend::{FoldRange, LostRange, Result, SharedLog, StepBudget, StepOutcome, Task};
+use kvorum_backend::{TaskKind, Urgency};
+use kvorum_disk::{Disk, Reading};
+
+use crate::error::IntoBackend;
+use crate::key_blocks::HintError;
+use crate::key_table::{KeyEntry, KeyTableBuilder};
+use crate::key_walk::{Blocks, Keys, Next, Parts};
+use crate::log_hint::{
+    BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_number, log_hint_path,
+};
+use crate::places::Place;
+use crate::recovery::Recovered;
+use crate::segments::Catalog;
+use crate::shared::Standing;
+use crate::store::{Counters, Store};
+use crate::upkeep::Upkeep;
+
+/// The subject of tasks that write log hints: no segment of the store has this number.
+pub(crate) const LOG_HINT_SUBJECT: u32 = 0;
+/// A log hint is made of so many records at most: their keys are held in memory meanwhile.
+const RECORDS_MAX: usize = 64 << 10;
+/// What reading a front counts as. Bytes.
+const FRONT_BYTES: u64 = 256;
+/// What an entry takes in a log hint, about. Bytes.
+const ENTRY_BYTES: u64 = 40;
+
+/// A log hint in progress.
+pub(crate) struct LogHintJob {
+    parts: Vec<HintedPart>,
+    /// Log hints that it takes the place of.
+    replaces: Vec<Arc<LogHint>>,
+    phase: Phase,
+}
+
+enum Phase {
+    Reading(VecDeque<(Place, Standing)>, KeyTableBuilder),
+    Writing(Box<Writing>),
+}
+
+struct Writing {
+    number: u32,
+    /// The segments of its parts: entries of others are left out.
+    segments: BTreeSet<u32>,
+    sources: Vec<(Keys, Option<KeyEntry>)>,
+    writer: LogHintWriter,
+}
+
+/// What is to be done next.
+enum Wanted {
+    /// Some are wrong, or speak of nothing that is there.
+    Removal,
+    /// So many records have none.
+    Writing(u64),
+    Merging(Vec<Arc<LogHint>>),
+}
+
+impl Store {
+    pub(crate) fn log_hint_due(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Task> {
+        self.log.as_ref()?;
+        let cost_bytes = match (&upkeep.log_hint, self.wanted(catalog)) {
+            (Some(job), _) => job.cost_bytes(),
+            (None, Some(Wanted::Removal)) => 0,
+            (None, Some(Wanted::Writing(records))) => records * (FRONT_BYTES + ENTRY_BYTES),
+            (None, Some(Wanted::Merging(hints))) => {
+                2 * hints.iter().map(|it| it.len()).sum::<u64>()
+            }
+            (None, None) => return None,
+        };
+        Some(Task {
+            kind: TaskKind::Hint,
+            subject: u64::from(LOG_HINT_SUBJECT),
+            urgency: Urgency::Normal,
+            cost_bytes,
+        })
+    }
+
+    fn wanted(&self, catalog: &Catalog) -> Option<Wanted> {
+        if catalog.log_hints.iter().any(|it| catalog.is_useless(it)) {
+            return Some(Wanted::Removal);
+        }
+        let readable = catalog.shared.values().filter(|it| !it.is_damaged);
+        let unhinted: usize = readable.map(|it| it.unhinted).sum();
+        if unhinted as u64 >= self.settings.log_hint_records_min.max(1) {
+            return Some(Wanted::Writing(unhinted as u64));
+        }
+        self.to_be_merged(catalog).map(Wanted::Merging)
+    }
+
+    /// Log hints that are to become one.
+    fn to_be_merged(&self, catalog: &Catalog) -> Option<Vec<Arc<LogHint>>> {
+        let hints = &catalog.log_hints;
+        let many = self.settings.log_hints_merged.max(2);
+        let mut entries_max = self.settings.log_hint_records_min.max(1);
+        // Beyond this there are more of them than of the size before.
+        while hints.len() >= many && entries_max < u64::MAX {
+            entries_max = entries_max.saturating_mul(many as u64);
+            let small = hints.iter().filter(|it| it.entries < entries_max);
+            if small.clone().count() >= many {
+                return Some(small.cloned().collect());
+            }
+        }
+        let is_outdated = |hint: &&Arc<LogHint>| catalog.entries_there(hint) * 2 < hint.entries;
+        let outdated = hints.iter().find(is_outdated)?;
+        Some(vec![outdated.clone()])
+    }
+
+    /// Goes on with a log hint, or begins one.
+    pub(crate) fn log_hint_step(
+        &self,
+        upkeep: &mut Upkeep,
+        budget: StepBudget,
+    ) -> Result<StepOutcome> {
+        self.remove_useless(upkeep)?;
+        let job = match upkeep.log_hint.take() {
+            Some(job) => Some(job),
+            None => self.begin_log_hint()?,
+        };
+        let Some(mut job) = job else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        let mut cost_bytes = 0;
+        let is_over = |cost_bytes: u64| cost_bytes > 0 && cost_bytes >= budget.bytes;
+        if let Phase::Reading(rest, builder) = &mut job.phase {
+            while !is_over(cost_bytes)
+                && let Some((place, standing)) = rest.pop_front()
+            {
+                cost_bytes += FRONT_BYTES;
+                if !self.gather_front(&place, standing, builder)? {
+                    // A hint would hide what the damage hid; the records are read themselves.
+                    self.mark_logged_damaged(&place);
+                    return Ok(StepOutcome {
+                        cost_bytes,
+                        is_done: true,
+                    });
+                }
+            }
+            if rest.is_empty() {
+                let keys = Keys::of_table(std::mem::take(builder).finish());
+                if let Some(writing) = self.begin_writing(&job.parts, vec![keys])? {
+                    job.phase = Phase::Writing(Box::new(writing));
+                }
+            }
+        }
+        if let Phase::Writing(writing) = &mut job.phase {
+            while !is_over(cost_bytes) {
+                match writing.write_some() {
+                    Ok(0) => return self.finish_log_hint(job, cost_bytes),
+                    Ok(written) => cost_bytes += written,
+                    Err(HintError::Disk(error)) => return Err((&error).into()),
+                    // One of those that were to be merged. It was marked by whoever read it.
+                    Err(HintError::Unusable(_) | HintError::Newer) => {
+                        return Ok(StepOutcome {
+                            cost_bytes: cost_bytes.max(1),
+                            is_done: true,
+                        });
+                    }
+                }
+            }
+        }
+        upkeep.log_hint = Some(job);
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: false,
+        })
+    }
+
+    /// Takes the front of a record; false when it is damaged.
+    fn gather_front(
+        &self,
+        place: &Place,
+        standing: Standing,
+        builder: &mut KeyTableBuilder,
+    ) -> Result<bool> {
+        let Place::Shared(shared) = place else {
+            return Ok(true);
+        };
+        match place.read_front(standing.location(), Reading::MayBlock) {
+            Ok(front) => {
+                if let Some(entry) = KeyEntry::of(&front) {
+                    builder.push(&KeyEntry {
+                        segment: shared.number(),
+                        ..entry
+                    });
+                }
+                Ok(true)
+            }
+            Err(error) if error.is_damage() => {
+                self.count_corrupt(error);
+                Ok(false)
+            }
+            Err(error) => Err(error.into_backend()),
+        }
+    }
+
+    fn mark_logged_damaged(&self, place: &Place) {
+        if let Place::Shared(shared) = place
+            && let Some(entry) = self.catalog.write().shared.get_mut(&shared.number())
+        {
+            entry.is_damaged = true;
+        }
+    }
+
+    fn begin_log_hint(&self) -> Result<Option<LogHintJob>> {
+        let catalog = self.catalog.read();
+        match self.wanted(&catalog) {
+            Some(Wanted::Writing(_)) => {
+                let (parts, standings) = catalog.unhinted_records(RECORDS_MAX);
+                Ok(Some(LogHintJob {
+                    parts,
+                    replaces: Vec::new(),
+                    phase: Phase::Reading(standings, KeyTableBuilder::default()),
+                }))
+            }
+            Some(Wanted::Merging(hints)) => {
+                let parts = hints.iter().flat_map(|hint| hint.parts.iter().copied());
+                let is_there = |part: &HintedPart| catalog.shared.contains_key(&part.number);
+                let mut parts: Vec<HintedPart> = parts.filter(is_there).collect();
+                parts.sort_unstable_by_key(|part| (part.number, part.from));
+                drop(catalog);
+                let sources = hints.iter().cloned().map(Blocks::Log);
+                let sources = sources.map(Keys::of_blocks).collect();
+                let writing = self.begin_writing(&parts, sources)?;
+                Ok(writing.map(|writing| LogHintJob {
+                    parts,
+                    replaces: hints,
+                    phase: Phase::Writing(Box::new(writing)),
+                }))
+            }
+            Some(Wanted::Removal) | None => Ok(None),
+        }
+    }
+
+    /// `None` when one of the sources is damaged.
+    fn begin_writing(&self, parts: &[HintedPart], keys: Vec<Keys>) -> Result<Option<Writing>> {
+        let mut sources = Vec::with_capacity(keys.len());
+        for mut keys in keys {
+            match next_of(&mut keys) {
+                Ok(first) => sources.push((keys, first)),
+                Err(HintError::Disk(error)) => return Err((&error).into()),
+                Err(HintError::Unusable(_) | HintError::Newer) => return Ok(None),
+            }
+        }
+        let number = {
+            let mut catalog = self.catalog.write();
+            catalog.next_log_hint += 1;
+            catalog.next_log_hint - 1
+        };
+        let path = log_hint_path(&self.directory, number);
+        let bound = bound_to(self.log_id(), self.log.as_deref());
+        let writer = LogHintWriter::create(&*self.disk, &path, bound).into_backend()?;
+        Ok(Some(Writing {
+            number,
+            segments: parts.iter().map(|part| part.number).collect(),
+            sources,
+            writer,
+        }))
+    }
+
+    fn finish_log_hint(&self, job: LogHintJob, cost_bytes: u64) -> Result<StepOutcome> {
+        let Phase::Writing(writing) = job.phase else {
+            return Ok(StepOutcome::nothing_left());
+        };
+        // What it speaks of must not be lost after it, nor what superseded the entries that it leaves out.
+        self.sync_all()?;
+        let number = writing.number;
+        let written = writing.writer.finish(&*self.disk, &job.parts);
+        let cost_bytes = cost_bytes + written.into_backend()?;
+        Counters::add(&self.counters.written_bytes, cost_bytes);
+        let path = log_hint_path(&self.directory, number);
+        let bound = bound_to(self.log_id(), self.log.as_deref());
+        match LogHint::open(&*self.disk, &path, number, bound) {
+            Ok(Some(hint)) => {
+                let replaces: Vec<u32> = job.replaces.iter().map(|it| it.number).collect();
+                let mut catalog = self.catalog.write();
+                catalog.change_log_hints(Some(hint), |it| !replaces.contains(&it.number));
+                if replaces.is_empty() {
+                    catalog.count_unhinted(&job.parts);
+                }
+                drop(catalog);
+                self.remove_log_hints(&replaces)?;
+            }
+            Err(HintError::Disk(error)) => return Err((&error).into()),
+            // It is not as it was written: it is written again.
+            Ok(None) | Err(HintError::Unusable(_) | HintError::Newer) => {
+                self.remove_log_hints(&[number])?;
+            }
+        }
+        Ok(StepOutcome {
+            cost_bytes,
+            is_done: true,
+        })
+    }
+
+    /// Removes log hints that are wrong or speak of nothing that is there. What they spoke of has none then.
+    fn remove_useless(&self, upkeep: &mut Upkeep) -> Result<()> {
+        let useless: Vec<Arc<LogHint>> = {
+            let catalog = self.catalog.read();
+            let hints = catalog.log_hints.iter();
+            let useless = hints.filter(|it| catalog.is_useless(it));
+            useless.cloned().collect()
+        };
+        if useless.is_empty() {
+            return Ok(());
+        }
+        let numbers: Vec<u32> = useless.iter().map(|it| it.number).collect();
+        upkeep.log_hint.take_if(|job| {
+            let mut replaced = job.replaces.iter();
+            replaced.any(|it| numbers.contains(&it.number))
+        });
+        let mut catalog = self.catalog.write();
+        catalog.change_log_hints(None, |it| !numbers.contains(&it.number));
+        for hint in &useless {
+            catalog.count_unhinted(&hint.parts);
+        }
+        drop(catalog);
+        self.remove_log_hints(&numbers)
+    }
+
+    fn remove_log_hints(&self, numbers: &[u32]) -> Result<()> {
+        for number in numbers {
+            remove(&*self.disk, &log_hint_path(&self.directory, *number))?;
+        }
+        Ok(())
+    }
+
+    /// Has a log hint written again.
+    pub(crate) fn drop_log_hint(&self, hint: &LogHint, why: &str) {
+        if hint.is_wrong() {
+            return;
+        }
+        hint.set_wrong();
+        let path = log_hint_path(Path::new(""), hint.number);
+        let name = path.to_string_lossy().into_owned();
+        let what = format!("a copy of keys in the node's log ({why})");
+        self.note_mended(name, hint.len(), &what);
+    }
+}
+
+impl LogHintJob {
+    /// What is left of it, about.
+    fn cost_bytes(&self) -> u64 {
+        match &self.phase {
+            Phase::Reading(rest, _) => rest.len() as u64 * (FRONT_BYTES + ENTRY_BYTES) + 1,
+            Phase::Writing(_) => self.replaces.iter().map(|it| it.len()).sum::<u64>() + 1,
+        }
+    }
+}
+
+impl Writing {
+    /// Writes entries until a block is full; returns its length, and 0 when there are no more.
+    fn write_some(&mut self) -> std::result::Result<u64, HintError> {
+        while let Some(entry) = self.next_entry()? {
+            if !self.segments.contains(&entry.segment) {
+                continue;
+            }
+            match self.writer.push(&entry)? {
+                0 => {}
+                written => return Ok(written),
+            }
+        }
+        Ok(0)
+    }
+
+    /// The newest entry of the next key.
+    fn next_entry(&mut self) -> std::result::Result<Option<KeyEntry>, HintError> {
+        let currents = self.sources.iter().filter_map(|(_, it)| it.as_ref());
+        let Some(key) = currents.map(|entry| &entry.key).min().cloned() else {
+            return Ok(None);
+        };
+        let mut newest: Option<KeyEntry> = None;
+        for (keys, current) in &mut self.sources {
+            let Some(entry) = current.take_if(|entry| entry.key == key) else {
+                continue;
+            };
+            if newest
+                .as_ref()
+                .is_none_or(|newest| newest.sequence < entry.sequence)
+            {
+                newest = Some(entry);
+            }
+            *current = next_of(keys)?;
+        }
+        Ok(newest)
+    }
+}
+
+fn next_of(keys: &mut Keys) -> std::result::Result<Option<KeyEntry>, HintError> {
+    match keys.next(&FoldRange::all()) {
+        Ok(Next::Entry(entry)) => Ok(Some(entry)),
+        Ok(Next::End | Next::NotGathered(_)) => Ok(None),
+        Err(error) => {
+            if !matches!(error, HintError::Disk(_)) {
+                keys.set_wrong();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn bound_to(store: u64, log: Option<&dyn SharedLog>) -> BoundTo {
+    BoundTo {
+        store,
+        log_id: log.map_or(0, SharedLog::log_id),
+    }
+}
+
+fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
+    if disk.info(path).into_backend()?.is_some() {
+        disk.remove_file(path).into_backend()?;
+    }
+    Ok(())
+}
+
+impl Catalog {
+    fn is_useless(&self, hint: &LogHint) -> bool {
+        let mut parts = hint.parts.iter();
+        hint.is_wrong() || !parts.any(|part| self.shared.contains_key(&part.number))
+    }
+
+    /// Entries of a log hint whose segments are there.
+    fn entries_there(&self, hint: &LogHint) -> u64 {
+        let parts = hint.parts.iter();
+        let there = parts.filter(|part| self.shared.contains_key(&part.number));
+        there.map(|part| part.entries).sum()
+    }
+
+    /// Records that no log hint speaks of, the oldest first and so many at most, and the ranges in which
+    /// those are all.
+    fn unhinted_records(&self, count_max: usize) -> (Vec<HintedPart>, VecDeque<(Place, Standing)>) {
+        let mut parts: Vec<HintedPart> = Vec::new();
+        let mut found = VecDeque::new();
+        let readable = self.shared.iter();
+        for (number, entry) in readable.filter(|(_, it)| !it.is_damaged && it.unhinted > 0) {
+            let hinted = Parts::of(&self.log_hints, *number);
+            let mut standings: Vec<Standing> = entry.records.lock().iter().collect();
+            standings.sort_unstable_by_key(|standing| standing.offset());
+            let mut is_within = false;
+            for standing in standings {
+                if found.len() >= count_max {
+                    return (parts, found);
+                }
+                let begins = !is_within;
+                is_within = !hinted.hold(standing);
+                if !is_within {
+                    continue;
+                }
+                // No two records begin in one unit.
+                let to = standing.offset() + kvorum_segment::RECORD_ALIGN_BYTES;
+                match parts.last_mut() {
+                    Some(part) if !begins => part.to = to,
+                    _ => parts.push(HintedPart {
+                        number: *number,
+                        from: standing.offset(),
+                        to,
+                        entries: 0,
+                    }),
+                }
+                found.push_back((Place::Shared(entry.place.clone()), standing));
+            }
+        }
+        (parts, found)
+    }
+
+    fn change_log_hints(&mut self, new: Option<LogHint>, keep: impl Fn(&LogHint) -> bool) {
+        let kept = self.log_hints.iter().filter(|it| keep(it)).cloned();
+        self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
+    }
+
+    /// Counts anew what no log hint speaks of in the segments of these parts.
+    fn count_unhinted(&mut self, parts: &[HintedPart]) {
+        let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();
+        for number in numbers {
+            if let Some(entry) = self.shared.get_mut(&number) {
+                let hinted = Parts::of(&self.log_hints, number);
+                let records = entry.records.lock();
+                entry.unhinted = records.iter().filter(|it| !hinted.hold(*it)).count();
+            }
+        }
+    }
+}
+
+impl Recovered {
+    /// Opens the log hints that are there and speak of this store's records.
+    pub(crate) fn open_log_hints(
+        &mut self,
+        disk: &dyn Disk,
+        directory: &Path,
+        identity: u64,
+        log: Option<&dyn SharedLog>,
+    ) -> Result<()> {
+        let mut numbers: Vec<u32> = disk
+            .list(directory)
+            .into_backend()?
+            .iter()
+            .filter_map(|entry| log_hint_number(&entry.name))
+            .collect();
+        numbers.sort_unstable();
+        let Some(last) = numbers.last() else {
+            return Ok(());
+        };
+        self.catalog.next_log_hint = last.saturating_add(1);
+        for number in numbers {
+            let path = log_hint_path(directory, number);
+            // Without a checkpoint everything is replayed, what was superseded as well; should what
+            // superseded it not be readable any more, it counts again, and no log hint speaks of it.
+            if log.is_none() || self.covered == 0 {
+                remove(disk, &path)?;
+                continue;
+            }
+            match LogHint::open(disk, &path, number, bound_to(identity, log)) {
+                Ok(Some(hint)) => self.catalog.change_log_hints(Some(hint), |_| true),
+                // What an erasure left.
+                Ok(None) => remove(disk, &path)?,
+                Err(HintError::Disk(error)) => return Err((&error).into()),
+                Err(HintError::Newer) => {}
+                Err(HintError::Unusable(why)) => {
+                    let len = disk.info(&path).into_backend()?.map_or(0, |it| it.len);
+                    let name = log_hint_path(Path::new(""), number);
+                    self.lost.add(
+                        disk,
+                        LostRange {
+                            file: name.to_string_lossy().into_owned(),
+                            offset: 0,
+                            len,
+                            held: format!(
+                                "a copy of keys in the node's log ({why}); nothing is lost, it is \
+                                 written again"
+                            ),
+                        },
+                    );
+                    remove(disk, &path)?;
+                }
+            }
+        }
+        for hint in self.catalog.log_hints.clone().iter() {
+            self.catalog.count_unhinted(&hint.parts);
+        }
+        Ok(())
+    }
+}
