@@ -2,8 +2,11 @@
 //! 67 bytes, a fold open part of the time: what the process takes more than before the first put, by
 //! the system's account, so that what the allocator wastes counts.
 //!
-//! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-backend-bitcask --example
-//! keydir_memory [DIRECTORY] [KEYS]`. The directory is removed at the end. Without the variable the
+//! With `--value-log` entries stay in a value log, as in a server by default, and what the stores and
+//! the log hold for that counts.
+//!
+//! Run with `MIMALLOC_ALLOW_THP=0 cargo run --release -p kvorum-commit --example keydir_memory
+//! [--value-log] [DIRECTORY] [KEYS]`. The directory is removed at the end. Without the variable the
 //! allocator asks for huge pages, and the system's account moves in steps of 2 MB: two bytes a key at
 //! a million. Target: at most 24 bytes a key at the worst moment.
 
@@ -19,10 +22,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, StepBudget,
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, SharedLog, StepBudget,
     TaskKind, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::StorageKey;
 
@@ -34,6 +38,11 @@ const COUNTED_FROM: u64 = 1_000_000;
 const STEP: u64 = 50_000;
 const PAGE_BYTES: u64 = 4096;
 const NOW: Timestamp = Timestamp(1_000_000);
+/// As in a server.
+const LOG: ValueLogSettings = ValueLogSettings {
+    segment_bytes: 64 << 20,
+    dead_percent_max: 30,
+};
 
 /// The worst seen, with and without an open fold.
 #[derive(Default)]
@@ -43,14 +52,17 @@ struct Worst {
 }
 
 struct Measured {
-    stores: Vec<Bitcask>,
+    stores: Vec<Arc<dyn Backend>>,
+    log: Option<ValueLog>,
     put: u64,
     before_bytes: u64,
     worst: Worst,
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1);
+    let (flags, arguments): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|it| it == "--value-log");
+    let mut arguments = arguments.into_iter();
     let directory = arguments
         .next()
         .unwrap_or("/tmp/kvorum-keydir-memory".to_owned());
@@ -58,9 +70,16 @@ fn main() {
     let count: u64 = arguments
         .next()
         .map_or(12_000_000, |it| it.parse().unwrap());
-    let stores: Vec<Bitcask> = (0..STORES).map(|store| open(&directory, store)).collect();
+    let log = (!flags.is_empty()).then(|| open_log(&directory));
+    let open = |store| open(&directory, store, log.as_ref());
+    let stores: Vec<Arc<dyn Backend>> = (0..STORES).map(open).collect();
+    let driver = log.clone().map(|log| {
+        log.admit(&stores).unwrap();
+        std::thread::spawn(move || log.drive())
+    });
     let mut measured = Measured {
         stores,
+        log,
         put: 0,
         before_bytes: resident_bytes(),
         worst: Worst::default(),
@@ -84,6 +103,10 @@ fn main() {
         plain.0, plain.1, folding.0, folding.1
     );
     drop(measured.stores);
+    if let (Some(log), Some(driver)) = (measured.log, driver) {
+        log.stop();
+        driver.join().unwrap();
+    }
     RealDisk.remove_directory(&directory).unwrap();
 }
 
@@ -93,6 +116,27 @@ impl Measured {
             put(&self.stores, number);
         }
         self.put += count;
+        if count == STEP {
+            self.keep_log();
+        }
+    }
+
+    /// What upkeep does in the background of a server: nothing waits in memory to be written, and log
+    /// hints are written when they are due.
+    fn keep_log(&self) {
+        let Some(log) = &self.log else {
+            return;
+        };
+        log.sync().unwrap();
+        while log.chore_step().unwrap() {}
+        for store in &self.stores {
+            for task in store.maintenance_due(NOW) {
+                if task.kind == TaskKind::Hint {
+                    let budget = StepBudget { bytes: u64::MAX };
+                    store.maintenance_step(&task, budget, NOW).unwrap();
+                }
+            }
+        }
     }
 
     /// Puts keys from within a fold of one store.
@@ -107,6 +151,7 @@ impl Measured {
             for _ in 0..each.min(end - self.put) {
                 self.put_some(1);
                 if self.put.is_multiple_of(10_000) {
+                    self.keep_log();
                     self.note(true);
                 }
             }
@@ -156,19 +201,26 @@ impl Measured {
     }
 }
 
-fn open(directory: &Path, store: u64) -> Bitcask {
-    let directory = directory.join(store.to_string());
-    let draw = Arc::new(move || store + 42);
-    Bitcask::open(
-        Arc::new(RealDisk),
-        &directory,
-        BitcaskSettings::default(),
-        draw,
-    )
-    .unwrap()
+fn open_log(directory: &Path) -> ValueLog {
+    let opened = ValueLog::open(Arc::new(RealDisk), &directory.join("log"), 41, LOG);
+    opened.unwrap().0
 }
 
-fn put(stores: &[Bitcask], number: u64) {
+fn open(directory: &Path, store: u64, log: Option<&ValueLog>) -> Arc<dyn Backend> {
+    let directory = directory.join(store.to_string());
+    let draw = Arc::new(move || store + 42);
+    let (disk, settings) = (Arc::new(RealDisk), BitcaskSettings::default());
+    let opened = match log {
+        None => Bitcask::open(disk, &directory, settings, draw),
+        Some(log) => {
+            let log = Arc::new(log.clone());
+            Bitcask::open_adopting(disk, &directory, settings, draw, log)
+        }
+    };
+    Arc::new(opened.unwrap())
+}
+
+fn put(stores: &[Arc<dyn Backend>], number: u64) {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let key = format!("\0\x01bucket\0\x01{mixed:016x}{number:042}");
     debug_assert_eq!(key.len(), 67);
