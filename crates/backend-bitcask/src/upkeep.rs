@@ -143,7 +143,7 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub | TaskKind::Compact => Ok(StepOutcome::nothing_left()),
+            TaskKind::Scrub | TaskKind::Compact | TaskKind::Reindex => Ok(StepOutcome::nothing_left()),
         }
     }
 
