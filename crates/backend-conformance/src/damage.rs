@@ -40,6 +40,8 @@ enum Damage {
     Appended { bytes: Vec<u8> },
     /// The content of another file, or of this one at an earlier time.
     Replaced { by: &'static str, bytes: Vec<u8> },
+    /// The file is gone.
+    Removed,
 }
 
 pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
@@ -134,8 +136,11 @@ impl<'a> Closed<'a> {
     /// The files of the store, with their bytes.
     fn files(&self, disk: &MemoryDisk) -> Checked<Vec<(PathBuf, Vec<u8>)>> {
         let mut files = Vec::new();
-        collect_files(disk, &self.opening.directory, &mut files)
-            .map_err(|error| Violation::of_method(format!("reading the disk failed: {error}")))?;
+        for directory in self.engine.directories(&self.opening) {
+            collect_files(disk, &directory, &mut files).map_err(|error| {
+                Violation::of_method(format!("reading the disk failed: {error}"))
+            })?;
+        }
         Ok(files)
     }
 
@@ -146,7 +151,7 @@ impl<'a> Closed<'a> {
         plan: &Plan,
         rng: &mut ChaCha8Rng,
     ) -> Checked<Vec<Damage>> {
-        let mut damages = Vec::new();
+        let mut damages = vec![Damage::Removed];
         let stride = (bytes.len() / plan.share(self.engine, 60, usize::MAX)).max(1);
         let mut at = rng.random_range(0..stride);
         while at < bytes.len() {
@@ -321,6 +326,9 @@ fn collect_files(
     directory: &Path,
     files: &mut Vec<(PathBuf, Vec<u8>)>,
 ) -> kvorum_disk::Result<()> {
+    if disk.info(directory)?.is_none() {
+        return Ok(());
+    }
     for entry in disk.list(directory)? {
         let path = directory.join(&entry.name);
         match entry.kind {
@@ -335,8 +343,14 @@ fn collect_files(
 }
 
 fn apply(disk: &MemoryDisk, path: &Path, damage: &Damage) -> kvorum_disk::Result<()> {
+    if matches!(damage, Damage::Removed) {
+        disk.remove_file(path)?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        return disk.sync_directory(parent);
+    }
     let file = disk.open(path, OpenMode::ReadWrite)?;
     match damage {
+        Damage::Removed => {}
         Damage::Flip { offset, bits } => {
             let mut byte = [0];
             file.read_at(&mut byte, *offset, kvorum_disk::Reading::MayBlock)?;

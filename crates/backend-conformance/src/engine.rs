@@ -34,6 +34,11 @@ pub trait EngineUnderTest: Sync {
     /// Opens the store, creating it if it is missing. The previous one is closed or dropped by then.
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>>;
 
+    /// Where a store that was opened like this has its files: all of them are damaged in turn.
+    fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
+        vec![opening.directory.clone()]
+    }
+
     /// How many settings are worth testing. Choose small sizes, so that a script of some dozen
     /// writes of up to 4 KB each fills several files and merges do something.
     fn variations(&self) -> u32 {

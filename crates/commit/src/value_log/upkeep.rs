@@ -324,7 +324,8 @@ impl ValueLog {
     }
 
     fn wants_identity(&self) -> bool {
-        self.files().has_files() && !self.keeper.identity.lock().is_written
+        let files = self.files();
+        files.has_files() && !files.is_full() && !self.keeper.identity.lock().is_written
     }
 
     fn settle_identity(&self) -> Result<bool> {
@@ -332,8 +333,14 @@ impl ValueLog {
             return Ok(false);
         }
         let mut identity = self.keeper.identity.lock();
-        self.write_identity(&mut identity)?;
-        Ok(true)
+        match self.write_identity(&mut identity) {
+            // The rest of upkeep makes room.
+            Err(error) if error.kind() == ErrorKind::Full => {
+                self.files().note_full();
+                Ok(false)
+            }
+            written => written.map(|()| true),
+        }
     }
 
     fn victim(&self, upkeep: &Upkeep) -> Option<u32> {

@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 
 use crate::bitcask::settings;
 
+/// Where the log is, beside the stores.
+const LOG: &str = "value_log";
+
 /// Bitcask with its entries in the value log, as the server runs it.
 struct AdoptedBitcask;
 
@@ -36,10 +39,10 @@ impl Adopted {
             dead_percent_max: 20,
         };
         // A backup has it in its own directory.
-        let own = opening.directory.join("value_log");
+        let own = opening.directory.join(LOG);
         let directory = match disk.info(&own).ok().flatten() {
             Some(_) => own,
-            None => PathBuf::from("value_log"),
+            None => PathBuf::from(LOG),
         };
         let (log, found) = ValueLog::open(disk.clone(), &directory, draw(), log_settings)?;
         let shared = Arc::new(log.clone());
@@ -161,7 +164,7 @@ impl Backups for Adopted {
         };
         let made = backups.backup(directory)?;
         let held: Vec<_> = made.held.iter().cloned().collect();
-        self.log.backup(&directory.join("value_log"), &held)?;
+        self.log.backup(&directory.join(LOG), &held)?;
         Ok(made)
     }
 }
@@ -205,6 +208,10 @@ impl EngineUnderTest for AdoptedBitcask {
             },
         };
         Adopted::open(opening, settings)
+    }
+
+    fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
+        vec![opening.directory.clone(), PathBuf::from(LOG)]
     }
 
     fn variations(&self) -> u32 {

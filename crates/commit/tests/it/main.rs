@@ -7,6 +7,7 @@ mod adopted_openings;
 mod adopted_stores;
 mod adopting_engine;
 mod bitcask;
+mod bitcask_in_log;
 mod counted_log;
 mod engine;
 mod failures;

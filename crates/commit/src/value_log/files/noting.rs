@@ -60,8 +60,7 @@ impl Files {
 
     /// True when the note is not on the disk, and there may be space for it.
     pub(crate) fn wants_note(&self) -> bool {
-        let is_full = self.is_full.load(Ordering::Acquire);
-        self.has_files() && !is_full && !self.dropped.lock().is_written
+        self.has_files() && !self.is_full() && !self.dropped.lock().is_written
     }
 
     /// Writes the note if it is not on the disk; false when it is, or when there is no space for it.
@@ -77,11 +76,20 @@ impl Files {
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::Full => {
-                self.is_full.store(true, Ordering::Release);
+                self.note_full();
                 Ok(false)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// True when there was no space for what can wait, and none was made since.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_full(&self) {
+        self.is_full.store(true, Ordering::Release);
     }
 
     /// True when a segment that is not there, or is another, should be there.

@@ -1,0 +1,293 @@
+//! The known failures of such stores, for bitcask with its entries in the value log: rot and full disks.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use kvorum_backend::{
+    Backend, Batch, Durability, ErrorKind, Fields, Lookup, ReadAt, Reading, Result, SharedLog,
+    StepBudget, Timestamp, Write,
+};
+use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
+use kvorum_commit::{ValueLog, ValueLogSettings};
+use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
+use kvorum_encoding::StorageKey;
+
+use crate::bitcask::settings;
+
+const KEYS: usize = 24;
+const LOG: &str = "value_log";
+const NOW: Timestamp = Timestamp(1_000_000);
+
+struct Store {
+    log: ValueLog,
+    engine: Arc<dyn Backend>,
+    /// What opening the log found damaged.
+    damage: Vec<String>,
+}
+
+impl Store {
+    fn open(disk: &(impl Disk + Clone + 'static)) -> Result<Self> {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let log_settings = ValueLogSettings {
+            segment_bytes: 1_500,
+            dead_percent_max: 20,
+        };
+        let (log, found) = ValueLog::open(disk.clone(), Path::new(LOG), 77, log_settings)?;
+        let drawn = AtomicU64::new(1);
+        let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+        let own = BitcaskSettings {
+            compression: Compression::None,
+            ..settings()
+        };
+        let shared = Arc::new(log.clone());
+        let engine = Bitcask::open_adopting(disk, Path::new("store"), own, draw, shared)?;
+        let engine: Arc<dyn Backend> = Arc::new(engine);
+        let admitted = log.admit(std::slice::from_ref(&engine))?;
+        Ok(Self {
+            log,
+            engine,
+            damage: found.damage.into_iter().chain(admitted.damage).collect(),
+        })
+    }
+
+    fn filled(disk: &MemoryDisk) -> Self {
+        let store = Self::open(disk).unwrap();
+        (0..KEYS).for_each(|number| store.put(number, 1).unwrap());
+        store
+    }
+
+    fn put(&self, number: usize, round: usize) -> Result<()> {
+        let write = Write::put(
+            key(number),
+            Fields::default(),
+            Bytes::new(),
+            body(number, round),
+        );
+        let receipt = self.engine.put(&Batch::of(write), Durability::Grouped)?;
+        receipt.wait().map(drop)
+    }
+
+    /// `None` for a key that is absent.
+    fn get(&self, number: usize) -> Result<Option<Bytes>> {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: NOW,
+        };
+        match self.engine.get(&key(number), at)? {
+            Lookup::Found(entry) => Ok(Some(entry.body)),
+            Lookup::Absent => Ok(None),
+            Lookup::WouldBlock => panic!("it may block"),
+        }
+    }
+
+    /// Keys that are absent, or of which reading says that they are damaged. The others are right.
+    fn gone_and_damaged(&self) -> (Vec<usize>, Vec<usize>) {
+        let (mut gone, mut damaged) = (Vec::new(), Vec::new());
+        for number in 0..KEYS {
+            match self.get(number) {
+                Ok(Some(found)) => assert_eq!(found, body(number, 1), "{number}"),
+                Ok(None) => gone.push(number),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt);
+                    damaged.push(number);
+                }
+            }
+        }
+        (gone, damaged)
+    }
+
+    fn is_told(&self) -> bool {
+        !self.damage.is_empty() || !self.engine.status().lost.is_empty()
+    }
+
+    /// All upkeep that is due, as a full disk allows.
+    fn do_upkeep(&self) {
+        for _ in 0..100 {
+            for task in self.engine.maintenance_due(NOW) {
+                let budget = StepBudget { bytes: 10_000 };
+                let _done_or_full = self.engine.maintenance_step(&task, budget, NOW);
+            }
+            let _done_or_full = self.log.upkeep_step(StepBudget { bytes: 10_000 });
+        }
+    }
+}
+
+fn key(number: usize) -> StorageKey {
+    StorageKey::from_encoded(format!("key {number:02}").into_bytes())
+}
+
+fn body(number: usize, round: usize) -> Bytes {
+    Bytes::from(format!("{number:050}-{round:050}"))
+}
+
+fn segments(disk: &MemoryDisk) -> Vec<PathBuf> {
+    let numbers = kvorum_segment::list_segments(disk, Path::new(LOG)).unwrap();
+    let name = |number| Path::new(LOG).join(kvorum_segment::file_name(number));
+    numbers.into_iter().map(name).collect()
+}
+
+fn flip(disk: &MemoryDisk, path: &Path, offset: u64) {
+    let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+    let mut byte = [0];
+    let read = file.read_at(&mut byte, offset, kvorum_disk::Reading::MayBlock);
+    assert_eq!(read.unwrap(), 1);
+    file.write_at(&[byte[0] ^ 0x40], offset).unwrap();
+    file.sync().unwrap();
+}
+
+#[test]
+fn r24_a_flipped_byte_of_the_value_log_costs_one_key_which_says_so() {
+    let mut hit = 0;
+    for is_clean in [true, false] {
+        let disk = MemoryDisk::new();
+        let store = Store::filled(&disk);
+        while store.log.is_chore_due() && store.log.chore_step().unwrap() {}
+        if is_clean {
+            store.engine.close().unwrap();
+        }
+        drop(store);
+        let all = segments(&disk);
+        assert!(all.len() > 3);
+        for path in &all[..2] {
+            let len = disk.info(path).unwrap().unwrap().len;
+            for offset in (0..len).step_by(7) {
+                let disk = disk.crash_image(CrashOptions::everything());
+                flip(&disk, path, offset);
+                let store = Store::open(&disk).unwrap();
+                let (gone, damaged) = store.gone_and_damaged();
+                let lost = gone.len() + damaged.len();
+                assert!(lost <= 1, "{} at {offset}", path.display());
+                assert!(gone.is_empty() || store.is_told(), "{gone:?} at {offset}");
+                hit += lost;
+            }
+        }
+    }
+    assert!(hit > 20, "{hit} flips cost something");
+}
+
+#[test]
+fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
+    let disk = MemoryDisk::new();
+    let store = Store::filled(&disk);
+    let used = store.log.newest_segment() as usize;
+    drop(store);
+    let all = segments(&disk);
+    // In the first, which is full, and in the one that was written last, before its last record.
+    flip(&disk, &all[0], 100);
+    flip(&disk, &all[used - 1], 100);
+    let disk = disk.crash_image(CrashOptions::everything());
+    let store = Store::open(&disk).unwrap();
+    let (gone, damaged) = store.gone_and_damaged();
+    assert_eq!((gone.len(), damaged.len()), (2, 0));
+    for path in [&all[0], &all[used - 1]] {
+        let name = path.display().to_string();
+        assert!(
+            store.damage.iter().any(|it| it.starts_with(&name)),
+            "{name}"
+        );
+    }
+    store.put(KEYS, 1).unwrap();
+    drop(store);
+    let store = Store::open(&disk).unwrap();
+    assert_eq!(store.gone_and_damaged(), (gone, Vec::new()));
+    assert_eq!(store.get(KEYS).unwrap(), Some(body(KEYS, 1)));
+}
+
+/// The disk fills up, and all that the store does on it meanwhile costs nothing.
+#[test]
+fn r28_a_full_disk_refuses_puts_to_the_value_log_serves_reads_and_resumes_by_itself() {
+    for filled_bytes in (20_000..40_000).step_by(517) {
+        let disk = MemoryDisk::with_capacity(50_000);
+        let filler = disk.open(Path::new("filler"), OpenMode::CreateNew).unwrap();
+        filler.write_at(&vec![0; filled_bytes], 0).unwrap();
+        let store = Store::open(&disk).unwrap();
+        let mut acknowledged = [None; KEYS];
+        let (refused, refused_round) = fill(&store, &mut acknowledged);
+        let check = |store: &Store, acknowledged: &[Option<usize>; KEYS]| {
+            for (number, round) in acknowledged.iter().enumerate() {
+                let found = store.get(number).unwrap();
+                let is_right = found == round.map(|round| body(number, round));
+                // A put that found no room may be seen: it is not acknowledged, and not denied.
+                let is_refused = number == refused && found == Some(body(number, refused_round));
+                assert!(is_right || is_refused, "{number}: {found:?}, {round:?}");
+            }
+        };
+        check(&store, &acknowledged);
+        store.do_upkeep();
+        check(&store, &acknowledged);
+        drop(store);
+        disk.crash(CrashOptions::nothing_unsynced());
+        let store = Store::open(&disk).unwrap();
+        check(&store, &acknowledged);
+        store.do_upkeep();
+        check(&store, &acknowledged);
+        disk.remove_file(Path::new("filler")).unwrap();
+        // What resumes by itself may first have to be done by upkeep.
+        store.do_upkeep();
+        for (number, round) in acknowledged.iter_mut().enumerate() {
+            store.put(number, 1_000).unwrap();
+            *round = Some(1_000);
+        }
+        store.do_upkeep();
+        check(&store, &acknowledged);
+        drop(store);
+        disk.crash(CrashOptions::nothing_unsynced());
+        let store = Store::open(&disk).unwrap();
+        check(&store, &acknowledged);
+        assert!(!store.is_told(), "{:?}", store.engine.status().lost);
+    }
+}
+
+/// Puts, with upkeep now and then, until one is refused for want of space: which, and of which round.
+fn fill(store: &Store, acknowledged: &mut [Option<usize>; KEYS]) -> (usize, usize) {
+    for round in 2..500 {
+        for (number, latest) in acknowledged.iter_mut().enumerate() {
+            match store.put(number, round) {
+                Ok(()) => *latest = Some(round),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Full);
+                    return (number, round);
+                }
+            }
+        }
+        let task = store.engine.maintenance_due(NOW).into_iter().next();
+        if let Some(task) = task {
+            let budget = StepBudget { bytes: 10_000 };
+            let _done_or_full = store.engine.maintenance_step(&task, budget, NOW);
+        }
+    }
+    panic!("the disk does not fill up")
+}
+
+/// The first chore on a full disk was to write down whose log it is; it failed, and nothing behind it was
+/// done any more, not even what makes room.
+#[test]
+fn a_log_without_room_for_its_small_files_lets_segments_go() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    for name in ["value_log/log", "value_log/dropped"] {
+        let rule = Rule::new(no_space).on(Operation::Write);
+        disk.add_rule(rule.path_contains(name));
+    }
+    let store = Store::open(&disk).unwrap();
+    for round in 0..10 {
+        (0..KEYS).for_each(|number| store.put(number, round).unwrap());
+    }
+    let segments = store.log.status().segments;
+    store.do_upkeep();
+    assert!(store.log.status().segments < segments / 2);
+    disk.heal();
+    (0..KEYS).for_each(|number| store.put(number, 10).unwrap());
+    store.do_upkeep();
+    for name in ["value_log/log", "value_log/dropped"] {
+        assert!(disk.info(Path::new(name)).unwrap().is_some(), "{name}");
+    }
+}
