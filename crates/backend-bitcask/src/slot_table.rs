@@ -358,4 +358,33 @@ mod tests {
             check(&kept);
         }
     }
+
+    /// Tables that are filled alike would all grow at the same moment, and every put meanwhile wait for one.
+    #[test]
+    fn of_tables_that_are_filled_alike_less_than_half_grow_within_a_percent() {
+        const TABLES: u64 = 64;
+        const FIRST: u64 = 4_000;
+        const LAST: u64 = 12_000;
+        let mut growths = std::collections::BTreeMap::<u64, u64>::new();
+        for number in 0..TABLES {
+            // As a store's fingerprints mix the numbers of its shards.
+            let mut table = SlotTable::new(fill_of(spread(number) >> 32));
+            for count in 0..LAST {
+                if !table.has_room() {
+                    table = table.grown();
+                    *growths.entry(count).or_default() += 1;
+                }
+                table.insert(slot(spread(count), 32));
+            }
+        }
+        let all: u64 = growths.range(FIRST..).map(|(_, tables)| tables).sum();
+        assert!(all > 10 * TABLES, "{all}");
+        for from in FIRST..LAST {
+            // One percent more slots in each. On an average a seventh of the tables grows meanwhile, more
+            // where the last of one size come with the first of the next.
+            let within = growths.range(from..from + from / 100);
+            let tables: u64 = within.map(|(_, tables)| tables).sum();
+            assert!(tables < TABLES / 2, "{tables} grow from {from} on");
+        }
+    }
 }

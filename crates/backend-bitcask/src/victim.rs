@@ -4,8 +4,10 @@
 //! that frees the most for what it costs goes first. One segment at a time: merging all of them at
 //! once is what made merges felt.
 //!
-//! The bound on the whole store's dead bytes takes the one segment that frees the most, and looks
-//! again: where every segment has something dead in it, a round of all would copy nearly everything.
+//! The bound on the whole store's dead bytes takes the one segment that frees the most for what it
+//! costs, times its age, and looks again: where every segment has something dead in it, a round of all
+//! would copy nearly everything. What is left of an old one will live on, and is copied for longer; a
+//! young one has more dead in it soon. The node's log goes by the same.
 
 use kvorum_backend::Urgency;
 
@@ -29,6 +31,21 @@ pub(crate) struct Candidate {
     pub(crate) dead_records: u64,
 }
 
+impl Candidate {
+    fn dead_percent(&self) -> u64 {
+        percent(self.dead_bytes, self.bytes)
+    }
+
+    /// What is freed for each byte read and written, times the age.
+    fn worth(&self, newest: u32) -> u128 {
+        let age = u128::from(newest.saturating_sub(self.number)) + 1;
+        let copied = u128::from(self.bytes.saturating_sub(self.dead_bytes));
+        let cost = u128::from(self.bytes) + copied + 1;
+        // In millionths, so that whole numbers do.
+        u128::from(self.dead_bytes) * age * 1_000_000 / cost
+    }
+}
+
 /// The whole store, for the trigger that bounds its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WholeStore {
@@ -44,7 +61,7 @@ pub(crate) fn choose_round(
 ) -> Vec<u32> {
     let is_triggered = candidates.iter().any(|it| is_trigger(it, settings));
     if !is_triggered {
-        return deadest(candidates, whole, settings).into_iter().collect();
+        return worthiest(candidates, whole, settings).into_iter().collect();
     }
     let mut chosen: Vec<&Candidate> = candidates
         .iter()
@@ -53,12 +70,7 @@ pub(crate) fn choose_round(
         .collect();
     // The most freed for each byte copied first; older ones first where that is equal, for removals
     // in younger ones may be waiting for them.
-    chosen.sort_by_key(|it| {
-        (
-            std::cmp::Reverse(percent(it.dead_bytes, it.bytes)),
-            it.number,
-        )
-    });
+    chosen.sort_by_key(|it| (std::cmp::Reverse(it.dead_percent()), it.number));
     let is_pointless = chosen.len() == 1 && chosen.iter().all(|it| it.dead_bytes == 0);
     if is_pointless {
         return Vec::new();
@@ -85,18 +97,20 @@ fn is_too_much_dead(whole: WholeStore, settings: &MergeSettings) -> bool {
         && whole.bytes >= settings.small_file_threshold_bytes.min(SMALL_STORE_BYTES)
 }
 
-/// The segment with the largest dead share, when too much of the whole store is dead.
-fn deadest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettings) -> Option<u32> {
-    let is_due = is_too_much_dead(whole, settings);
+/// The segment that is worth most, when too much of the whole store is dead.
+fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettings) -> Option<u32> {
+    if !is_too_much_dead(whole, settings) {
+        return None;
+    }
     // Where all are much better than the bound, what is dead is in the segment being written, and the
     // next merge can free it.
-    let worth_it = u64::from(settings.store_dead_trigger_percent) / 2;
-    let share = |it: &Candidate| percent(it.dead_bytes, it.bytes);
+    let share_min = u64::from(settings.store_dead_trigger_percent) / 2;
+    let newest = candidates.iter().map(|it| it.number).max()?;
     let dead = candidates
         .iter()
-        .filter(|it| is_due && it.dead_bytes > 0 && share(it) >= worth_it);
-    let deadest = dead.max_by_key(|it| (share(it), std::cmp::Reverse(it.number)));
-    deadest.map(|it| it.number)
+        .filter(|it| it.dead_bytes > 0 && it.dead_percent() >= share_min);
+    let best = dead.max_by_key(|it| (it.worth(newest), std::cmp::Reverse(it.number)));
+    best.map(|it| it.number)
 }
 
 fn is_trigger(it: &Candidate, settings: &MergeSettings) -> bool {
@@ -171,9 +185,34 @@ mod tests {
             bytes: 3 << 30,
             dead_bytes: 1 << 30,
         };
-        let all = [candidate(1, 30), candidate(2, 40), candidate(3, 0)];
+        let all = [candidate(1, 0), candidate(2, 40), candidate(3, 30)];
         let chosen = choose_round(&all, whole, &MergeSettings::default());
         assert_eq!(chosen, [2]);
+    }
+
+    #[test]
+    fn for_the_bound_an_old_segment_goes_before_a_young_one_with_somewhat_more_dead_in_it() {
+        let whole = WholeStore {
+            bytes: 3 << 30,
+            dead_bytes: 1 << 30,
+        };
+        let chosen = |old_percent, young_percent| {
+            let all = [
+                candidate(1, old_percent),
+                candidate(4, young_percent),
+                candidate(5, 0),
+            ];
+            let settings = MergeSettings {
+                dead_bytes_trigger: 1 << 40,
+                ..MergeSettings::default()
+            };
+            choose_round(&all, whole, &settings)
+        };
+        assert_eq!(chosen(30, 45), [1]);
+        // Far more counts for more than age.
+        assert_eq!(chosen(16, 55), [4]);
+        // Nothing that is hardly worth it, however old.
+        assert_eq!(chosen(14, 20), [4]);
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_window_start_hour = u8::try_from(value).unwrap_or(0);
         }),
         "0",
-        "The first hour of the merge window, UTC.",
+        "The first hour of the merge window, UTC; Riak goes by the machine's local time.",
     ),
     key(
         "bitcask.merge.window.end",
@@ -139,7 +139,7 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_window_end_hour = u8::try_from(value).unwrap_or(23);
         }),
         "23",
-        "The last hour of the merge window, itself included. \
+        "The last hour of the merge window, itself included; UTC as well. \
          A window that ends before it starts goes past midnight.",
     ),
     key(
@@ -161,7 +161,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_trigger_fragmentation_percent = value;
         }),
         "60",
-        "The share of dead keys in some file from which a merge begins.",
+        "The share of dead keys in some file of a partition from which a merge begins. \
+         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
     ),
     key(
         "bitcask.merge.triggers.dead_bytes",
@@ -170,7 +171,8 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.bitcask.merge_trigger_dead_bytes = value,
         },
         "512MB",
-        "The bytes of dead values in some file from which a merge begins.",
+        "The bytes of dead values in some file of a partition from which a merge begins. \
+         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
     ),
     key(
         "bitcask.merge.thresholds.fragmentation",
@@ -178,7 +180,8 @@ pub(super) const KEYS: &[Key] = &[
             settings.bitcask.merge_threshold_fragmentation_percent = value;
         }),
         "40",
-        "The share of dead keys from which a file takes part in a merge.",
+        "The share of dead keys from which a file of a partition takes part in a merge. \
+         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
     ),
     key(
         "bitcask.merge.thresholds.dead_bytes",
@@ -187,7 +190,8 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.bitcask.merge_threshold_dead_bytes = value,
         },
         "128MB",
-        "The bytes of dead values from which a file takes part in a merge.",
+        "The bytes of dead values from which a file of a partition takes part in a merge. \
+         Not for the value log, which goes by `bitcask.merge.dead_share_max` alone.",
     ),
     key(
         "bitcask.merge.thresholds.small_file",
@@ -197,7 +201,8 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.bitcask.merge_threshold_small_file_bytes = value,
         },
         "10MB",
-        "A smaller file takes part in a merge whatever it holds.",
+        "A smaller file of a partition takes part in a merge whatever it holds. \
+         Not for the value log, whose files are small.",
     ),
     key(
         "bitcask.expiry",
