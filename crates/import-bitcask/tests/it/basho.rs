@@ -33,11 +33,16 @@ impl CaskFile {
 
     /// A deletion mark of version 0, 1 or 2.
     pub(crate) fn delete(&mut self, key: &[u8], version: u8) -> u64 {
-        let value = match version {
-            0 => b"bitcask_tombstone".to_vec(),
-            1 => b"bitcask_tombstone1\0\0\0\x07".to_vec(),
-            _ => b"bitcask_tombstone2\0\0\0\x07".to_vec(),
-        };
+        self.delete_in(key, version, 7)
+    }
+
+    /// A deletion mark that names a file, which those of version 0 do not.
+    pub(crate) fn delete_in(&mut self, key: &[u8], version: u8, file_id: u32) -> u64 {
+        let mut value = b"bitcask_tombstone".to_vec();
+        if version > 0 {
+            value.push(b'0' + version);
+            value.extend(file_id.to_be_bytes());
+        }
         self.record(key, &value, WRITTEN_AT, true)
     }
 

@@ -56,6 +56,47 @@ fn the_newest_record_of_a_key_wins_over_all_files_and_a_deletion_removes_it() {
     }
 }
 
+/// Merges copy marks, into files that are older than what was put since, and whatever file they name.
+#[test]
+fn a_mark_that_a_merge_left_in_an_older_file_hides_no_newer_value_whichever_file_it_names() {
+    for has_hints in [false, true] {
+        let world = World::new();
+        let mut files: [CaskFile; 3] = Default::default();
+        for version in 1..3 {
+            for named in 1..5 {
+                let key = |what: &str| key("b", &format!("{what} {version} {named}"));
+                files[0].put(&key("newer"), &object("gone"));
+                files[1].delete_in(&key("newer"), version, named);
+                files[2].put(&key("newer"), &newer("put since"));
+                files[0].put(&key("deleted"), &object("gone"));
+                files[2].delete_in(&key("deleted"), version, named);
+                // All that it hid was merged away.
+                files[1].delete_in(&key("alone"), version, named);
+            }
+        }
+        let write = if has_hints {
+            World::closed
+        } else {
+            World::data
+        };
+        for (number, file) in (1..).zip(&files) {
+            write(&world, 0, number, file);
+        }
+        let summary = world.import().unwrap();
+        for version in 1..3 {
+            for named in 1..5 {
+                let values = |what: &str| world.values("b", &format!("{what} {version} {named}"));
+                assert_eq!(values("newer"), ["put since"], "{version} {named}");
+                assert!(values("deleted").is_empty(), "{version} {named}");
+                assert!(values("alone").is_empty(), "{version} {named}");
+            }
+        }
+        let counts = summary.counts;
+        assert_eq!((counts.keys, counts.deletion_marks), (8, 24));
+        assert!(summary.is_whole());
+    }
+}
+
 #[test]
 fn keys_of_all_forms_name_their_objects() {
     let world = World::new();
