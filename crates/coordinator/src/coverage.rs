@@ -62,6 +62,8 @@ struct Listing {
     size: RingSize,
     parts: VecDeque<Part>,
     ready: VecDeque<Address>,
+    /// Vnodes that are not asked.
+    damaged: DamagedVnodes,
     /// How long to wait before the ring is looked at again.
     replan_pause: Duration,
     /// How it ended; the meter is told when the listing is dropped.
@@ -165,7 +167,8 @@ impl Listing {
         let arrived = coordinator.runtime().now();
         let progress = coordinator.begin(arrived, Some(timeout));
         let counted = Counted::new(coordinator, progress.deadline);
-        let planned = counted.and_then(|it| Ok((it, coordinator.cover(&place)?)));
+        let damaged = DamagedVnodes::default();
+        let planned = counted.and_then(|it| Ok((it, coordinator.cover(&place, &damaged)?)));
         match planned {
             Ok((counted, cover)) => Ok(Self {
                 counted,
@@ -176,6 +179,7 @@ impl Listing {
                 size: cover.size,
                 parts: cover.parts,
                 ready: VecDeque::new(),
+                damaged,
                 replan_pause: REPLAN_PAUSE_MIN,
                 error: None,
             }),
@@ -215,7 +219,7 @@ impl Listing {
         }
         if !coordinator.is_of_now(&part.vnode) {
             // It would be refused, and after each refusal a while is waited.
-            let cover = coordinator.cover(&self.place)?;
+            let cover = coordinator.cover(&self.place, &self.damaged)?;
             self.take_over(&part, cover);
             return Ok(());
         }
@@ -252,6 +256,12 @@ impl Listing {
                 return self.cover_anew(part).await;
             }
             Err(PageError::NotOpen(error)) => return self.cover_without(part, error).await,
+            Err(PageError::Damaged(error)) => {
+                self.damaged.note(&part.vnode, error);
+                let cover = coordinator.cover(&self.place, &self.damaged)?;
+                self.take_over(&part, cover);
+                return Ok(());
+            }
             Err(PageError::Failed(error)) => return Err(error),
         };
         self.replan_pause = REPLAN_PAUSE_MIN;
@@ -277,7 +287,7 @@ impl Listing {
         if !is_in_time {
             return Err(RequestError::VnodeNotReady);
         }
-        let cover = coordinator.cover(&self.place)?;
+        let cover = coordinator.cover(&self.place, &self.damaged)?;
         self.take_over(&part, cover);
         Ok(())
     }
@@ -291,7 +301,7 @@ impl Listing {
         {
             return self.cover_anew(part).await;
         }
-        let cover = coordinator.cover(&self.place);
+        let cover = coordinator.cover(&self.place, &self.damaged);
         self.take_over(&part, cover.map_err(|other| instead_of(other, error))?);
         Ok(())
     }
@@ -319,6 +329,8 @@ pub(crate) enum PageError {
     Incomplete,
     /// Its store is not open; other vnodes have the same.
     NotOpen(RequestError),
+    /// Damage may have taken some of what it is asked for; other vnodes have the same.
+    Damaged(RequestError),
     Failed(RequestError),
 }
 
@@ -336,6 +348,8 @@ impl From<ReplicaFailure> for PageError {
             Self::Incomplete
         } else if matches!(failure, ReplicaFailure::NotOpen { .. }) {
             Self::NotOpen(request_error(failure))
+        } else if matches!(failure, ReplicaFailure::Damaged(_)) {
+            Self::Damaged(request_error(failure))
         } else {
             Self::Failed(request_error(failure))
         }
@@ -469,6 +483,33 @@ pub(crate) struct CoveringVnodes {
     pub(crate) size: RingSize,
 }
 
+/// Vnodes that do not have all that one listing or query asks for. It asks them no more.
+#[derive(Default)]
+pub(crate) struct DamagedVnodes {
+    vnodes: BTreeSet<(NodeId, Partition)>,
+    error: Option<RequestError>,
+}
+
+impl DamagedVnodes {
+    pub(crate) fn note(&mut self, vnode: &CoverageVnode, error: RequestError) {
+        self.vnodes.insert((vnode.node, vnode.partition));
+        self.error = Some(error);
+    }
+
+    fn has(&self, node: NodeId, partition: Partition) -> bool {
+        self.vnodes.contains(&(node, partition))
+    }
+
+    /// With nobody left who has the same, what damage did is why.
+    fn instead_of(&self, other: RequestError) -> RequestError {
+        match (&self.error, other) {
+            (Some(error), RequestError::InsufficientVnodes { .. }) => error.clone(),
+            (Some(error), other) => instead_of(other, error.clone()),
+            (None, other) => other,
+        }
+    }
+}
+
 /// Who could stand in for a vnode that is not open is not open either: its own error says why.
 pub(crate) fn instead_of(other: RequestError, error: RequestError) -> RequestError {
     match other {
@@ -485,7 +526,7 @@ struct Cover {
 }
 
 impl Coordinator {
-    fn cover(&self, place: &Place) -> Result<Cover, RequestError> {
+    fn cover(&self, place: &Place, damaged: &DamagedVnodes) -> Result<Cover, RequestError> {
         let state = self.state();
         let unknown_type = |_| RequestError::UnknownBucketType;
         let (n_val, keys, range) = match &place.bucket {
@@ -502,7 +543,7 @@ impl Coordinator {
                 (1, &properties.chash_keyfun, type_prefix(&place.bucket_type))
             }
         };
-        let cover = self.cover_vnodes(&state, n_val, key_hash(keys))?;
+        let cover = self.cover_vnodes(&state, n_val, key_hash(keys), damaged)?;
         let range = FoldRange::prefix(&range);
         let part = |vnode| Part {
             vnode,
@@ -520,11 +561,13 @@ impl Coordinator {
         &self,
         bucket_type: &BucketType,
         bucket: &Bucket,
+        damaged: &DamagedVnodes,
     ) -> Result<CoveringVnodes, RequestError> {
         let state = self.state();
         let properties = state.properties(bucket_type, bucket);
         let properties = properties.map_err(|_| RequestError::UnknownBucketType)?;
-        self.cover_vnodes(&state, properties.n_val, key_hash(&properties.chash_keyfun))
+        let hash = key_hash(&properties.chash_keyfun);
+        self.cover_vnodes(&state, properties.n_val, hash, damaged)
     }
 
     /// True when a vnode has the epoch that it had when the plan was made.
@@ -554,6 +597,7 @@ impl Coordinator {
         state: &ClusterState,
         n_val: u32,
         hash: KeyHash,
+        damaged: &DamagedVnodes,
     ) -> Result<CoveringVnodes, RequestError> {
         let random = self.runtime().random_u64().to_le_bytes();
         let offset = u16::from_le_bytes([random[0], random[1]]);
@@ -562,14 +606,16 @@ impl Coordinator {
         let ring = state.ring();
         let cover = |wait| {
             ring.coverage_plan_of(n_val, colocated, offset, |node, partition| {
-                is_asked(node, wait) && !self.parts.is_unopened(node, partition)
+                is_asked(node, wait)
+                    && !self.parts.is_unopened(node, partition)
+                    && !damaged.has(node, partition)
             })
         };
         // Who lacked something a while ago is asked rather than nobody: nodes that are changed one after
         // the other may all be left out at a time, and have everything again.
         let plan = cover(LEFT_OUT).or_else(|_| cover(LEFT_OUT_MIN));
         let plan = plan.map_err(|_| {
-            match ring.coverage_plan(n_val, colocated, offset, |node| {
+            let why = match ring.coverage_plan(n_val, colocated, offset, |node| {
                 is_asked(node, LEFT_OUT_MIN)
             }) {
                 // All would be well if what is there were open.
@@ -578,7 +624,8 @@ impl Coordinator {
                     wanted: error.missing.len(),
                     got: 0,
                 },
-            }
+            };
+            damaged.instead_of(why)
         })?;
         Ok(CoveringVnodes {
             vnodes: plan.vnodes,

@@ -26,7 +26,7 @@ use kvorum_vnode::{
 };
 
 use crate::coordinator::{Coordinator, Progress};
-use crate::coverage::{PageError, instead_of};
+use crate::coverage::{DamagedVnodes, PageError, instead_of};
 use crate::error::RequestError;
 use crate::index_query::{Continuation, IndexOptions, IndexQuery};
 use crate::peers::PeerFailure;
@@ -69,6 +69,7 @@ pub struct IndexResults {
     left: Option<u32>,
     /// The last result, of a query that counts.
     last: Option<IndexPosition>,
+    damaged: DamagedVnodes,
     replan_pause: Duration,
     /// How it ended; the meter is told when the results are dropped.
     error: Option<RequestError>,
@@ -110,7 +111,8 @@ impl Coordinator {
             bucket: query.bucket.clone(),
         };
         let planned = Counted::new(self).and_then(|counted| {
-            let cover = self.cover_bucket(&place.bucket_type, &place.bucket)?;
+            let damaged = DamagedVnodes::default();
+            let cover = self.cover_bucket(&place.bucket_type, &place.bucket, &damaged)?;
             Ok((counted, cover))
         });
         let (counted, cover) = match planned {
@@ -143,6 +145,7 @@ impl Coordinator {
             sources,
             left,
             last: None,
+            damaged: DamagedVnodes::default(),
             replan_pause: REPLAN_PAUSE_MIN,
             error: None,
             query,
@@ -324,6 +327,10 @@ impl IndexResults {
                     unopened = Some(error);
                     elsewhere.push(index);
                 }
+                Err(PageError::Damaged(error)) => {
+                    self.damaged.note(&source.vnode, error);
+                    elsewhere.push(index);
+                }
                 Err(PageError::Failed(error)) => return Err(error),
             }
         }
@@ -369,7 +376,7 @@ impl IndexResults {
             bucket_type,
             bucket,
         } = &self.place;
-        let cover = coordinator.cover_bucket(bucket_type, bucket)?;
+        let cover = coordinator.cover_bucket(bucket_type, bucket, &self.damaged)?;
         elsewhere.sort_unstable();
         for index in elsewhere.into_iter().rev() {
             let gone = self.sources.swap_remove(index);

@@ -14,7 +14,7 @@ use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_sst::Mark;
 use parking_lot::Mutex;
 
-use crate::version::Version;
+use crate::version::{LevelTable, Version};
 
 /// Doubts that are told apart; with more, all keys are in one.
 const OPEN_MAX: usize = 1_000;
@@ -322,7 +322,7 @@ impl Doubts {
             let blocks = blocks.filter(|((table, _), _)| is_there(*table));
             blocks.map(|(_, range)| range.clone()).collect()
         };
-        holes.extend(version.tables().flat_map(|it| it.lost_ranges()));
+        holes.extend(version.tables().flat_map(LevelTable::lost_ranges));
         holes.iter().any(|it| it.overlaps(range))
     }
 }

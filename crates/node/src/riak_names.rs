@@ -99,7 +99,10 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         "stat" => "use `riak-admin status`, or /metrics for everything",
         "cluster-info" => "use `riak-admin ring-status --json` and `vnode-status --json`",
         "aae-status" | "tictacaae" => "anti-entropy between replicas is not built in yet",
-        "repair-2i" => "indexes are written together with their objects and need no repair",
+        "repair-2i" => {
+            "indexes are written together with their objects; entries that damage took are made again \
+             from them by background work (`reindex` in `kvorum admin maintenance`)"
+        }
         "reformat-indexes" | "reformat-objects" | "downgrade-objects" => {
             "files have one format, and are taken over when the server starts"
         }

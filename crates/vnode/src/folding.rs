@@ -36,6 +36,9 @@ pub fn fold_clock(clock: Arc<dyn Clock>) -> FoldClock {
 
 impl Vnode {
     /// Visits the keys of a range in order, tombstones left out. Blocks.
+    ///
+    /// # Errors
+    /// [`ReplicaFailure::Damaged`] where keys may be missing: another replica has them.
     pub fn fold_keys(
         &self,
         request: &FoldRequest,
@@ -49,15 +52,20 @@ impl Vnode {
             }
             visitor(visited.key)
         };
-        snapshot
+        let end = snapshot
             .fold(FoldDetail::Keys, &request.range, &filter, visit)
-            .map_err(|error| failure_of(&error))
+            .map_err(|error| failure_of(&error))?;
+        check_unharmed(&*snapshot)?;
+        Ok(end)
     }
 
     /// Visits one key of each bucket in the range that holds more than tombstones. Blocks.
     ///
     /// Buckets come in order, but for those whose first key is a tombstone: they come last, after a
     /// search for a key that is none.
+    ///
+    /// # Errors
+    /// As [`Vnode::fold_keys`].
     pub fn fold_buckets(
         &self,
         request: &FoldRequest,
@@ -86,6 +94,7 @@ impl Vnode {
                 Living::LeaseExpired => return Ok(FoldEnd::LeaseExpired(first.clone())),
             }
         }
+        check_unharmed(&*snapshot)?;
         Ok(end)
     }
 
@@ -94,6 +103,16 @@ impl Vnode {
         self.check_complete()?;
         let snapshot = self.backend.snapshot(request.lease);
         snapshot.map_err(|error| failure_of(&error))
+    }
+}
+
+/// Fails where damage may have taken keys of what was visited.
+fn check_unharmed(snapshot: &dyn Snapshot) -> Result<(), ReplicaFailure> {
+    match snapshot.has_met_damage() {
+        true => Err(ReplicaFailure::Damaged(
+            "stored data damaged: keys of this range may be missing".to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 

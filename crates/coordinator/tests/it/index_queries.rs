@@ -367,3 +367,43 @@ fn any_node_of_several_answers_even_with_one_down() {
     check(1);
     check(5);
 }
+
+/// A vnode of which damage took index entries answered with those that it had, and a query that came by it
+/// was short of some.
+#[test]
+fn a_query_asks_another_replica_where_entries_may_be_missing() {
+    let world = World::new(&colocated());
+    let mut model = Model::new();
+    for number in 0..60 {
+        let (numbers, words) = (BTreeSet::from([number % 5]), BTreeSet::new());
+        let key = format!("k{number}");
+        let put = put_of(content(&numbers, &words), &Clock::new());
+        world.try_put(&key, put, &PutOptions::default()).unwrap();
+        model.insert(key, (numbers, words));
+    }
+    world.settle();
+    let (partition, ..) = world
+        .coordinator
+        .state()
+        .ring()
+        .partitions()
+        .next()
+        .unwrap();
+    let harmed = world.vnodes.backend(partition);
+    harmed.has_lost_keys.store(true, Ordering::Relaxed);
+    // Plans begin at a random place.
+    for _ in 0..8 {
+        world.run(check(&world.coordinator, &model));
+    }
+    for backend in world.vnodes.backends() {
+        backend.has_lost_keys.store(true, Ordering::Relaxed);
+    }
+    for field in ["n_int", "$key"] {
+        let everything = query(field, &range(0, 9), IndexOptions::default());
+        let refused = world.run(results(&world.coordinator, everything));
+        assert!(
+            matches!(refused, Err(RequestError::Storage(_))),
+            "{refused:?}"
+        );
+    }
+}

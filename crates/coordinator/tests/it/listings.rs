@@ -1,6 +1,7 @@
 //! Listings: every key once, and nothing else.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kvorum_coordinator::{RequestError, RequestKind};
@@ -259,4 +260,37 @@ fn a_listing_ends_with_its_patience_or_a_vnode_that_is_away() {
     world.vnodes.send_away(partition);
     let listed = world.run(list_keys(&world, "bucket"));
     assert_eq!(listed, Err(RequestError::VnodeNotReady));
+}
+
+#[test]
+fn a_listing_asks_another_replica_where_keys_may_be_missing() {
+    let world = World::new(&colocated());
+    let mut keys: Vec<String> = (0..60).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        world.put(key, "a", &Clock::new());
+    }
+    keys.sort();
+    world.settle();
+    let (partition, ..) = world
+        .coordinator
+        .state()
+        .ring()
+        .partitions()
+        .next()
+        .unwrap();
+    let harmed = world.vnodes.backend(partition);
+    harmed.has_lost_keys.store(true, Ordering::Relaxed);
+    // Plans begin at a random place.
+    for _ in 0..8 {
+        let listed = world.run(list_keys(&world, "bucket")).unwrap();
+        assert_eq!(sorted_once(listed), keys);
+    }
+    for backend in world.vnodes.backends() {
+        backend.has_lost_keys.store(true, Ordering::Relaxed);
+    }
+    let refused = world.run(list_keys(&world, "bucket"));
+    assert!(
+        matches!(refused, Err(RequestError::Storage(_))),
+        "{refused:?}"
+    );
 }

@@ -309,3 +309,23 @@ fn a_query_planned_with_an_older_ring_is_refused() {
         Err(PageFailure::Failed(ReplicaFailure::StaleEpoch { .. }))
     ));
 }
+
+#[test]
+fn a_page_that_may_lack_entries_is_refused_as_damaged() {
+    let bench = Bench::new();
+    put(&bench, "a", vec![entry("w_bin", "red")], &Clock::new());
+    let keys = request(IndexScan::Keys {
+        from: Bound::Unbounded,
+        to: Bound::Unbounded,
+    });
+    for request in [terms("w_bin", None, None), keys] {
+        bench.backend.has_lost_keys.store(false, Ordering::Relaxed);
+        assert_eq!(page(&bench, &request).unwrap().entries.len(), 1);
+        bench.backend.has_lost_keys.store(true, Ordering::Relaxed);
+        let refused = page(&bench, &request);
+        assert!(matches!(
+            refused,
+            Err(PageFailure::Failed(ReplicaFailure::Damaged(_)))
+        ));
+    }
+}

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 use kvorum_backend::{
-    Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, IndexFolds, Lease,
+    Backend, BackendError, Batch, Capabilities, Durability, Durable, ErrorKind, FoldDetail,
+    FoldEnd, FoldFilter, FoldRange, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease,
     Lookup, ReadAt, Reading, Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome,
-    StoreId, StoredEntry, StoredHead, SyncPoint, SyncTicket, Task, Timestamp, Write,
+    StoreId, StoredEntry, StoredHead, SyncPoint, SyncTicket, Task, Timestamp, Visitor, Write,
 };
 use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_encoding::StorageKey;
@@ -30,6 +31,8 @@ pub(crate) struct TrickBackend {
     pub(crate) syncs: Option<Arc<LateSync>>,
     damaged_heads: Mutex<BTreeSet<StorageKey>>,
     damaged_bodies: Mutex<BTreeSet<StorageKey>>,
+    /// Damage has taken keys and index entries: folds say so, and show none.
+    pub(crate) has_lost_keys: AtomicBool,
     pub(crate) gets: AtomicU64,
     pub(crate) puts: AtomicU64,
 }
@@ -49,6 +52,7 @@ impl TrickBackend {
             syncs: None,
             damaged_heads: Mutex::default(),
             damaged_bodies: Mutex::default(),
+            has_lost_keys: AtomicBool::new(false),
             gets: AtomicU64::new(0),
             puts: AtomicU64::new(0),
         }
@@ -102,9 +106,8 @@ impl Backend for TrickBackend {
     }
 
     fn indexes(&self) -> Option<&dyn IndexFolds> {
-        self.inner
-            .indexes()
-            .filter(|_| !self.is_plain.load(Ordering::Relaxed))
+        let is_plain = self.is_plain.load(Ordering::Relaxed);
+        (!is_plain).then_some(self as &dyn IndexFolds)
     }
 
     fn identity(&self) -> StoreId {
@@ -155,7 +158,10 @@ impl Backend for TrickBackend {
     }
 
     fn snapshot(&self, lease: Lease) -> Result<Box<dyn Snapshot>> {
-        self.inner.snapshot(lease)
+        Ok(Box::new(TrickSnapshot {
+            inner: self.inner.snapshot(lease)?,
+            has_lost_keys: self.has_lost_keys.load(Ordering::Relaxed),
+        }))
     }
 
     fn sync(&self) -> Result<Sequence> {
@@ -193,6 +199,67 @@ impl Backend for TrickBackend {
 
     fn close(&self) -> Result<()> {
         self.inner.close()
+    }
+}
+
+impl IndexFolds for TrickBackend {
+    fn fold_index(
+        &self,
+        range: &IndexRange,
+        lease: Lease,
+        now: Timestamp,
+        visitor: &mut IndexVisitor<'_>,
+    ) -> Result<FoldEnd> {
+        match self.inner.indexes() {
+            Some(_) if self.has_lost_keys.load(Ordering::Relaxed) => Err(damaged()),
+            Some(indexes) => indexes.fold_index(range, lease, now, visitor),
+            None => Ok(FoldEnd::Complete),
+        }
+    }
+
+    fn counts(&self) -> IndexCounts {
+        let indexes = self.inner.indexes();
+        indexes.map_or_else(IndexCounts::default, IndexFolds::counts)
+    }
+}
+
+struct TrickSnapshot {
+    inner: Box<dyn Snapshot>,
+    has_lost_keys: bool,
+}
+
+impl Snapshot for TrickSnapshot {
+    fn sequence(&self) -> Sequence {
+        self.inner.sequence()
+    }
+
+    fn fold(
+        &self,
+        detail: FoldDetail,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<FoldEnd> {
+        match self.has_lost_keys {
+            true => Ok(FoldEnd::Complete),
+            false => self.inner.fold(detail, range, filter, visitor),
+        }
+    }
+
+    fn fold_buckets(
+        &self,
+        range: &FoldRange,
+        filter: &FoldFilter,
+        visitor: &mut Visitor<'_>,
+    ) -> Result<FoldEnd> {
+        match self.has_lost_keys {
+            true => Ok(FoldEnd::Complete),
+            false => self.inner.fold_buckets(range, filter, visitor),
+        }
+    }
+
+    fn has_met_damage(&self) -> bool {
+        self.has_lost_keys
     }
 }
 
