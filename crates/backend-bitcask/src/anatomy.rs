@@ -12,7 +12,7 @@ use kvorum_disk::{Disk, OpenMode, Reading, read_file};
 use kvorum_encoding::{ByteReader, StorageKey, checksum, checksum_append, mask_checksum};
 use kvorum_segment::RecordFront;
 
-use crate::key_table::KeyEntry;
+use crate::key_table::{KeyEntry, OWN};
 use crate::slot::Slot;
 use crate::{checkpoint, entry, hint, key_blocks, log_hint, lost, meta};
 
@@ -368,7 +368,10 @@ fn index_fields(fields: &mut Dissection<'_>) -> Option<()> {
 fn log_index_fields(fields: &mut Dissection<'_>) -> Option<()> {
     let parts = varint(fields, "number of parts")?;
     for _ in 0..parts {
-        varint(fields, "segment of the value log")?;
+        varint(
+            fields,
+            "segment of the value log, or with 2^31 of the store",
+        )?;
         varint(fields, "where the part begins")?;
         varint(fields, "where it ends")?;
         varint(fields, "entries")?;
@@ -394,9 +397,10 @@ fn entry_fields(
 ) -> Option<()> {
     for (entry, len) in entries? {
         let removal = if entry.removal { ", removal" } else { "" };
-        let within = match entry.segment {
-            0 => String::new(),
-            segment => format!(" in segment {segment} of the value log"),
+        let within = match (entry.segment & OWN, entry.segment & !OWN) {
+            (0, 0) => String::new(),
+            (0, segment) => format!(" in segment {segment} of the value log"),
+            (_, segment) => format!(" in segment {segment} of the store"),
         };
         let value = format!(
             "{} sequence {} at {}{within} front to {} length {}{removal}",

@@ -46,7 +46,8 @@ impl From<Truncated> for HintError {
 /// block:  4  length of what follows the checksum (n)
 ///         4  masked CRC-32C of: offset of the block (64 bits, not stored), those n bytes
 ///         n  entries in key order; in the index what stands before it, then for each block: varint and
-///            bytes of its first key, varint offset, varint length with header
+///            bytes of its first key (or of a shorter one behind all keys of the block before it), varint
+///            offset, varint length with header
 /// ```
 pub(crate) struct BlockWriter {
     file: Arc<dyn DiskFile>,
@@ -113,30 +114,41 @@ impl BlockWriter {
     }
 }
 
-/// The blocks of an open file, whose index was found right.
+/// The blocks of an open file, whose index was found right. It is in memory for as long as the file is
+/// open.
 pub(crate) struct BlockIndex {
-    blocks: Vec<BlockAt>,
+    /// The first keys, back to back.
+    keys: Box<[u8]>,
+    blocks: Box<[BlockAt]>,
 }
 
 struct BlockAt {
-    first_key: Bytes,
+    /// Where its first key ends in `keys`; it begins where that of the block before it ends.
+    key_end: u32,
+    len: u32,
     offset: u64,
-    len: u64,
 }
 
 impl BlockIndex {
     /// Takes over the rest of an index.
     pub(crate) fn decode(reader: &mut ByteReader<'_>) -> Result<Self, HintError> {
-        let mut blocks = Vec::new();
+        let (mut keys, mut blocks) = (Vec::new(), Vec::new());
+        let in_32_bits = |number: u64| {
+            u32::try_from(number).map_err(|_| HintError::Unusable("an index of gigabytes"))
+        };
         while !reader.is_empty() {
+            keys.extend_from_slice(reader.take_prefixed()?);
+            let offset = reader.varint()?;
             blocks.push(BlockAt {
-                first_key: Bytes::copy_from_slice(reader.take_prefixed()?),
-                offset: reader.varint()?,
-                len: reader.varint()?,
+                key_end: in_32_bits(keys.len() as u64)?,
+                len: in_32_bits(reader.varint()?)?,
+                offset,
             });
         }
-        blocks.shrink_to_fit();
-        Ok(Self { blocks })
+        Ok(Self {
+            keys: keys.into(),
+            blocks: blocks.into(),
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -145,13 +157,25 @@ impl BlockIndex {
 
     /// The last block that can hold `key` or what follows it.
     pub(crate) fn block_of(&self, key: &[u8]) -> usize {
-        self.blocks
-            .partition_point(|block| &block.first_key[..] <= key)
-            .saturating_sub(1)
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.first_key(middle) {
+                Some(first) if first <= key => from = middle + 1,
+                _ => to = middle,
+            }
+        }
+        from.saturating_sub(1)
     }
 
-    pub(crate) fn first_key(&self, block: usize) -> Option<&Bytes> {
-        self.blocks.get(block).map(|it| &it.first_key)
+    /// The first key of a block, or a shorter one before it and behind the block before.
+    pub(crate) fn first_key(&self, block: usize) -> Option<&[u8]> {
+        let end = self.blocks.get(block)?.key_end as usize;
+        let start = match block {
+            0 => 0,
+            block => self.blocks[block - 1].key_end as usize,
+        };
+        self.keys.get(start..end)
     }
 
     /// What a block holds; `None` behind the last.
@@ -163,15 +187,12 @@ impl BlockIndex {
         let Some(at) = self.blocks.get(block) else {
             return Ok(None);
         };
-        read_block(file, at.offset, at.len).map(Some)
+        read_block(file, at.offset, u64::from(at.len)).map(Some)
     }
 
     /// What it takes, in bytes of memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        // A small buffer of its own for each key, with what counts its holders.
-        const EACH_BYTES: usize = size_of::<BlockAt>() + 4 * size_of::<usize>();
-        let keys: usize = self.blocks.iter().map(|it| it.first_key.len()).sum();
-        (keys + self.blocks.capacity() * EACH_BYTES) as u64
+        (self.keys.len() + size_of_val(&*self.blocks)) as u64
     }
 }
 

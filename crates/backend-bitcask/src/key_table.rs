@@ -11,15 +11,18 @@ use crate::entry::{KIND_ENTRY, decode_front};
 
 const FLAG_REMOVAL: u8 = 1;
 const FLAG_EXPIRES: u8 = 1 << 1;
-const FLAG_LOGGED: u8 = 1 << 2;
+const FLAG_SEGMENT: u8 = 1 << 2;
+
+/// Tells the numbers of the store's own segments from those of the node's log.
+pub(crate) const OWN: u32 = 1 << 31;
 
 /// What a record says of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyEntry {
     pub(crate) key: Bytes,
     pub(crate) sequence: u64,
-    /// The segment of the node's log that it stands in; 0 in one of the store's own, which whoever has the
-    /// entry knows.
+    /// The segment of the node's log that it stands in, or one of the store's own with [`OWN`]; 0 where
+    /// whoever has the entry knows it.
     pub(crate) segment: u32,
     pub(crate) at: Location,
     pub(crate) removal: bool,
@@ -53,8 +56,8 @@ impl KeyEntry {
     /// varint  offset of the record, in units of 8
     /// varint  where its front ends, in bytes
     /// varint  its length, in bytes
-    /// 1       flags: 0 removal, 1 expires, 2 in the node's log (not in files)
-    /// varint  segment of the log, if it stands there
+    /// 1       flags: 0 removal, 1 expires, 2 has a segment (not in files)
+    /// varint  segment, if it has one
     ///         of an entry that is no removal:
     /// 4         anti-entropy segment
     /// varint    last modified
@@ -73,7 +76,7 @@ impl KeyEntry {
         out.push(
             flag(FLAG_REMOVAL, self.removal)
                 | flag(FLAG_EXPIRES, expiry.is_some())
-                | flag(FLAG_LOGGED, self.segment != 0),
+                | flag(FLAG_SEGMENT, self.segment != 0),
         );
         if self.segment != 0 {
             put_varint(out, u64::from(self.segment));
@@ -100,7 +103,7 @@ impl KeyEntry {
         let len = reader.varint()?;
         let flags = reader.u8()?;
         let removal = flags & FLAG_REMOVAL != 0;
-        let segment = match flags & FLAG_LOGGED {
+        let segment = match flags & FLAG_SEGMENT {
             0 => 0,
             _ => u32::try_from(reader.varint()?).unwrap_or(u32::MAX),
         };

@@ -19,7 +19,7 @@ use kvorum_segment::{ScanOptions, Scanned};
 use crate::error::IntoBackend;
 use crate::hint::HintFile;
 use crate::key_blocks::{BlockIndex, HintError};
-use crate::key_table::{KeyEntry, KeyTable, SmallestKeys};
+use crate::key_table::{KeyEntry, KeyTable, OWN, SmallestKeys};
 use crate::log_hint::LogHint;
 use crate::places::Place;
 use crate::segments::Segment;
@@ -56,8 +56,9 @@ pub(crate) struct SeenShared {
 pub(crate) struct Seen {
     /// The last batch.
     pub(crate) sequence: u64,
-    pub(crate) segments: Vec<SeenSegment>,
     /// By number, ascending.
+    pub(crate) segments: Vec<SeenSegment>,
+    /// Likewise.
     pub(crate) shared: Vec<SeenShared>,
     pub(crate) log_hints: Arc<Vec<Arc<LogHint>>>,
 }
@@ -356,8 +357,20 @@ impl<'a> KeyWalk<'a> {
         };
         let mut smallest = SmallestKeys::new(self.keys_max);
         match origin {
-            Origin::Own(seen) => self.gather_own(seen, &rest, &mut smallest)?,
-            Origin::Hinted(hint) => self.gather_logged(Some(hint), &rest, &mut smallest)?,
+            Origin::Own(seen) => {
+                let number = OWN | seen.segment.number;
+                let from = Parts::of(&self.log_hints, number).reach();
+                self.gather_own(seen, (from, seen.until), &rest, &mut smallest)?;
+            }
+            Origin::Hinted(hint) => {
+                for part in hint.parts.iter().filter(|part| part.number & OWN != 0) {
+                    if let Some(seen) = self.seen.own(part.number) {
+                        let within = (part.from, part.to.min(seen.until));
+                        self.gather_own(seen, within, &rest, &mut smallest)?;
+                    }
+                }
+                self.gather_logged(Some(hint), &rest, &mut smallest)?;
+            }
             Origin::Unhinted => self.gather_logged(None, &rest, &mut smallest)?,
         }
         let (table, last) = smallest.finish();
@@ -423,17 +436,21 @@ impl<'a> KeyWalk<'a> {
         Ok(())
     }
 
-    /// Reads the keys of a segment of the store's own.
+    /// Reads the keys of a part of a segment of the store's own.
     fn gather_own(
         &mut self,
         seen: &SeenSegment,
+        (from, until): (u64, u64),
         rest: &FoldRange,
         smallest: &mut SmallestKeys,
     ) -> Result<()> {
+        if from >= until {
+            return Ok(());
+        }
         let options = ScanOptions {
-            from: 0,
+            from,
             durable_to: u64::MAX,
-            until: Some(seen.until),
+            until: Some(until),
         };
         for scanned in seen.segment.reader.scan(options).into_backend()? {
             if self.lease.passes_key() {
@@ -449,7 +466,10 @@ impl<'a> KeyWalk<'a> {
                         entry.sequence <= self.seen.sequence && rest.contains(&entry.key)
                     });
                     if let Some(entry) = visible {
-                        smallest.push(&entry);
+                        smallest.push(&KeyEntry {
+                            segment: OWN | seen.segment.number,
+                            ..entry
+                        });
                     }
                 }
             }
@@ -459,8 +479,19 @@ impl<'a> KeyWalk<'a> {
 }
 
 impl Seen {
-    /// A segment of the log, unless the store had let go of it.
+    fn own(&self, number: u32) -> Option<&SeenSegment> {
+        let number = number & !OWN;
+        let found = self
+            .segments
+            .binary_search_by_key(&number, |it| it.segment.number);
+        found.ok().map(|index| &self.segments[index])
+    }
+
+    /// A segment, unless it was gone by then.
     fn place_of(&self, number: u32) -> Option<Place> {
+        if number & OWN != 0 {
+            return Some(Place::Own(self.own(number)?.segment.clone()));
+        }
         let found = self.shared.binary_search_by_key(&number, |it| it.number);
         found.ok().map(|index| self.shared[index].place.clone())
     }
@@ -492,6 +523,18 @@ impl Parts {
         self.0
             .iter()
             .any(|(from, to)| (*from..*to).contains(&offset))
+    }
+}
+
+impl Parts {
+    /// Up to where they hold everything, from the beginning on. Bytes.
+    pub(crate) fn reach(mut self) -> u64 {
+        self.0.sort_unstable();
+        let mut parts = self.0.into_iter();
+        let first = parts.next().filter(|(from, _)| *from == 0);
+        parts.fold(first.map_or(0, |(_, to)| to), |reach, (from, to)| {
+            if from <= reach { reach.max(to) } else { reach }
+        })
     }
 }
 

@@ -10,6 +10,9 @@
 //! Within its ranges a hint names the removals, and of the entries those that were current when it was
 //! written: what superseded the others was durable before the hint had its name.
 //!
+//! It speaks in the same way of what was copied out of the log to a segment of the store's own that is not
+//! full yet: ranges from its beginning on.
+//!
 //! What is wrong with a log hint costs time, not data, and it is written again.
 
 use std::collections::BTreeMap;
@@ -40,9 +43,9 @@ const FLAG_EXPIRES: u8 = 1 << 1;
 /// A range of a segment of the log that a hint speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HintedPart {
-    /// The segment.
+    /// The segment; of the store's own with [`crate::key_table::OWN`].
     pub(crate) number: u32,
-    /// Where the store's first record in it begins, in bytes.
+    /// Where the store's first record in it begins, or before that. Bytes.
     pub(crate) from: u64,
     /// The store's records that begin here or behind are not in it. Bytes.
     pub(crate) to: u64,
@@ -77,14 +80,15 @@ pub(crate) fn log_hint_number(name: &str) -> Option<u32> {
 ///     64        blocks, then the index as one more block, as [`BlockWriter`] draws them
 ///
 /// in the index, before the blocks:
-///   varint  number of parts; for each, ascending: varint segment of the log, varint where the part
+///   varint  number of parts; for each, ascending: varint segment of the log (2^31 more: one of the
+///           store's own), varint where the part
 ///           begins and varint where it ends, both in units of 8, varint entries
 ///
 /// entry:
 ///   varint  how many bytes of its key are those of the key before it in the block
 ///   varint  length of the rest of the key, then the rest
 ///   varint  sequence
-///   varint  segment of the log
+///   varint  segment, likewise
 ///   varint  offset of the record, in units of 8
 ///   varint  where its front ends, in bytes
 ///   varint  its length, in bytes
@@ -143,7 +147,7 @@ impl LogHintWriter {
     /// Takes the next entry; returns what was written, if that filled a block.
     pub(crate) fn push(&mut self, entry: &KeyEntry) -> kvorum_disk::Result<u64> {
         if self.payload.is_empty() {
-            self.first_key = entry.key.clone();
+            self.first_key = separator(&self.last.key, &entry.key);
             self.last = Last::default();
         }
         encode(entry, &mut self.last, &mut self.payload);
@@ -200,6 +204,13 @@ impl LogHintWriter {
         self.blocks.finish(disk, &header)?;
         Ok(block_len + index_len + header.len() as u64)
     }
+}
+
+/// The shortest key that is behind `last` and not behind `next`: indexes are in memory.
+fn separator(last: &[u8], next: &Bytes) -> Bytes {
+    let pairs = next.iter().zip(last);
+    let shared = pairs.take_while(|(one, other)| one == other).count();
+    next.slice(..next.len().min(shared + 1))
 }
 
 fn encode(entry: &KeyEntry, last: &mut Last, out: &mut Vec<u8>) {

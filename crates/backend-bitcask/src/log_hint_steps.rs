@@ -1,21 +1,24 @@
 //! Writing log hints in steps: when one is due, from what it is made, and when it goes.
 //!
-//! One is written of records that no log hint speaks of yet, once there are enough of them. So that a
-//! walk does not have to look into too many, those of about one size become one when there are many. One
+//! One is written of records that no log hint speaks of yet, once there are enough of them: in the log, and
+//! in the segment of the store's own that what is collected is copied to, which has no hint until it is
+//! full. So that a walk does not have to look into too many, those of about one size become one when there are many. One
 //! of which most stands in segments that are gone is written again without that, and one of which all
 //! does is removed.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use kvorum_backend::{FoldRange, LostRange, Result, SharedLog, StepBudget, StepOutcome, Task};
 use kvorum_backend::{TaskKind, Urgency};
 use kvorum_disk::{Disk, Reading};
+use kvorum_segment::{RECORD_ALIGN_BYTES, Scan, ScanOptions, Scanned};
 
 use crate::error::IntoBackend;
 use crate::key_blocks::HintError;
-use crate::key_table::{KeyEntry, KeyTableBuilder};
+use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder, OWN};
 use crate::key_walk::{Blocks, Keys, Next, Parts};
 use crate::log_hint::{
     BoundTo, HintedPart, LogHint, LogHintWriter, log_hint_number, log_hint_path,
@@ -42,9 +45,12 @@ pub(crate) struct LogHintJob {
     /// Log hints that it takes the place of.
     replaces: Vec<Arc<LogHint>>,
     phase: Phase,
+    /// How many records of a segment of the store's own were read for it.
+    scanned: u64,
 }
 
 enum Phase {
+    Scanning(Box<Scan>, KeyTableBuilder),
     Reading(VecDeque<(Place, Standing)>, KeyTableBuilder),
     Writing(Box<Writing>),
 }
@@ -61,7 +67,9 @@ struct Writing {
 enum Wanted {
     /// Some are wrong, or speak of nothing that is there.
     Removal,
-    /// So many records have none.
+    /// A segment of the store's own, of which so many bytes have none.
+    Scanning(u32, u64),
+    /// So many records in the log have none.
     Writing(u64),
     Merging(Vec<Arc<LogHint>>),
 }
@@ -72,6 +80,7 @@ impl Store {
         let cost_bytes = match (&upkeep.log_hint, self.wanted(catalog)) {
             (Some(job), _) => job.cost_bytes(),
             (None, Some(Wanted::Removal)) => 0,
+            (None, Some(Wanted::Scanning(_, bytes))) => bytes,
             (None, Some(Wanted::Writing(records))) => records * (FRONT_BYTES + ENTRY_BYTES),
             (None, Some(Wanted::Merging(hints))) => {
                 2 * hints.iter().map(|it| it.len()).sum::<u64>()
@@ -90,9 +99,21 @@ impl Store {
         if catalog.log_hints.iter().any(|it| catalog.is_useless(it)) {
             return Some(Wanted::Removal);
         }
+        let records_min = self.settings.log_hint_records_min.max(1);
+        let mut own = catalog.segments.iter();
+        let own = own.find(|(_, entry)| {
+            let is_damaged = entry.segment.is_damaged.load(Ordering::Relaxed);
+            let unhinted = entry.stats.records.saturating_sub(entry.hinted_records);
+            let is_behind = entry.hinted_to < entry.stats.data_end;
+            !entry.is_sealed && !is_damaged && is_behind && unhinted >= records_min
+        });
+        if let Some((number, entry)) = own {
+            let bytes = entry.stats.data_end.saturating_sub(entry.hinted_to);
+            return Some(Wanted::Scanning(*number, bytes));
+        }
         let readable = catalog.shared.values().filter(|it| !it.is_damaged);
         let unhinted: usize = readable.map(|it| it.unhinted).sum();
-        if unhinted as u64 >= self.settings.log_hint_records_min.max(1) {
+        if unhinted as u64 >= records_min {
             return Some(Wanted::Writing(unhinted as u64));
         }
         self.to_be_merged(catalog).map(Wanted::Merging)
@@ -132,6 +153,42 @@ impl Store {
         };
         let mut cost_bytes = 0;
         let is_over = |cost_bytes: u64| cost_bytes > 0 && cost_bytes >= budget.bytes;
+        if let Phase::Scanning(scan, builder) = &mut job.phase {
+            scan.set_read_ahead(budget.bytes / 2);
+            let mut is_read = false;
+            while !is_read && !is_over(cost_bytes) {
+                let scanned = match builder.len() < RECORDS_MAX {
+                    true => scan.next(),
+                    false => None,
+                };
+                match scanned.transpose().into_backend()? {
+                    Some(Scanned::Record(record)) => {
+                        cost_bytes += record.head.location.len;
+                        job.scanned += 1;
+                        let part = &mut job.parts[0];
+                        part.to = record.head.location.next_offset();
+                        if let Some(entry) = KeyEntry::of(&record.head) {
+                            builder.push(&KeyEntry {
+                                segment: part.number,
+                                ..entry
+                            });
+                        }
+                    }
+                    Some(Scanned::Damage(_)) => {
+                        self.mark_damaged(job.parts[0].number & !OWN);
+                        return Ok(StepOutcome {
+                            cost_bytes: cost_bytes.max(1),
+                            is_done: true,
+                        });
+                    }
+                    None => is_read = true,
+                }
+            }
+            if is_read {
+                let table = std::mem::take(builder).finish();
+                self.begin_writing_table(&mut job, table)?;
+            }
+        }
         if let Phase::Reading(rest, builder) = &mut job.phase {
             while !is_over(cost_bytes)
                 && let Some((place, standing)) = rest.pop_front()
@@ -147,10 +204,8 @@ impl Store {
                 }
             }
             if rest.is_empty() {
-                let keys = Keys::of_table(std::mem::take(builder).finish());
-                if let Some(writing) = self.begin_writing(&job.parts, vec![keys])? {
-                    job.phase = Phase::Writing(Box::new(writing));
-                }
+                let table = std::mem::take(builder).finish();
+                self.begin_writing_table(&mut job, table)?;
             }
         }
         if let Phase::Writing(writing) = &mut job.phase {
@@ -174,6 +229,14 @@ impl Store {
             cost_bytes,
             is_done: false,
         })
+    }
+
+    fn begin_writing_table(&self, job: &mut LogHintJob, table: KeyTable) -> Result<()> {
+        let keys = vec![Keys::of_table(table)];
+        if let Some(writing) = self.begin_writing(&job.parts, keys)? {
+            job.phase = Phase::Writing(Box::new(writing));
+        }
+        Ok(())
     }
 
     /// Takes the front of a record; false when it is damaged.
@@ -215,17 +278,40 @@ impl Store {
     fn begin_log_hint(&self) -> Result<Option<LogHintJob>> {
         let catalog = self.catalog.read();
         match self.wanted(&catalog) {
+            Some(Wanted::Scanning(number, _)) => {
+                let Some(entry) = catalog.segments.get(&number) else {
+                    return Ok(None);
+                };
+                let options = ScanOptions {
+                    from: entry.hinted_to,
+                    durable_to: u64::MAX,
+                    until: Some(entry.stats.data_end),
+                };
+                let scan = entry.segment.reader.scan(options).into_backend()?;
+                Ok(Some(LogHintJob {
+                    parts: vec![HintedPart {
+                        number: OWN | number,
+                        from: entry.hinted_to,
+                        to: entry.hinted_to,
+                        entries: 0,
+                    }],
+                    replaces: Vec::new(),
+                    phase: Phase::Scanning(Box::new(scan), KeyTableBuilder::default()),
+                    scanned: 0,
+                }))
+            }
             Some(Wanted::Writing(_)) => {
                 let (parts, standings) = catalog.unhinted_records(RECORDS_MAX);
                 Ok(Some(LogHintJob {
                     parts,
                     replaces: Vec::new(),
                     phase: Phase::Reading(standings, KeyTableBuilder::default()),
+                    scanned: 0,
                 }))
             }
             Some(Wanted::Merging(hints)) => {
                 let parts = hints.iter().flat_map(|hint| hint.parts.iter().copied());
-                let is_there = |part: &HintedPart| catalog.shared.contains_key(&part.number);
+                let is_there = |part: &HintedPart| catalog.is_spoken_of(part);
                 let mut parts: Vec<HintedPart> = parts.filter(is_there).collect();
                 parts.sort_unstable_by_key(|part| (part.number, part.from));
                 drop(catalog);
@@ -236,6 +322,7 @@ impl Store {
                     parts,
                     replaces: hints,
                     phase: Phase::Writing(Box::new(writing)),
+                    scanned: 0,
                 }))
             }
             Some(Wanted::Removal) | None => Ok(None),
@@ -286,7 +373,7 @@ impl Store {
                 let mut catalog = self.catalog.write();
                 catalog.change_log_hints(Some(hint), |it| !replaces.contains(&it.number));
                 if replaces.is_empty() {
-                    catalog.count_unhinted(&job.parts);
+                    catalog.count_unhinted(&job.parts, job.scanned);
                 }
                 drop(catalog);
                 self.remove_log_hints(&replaces)?;
@@ -322,7 +409,7 @@ impl Store {
         let mut catalog = self.catalog.write();
         catalog.change_log_hints(None, |it| !numbers.contains(&it.number));
         for hint in &useless {
-            catalog.count_unhinted(&hint.parts);
+            catalog.count_unhinted(&hint.parts, 0);
         }
         drop(catalog);
         self.remove_log_hints(&numbers)
@@ -352,6 +439,7 @@ impl LogHintJob {
     /// What is left of it, about.
     fn cost_bytes(&self) -> u64 {
         match &self.phase {
+            Phase::Scanning(scan, _) => scan.read_to().max(1),
             Phase::Reading(rest, _) => rest.len() as u64 * (FRONT_BYTES + ENTRY_BYTES) + 1,
             Phase::Writing(_) => self.replaces.iter().map(|it| it.len()).sum::<u64>() + 1,
         }
@@ -386,7 +474,7 @@ impl Writing {
             };
             if newest
                 .as_ref()
-                .is_none_or(|newest| newest.sequence < entry.sequence)
+                .is_none_or(|newest| order(newest) < order(&entry))
             {
                 newest = Some(entry);
             }
@@ -394,6 +482,12 @@ impl Writing {
         }
         Ok(newest)
     }
+}
+
+/// Of two records of one sequence the one in the store's own file is a copy of the other, made because
+/// that goes, or the removal that an expired entry was turned into.
+fn order(entry: &KeyEntry) -> (u64, bool, bool) {
+    (entry.sequence, entry.removal, entry.segment & OWN != 0)
 }
 
 fn next_of(keys: &mut Keys) -> std::result::Result<Option<KeyEntry>, HintError> {
@@ -426,13 +520,22 @@ fn remove(disk: &dyn Disk, path: &Path) -> Result<()> {
 impl Catalog {
     fn is_useless(&self, hint: &LogHint) -> bool {
         let mut parts = hint.parts.iter();
-        hint.is_wrong() || !parts.any(|part| self.shared.contains_key(&part.number))
+        hint.is_wrong() || !parts.any(|part| self.is_spoken_of(part))
+    }
+
+    /// True for a part of a segment that is there and has no hint of its own.
+    fn is_spoken_of(&self, part: &HintedPart) -> bool {
+        if part.number & OWN == 0 {
+            return self.shared.contains_key(&part.number);
+        }
+        let entry = self.segments.get(&(part.number & !OWN));
+        entry.is_some_and(|entry| entry.segment.hint.read().is_none())
     }
 
     /// Entries of a log hint whose segments are there.
     fn entries_there(&self, hint: &LogHint) -> u64 {
         let parts = hint.parts.iter();
-        let there = parts.filter(|part| self.shared.contains_key(&part.number));
+        let there = parts.filter(|part| self.is_spoken_of(part));
         there.map(|part| part.entries).sum()
     }
 
@@ -457,7 +560,7 @@ impl Catalog {
                     continue;
                 }
                 // No two records begin in one unit.
-                let to = standing.offset() + kvorum_segment::RECORD_ALIGN_BYTES;
+                let to = standing.offset() + RECORD_ALIGN_BYTES;
                 match parts.last_mut() {
                     Some(part) if !begins => part.to = to,
                     _ => parts.push(HintedPart {
@@ -478,10 +581,21 @@ impl Catalog {
         self.log_hints = Arc::new(kept.chain(new.map(Arc::new)).collect());
     }
 
-    /// Counts anew what no log hint speaks of in the segments of these parts.
-    fn count_unhinted(&mut self, parts: &[HintedPart]) {
+    /// Counts anew what no log hint speaks of in the segments of these parts; `scanned` is how many records
+    /// they have of one of the store's own.
+    fn count_unhinted(&mut self, parts: &[HintedPart], scanned: u64) {
         let numbers: BTreeSet<u32> = parts.iter().map(|part| part.number).collect();
         for number in numbers {
+            if let Some(entry) = self.segments.get_mut(&(number & !OWN))
+                && number & OWN != 0
+            {
+                entry.hinted_to = Parts::of(&self.log_hints, number).reach();
+                entry.hinted_records = match entry.hinted_to {
+                    0 => 0,
+                    _ => entry.hinted_records + scanned,
+                };
+                continue;
+            }
             if let Some(entry) = self.shared.get_mut(&number) {
                 let hinted = Parts::of(&self.log_hints, number);
                 let records = entry.records.lock();
@@ -520,6 +634,8 @@ impl Recovered {
                 continue;
             }
             match LogHint::open(disk, &path, number, bound_to(identity, log)) {
+                // It speaks of what was cut off.
+                Ok(Some(hint)) if !self.is_all_there(&hint) => remove(disk, &path)?,
                 Ok(Some(hint)) => self.catalog.change_log_hints(Some(hint), |_| true),
                 // What an erasure left.
                 Ok(None) => remove(disk, &path)?,
@@ -545,8 +661,22 @@ impl Recovered {
             }
         }
         for hint in self.catalog.log_hints.clone().iter() {
-            self.catalog.count_unhinted(&hint.parts);
+            let own = hint.parts.iter().filter(|part| part.number & OWN != 0);
+            let records = own.map(|part| part.entries).sum();
+            self.catalog.count_unhinted(&hint.parts, records);
         }
         Ok(())
+    }
+
+    /// False when a log hint speaks of more than a segment of the store's own has.
+    fn is_all_there(&self, hint: &LogHint) -> bool {
+        let mut own = hint.parts.iter().filter(|part| part.number & OWN != 0);
+        own.all(|part| {
+            let entry = self.catalog.segments.get(&(part.number & !OWN));
+            entry.is_none_or(|entry| {
+                let end = entry.stats.data_end.next_multiple_of(RECORD_ALIGN_BYTES);
+                part.to <= end
+            })
+        })
     }
 }

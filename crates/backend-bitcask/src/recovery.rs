@@ -580,11 +580,8 @@ impl Recovery<'_> {
                 };
                 recovered.retiring.extend(last);
             }
-            recovered.catalog.add_segment(SegmentEntry {
-                segment: it.segment,
-                stats: it.stats,
-                is_sealed: it.is_sealed,
-            });
+            let entry = SegmentEntry::new(it.segment, it.stats, it.is_sealed);
+            recovered.catalog.add_segment(entry);
         }
         if is_suspect {
             self.disk.remove_file(&suspect).into_backend()?;

@@ -189,6 +189,22 @@ pub(crate) struct SegmentEntry {
     pub(crate) stats: SegmentStats,
     /// Nothing is appended to it any more.
     pub(crate) is_sealed: bool,
+    /// Log hints speak of its records that begin before this. Bytes.
+    pub(crate) hinted_to: u64,
+    /// How many records those are, about.
+    pub(crate) hinted_records: u64,
+}
+
+impl SegmentEntry {
+    pub(crate) fn new(segment: Arc<Segment>, stats: SegmentStats, is_sealed: bool) -> Self {
+        Self {
+            segment,
+            stats,
+            is_sealed,
+            hinted_to: 0,
+            hinted_records: 0,
+        }
+    }
 }
 
 /// A segment that was taken out, and may still be read.

@@ -203,11 +203,8 @@ impl Store {
             let detail = "the store has as many segments as it can tell apart";
             return Err(BackendError::new(ErrorKind::Full, detail));
         };
-        catalog.add_segment(SegmentEntry {
-            segment: Segment::new(writer.reader(), segment_number(writer), place, is_merged),
-            stats: SegmentStats::default(),
-            is_sealed: false,
-        });
+        let segment = Segment::new(writer.reader(), segment_number(writer), place, is_merged);
+        catalog.add_segment(SegmentEntry::new(segment, SegmentStats::default(), false));
         self.keydir.show_places(&catalog.places);
         Ok(())
     }

@@ -445,7 +445,7 @@ impl Store {
         })
     }
 
-    fn mark_damaged(&self, number: u32) {
+    pub(crate) fn mark_damaged(&self, number: u32) {
         if let Some(entry) = self.catalog.read().segments.get(&number) {
             let order = std::sync::atomic::Ordering::Relaxed;
             entry.segment.is_damaged.store(true, order);

@@ -31,6 +31,8 @@ struct Node {
 struct Read {
     /// Reads of segments of the log.
     fronts: usize,
+    /// Bytes read of the store's own segments.
+    own_bytes: usize,
     /// Reads of log hints, and their bytes.
     blocks: usize,
     block_bytes: usize,
@@ -136,6 +138,9 @@ impl Node {
         for it in self.disk.log() {
             let extension = it.path.extension().unwrap_or_default();
             match it.operation {
+                Operation::Read if extension == "segment" && it.path.starts_with("store") => {
+                    read.own_bytes += it.bytes;
+                }
                 Operation::Read if extension == "segment" => read.fronts += 1,
                 Operation::Read if extension == "loghint" => {
                     read.blocks += 1;
@@ -223,6 +228,45 @@ fn a_fold_of_a_bucket_reads_what_is_said_of_that_bucket() {
         read.blocks <= hints * 2 + 600 * 60 / BLOCK_BYTES,
         "{read:?}"
     );
+}
+
+/// What is collected is copied to a segment of the store's own, which has no hint until it is full: each
+/// part of a listing read all of it.
+#[test]
+fn a_listing_in_parts_reads_a_few_blocks_of_what_was_copied_out_of_the_log() {
+    const COUNT: usize = 6_000;
+    let memory = MemoryDisk::new();
+    let node = Node::open(&memory);
+    node.fill(COUNT);
+    // A part of each segment dies each time, and what lives is copied.
+    for round in 0..7 {
+        for number in (0..COUNT).filter(|number| number % 8 == round) {
+            node.put(vec![put(number, COUNT, round)]);
+        }
+        node.upkeep();
+    }
+    let segment_bytes = |node: &Node| -> usize {
+        let names = node.disk.list(Path::new("store")).unwrap().into_iter();
+        let segments = names.filter(|it| it.name.ends_with(".segment"));
+        let paths = segments.map(|it| Path::new("store").join(it.name));
+        let lens = paths.map(|path| node.disk.info(&path).unwrap().unwrap().len);
+        usize::try_from(lens.sum::<u64>()).unwrap()
+    };
+    let bytes = segment_bytes(&node);
+    assert!(bytes > 2 * RECORDS_MIN * 250, "{bytes}");
+    assert_eq!(node.detail("segments"), 1);
+    let check = |node: &Node| {
+        node.read();
+        let (all, parts) = node.all_in_parts(400);
+        assert!(all == keys(COUNT));
+        let read = node.read();
+        assert!(read.own_bytes < parts * RECORDS_MIN * 250, "{read:?}");
+        assert!(read.fronts < parts * RECORDS_MIN, "{read:?}");
+    };
+    check(&node);
+    node.store.close().unwrap();
+    drop(node);
+    check(&Node::open(&memory));
 }
 
 #[test]
