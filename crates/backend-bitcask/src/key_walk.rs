@@ -292,25 +292,27 @@ impl<'a> KeyWalk<'a> {
     fn take(&mut self, key: &Bytes) -> Result<Option<SeenKey>> {
         let mut newest: Option<SeenKey> = None;
         for index in 0..self.sources.len() {
-            let source = &mut self.sources[index];
-            if source.current.as_ref().is_none_or(|it| it.key != *key) {
-                continue;
+            // Copies have the sequence of what they were made of: a log hint may have both.
+            loop {
+                let source = &mut self.sources[index];
+                let Some(entry) = source.current.take_if(|it| it.key == *key) else {
+                    break;
+                };
+                let own = match &source.origin {
+                    Origin::Own(seen) => Some(Place::Own(seen.segment.clone())),
+                    Origin::Hinted(_) | Origin::Unhinted => None,
+                };
+                if entry.sequence <= self.seen.sequence
+                    && newest
+                        .as_ref()
+                        .is_none_or(|newest| rank(&newest.entry) < rank(&entry))
+                    // What a log hint says of a segment that is gone was copied, or is not needed.
+                    && let Some(place) = own.or_else(|| self.seen.place_of(entry.segment))
+                {
+                    newest = Some(SeenKey { entry, place });
+                }
+                self.advance(index)?;
             }
-            let own = match &source.origin {
-                Origin::Own(seen) => Some(Place::Own(seen.segment.clone())),
-                Origin::Hinted(_) | Origin::Unhinted => None,
-            };
-            if let Some(entry) = source.current.take()
-                && entry.sequence <= self.seen.sequence
-                && newest
-                    .as_ref()
-                    .is_none_or(|newest| rank(&newest.entry) < rank(&entry))
-                // What a log hint says of a segment that is gone was copied, or is not needed any more.
-                && let Some(place) = own.or_else(|| self.seen.place_of(entry.segment))
-            {
-                newest = Some(SeenKey { entry, place });
-            }
-            self.advance(index)?;
         }
         Ok(newest)
     }

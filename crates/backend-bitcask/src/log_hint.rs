@@ -7,8 +7,8 @@
 //! never given to another one, so that a hint may be behind and is never wrong: records outside of its
 //! ranges are read themselves, and entries of segments that are gone are passed over.
 //!
-//! Within its ranges a hint names the removals, and of the entries those that were current when it was
-//! written: what superseded the others was durable before the hint had its name.
+//! A hint has the newest record of each key within its ranges, removals as well. All of it was durable
+//! before the hint had its name.
 //!
 //! It speaks in the same way of what was copied out of the log to a segment of the store's own that is not
 //! full yet: ranges from its beginning on.
@@ -144,8 +144,11 @@ impl LogHintWriter {
         })
     }
 
-    /// Takes the next entry; returns what was written, if that filled a block.
+    /// Takes the next entry; returns what was written, if it begins another block.
     pub(crate) fn push(&mut self, entry: &KeyEntry) -> kvorum_disk::Result<u64> {
+        // A key is found by the first block that may have it: it stands in one alone.
+        let is_full = self.payload.len() >= BLOCK_BYTES && self.last.key != entry.key;
+        let written = if is_full { self.close_block()? } else { 0 };
         if self.payload.is_empty() {
             self.first_key = separator(&self.last.key, &entry.key);
             self.last = Last::default();
@@ -154,10 +157,7 @@ impl LogHintWriter {
         self.entries += 1;
         self.sequence_max = self.sequence_max.max(entry.sequence);
         *self.by_segment.entry(entry.segment).or_default() += 1;
-        if self.payload.len() < BLOCK_BYTES {
-            return Ok(0);
-        }
-        self.close_block()
+        Ok(written)
     }
 
     fn close_block(&mut self) -> kvorum_disk::Result<u64> {
@@ -168,8 +168,8 @@ impl LogHintWriter {
         self.blocks.write(&self.first_key, &payload)
     }
 
-    /// Writes what is left and gives the file its name. What superseded entries that were left out has to
-    /// be durable. Returns the bytes written.
+    /// Writes what is left and gives the file its name. What it speaks of has to be durable. Returns the
+    /// bytes written.
     pub(crate) fn finish(
         mut self,
         disk: &dyn Disk,

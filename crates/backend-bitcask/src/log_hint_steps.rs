@@ -359,7 +359,7 @@ impl Store {
         let Phase::Writing(writing) = job.phase else {
             return Ok(StepOutcome::nothing_left());
         };
-        // What it speaks of must not be lost after it, nor what superseded the entries that it leaves out.
+        // What it speaks of must not be lost after it.
         self.sync_all()?;
         let number = writing.number;
         let written = writing.writer.finish(&*self.disk, &job.parts);
@@ -449,45 +449,48 @@ impl LogHintJob {
 impl Writing {
     /// Writes entries until a block is full; returns its length, and 0 when there are no more.
     fn write_some(&mut self) -> std::result::Result<u64, HintError> {
-        while let Some(entry) = self.next_entry()? {
-            if !self.segments.contains(&entry.segment) {
-                continue;
+        loop {
+            let newest = self.next_key()?;
+            if newest.is_empty() {
+                return Ok(0);
             }
-            match self.writer.push(&entry)? {
-                0 => {}
-                written => return Ok(written),
+            let mut written = 0;
+            for entry in &newest {
+                written += self.writer.push(entry)?;
+            }
+            if written > 0 {
+                return Ok(written);
             }
         }
-        Ok(0)
     }
 
-    /// The newest entry of the next key.
-    fn next_entry(&mut self) -> std::result::Result<Option<KeyEntry>, HintError> {
-        let currents = self.sources.iter().filter_map(|(_, it)| it.as_ref());
-        let Some(key) = currents.map(|entry| &entry.key).min().cloned() else {
-            return Ok(None);
-        };
-        let mut newest: Option<KeyEntry> = None;
-        for (keys, current) in &mut self.sources {
-            let Some(entry) = current.take_if(|entry| entry.key == key) else {
-                continue;
+    /// The newest entry of the next key among those in segments that are there; none behind the last. Of
+    /// one sequence there may be several: what is copied has it as well, and either may go first.
+    fn next_key(&mut self) -> std::result::Result<Vec<KeyEntry>, HintError> {
+        let mut newest: Vec<KeyEntry> = Vec::new();
+        while newest.is_empty() {
+            let currents = self.sources.iter().filter_map(|(_, it)| it.as_ref());
+            let Some(key) = currents.map(|entry| &entry.key).min().cloned() else {
+                break;
             };
-            if newest
-                .as_ref()
-                .is_none_or(|newest| order(newest) < order(&entry))
-            {
-                newest = Some(entry);
+            for (keys, current) in &mut self.sources {
+                while let Some(entry) = current.take_if(|entry| entry.key == key) {
+                    *current = next_of(keys)?;
+                    if !self.segments.contains(&entry.segment) {
+                        continue;
+                    }
+                    let known = newest.first().map_or(0, |newest| newest.sequence);
+                    if entry.sequence > known {
+                        newest.clear();
+                    }
+                    if entry.sequence >= known {
+                        newest.push(entry);
+                    }
+                }
             }
-            *current = next_of(keys)?;
         }
         Ok(newest)
     }
-}
-
-/// Of two records of one sequence the one in the store's own file is a copy of the other, made because
-/// that goes, or the removal that an expired entry was turned into.
-fn order(entry: &KeyEntry) -> (u64, bool, bool) {
-    (entry.sequence, entry.removal, entry.segment & OWN != 0)
 }
 
 fn next_of(keys: &mut Keys) -> std::result::Result<Option<KeyEntry>, HintError> {
