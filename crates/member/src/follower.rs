@@ -119,7 +119,7 @@ pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, 
     let mut wanted = wanted(state, ground.node);
     let recorded = ground.held.load()?;
     let is_first = recorded.is_none();
-    let mut held = recorded.unwrap_or(Held::none(size));
+    let mut held = recorded.clone().unwrap_or(Held::none(size));
     if is_unknown(state) {
         // A log that is new here has not said yet what this node has. What is logged for its stores is
         // made good now or never.
@@ -153,7 +153,10 @@ pub(crate) fn begin(ground: &Ground, state: &ClusterState) -> Result<Beginning, 
         }
     }
     held.since.extend(&wanted);
-    ground.held.store(&held)?;
+    // On a full disk a node comes up as long as nothing has to be written down.
+    if recorded.as_ref() != Some(&held) {
+        ground.held.store(&held)?;
+    }
     let hints = ground.stores.begin().map_err(OpenError::Stores)?;
     Ok(Beginning {
         held,

@@ -2,7 +2,8 @@
 //!
 //! Others believe what the highest generation of a node says of itself. The wall clock alone would do
 //! for it as long as it is never set back; a node that came back with a lower one would be taken to be
-//! down, for as long as the others remember the higher one. So the last one is kept.
+//! down, for as long as the others remember the higher one. So the last one is kept. On a full disk it
+//! is not, and the node comes up by the clock alone: to serve reads is worth more.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::checked_file::{CheckedFile, Found};
 /// What a run may raise its own generation by, each time that others took it to be down.
 const RENEWALS_MAX: u64 = 1_000_000;
 
-/// The generation of the run that begins now, kept before anybody hears of it. One that cannot be read
-/// is taken to be older than the clock.
+/// The generation of the run that begins now, kept before anybody hears of it if there is room. One that
+/// cannot be read is taken to be older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -36,7 +37,12 @@ pub(crate) fn begin(
     };
     let behind_last = last.map_or(0, |last| last.saturating_add(RENEWALS_MAX));
     let generation = now.micros().max(behind_last);
-    file.store(&**disk, sequence + 1, &format!("{generation}\n"))?;
+    match file.store(&**disk, sequence + 1, &format!("{generation}\n")) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            tracing::warn!(event = "generation_not_kept", error = %error);
+        }
+        stored => stored?,
+    }
     Ok(generation)
 }
 
@@ -44,7 +50,9 @@ pub(crate) fn begin(
 mod tests {
     use std::path::PathBuf;
 
-    use kvorum_disk::{CrashOptions, MemoryDisk, create_directory_durably};
+    use kvorum_disk::{
+        CrashOptions, Fault, FaultyDisk, MemoryDisk, Operation, Rule, create_directory_durably,
+    };
 
     use super::*;
 
@@ -64,5 +72,22 @@ mod tests {
         assert_eq!(at(&disk, 500), 2_001_000);
         assert_eq!(at(&disk, 3_000_000), 3_001_000);
         assert_eq!(at(&disk, 9_000_000), 9_000_000);
+    }
+
+    /// A node did not come up on a full disk.
+    #[test]
+    fn without_room_a_run_begins_by_what_was_kept_and_the_clock_and_other_failures_end_it() {
+        let memory = MemoryDisk::new();
+        create_directory_durably(&memory, &PathBuf::from("/ring")).unwrap();
+        assert_eq!(at(&memory, 5_000), 5_000);
+        let faulty = FaultyDisk::over_memory(&memory);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let begun = |micros| begin(&disk, Path::new("/ring"), WallTime::from_micros(micros));
+        faulty.add_rule(Rule::new(Fault::Error(ErrorKind::NoSpace)).on(Operation::Write));
+        assert_eq!(begun(9_000_000).unwrap(), 9_000_000);
+        assert_eq!(begun(400).unwrap(), 1_005_000);
+        faulty.heal();
+        faulty.add_rule(Rule::new(Fault::Error(ErrorKind::Device)).on(Operation::Write));
+        assert!(begun(9_000_000).is_err());
     }
 }

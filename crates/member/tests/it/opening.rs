@@ -1,11 +1,12 @@
 //! Members that serve before all of their stores are open.
 
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_coordinator::{PutOptions, RequestError};
-use kvorum_disk::CrashOptions;
+use kvorum_disk::{CrashOptions, read_file};
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_member::{JoinError, Member, Readiness};
 use kvorum_object::Clock;
@@ -102,6 +103,25 @@ fn with_one_held<F: Future<Output = ()>>(
         let member = open(&machine, runtime.clone()).await;
         until_opening(&member, 1).await;
         test(machine, runtime, member, held).await;
+    });
+}
+
+/// The record of the stores was written at every start: on a full disk a node did not come up.
+#[test]
+fn a_start_that_finds_everything_as_it_was_writes_no_record_of_the_stores() {
+    let (executor, machine) = alone();
+    let runtime = executor.runtime();
+    executor.block_on(async move {
+        let record = || read_file(&machine.disk, Path::new("ring/stores"), 1 << 20).unwrap();
+        let start_and_stop = async || {
+            let member = open(&machine, runtime.clone()).await;
+            assert_eq!(member.vnodes().until_opened().await.open, 8);
+            stop(&member).await;
+        };
+        start_and_stop().await;
+        let before = record();
+        start_and_stop().await;
+        assert_eq!(record(), before);
     });
 }
 
