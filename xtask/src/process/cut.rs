@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::prerequisite::{self, MKFS, MOUNT, PYTHON_PLAIN};
 use crate::process::backend::{BACKENDS, Backend, Setting};
+use crate::process::full;
 use crate::process::load::{Load, Power, Survey};
 use crate::process::mount::Mount;
 use crate::server::Site;
@@ -23,7 +24,7 @@ use crate::test_run::Run;
 const ROUNDS_LONG: u32 = 50;
 
 /// Logs of the least size, so that files are finished, merged and removed in every round.
-const SMALL_LOGS: &[Setting] = &[
+pub(super) const SMALL_LOGS: &[Setting] = &[
     ("commit_log.segment_bytes", "256KB"),
     ("commit_log.bytes_max", "1MB"),
 ];
@@ -42,6 +43,12 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
         let result = without_syncs_something_is_lost(run, backend, &directory, &cutter);
         let name = format!("{}: without syncs the power cut loses writes", backend.name);
         tally.check(&name, &result);
+        let result = full::a_full_disk_refuses_and_resumes(run, backend, &directory, &cutter);
+        let name = format!(
+            "{}: a full disk refuses writes, and they resume",
+            backend.name
+        );
+        tally.check(&name, &result);
     }
     let result = a_read_only_disk_is_refused(run, &directory, &cutter);
     tally.check(
@@ -53,7 +60,11 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
 
 /// A server with its data on the mount, and everything else beside it: a configuration file that
 /// the cut takes away would be the test's own loss.
-fn site_on(run: &Run<'_>, mount: &Mount, settings: &[(&str, &str)]) -> anyhow::Result<Site> {
+pub(super) fn site_on(
+    run: &Run<'_>,
+    mount: &Mount,
+    settings: &[(&str, &str)],
+) -> anyhow::Result<Site> {
     let directory = run.workspace.clean_scratch("power-cut-site")?;
     Site::with_data(
         &run.binary,

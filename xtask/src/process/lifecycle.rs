@@ -68,6 +68,10 @@ pub(crate) fn lifecycle(run: &Run<'_>) -> anyhow::Result<Tally> {
         sync_trace::o_sync_is_before_each_answer,
     );
     check(
+        "sync strategy o_sync shares syncs among writes",
+        sync_trace::o_sync_is_shared,
+    );
+    check(
         "sync strategy none syncs for nobody",
         sync_trace::none_syncs_for_nobody,
     );

@@ -130,6 +130,19 @@ impl Load {
         self.histories.iter().map(History::acknowledged).sum()
     }
 
+    /// Writes one key of nobody's.
+    ///
+    /// # Errors
+    /// The server refuses it, or does not answer.
+    pub(crate) fn put_once(&self, server: SocketAddr) -> anyhow::Result<()> {
+        self.runtime.block_on(async {
+            let mut client = Client::connect(server, &ClientSettings::default()).await?;
+            let value = Bytes::from_static(&[7; 1_000]);
+            client.put_value(BUCKET, b"of nobody", value).await?;
+            Ok(())
+        })
+    }
+
     /// Reads every key that was ever written and compares.
     pub(crate) fn verify(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
         let mut survey = Survey::default();
@@ -142,6 +155,11 @@ impl Load {
 }
 
 impl Writing {
+    /// True when each writer's last attempt was refused, or its connection broke.
+    pub(crate) fn is_over(&self) -> bool {
+        self.writers.iter().all(JoinHandle::is_finished)
+    }
+
     /// Tells the writers about the power.
     pub(crate) fn tell(&self, power: Power) {
         self.signals.power.store(power as u8, Ordering::SeqCst);

@@ -1,8 +1,9 @@
-//! What `bitcask.sync.strategy` promises, counted where it counts: in the system calls of a server that
-//! `strace` watches. A test that only asks the server would believe what the server believes.
+//! What `bitcask.sync.strategy` promises (R-23), counted where it counts: in the system calls of a server
+//! that `strace` watches. A test that only asks the server would believe what the server believes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,14 @@ use crate::test_run::Run;
 /// Writes of one client, one after the other.
 const WRITES: usize = 60;
 
+/// Clients that write at the same time, and writes of each.
+const CLIENTS: usize = 32;
+const WRITES_OF_EACH: usize = 20;
+
+/// What the server is asked to tell of itself: all that makes, writes or syncs a file, and all that
+/// answers.
+const CALLS: &str = "fsync,fdatasync,openat,sendto,sendmsg,write,writev,pwrite64,pwritev,pwritev2";
+
 /// How long a sync that is only due some time may take. Far above the interval, for busy machines.
 const SYNC_WITHIN: Duration = Duration::from_secs(60);
 
@@ -26,36 +35,64 @@ const SYNC_WITHIN: Duration = Duration::from_secs(60);
 enum Call {
     /// A file was created.
     Created(String),
+    /// Something is in a file, as far as the system knows.
+    Wrote(String),
     /// A file, or a directory, is on the disk.
     Synced(String),
     /// Something went out to a client.
     Answered,
 }
 
-/// `o_sync`: before each acknowledgement, and the directories of new files too.
+/// A call, and when it began and ended: as lines of the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Event {
+    begun: usize,
+    ended: usize,
+    call: Call,
+}
+
+/// `o_sync`: what is acknowledged was written to the value log and then synced, each time, and the
+/// directories of new files are too.
 pub(crate) fn o_sync_is_before_each_answer(
     run: &Run<'_>,
     directory: &Path,
 ) -> anyhow::Result<String> {
-    let calls = watch(run, directory, "o_sync", |_| Ok(()))?;
-    let unsynced = answers_without_sync(&calls);
+    let calls = watch(run, directory, "o_sync", one_client, |_| Ok(()))?;
+    let unsynced = answers_without_sync(&calls, is_in_value_log);
     ensure!(
         unsynced == 0,
-        "{unsynced} of {WRITES} acknowledged writes were not preceded by a sync"
+        "{unsynced} of {WRITES} writes were acknowledged before a record in the value log and a sync \
+         of it"
     );
     let forgotten = synced_in_unsynced_directories(&calls);
     ensure!(
         forgotten.is_empty(),
         "acknowledged from files whose directories were not synced: {forgotten:?}"
     );
-    let syncs = calls.iter().filter(|call| matches!(call, Call::Synced(_)));
-    Ok(format!("{WRITES} writes, {} syncs in all", syncs.count()))
+    let syncs = syncs_of_value_log(&calls);
+    Ok(format!("{WRITES} writes, {syncs} syncs of the value log"))
+}
+
+/// Writes that come at the same time share a sync.
+pub(crate) fn o_sync_is_shared(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
+    let calls = watch(run, directory, "o_sync", many_clients, |_| Ok(()))?;
+    let (writes, syncs) = (CLIENTS * WRITES_OF_EACH, syncs_of_value_log(&calls));
+    ensure!(
+        2 * syncs <= writes,
+        "{syncs} syncs of the value log for {writes} writes of {CLIENTS} clients"
+    );
+    // Nobody has more than one write under way.
+    ensure!(
+        CLIENTS * syncs >= writes,
+        "{syncs} syncs of the value log cannot be all that {writes} writes waited for"
+    );
+    Ok(format!("{writes} writes, {syncs} syncs of the value log"))
 }
 
 /// `none`: no acknowledgement waits for a sync.
 pub(crate) fn none_syncs_for_nobody(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
-    let calls = watch(run, directory, "none", |_| Ok(()))?;
-    let unsynced = answers_without_sync(&calls);
+    let calls = watch(run, directory, "none", one_client, |_| Ok(()))?;
+    let unsynced = answers_without_sync(&calls, |_| true);
     // Maintenance may sync something while the client writes.
     ensure!(
         unsynced > WRITES / 2,
@@ -67,7 +104,7 @@ pub(crate) fn none_syncs_for_nobody(run: &Run<'_>, directory: &Path) -> anyhow::
 
 /// `interval`: no acknowledgement waits, and what was written is synced nevertheless.
 pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
-    let calls = watch(run, directory, "interval", |trace| {
+    let calls = watch(run, directory, "interval", one_client, |trace| {
         let begun = Instant::now();
         while begun.elapsed() < SYNC_WITHIN {
             thread::sleep(Duration::from_millis(200));
@@ -75,14 +112,14 @@ pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyh
             let written = writes(&calls).1;
             if written
                 .iter()
-                .any(|call| matches!(call, Call::Synced(path) if !path.ends_with('/')))
+                .any(|it| matches!(&it.call, Call::Synced(path) if !path.ends_with('/')))
             {
                 return Ok(());
             }
         }
         bail!("nothing was synced within {SYNC_WITHIN:?}")
     })?;
-    let unsynced = answers_without_sync(&calls);
+    let unsynced = answers_without_sync(&calls, |_| true);
     ensure!(
         unsynced > WRITES / 2,
         "{} of {WRITES} acknowledged writes waited for a sync",
@@ -93,13 +130,14 @@ pub(crate) fn interval_syncs_afterwards(run: &Run<'_>, directory: &Path) -> anyh
     ))
 }
 
-/// Runs a server under `strace` for as long as a client writes and `then` takes; what it called.
+/// Runs a server under `strace` for as long as clients write and `then` takes; what it called.
 fn watch(
     run: &Run<'_>,
     directory: &Path,
     strategy: &str,
+    write: impl FnOnce(SocketAddr) -> anyhow::Result<usize>,
     then: impl FnOnce(&Path) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Call>> {
+) -> anyhow::Result<Vec<Event>> {
     prerequisite::require(&[prerequisite::STRACE])?;
     let settings = [
         ("storage_backend", "bitcask"),
@@ -109,34 +147,60 @@ fn watch(
     ];
     let site = Site::new(&run.binary, directory, &settings)?;
     let trace = directory.join("trace");
-    let server = site.start_traced(&trace, "fsync,fdatasync,openat,sendto,sendmsg,write,writev")?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("starting the client's runtime")?;
-    runtime.block_on(async {
-        let mut client = Client::connect(site.protobuf, &ClientSettings::default())
-            .await
-            .context("connecting")?;
-        for number in 0..WRITES {
-            let key = format!("key {number}").into_bytes();
-            let value = Bytes::from_static(&[7; 1_000]);
-            client
-                .put_value(b"traced", &key, value)
-                .await
-                .with_context(|| format!("write {number}"))?;
-        }
-        anyhow::Ok(())
-    })?;
+    let server = site.start_traced(&trace, CALLS)?;
+    let written = write(site.protobuf)?;
     then(&trace)?;
     server.stop()?;
     let calls = parse(&finished(&trace)?);
-    let answers = calls.iter().filter(|call| **call == Call::Answered).count();
+    let answers = calls.iter().filter(|it| it.call == Call::Answered).count();
     ensure!(
-        answers >= WRITES,
-        "{answers} answers in the trace of {WRITES} writes: it cannot be read"
+        answers >= written,
+        "{answers} answers in the trace of {written} writes: it cannot be read"
     );
     Ok(calls)
+}
+
+fn one_client(server: SocketAddr) -> anyhow::Result<usize> {
+    on_a_thread(write_keys(server, 0, WRITES))?;
+    Ok(WRITES)
+}
+
+fn many_clients(server: SocketAddr) -> anyhow::Result<usize> {
+    on_a_thread(async {
+        let mut clients = tokio::task::JoinSet::new();
+        for client in 0..CLIENTS {
+            clients.spawn(write_keys(server, client, WRITES_OF_EACH));
+        }
+        while let Some(written) = clients.join_next().await {
+            written.context("a client died")??;
+        }
+        Ok(())
+    })?;
+    Ok(CLIENTS * WRITES_OF_EACH)
+}
+
+fn on_a_thread(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("starting the clients' runtime")?;
+    runtime.block_on(work)
+}
+
+/// Writes one key after the other.
+async fn write_keys(server: SocketAddr, client: usize, writes: usize) -> anyhow::Result<()> {
+    let mut connection = Client::connect(server, &ClientSettings::default())
+        .await
+        .context("connecting")?;
+    for number in 0..writes {
+        let key = format!("key {client} {number}").into_bytes();
+        let value = Bytes::from_static(&[7; 1_000]);
+        connection
+            .put_value(b"traced", &key, value)
+            .await
+            .with_context(|| format!("write {number} of client {client}"))?;
+    }
+    Ok(())
 }
 
 /// The trace, once the tracer has written the last of it.
@@ -158,25 +222,26 @@ fn finished(trace: &Path) -> anyhow::Result<String> {
 
 /// The calls in the order in which they ended. A line is a process number and a call; one that another
 /// thread's call interrupts comes in two.
-fn parse(trace: &str) -> Vec<Call> {
-    let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
+fn parse(trace: &str) -> Vec<Event> {
+    let mut unfinished: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     let mut calls = Vec::new();
-    for line in trace.lines() {
+    for (ended, line) in trace.lines().enumerate() {
         let Some((process, call)) = line.split_once(' ') else {
             continue;
         };
         let call = call.trim_start();
         if let Some((head, _)) = call.split_once(" <unfinished ...>") {
-            begun.insert(process, head);
+            unfinished.insert(process, (ended, head));
             continue;
         }
         let is_resumed = call.starts_with("<... ");
-        let head = if is_resumed {
-            begun.remove(process).unwrap_or_default()
+        let (begun, head) = if is_resumed {
+            unfinished.remove(process).unwrap_or_default()
         } else {
-            call
+            (ended, call)
         };
-        calls.extend(call_of(head, call));
+        let event = |call| Event { begun, ended, call };
+        calls.extend(call_of(head, call).map(event));
     }
     calls
 }
@@ -195,9 +260,14 @@ fn call_of(head: &str, end: &str) -> Option<Call> {
             let path = result.split_once('<')?.1.strip_suffix('>')?;
             Some(Call::Created(path.to_owned()))
         }
-        "sendto" | "sendmsg" | "write" | "writev" => {
-            let is_socket = arguments.split_once('<')?.1.starts_with("TCP");
-            is_socket.then_some(Call::Answered)
+        "sendto" | "sendmsg" | "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" => {
+            let to = descriptor()?;
+            let is_socket = to.starts_with("TCP");
+            Some(if is_socket {
+                Call::Answered
+            } else {
+                Call::Wrote(to)
+            })
         }
         _ => None,
     }
@@ -205,36 +275,60 @@ fn call_of(head: &str, end: &str) -> Option<Call> {
 
 /// What went before the writes' answers, and what from the first of them on. The answers before are
 /// those to the ping that found the server ready.
-fn writes(calls: &[Call]) -> (&[Call], &[Call]) {
+fn writes(calls: &[Event]) -> (&[Event], &[Event]) {
     let mut answers = calls.iter().enumerate();
-    let first = answers.find(|(_, call)| **call == Call::Answered);
+    let first = answers.find(|(_, it)| it.call == Call::Answered);
     calls.split_at(first.map_or(calls.len(), |(at, _)| at + 1))
 }
 
-fn answers_without_sync(calls: &[Call]) -> usize {
-    let (mut unsynced, mut is_synced) = (0, false);
-    for call in writes(calls).1 {
-        match call {
-            Call::Synced(_) => is_synced = true,
-            Call::Created(_) => {}
+/// Answers before which, since the answer before, no segment was written to that counts, or none of
+/// those by a sync that began when the write had ended.
+fn answers_without_sync(calls: &[Event], counts: impl Fn(&str) -> bool) -> usize {
+    let mut unsynced = 0;
+    let mut is_synced = false;
+    let mut written: BTreeMap<&str, usize> = BTreeMap::new();
+    for event in writes(calls).1 {
+        match &event.call {
+            Call::Wrote(path) if path.ends_with(".segment") && counts(path) => {
+                // The first counts: what else is in the file came in others' name.
+                written.entry(path).or_insert(event.ended);
+            }
+            Call::Synced(path) => {
+                let wrote = written.get(path.as_str());
+                is_synced |= wrote.is_some_and(|ended| *ended < event.begun);
+            }
+            Call::Wrote(_) | Call::Created(_) => {}
             Call::Answered => {
                 unsynced += usize::from(!is_synced);
                 is_synced = false;
+                written.clear();
             }
         }
     }
     unsynced
 }
 
+fn is_in_value_log(path: &str) -> bool {
+    let directory = Path::new(path).parent().and_then(Path::file_name);
+    path.ends_with(".segment") && directory.is_some_and(|it| it == "value_log")
+}
+
+/// How often the value log was synced from the first answer to a write on.
+fn syncs_of_value_log(calls: &[Event]) -> usize {
+    let is_sync = |it: &&Event| matches!(&it.call, Call::Synced(path) if is_in_value_log(path));
+    writes(calls).1.iter().filter(is_sync).count()
+}
+
 /// Files that were created, synced as they were made and again with what was put into them, with an
 /// answer after that and no sync of their directory before it. One sync says nothing: a file that is
 /// made ready for later is synced and entered in its directory while others are answered from.
-fn synced_in_unsynced_directories(calls: &[Call]) -> BTreeSet<String> {
+fn synced_in_unsynced_directories(calls: &[Event]) -> BTreeSet<String> {
     let mut fresh: BTreeSet<&str> = BTreeSet::new();
     let mut syncs: BTreeMap<&str, u32> = BTreeMap::new();
     let mut forgotten = BTreeSet::new();
-    for call in calls {
-        match call {
+    for event in calls {
+        match &event.call {
+            Call::Wrote(_) => {}
             Call::Created(path) => {
                 fresh.insert(path);
                 syncs.remove(path.as_str());
@@ -264,39 +358,95 @@ mod tests {
 10  openat(AT_FDCWD</>, \"/d/none\", O_RDWR|O_CREAT|O_CLOEXEC, 0666) = -1 EACCES (Permission denied)
 11  sendto(9<TCP:[1->2]>, \"\"..., 5, MSG_NOSIGNAL, NULL, 0) = 5
 10  fdatasync(7</d/log> <unfinished ...>
-11  write(1</d/out>, \"\"..., 3) = 3
+11  pwritev(8</d/out>, [{...}], 2, 0) = 3
 10  <... fdatasync resumed>)              = 0
-11  sendto(9<TCP:[1->2]>, \"\"..., 5, MSG_NOSIGNAL, NULL, 0) = 5
 11  sendto(9<TCP:[1->2]>, \"\"..., 5, MSG_NOSIGNAL, NULL, 0) = 5
 10  +++ exited with 0 +++
 ";
 
     #[test]
     fn calls_are_read_in_the_order_of_their_ends() {
-        let log = || "/d/log".to_owned();
+        let (log, out) = ("/d/log".to_owned(), "/d/out".to_owned());
         let expected = [
-            Call::Created(log()),
-            Call::Answered,
-            Call::Synced(log()),
-            Call::Answered,
-            Call::Answered,
+            (0, 0, Call::Created(log.clone())),
+            (2, 2, Call::Answered),
+            (4, 4, Call::Wrote(out)),
+            (3, 5, Call::Synced(log)),
+            (6, 6, Call::Answered),
         ];
+        let expected = expected.map(|(begun, ended, call)| Event { begun, ended, call });
         assert_eq!(parse(TRACE), expected);
     }
 
+    /// A trace of a ping's answer and what comes behind it.
+    fn answered(lines: &[&str]) -> Vec<Event> {
+        let mut trace = "1  sendto(9<TCP:[1->2]>, \"\"..., 5) = 5\n".to_owned();
+        for line in lines {
+            let line = match *line {
+                "answer" => "1  sendto(9<TCP:[1->2]>, \"\"..., 5) = 5",
+                "write" => "2  pwritev(7</d/value_log/1.segment>, [{...}], 2, 0) = 9",
+                "sync" => "2  fdatasync(7</d/value_log/1.segment>) = 0",
+                "sync begins" => "3  fdatasync(7</d/value_log/1.segment> <unfinished ...>",
+                "sync ends" => "3  <... fdatasync resumed>) = 0",
+                "other write" => "2  pwritev(8</d/value_log/2.segment>, [{...}], 2, 0) = 9",
+                "other sync" => "2  fdatasync(8</d/value_log/2.segment>) = 0",
+                other => other,
+            };
+            trace.push_str(line);
+            trace.push('\n');
+        }
+        parse(&trace)
+    }
+
     #[test]
-    fn an_answer_without_a_sync_is_seen() {
-        assert_eq!(answers_without_sync(&parse(TRACE)), 1);
+    fn an_answer_counts_as_synced_behind_a_write_and_then_a_sync_of_the_same_file() {
+        let right: &[&[&str]] = &[
+            &["write", "sync", "answer"],
+            &["other write", "write", "other sync", "answer"],
+            &[
+                "write", "write", "sync", "answer", "write", "sync", "answer",
+            ],
+        ];
+        for lines in right {
+            assert_eq!(answers_without_sync(&answered(lines), is_in_value_log), 0);
+        }
+        let wrong: &[&[&str]] = &[
+            &["answer"],
+            &["write", "answer", "sync"],
+            // A sync of before says nothing, nor does one of another file.
+            &["sync", "write", "answer"],
+            &["write", "other sync", "answer"],
+            &["write", "sync", "answer", "sync", "answer"],
+            &["sync begins", "write", "sync ends", "answer"],
+        ];
+        for lines in wrong {
+            let unsynced = answers_without_sync(&answered(lines), is_in_value_log);
+            assert_eq!(unsynced, 1, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn only_files_of_the_value_log_count_as_such() {
+        assert!(is_in_value_log("/d/value_log/1.segment"));
+        assert!(!is_in_value_log("/d/value_log/log"));
+        assert!(!is_in_value_log("/d/bitcask/0/1.segment"));
+        let calls = answered(&["write", "sync", "other sync", "answer"]);
+        assert_eq!(syncs_of_value_log(&calls), 2);
     }
 
     #[test]
     fn a_new_file_in_a_directory_that_was_not_synced_is_seen() {
         let mut calls = parse(TRACE);
+        let synced = |path: &str| Event {
+            begun: 0,
+            ended: 0,
+            call: Call::Synced(path.into()),
+        };
         assert!(synced_in_unsynced_directories(&calls).is_empty());
-        calls.insert(1, Call::Synced("/d/log".into()));
+        calls.insert(1, synced("/d/log"));
         let forgotten = synced_in_unsynced_directories(&calls);
         assert_eq!(forgotten.into_iter().collect::<Vec<_>>(), ["/d/log"]);
-        calls.insert(1, Call::Synced("/d".into()));
+        calls.insert(1, synced("/d"));
         assert!(synced_in_unsynced_directories(&calls).is_empty());
     }
 }
