@@ -158,6 +158,13 @@ impl DataDirectory {
             engine: engine.to_owned(),
             hints,
         };
+        // After a run that was killed it says so already, and there may be no room to say it again.
+        if self
+            .engine_left(disk)
+            .is_ok_and(|known| known.as_ref() == Some(&left))
+        {
+            return Ok(());
+        }
         kvorum_disk::replace_file(disk, &self.path.join(ENGINE_FILE), left.text().as_bytes())?;
         Ok(())
     }
@@ -208,6 +215,8 @@ fn read_format(disk: &dyn Disk, path: &Path) -> anyhow::Result<u32> {
 
 #[cfg(test)]
 mod tests {
+    use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+
     use super::*;
 
     #[test]
@@ -219,5 +228,19 @@ mod tests {
         }
         assert_eq!(EngineLeft::parse("engine bitcask\n"), None);
         assert_eq!(EngineLeft::parse("engine bitcask\nhints many\n"), None);
+    }
+
+    /// A node that had been killed did not come up on a full disk.
+    #[test]
+    fn what_is_noted_already_takes_no_room() {
+        let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let data = DataDirectory::open(&disk, Path::new("data")).unwrap();
+        data.note_engine(&*disk, "bitcask", None).unwrap();
+        let no_space = Fault::Error(ErrorKind::NoSpace);
+        faulty.add_rule(Rule::new(no_space).on(Operation::Write));
+        data.note_engine(&*disk, "bitcask", None).unwrap();
+        assert!(data.note_engine(&*disk, "leveldb", None).is_err());
+        assert!(data.note_engine(&*disk, "bitcask", Some(1)).is_err());
     }
 }

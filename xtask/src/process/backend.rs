@@ -13,6 +13,8 @@ pub(crate) struct Backend {
     /// Rounds of being killed, and of losing the power, where no more are asked for.
     pub(crate) kills: u32,
     pub(crate) cuts: u32,
+    /// A disk that fills up under load is one of its rounds.
+    pub(crate) is_filled: bool,
 }
 
 /// All that keep something.
@@ -26,6 +28,7 @@ pub(crate) const BACKENDS: [Backend; 2] = [
         ],
         kills: 5,
         cuts: 3,
+        is_filled: true,
     },
     Backend {
         name: "leveldb",
@@ -36,6 +39,7 @@ pub(crate) const BACKENDS: [Backend; 2] = [
         ],
         kills: 4,
         cuts: 2,
+        is_filled: false,
     },
 ];
 

@@ -48,10 +48,10 @@ pub(super) fn a_full_disk_refuses_and_resumes(
         });
         survey.with_context(|| when.to_owned())
     };
-    look(&mut load, "while the disk is full")?;
+    let keys = look(&mut load, "while the disk is full")?;
     server.kill();
-    let mut server = site.start().context("starting on a full disk")?;
-    let keys = look(&mut load, "after a start on a full disk")?;
+    server = site.start().context("starting on a full disk")?;
+    look(&mut load, "after a start on a full disk")?;
     mount.make_room()?;
     wait_until(&mut server, || !refused(&load)).context("puts when there is room")?;
     let writing = load.start(site.protobuf, run.seed.wrapping_add(1));
