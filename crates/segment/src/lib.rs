@@ -25,6 +25,7 @@ mod record;
 mod scan;
 mod seal;
 mod sync;
+mod torn_end;
 mod writer;
 
 pub use anatomy::{DissectFront, RecordFront, SEGMENT_MAGIC, SegmentAnatomy};

@@ -25,8 +25,8 @@ const FLAG_CONTINUES: u8 = 1 << 1;
 const FLAG_CONTINUED: u8 = 1 << 2;
 const CODEC_SHIFT: u8 = 3;
 const CODEC_MASK: u8 = 0b11 << CODEC_SHIFT;
-const FLAG_SEAL: u8 = 1 << 5;
-const FLAG_MARK: u8 = 1 << 6;
+pub(crate) const FLAG_SEAL: u8 = 1 << 5;
+pub(crate) const FLAG_MARK: u8 = 1 << 6;
 const FLAGS_UNKNOWN: u8 = 1 << 7;
 
 /// What a writer appends.

@@ -15,6 +15,7 @@ use kvorum_disk::Reading;
 use crate::reader::{check_front, stored_record};
 use crate::record::{Purpose, RECORD_HEADER_BYTES, RecordHeader, aligned, decode_header};
 use crate::seal::SEAL_BYTES;
+use crate::torn_end::is_of_seal_or_mark;
 use crate::{FILE_HEADER_BYTES, RECORD_ALIGN_BYTES, Result, Seal, SegmentReader, StoredRecord};
 
 /// Bytes read at once.
@@ -30,7 +31,8 @@ pub struct ScanOptions {
     /// Start here, at a record's start; anything below the first record means there.
     pub from: u64,
     /// Everything below is known to have been durable: damage to it is rot. With [`u64::MAX`] that is
-    /// so wherever the records may end: zeros up to the end of the file are then its end.
+    /// so wherever the records may end: zeros up to the end of the file are then its end, and so is what a
+    /// power cut may have left of a seal or a mark.
     pub durable_to: u64,
     /// Stop here, at a record's end, as if the file ended; for reading while a writer goes on.
     pub until: Option<u64>,
@@ -267,7 +269,8 @@ impl Scan {
         let rot_end = resumes_at.unwrap_or(self.limit.min(self.durable_to));
         let is_zero = resumes_at.is_none() && self.is_zero_to_end(at)?;
         let is_end_unknown = self.seal.is_none() && self.durable_to > self.limit;
-        let is_rot = at < self.durable_to && rot_end > at && !(is_zero && is_end_unknown);
+        let is_end = is_end_unknown && resumes_at.is_none() && self.is_end_torn_at(at, is_zero)?;
+        let is_rot = at < self.durable_to && rot_end > at && !is_end;
         if is_rot {
             self.flush_batch();
             self.is_behind_damage = true;
@@ -287,6 +290,17 @@ impl Scan {
         };
         self.finish(at, tail);
         Ok(())
+    }
+
+    /// True when what stands here up to the end of the file may be there though everything was durable:
+    /// nothing, or a part of a seal or a mark.
+    fn is_end_torn_at(&mut self, at: u64, is_zero: bool) -> Result<bool> {
+        if is_zero {
+            return Ok(true);
+        }
+        let len = SEAL_BYTES.min(self.limit.saturating_sub(at));
+        let bytes = self.bytes(at, len)?;
+        Ok(is_of_seal_or_mark(&bytes, at) && self.is_zero_to_end(at + len)?)
     }
 
     /// True for the rest of a batch whose start was overwritten after its append had failed.

@@ -6,7 +6,7 @@
 use kvorum_encoding::ByteReader;
 
 /// The front of a seal.
-const SEAL_FRONT_BYTES: usize = 32;
+pub(crate) const SEAL_FRONT_BYTES: usize = 32;
 /// A whole seal as stored.
 pub(crate) const SEAL_BYTES: u64 = (crate::RECORD_HEADER_BYTES + SEAL_FRONT_BYTES) as u64;
 

@@ -1,12 +1,14 @@
 //! Power cuts: what was synced is there, what was torn is cut, and batches are whole or absent.
 
-use kvorum_disk::{CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, Operation, Rule};
+use kvorum_disk::{
+    CrashOptions, Disk, ErrorKind, Fault, FaultyDisk, OpenMode, Operation, Reading, Rule,
+};
 use kvorum_segment::{
     BatchPlace, Record, ResumeAt, ScanOptions, SegmentError, SegmentReader, SegmentWriter, Tail,
     WriterOptions,
 };
 
-use crate::log::{ID, append, contents, create, new_disk, path, record};
+use crate::log::{ID, append, contents, create, flip, new_disk, path, record};
 
 #[test]
 fn synced_records_survive_and_torn_ones_leave_a_prefix() {
@@ -173,6 +175,77 @@ fn a_seal_that_survives_vouches_for_the_mark_before_it() {
             let found = contents(&image, ScanOptions::default());
             assert_eq!(found.sequences, [1, 2, 3], "cut {cut}, seed {seed}");
             assert_eq!(found.damage, [], "cut {cut}, seed {seed}");
+        }
+    }
+}
+
+/// The seal of a segment behind which the next one had records already was torn by a power cut, at the
+/// boundary of two sectors: its segment was told to be damaged, and was read at every opening and kept
+/// aside as such.
+#[test]
+fn a_torn_seal_or_mark_is_no_damage_where_everything_was_durable() {
+    let known = ScanOptions {
+        durable_to: u64::MAX,
+        ..ScanOptions::default()
+    };
+    for is_seal in [true, false] {
+        let disk = new_disk();
+        let mut writer = create(&disk);
+        append(&mut writer, 1..=3);
+        writer.sync_handle().sync().unwrap();
+        let end = writer.end();
+        if is_seal {
+            writer.seal().unwrap();
+        } else {
+            writer.mark().unwrap();
+        }
+        let file = disk.open(path(), OpenMode::ReadWrite).unwrap();
+        let len = usize::try_from(file.len().unwrap() - end).unwrap();
+        let mut word = vec![0; len];
+        file.read_at(&mut word, end, Reading::MayBlock).unwrap();
+        for reserved in [0, 500] {
+            for cut in 0..=len {
+                for is_first_part in [true, false] {
+                    let mut left = word.clone();
+                    match is_first_part {
+                        true => left[cut..].fill(0),
+                        false => left[..cut].fill(0),
+                    }
+                    left.resize(len + reserved, 0);
+                    file.write_at(&left, end).unwrap();
+                    file.truncate(end + left.len() as u64).unwrap();
+                    let found = contents(&disk, known);
+                    let what = (is_seal, reserved, cut, is_first_part);
+                    assert_eq!(found.sequences, [1, 2, 3], "{what:?}");
+                    assert_eq!(found.damage, [], "{what:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flip_in_the_last_record_is_damage_where_everything_was_durable() {
+    let known = ScanOptions {
+        durable_to: u64::MAX,
+        ..ScanOptions::default()
+    };
+    // An empty back, and a front as long as that of a seal.
+    for (front, back) in [(&[9; 32][..], &[][..]), (&[9; 8], &[]), (&[9; 8], &[9; 24])] {
+        let disk = new_disk();
+        let mut writer = create(&disk);
+        let fronted = |sequence| Record {
+            front,
+            ..record(sequence, back)
+        };
+        writer.append(&[fronted(1)], &mut Vec::new()).unwrap();
+        let last = writer.end();
+        writer.append(&[fronted(2)], &mut Vec::new()).unwrap();
+        for at in last..writer.end() {
+            flip(&disk, at);
+            let found = contents(&disk, known);
+            assert_eq!((found.sequences, found.damage.len()), (vec![1], 1), "{at}");
+            flip(&disk, at);
         }
     }
 }

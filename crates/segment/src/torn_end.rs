@@ -1,0 +1,58 @@
+//! What a power cut may leave of the last word about a segment.
+//!
+//! A seal is written when everything before it is durable, and so is a mark, and nothing waits for either
+//! to be durable itself: a later segment may have records by then. So in a segment that is known to have
+//! been durable wherever its records end, these two may be torn all the same, and that is no damage.
+
+use std::ops::Range;
+
+use kvorum_encoding::mask_checksum;
+
+use crate::RECORD_ALIGN_BYTES;
+use crate::record::{FLAG_MARK, FLAG_SEAL, RECORD_HEADER_BYTES};
+use crate::seal::{SEAL_FRONT_BYTES, Seal};
+
+/// A seal is the longer of the two.
+const BYTES: usize = RECORD_HEADER_BYTES + SEAL_FRONT_BYTES;
+/// What a seal may have in any way: checksums, the sequence, and what its front says but where it stands.
+const FREE_IN_SEAL: [Range<usize>; 4] = [0..4, 8..16, 30..32, RECORD_HEADER_BYTES + 8..BYTES];
+/// What a mark may have in any way: checksums, and how far the segment was durable.
+const FREE_IN_MARK: [Range<usize>; 3] = [0..4, 24..28, 30..32];
+
+/// True when `bytes` may be what there is of a seal or a mark at `at`: each byte is one of its own, or
+/// zero as before. A record with a front differs from both in its lengths, if in nothing else.
+pub(crate) fn is_of_seal_or_mark(bytes: &[u8], at: u64) -> bool {
+    is_of(bytes, &seal_at(at), &FREE_IN_SEAL) || is_of(bytes, &mark(), &FREE_IN_MARK)
+}
+
+fn is_of(bytes: &[u8], expected: &[u8; BYTES], free: &[Range<usize>]) -> bool {
+    bytes.iter().enumerate().all(|(place, byte)| {
+        let is_free = || free.iter().any(|range| range.contains(&place));
+        *byte == 0 || expected.get(place) == Some(byte) || is_free()
+    })
+}
+
+/// The layout is drawn above `encode_front`.
+fn seal_at(at: u64) -> [u8; BYTES] {
+    let mut seal = mark();
+    let front = Seal {
+        data_end: at,
+        records: 0,
+        sequence_min: 0,
+        sequence_max: 0,
+    };
+    let front = front.encode();
+    seal[RECORD_HEADER_BYTES..].copy_from_slice(&front);
+    seal[16] = front.len().to_le_bytes()[0];
+    let synced_to = at / RECORD_ALIGN_BYTES;
+    seal[24..28].copy_from_slice(&synced_to.to_le_bytes()[..4]);
+    seal[28] = FLAG_SEAL;
+    seal
+}
+
+fn mark() -> [u8; BYTES] {
+    let mut mark = [0; BYTES];
+    mark[4..8].copy_from_slice(&mask_checksum(0).to_le_bytes());
+    mark[28] = FLAG_MARK;
+    mark
+}
