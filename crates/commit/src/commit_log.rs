@@ -23,7 +23,6 @@
 //! and requests are refused where they come in.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,6 +37,7 @@ use crate::group::Group;
 use crate::log_record::LogRecord;
 use crate::queue::{GroupFailure, GroupWriter, Pushed, Shared};
 use crate::segments::{Segments, Stores};
+use crate::task_driver::TaskDriver;
 
 /// How the log is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -68,30 +68,6 @@ pub struct CommitLogStatus {
 #[derive(Clone)]
 pub struct CommitLog {
     shared: Arc<Shared<BatchWriter>>,
-}
-
-/// Commits groups as a task. While it exists, awaiting a ticket is enough; who waits for one on a
-/// thread commits by itself, for this task may be behind it on the same thread.
-pub struct TaskDriver {
-    shared: Arc<Shared<BatchWriter>>,
-}
-
-impl TaskDriver {
-    /// Waits until something is queued; false when the log was stopped and nothing is.
-    pub async fn queued(&self) -> bool {
-        poll_fn(|context| self.shared.poll_queued(context.waker())).await
-    }
-
-    /// Commits the group that has gathered, if there is one: an append and a sync.
-    pub fn commit(&self) {
-        self.shared.commit_as_task();
-    }
-}
-
-impl Drop for TaskDriver {
-    fn drop(&mut self) {
-        self.shared.give_task_role_back();
-    }
 }
 
 /// The log's files and the stores that they are kept for.
@@ -221,10 +197,7 @@ impl CommitLog {
     /// The driver for where there are no threads, as in a simulation: a task that waits until something
     /// is queued, lets as much time pass as a device would take, and commits.
     pub fn task_driver(&self) -> TaskDriver {
-        self.shared.take_task_role();
-        TaskDriver {
-            shared: self.shared.clone(),
-        }
+        TaskDriver::of(self.shared.clone())
     }
 
     /// Ends [`CommitLog::drive`] once everything queued is committed. What is appended later is

@@ -34,11 +34,13 @@ mod log_record;
 mod queue;
 mod recovery;
 mod segments;
+mod task_driver;
 mod value_log;
 
-pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus, TaskDriver};
+pub use commit_log::{CommitLog, CommitLogSettings, CommitLogStatus};
 pub use committed::Committed;
 pub use recovery::{Recovered, Recovery, recover, recover_some};
+pub use task_driver::TaskDriver;
 pub use value_log::{
     Admission, CollectionDue, ValueLog, ValueLogOpening, ValueLogSettings, ValueLogStatus,
 };

@@ -36,15 +36,17 @@ use std::sync::{Arc, Weak};
 
 use kvorum_backend::{
     Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Result, Scrubbing, Sequence,
-    SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId, Whereabouts,
+    SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId, SyncTicket, Whereabouts,
 };
 use kvorum_disk::Disk;
-use kvorum_runtime::Runtime;
+use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_segment::{FILE_HEADER_BYTES, Scan};
 use parking_lot::Mutex;
 
 use crate::error::from_disk;
+use crate::group::Group;
 use crate::queue::{GroupFailure, Shared};
+use crate::task_driver::TaskDriver;
 use crate::value_log::files::{Files, LOG_SEGMENT_BYTES_MAX, Placing};
 use crate::value_log::identity::Identity;
 use crate::value_log::item::Batch;
@@ -185,6 +187,12 @@ impl ValueLog {
     /// [`ValueLog::stop`]; for a task among those that write.
     pub async fn call_driver(&self, runtime: &Runtime) {
         self.shared.call_driver(runtime).await;
+    }
+
+    /// The driver for where there are no threads, as in a simulation: a task that waits until something
+    /// is queued, lets as much time pass as a device would take, and commits.
+    pub fn task_driver(&self) -> TaskDriver {
+        TaskDriver::of(self.shared.clone())
     }
 
     /// Ends [`ValueLog::drive`] once everything queued is committed. What is appended later is
@@ -468,10 +476,17 @@ impl ValueLog {
         let (segment, places) = placed.ok_or_else(|| {
             BackendError::new(ErrorKind::Failed, "a batch was queued and has no place")
         })?;
+        let is_early = is_planted(PlantedDefect::AcknowledgedBeforeSync);
+        let ticket = if is_early {
+            let ended = Group::ended(Arc::downgrade(&self.shared), Ok(()));
+            SyncTicket::new(Arc::new(ended), 0)
+        } else {
+            pushed.ticket
+        };
         Ok(Pushing::Done(Appended {
             segment,
             places,
-            ticket: pushed.ticket,
+            ticket,
             is_crowded: pushed.is_crowded,
         }))
     }

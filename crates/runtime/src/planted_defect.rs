@@ -33,7 +33,7 @@ pub enum PlantedDefect {
     FillingCountedAsComplete,
     /// A log whose sync failed goes on.
     FailedSyncForgotten,
-    /// What the commit log holds is not given to stores that lack it.
+    /// What the log holds is not given to stores that lack it.
     ReplaySkipped,
     /// Concurrent versions are merged by keeping one.
     SiblingsDropped,

@@ -1,0 +1,57 @@
+//! A log's driver for where there are no threads, as in a simulation.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use crate::queue::{GroupWriter, Shared};
+
+/// Commits groups as a task. While it exists, awaiting a ticket is enough; who waits for one on a
+/// thread commits by itself, for this task may be behind it on the same thread.
+pub struct TaskDriver {
+    log: Arc<dyn TaskDriven>,
+}
+
+/// A log of either kind.
+trait TaskDriven: Send + Sync {
+    fn poll_queued(&self, waker: &Waker) -> Poll<bool>;
+    fn commit_as_task(&self);
+    fn give_task_role_back(&self);
+}
+
+impl<W: GroupWriter> TaskDriven for Shared<W> {
+    fn poll_queued(&self, waker: &Waker) -> Poll<bool> {
+        Self::poll_queued(self, waker)
+    }
+
+    fn commit_as_task(&self) {
+        Self::commit_as_task(self);
+    }
+
+    fn give_task_role_back(&self) {
+        Self::give_task_role_back(self);
+    }
+}
+
+impl TaskDriver {
+    pub(crate) fn of<W: GroupWriter>(log: Arc<Shared<W>>) -> Self {
+        log.take_task_role();
+        Self { log }
+    }
+
+    /// Waits until something is queued; false when the log was stopped and nothing is.
+    pub async fn queued(&self) -> bool {
+        poll_fn(|context| self.log.poll_queued(context.waker())).await
+    }
+
+    /// Commits the group that has gathered, if there is one: an append and a sync.
+    pub fn commit(&self) {
+        self.log.commit_as_task();
+    }
+}
+
+impl Drop for TaskDriver {
+    fn drop(&mut self) {
+        self.log.give_task_role_back();
+    }
+}
