@@ -20,6 +20,7 @@ use crate::fault::FaultKind;
 use crate::machine::{Machine, Running, address_of, node_id};
 use crate::messages::Messages;
 use crate::plan::{Control, RunPlan};
+use crate::stores::Upkeep;
 use crate::trace::Trace;
 use crate::weather::Weather;
 use crate::witness::Witness;
@@ -200,6 +201,15 @@ impl Cluster {
         let machines = self.machines.lock();
         let there = machines.values().filter(|it| !it.is_retired());
         there.cloned().collect()
+    }
+
+    /// What was done for the stores of all machines, retired ones too.
+    pub(crate) fn upkeep(&self) -> Upkeep {
+        let mut sum = Upkeep::default();
+        for machine in self.machines.lock().values() {
+            sum += *machine.upkeep.lock();
+        }
+        sum
     }
 
     /// The machine on which a node is.

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use crate::disk_copy::copy_directory;
 use crate::messages::{Front, Messages};
 use crate::plan::{Control, RunPlan};
-use crate::stores::SimulatedStores;
+use crate::stores::{SimulatedStores, Upkeep};
 use crate::told::Told;
 
 pub(crate) const PORT: u16 = 8099;
@@ -115,6 +115,8 @@ pub(crate) struct Machine {
     messages: Arc<Messages>,
     /// What every sync takes on top, in microseconds.
     pub(crate) slowness: Arc<AtomicU64>,
+    /// What was done for its stores, over all runs of its node.
+    pub(crate) upkeep: Arc<Mutex<Upkeep>>,
 }
 
 pub(crate) struct MachineState {
@@ -191,6 +193,7 @@ impl Machine {
             state: Mutex::new(state),
             messages,
             slowness: Arc::default(),
+            upkeep: Arc::default(),
         }
     }
 
@@ -356,7 +359,8 @@ impl Machine {
     /// The stores of one run of the node.
     pub(crate) fn stores(&self, runtime: &Runtime, disk: &Arc<dyn Disk>) -> Arc<SimulatedStores> {
         let device = (self.plan.engine, self.plan.sync_max);
-        SimulatedStores::new(runtime, disk.clone(), device, self.slowness.clone())
+        let (slowness, upkeep) = (self.slowness.clone(), self.upkeep.clone());
+        SimulatedStores::new(runtime, disk.clone(), device, slowness, upkeep)
     }
 
     pub(crate) fn spoil_disk(&self, fault: usize, rules: Vec<Rule>) {

@@ -115,13 +115,14 @@ impl Cluster {
         [source, target]: [(Partition, NodeId); 2],
         is_wanted: impl Fn(&StorageKey) -> bool,
     ) -> anyhow::Result<()> {
-        let vnode_of = |(partition, node)| -> anyhow::Result<Arc<Vnode>> {
+        let running = |node| {
             let machine = self.machine(number_of(node)).context("no machine")?;
-            let running = machine.running().context("down")?;
-            running.vnodes.vnode(partition).context("no vnode")
+            machine.running().context("down")
         };
         let (one, other) = (number_of(source.1), number_of(target.1));
-        let (source, target) = (vnode_of(source)?, vnode_of(target)?);
+        let (giver, receiver) = (running(source.1)?, running(target.1)?);
+        let source = giver.vnodes.vnode(source.0).context("no vnode")?;
+        let target = receiver.vnodes.vnode(target.0).context("no vnode")?;
         {
             let weather = self.weather.lock();
             if weather.link(one, other).is_cut || weather.link(other, one).is_cut {
@@ -137,7 +138,9 @@ impl Cluster {
                 continue;
             }
             let resolution = resolution_of(&state, &key);
-            match store(&target, key, object, resolution) {
+            // By its own clock: stores reckon by it for how long something has failed.
+            let now = Timestamp(receiver.runtime.wall_time().micros());
+            match store(&target, (key, object), resolution, now) {
                 ReplicaReply::Received { durable } => match durable {
                     Durable::Already => {}
                     Durable::After(ticket) => tickets.push(ticket),
@@ -237,9 +240,9 @@ fn resolution_of(state: &ClusterState, key: &StorageKey) -> Resolution {
 
 fn store(
     vnode: &Vnode,
-    key: StorageKey,
-    object: Arc<Object>,
+    (key, object): (StorageKey, Arc<Object>),
     resolution: Resolution,
+    now: Timestamp,
 ) -> ReplicaReply {
     let request = ReplicaRequest {
         partition: vnode.partition(),
@@ -251,7 +254,7 @@ fn store(
             durability: Durability::Grouped,
         },
     };
-    match vnode.handle(&request, Timestamp(1), Reading::MayBlock) {
+    match vnode.handle(&request, now, Reading::MayBlock) {
         Handled::Done(reply) => reply,
         Handled::WouldBlock => ReplicaReply::NotFound,
     }

@@ -20,7 +20,9 @@ use crate::client::{
 };
 use crate::cluster::Cluster;
 use crate::fault::FaultKind;
+use crate::machine::Machine;
 use crate::plan::{Control, RunPlan};
+use crate::stores::Upkeep;
 use crate::trace::Trace;
 
 /// Nodes find one another before clients begin.
@@ -45,6 +47,8 @@ pub struct Outcome {
     pub operations: Operations,
     /// Faults that hit something.
     pub faults: BTreeMap<FaultKind, u64>,
+    /// What was done for stores and logs meanwhile.
+    pub upkeep: Upkeep,
     /// One number for all that happened.
     pub trace_hash: u64,
     /// How many events that is.
@@ -62,6 +66,7 @@ impl Outcome {
             violations: vec![what],
             operations: Operations::default(),
             faults: BTreeMap::new(),
+            upkeep: Upkeep::default(),
             trace_hash: trace.hash(),
             events: trace.events(),
             took: trace.part().1,
@@ -75,9 +80,11 @@ impl fmt::Display for Outcome {
         let faults: u64 = self.faults.values().sum();
         write!(
             f,
-            "{} acknowledged, {} failed, {faults} faults, {} s, trace {:016x}",
+            "{} acknowledged, {} failed, {faults} faults, {} merges, {} collections, {} s, trace {:016x}",
             self.operations.acknowledged(),
             self.operations.failed,
+            self.upkeep.merges,
+            self.upkeep.collections,
             self.took.as_secs(),
             self.trace_hash
         )
@@ -144,6 +151,7 @@ pub fn run_traced(plan: &RunPlan, trace: &Arc<Trace>) -> anyhow::Result<Outcome>
         violations: ledger.violations.clone(),
         operations: ledger.operations,
         faults: ledger.faults.clone(),
+        upkeep: cluster.upkeep(),
         trace_hash: cluster.trace.hash(),
         events: cluster.trace.events(),
         took: cluster.runtime.now().elapsed(),
@@ -180,7 +188,11 @@ async fn live(cluster: &Arc<Cluster>) {
         let _ended = fault.await;
     }
     begin("calming down");
-    if cluster.calm_down().await {
+    let is_calm = cluster.calm_down().await;
+    for machine in cluster.machines() {
+        cluster.check_losses(&machine);
+    }
+    if is_calm {
         begin("repair by reading");
         cluster.repair_by_reading().await;
         begin("checks of the replicas");
@@ -330,6 +342,17 @@ impl Cluster {
             }
         }
         self.runtime.sleep(REPAIR_WAIT).await;
+    }
+
+    /// No disk of a run changes what is on it: what a power cut leaves is no damage.
+    pub(crate) fn check_losses(&self, machine: &Machine) {
+        let losses = machine.running().map(|node| node.stores.losses());
+        if let Some(first) = losses.unwrap_or_default().first() {
+            let number = machine.number;
+            self.accuse(&format!(
+                "node {number} takes something to be lost: {first}"
+            ));
+        }
     }
 
     /// Asks each replica alone: all hold the same, and all that was acknowledged.

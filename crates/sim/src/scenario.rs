@@ -178,14 +178,17 @@ const SCENARIOS: [Scenario; 14] = [
         name: "disk-full",
         holds: "a full disk loses nothing, and all goes on when there is space again",
         kinds: &[DiskFull, Restart, Crash],
-        adapt: |plan| plan.value_bytes_max = 3_000,
+        adapt: |plan| {
+            plan.value_bytes_max = 3_000;
+            alternate_engines(plan);
+        },
     },
     Scenario {
         id: "R-29",
         name: "failed-sync",
         holds: "what a failed sync may have lost is not acknowledged",
         kinds: &[SyncError, WriteError, CrashAll],
-        adapt: |_| {},
+        adapt: alternate_engines,
     },
     Scenario {
         id: "R-34",
@@ -195,6 +198,13 @@ const SCENARIOS: [Scenario; 14] = [
         adapt: |plan| plan.delete_percent = 20,
     },
 ];
+
+/// Every other seed has leveldb, for what each engine has to do in its own way.
+fn alternate_engines(plan: &mut RunPlan) {
+    if plan.seed.is_multiple_of(2) {
+        plan.engine = Engine::Leveldb;
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -209,6 +219,17 @@ mod tests {
                 .filter(|plan| plan.control == Control::Members)
                 .count();
             assert!((60..140).contains(&members), "{}: {members}", scenario.id);
+        }
+    }
+
+    #[test]
+    fn what_disks_do_meets_every_engine_that_has_files() {
+        for id in ["R-28", "R-29"] {
+            let scenario = Scenario::of_id(id).unwrap();
+            let engines: Vec<Engine> = (0..40).map(|seed| scenario.plan(seed).engine).collect();
+            for engine in [Engine::Bitcask, Engine::BitcaskBehindLog, Engine::Leveldb] {
+                assert!(engines.contains(&engine), "{id}: {engine:?}");
+            }
         }
     }
 

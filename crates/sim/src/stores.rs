@@ -1,43 +1,35 @@
-//! The stores of a simulated node: bitcask or leveldb behind a commit log on a disk that can fail, or
-//! memory.
-//!
-//! A simulation has no threads, so a task drives the log: it lets as much virtual time pass as a device
-//! would take, and commits the group that has gathered meanwhile.
+//! The stores of a simulated node, on a disk that can fail: bitcask with its entries in the value log, or
+//! it or leveldb behind a commit log; or memory.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kvorum_backend::{Backend, BackendError, Durability, StepBudget, StoreId, Timestamp};
+use kvorum_backend::{Backend, BackendError, StepBudget, StoreId, TaskKind, Timestamp};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync};
 use kvorum_backend_memory::MemoryBackend;
-use kvorum_commit::{
-    CommitLog, CommitLogSettings, Committed, Recovered, Recovery, recover, recover_some,
-};
+use kvorum_commit::{Admission, Recovered, Recovery, recover_some};
 use kvorum_disk::Disk;
 use kvorum_member::{StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
 
+use crate::node_log::{NodeLog, commit_log_directory};
 use crate::plan::Engine;
 
-const LOG_DIRECTORY: &str = "/node/commit_log";
-/// Small, so that a run of some thousand writes closes, syncs and drops many.
-const LOG_SETTINGS: CommitLogSettings = CommitLogSettings {
-    segment_bytes: 64 << 10,
-    bytes_max: 512 << 10,
-};
 const DATA_FILE_BYTES_MAX: u64 = 128 << 10;
+/// Of stores that have only in files of their own what the value log collected.
+const COLLECTED_FILE_BYTES_MAX: u64 = 8 << 10;
 const TABLE_BYTES_MAX: u64 = 16 << 10;
 /// What a device takes for a sync at least, in microseconds.
 const SYNC_MICROS_MIN: u64 = 200;
 const UPKEEP_PERIOD: Duration = Duration::from_millis(700);
-const UPKEEP_STEPS_MAX: usize = 8;
 const STEP_BUDGET: StepBudget = StepBudget { bytes: 64 << 10 };
 
 /// Opens and removes the stores of one run of a node.
@@ -49,16 +41,45 @@ pub(crate) struct SimulatedStores {
     sync_max: Duration,
     /// What every sync takes on top, in microseconds.
     slowness: Arc<AtomicU64>,
-    log: Mutex<Option<CommitLog>>,
+    counted: Arc<Mutex<Upkeep>>,
+    /// From the beginning on, where the engine has one.
+    log: Mutex<Option<NodeLog>>,
     recovered: Mutex<Recovered>,
     /// What the log of the run before had for the stores.
-    recovery: Mutex<Recovery>,
+    recovery: Mutex<LogFound>,
+    /// What was found damaged in logs, in words.
+    damage: Mutex<Vec<String>>,
     open: Mutex<BTreeMap<PathBuf, Arc<dyn Backend>>>,
     /// Those of a member, which alone keeps them: one that it lets go of is closed, and can be opened
     /// again.
     of_member: Mutex<BTreeMap<PathBuf, Weak<dyn Backend>>>,
     /// Those that were read and serve nobody yet.
     read: Mutex<BTreeMap<StoreId, PathBuf>>,
+}
+
+/// What the log of the run before had for the stores that were opened last.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum LogFound {
+    #[default]
+    Nothing,
+    Commit(#[expect(dead_code, reason = "shown in traces")] Recovery),
+    Value(#[expect(dead_code, reason = "shown in traces")] Admission),
+}
+
+/// What was done for the stores and the logs of machines meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Merges that stores have ended.
+    pub merges: u64,
+    /// Segments of value logs that were collected.
+    pub collections: u64,
+}
+
+impl AddAssign for Upkeep {
+    fn add_assign(&mut self, other: Self) {
+        self.merges += other.merges;
+        self.collections += other.collections;
+    }
 }
 
 /// Which store.
@@ -75,6 +96,7 @@ impl SimulatedStores {
         disk: Arc<dyn Disk>,
         (engine, sync_max): (Engine, Duration),
         slowness: Arc<AtomicU64>,
+        counted: Arc<Mutex<Upkeep>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             runtime: runtime.clone(),
@@ -82,9 +104,11 @@ impl SimulatedStores {
             engine,
             sync_max,
             slowness,
+            counted,
             log: Mutex::default(),
             recovered: Mutex::default(),
             recovery: Mutex::default(),
+            damage: Mutex::default(),
             open: Mutex::default(),
             of_member: Mutex::default(),
             read: Mutex::default(),
@@ -100,19 +124,18 @@ impl SimulatedStores {
         let all = partitions
             .iter()
             .map(|partition| Which::Partition(*partition));
+        self.open_value_log()?;
         let mut engines = Vec::new();
         for which in all.chain([Which::Hints]) {
             let path = directory(size, which);
             engines.push((path.clone(), self.engine(&path)?));
         }
-        if self.engine != Engine::Memory {
-            let backends: Vec<Arc<dyn Backend>> = engines.iter().map(|it| it.1.clone()).collect();
-            let log = Path::new(LOG_DIRECTORY);
-            kvorum_disk::create_directory_durably(&*self.disk, log)?;
-            let recovered = recover(&*self.disk, log, &backends);
-            *self.recovery.lock() = recovered.context("recover the commit log")?;
-            self.begin_log()?;
+        let backends: Vec<Arc<dyn Backend>> = engines.iter().map(|it| it.1.clone()).collect();
+        if let Some((_, error)) = self.recover(&backends)?.pop() {
+            return Err(error).context("bring a store up to date");
         }
+        self.begin_log()?;
+        self.all_admitted();
         for (path, engine) in engines {
             let store = self.behind_log(engine);
             self.open.lock().insert(path, store);
@@ -121,18 +144,74 @@ impl SimulatedStores {
         Ok(())
     }
 
-    fn begin_log(&self) -> anyhow::Result<()> {
-        let (id, directory) = (self.runtime.random_u64(), Path::new(LOG_DIRECTORY));
-        let log = CommitLog::create(self.disk.clone(), directory, id, LOG_SETTINGS)?;
-        self.recovered.lock().running = Some(id);
-        self.drive(&log);
+    /// Before all stores, which are opened with it.
+    fn open_value_log(&self) -> anyhow::Result<()> {
+        if self.engine != Engine::Bitcask {
+            return Ok(());
+        }
+        let id = self.runtime.random_u64();
+        let (log, damage) = NodeLog::open_value_log(self.disk.clone(), id)?;
+        self.damage.lock().extend(damage);
         *self.log.lock() = Some(log);
         Ok(())
     }
 
+    /// Gives stores what earlier runs logged; those that failed.
+    fn recover(&self, some: &[Arc<dyn Backend>]) -> anyhow::Result<Vec<(StoreId, BackendError)>> {
+        let (found, damage, failed) = match (self.engine, &*self.log.lock()) {
+            (Engine::Memory, _) => return Ok(Vec::new()),
+            (_, Some(NodeLog::Value(log))) => {
+                let found = log.admit_some(some).context("replay the value log")?;
+                let (damage, failed) = (found.damage.clone(), found.failed.clone());
+                (LogFound::Value(found), damage, failed)
+            }
+            _ => {
+                let (directory, recovered) = (commit_log_directory(), &mut self.recovered.lock());
+                kvorum_disk::create_directory_durably(&*self.disk, directory)?;
+                let found = recover_some(&*self.disk, directory, some, recovered);
+                let found = found.context("replay the commit log")?;
+                let (damage, failed) = (found.damage.clone(), found.failed.clone());
+                (LogFound::Commit(found), damage, failed)
+            }
+        };
+        self.damage.lock().extend(damage);
+        *self.recovery.lock() = found;
+        Ok(failed)
+    }
+
+    /// Begins this run's log once the first stores have what earlier ones had for them.
+    fn begin_log(&self) -> anyhow::Result<()> {
+        if matches!(self.engine, Engine::BitcaskBehindLog | Engine::Leveldb) {
+            let id = self.runtime.random_u64();
+            let log = NodeLog::create_commit_log(self.disk.clone(), id)?;
+            self.recovered.lock().running = Some(id);
+            *self.log.lock() = Some(log);
+        }
+        if let Some(log) = &*self.log.lock() {
+            self.drive(log);
+        }
+        Ok(())
+    }
+
+    fn all_admitted(&self) {
+        if let Some(log) = &*self.log.lock() {
+            log.all_admitted();
+        }
+    }
+
     /// What the log of the run before had for the stores.
-    pub(crate) fn recovery(&self) -> Recovery {
+    pub(crate) fn recovery(&self) -> LogFound {
         self.recovery.lock().clone()
+    }
+
+    /// What logs and stores say they have lost.
+    pub(crate) fn losses(&self) -> Vec<String> {
+        let mut losses = self.damage.lock().clone();
+        for store in self.all_open() {
+            let lost = store.status().lost.into_iter();
+            losses.extend(lost.map(|range| format!("{} of {}", range.held, range.file)));
+        }
+        losses
     }
 
     /// A store that is open.
@@ -148,7 +227,7 @@ impl SimulatedStores {
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let path = directory(size, Which::Partition(partition));
         self.remove_told(size, partition)?;
-        let store = self.behind_log(self.engine(&path)?);
+        let store = self.open_anew(&path)?;
         self.open.lock().insert(path, store.clone());
         Ok(store)
     }
@@ -157,10 +236,37 @@ impl SimulatedStores {
     pub(crate) fn remove_told(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
         let path = directory(size, Which::Partition(partition));
         let open = self.open.lock().remove(&path);
-        if let Some(store) = open {
-            store.close()?;
+        self.remove(&path, open)
+    }
+
+    /// Opens a store of which no log has anything yet.
+    fn open_anew(&self, path: &Path) -> anyhow::Result<Arc<dyn Backend>> {
+        let store = self.engine(path)?;
+        if self.engine == Engine::Bitcask
+            && let Some((_, error)) = self.recover(std::slice::from_ref(&store))?.pop()
+        {
+            return Err(error).context("bring a new store up to date");
         }
-        self.remove_directory(&path)
+        Ok(self.behind_log(store))
+    }
+
+    /// Removes a store, or what is left of one. The value log keeps what a store has in it until it is
+    /// known to be erased: one that is not open is opened for that.
+    fn remove(&self, path: &Path, open: Option<Arc<dyn Backend>>) -> anyhow::Result<()> {
+        let is_left = || self.disk.info(path).map(|found| found.is_some());
+        let there = match open {
+            Some(store) => Some(store),
+            None if self.engine == Engine::Bitcask && is_left()? => Some(self.engine(path)?),
+            None => None,
+        };
+        if let Some(store) = there {
+            store.erase()?;
+            store.close()?;
+            if let Some(log) = &*self.log.lock() {
+                log.forget(store.identity());
+            }
+        }
+        self.remove_directory(path)
     }
 
     fn remove_directory(&self, path: &Path) -> anyhow::Result<()> {
@@ -187,8 +293,7 @@ impl SimulatedStores {
             store.close()?;
         }
         if let Some(log) = &*self.log.lock() {
-            log.stop();
-            log.remove()?;
+            log.finish()?;
         }
         Ok(())
     }
@@ -206,17 +311,15 @@ impl SimulatedStores {
                 .with_context(|| format!("open {}", path.display()))?;
             return Ok(Arc::new(store));
         }
-        let mut settings = BitcaskSettings {
-            sync: SyncStrategy::None,
-            file_bytes_max: DATA_FILE_BYTES_MAX,
-            checkpoint_after_bytes: DATA_FILE_BYTES_MAX,
-            ..BitcaskSettings::default()
+        let (disk, draw) = (self.disk.clone(), Arc::new(draw));
+        let opened = match &*self.log.lock() {
+            Some(NodeLog::Value(log)) => {
+                let log = Arc::new(log.clone());
+                Bitcask::open_adopting(disk, path, adopting_settings(), draw, log)
+            }
+            _ => Bitcask::open(disk, path, bitcask_settings(), draw),
         };
-        settings.merge.dead_bytes_trigger = DATA_FILE_BYTES_MAX;
-        settings.merge.dead_bytes_threshold = DATA_FILE_BYTES_MAX / 4;
-        settings.merge.small_file_threshold_bytes = DATA_FILE_BYTES_MAX / 8;
-        let store = Bitcask::open(self.disk.clone(), path, settings, Arc::new(draw))
-            .with_context(|| format!("open {}", path.display()))?;
+        let store = opened.with_context(|| format!("open {}", path.display()))?;
         Ok(Arc::new(store))
     }
 
@@ -228,17 +331,17 @@ impl SimulatedStores {
 
     fn behind_log(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
         match &*self.log.lock() {
-            Some(log) => Arc::new(Committed::new(engine, log.clone(), Durability::Grouped)),
+            Some(log) => log.over(engine),
             None => engine,
         }
     }
 
     /// Commits groups for as long as the process lives.
-    fn drive(&self, log: &CommitLog) {
+    fn drive(&self, log: &NodeLog) {
         let (driver, runtime) = (log.task_driver(), self.runtime.clone());
         let more = u64::try_from(self.sync_max.as_micros()).unwrap_or(1).max(1);
         let slowness = self.slowness.clone();
-        self.runtime.spawn("commit log", async move {
+        self.runtime.spawn("log", async move {
             while driver.queued().await {
                 let drawn = SYNC_MICROS_MIN + runtime.random_u64() % more;
                 let slow = slowness.load(Ordering::Relaxed);
@@ -268,16 +371,17 @@ impl SimulatedStores {
         for store in self.all_open() {
             let due = store.maintenance_due(now);
             if let Some(task) = due.first() {
-                let _failed_or_done = store.maintenance_step(task, STEP_BUDGET, now);
+                // What fails is tried again.
+                let stepped = store.maintenance_step(task, STEP_BUDGET, now);
+                let is_done = stepped.is_ok_and(|step| step.is_done);
+                let is_merge = task.kind == TaskKind::Merge;
+                self.counted.lock().merges += u64::from(is_done && is_merge);
             }
         }
-        let Some(log) = self.log.lock().clone() else {
-            return;
-        };
-        for _ in 0..UPKEEP_STEPS_MAX {
-            if !log.is_upkeep_due() || log.upkeep_step().is_err() {
-                return;
-            }
+        let log = self.log.lock().clone();
+        if let Some(log) = log {
+            self.counted.lock().collections += log.upkeep(STEP_BUDGET);
+            self.damage.lock().extend(log.take_damage());
         }
     }
 }
@@ -287,21 +391,16 @@ pub(crate) struct MemberStores(pub(crate) Arc<SimulatedStores>);
 
 impl MemberStores {
     fn open_anew(&self, path: PathBuf) -> anyhow::Result<Arc<dyn Backend>> {
-        let store = self.0.behind_log(self.0.engine(&path)?);
+        let store = self.0.open_anew(&path)?;
         self.0.note(path, &store);
         Ok(store)
     }
 
     fn begin(&self, path: PathBuf) -> anyhow::Result<Arc<dyn Backend>> {
         let stores = &self.0;
-        if stores.engine == Engine::Memory {
-            stores.keep_up();
-            return self.open_anew(path);
-        }
+        stores.open_value_log()?;
         let hints = stores.engine(&path)?;
-        let directory = Path::new(LOG_DIRECTORY);
-        kvorum_disk::create_directory_durably(&*stores.disk, directory)?;
-        let mut failed = self.recover(std::slice::from_ref(&hints))?;
+        let mut failed = stores.recover(std::slice::from_ref(&hints))?;
         if let Some((_, error)) = failed.pop() {
             return Err(error).context("bring the hints up to date");
         }
@@ -312,26 +411,9 @@ impl MemberStores {
         Ok(hints)
     }
 
-    fn recover(&self, some: &[Arc<dyn Backend>]) -> anyhow::Result<Vec<(StoreId, BackendError)>> {
-        let stores = &self.0;
-        let directory = Path::new(LOG_DIRECTORY);
-        let recovered = &mut stores.recovered.lock();
-        let found = recover_some(&*stores.disk, directory, some, recovered)?;
-        let failed = found.failed.clone();
-        *stores.recovery.lock() = found;
-        Ok(failed)
-    }
-
     fn remove(&self, path: &Path, open: Option<Arc<dyn Backend>>) -> anyhow::Result<()> {
         self.0.of_member.lock().remove(path);
-        if let Some(store) = open {
-            store.erase()?;
-            store.close()?;
-            if let Some(log) = &*self.0.log.lock() {
-                log.forget(store.identity());
-            }
-        }
-        self.0.remove_directory(path)
+        self.0.remove(path, open)
     }
 }
 
@@ -348,10 +430,7 @@ impl Stores for MemberStores {
     }
 
     fn admit(&self, some: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
-        let failed = match self.0.engine {
-            Engine::Memory => Ok(Vec::new()),
-            _ => self.recover(some),
-        };
+        let failed = self.0.recover(some);
         let admitted = |store: &Arc<dyn Backend>| {
             let failed = failed.as_ref().map_err(|error| format!("{error:#}"))?;
             if let Some((_, error)) = failed.iter().find(|it| it.0 == store.identity()) {
@@ -364,6 +443,10 @@ impl Stores for MemberStores {
             Ok(admitted)
         };
         some.iter().map(admitted).collect()
+    }
+
+    fn all_admitted(&self) {
+        self.0.all_admitted();
     }
 
     fn openings_at_once(&self) -> usize {
@@ -383,6 +466,36 @@ impl Stores for MemberStores {
         let path = directory(size, Which::Partition(partition));
         Ok(MemberStores::remove(self, &path, open)?)
     }
+}
+
+/// Small files, so that a run closes and merges some. The commit log stands in front.
+fn bitcask_settings() -> BitcaskSettings {
+    BitcaskSettings {
+        sync: SyncStrategy::None,
+        ..settings_of_files(DATA_FILE_BYTES_MAX)
+    }
+}
+
+/// As the server has it by default, with small files: what was collected is merged again, and checkpoints
+/// follow the log.
+fn adopting_settings() -> BitcaskSettings {
+    BitcaskSettings {
+        sync: SyncStrategy::Grouped,
+        log_segments_behind_max: 4,
+        ..settings_of_files(COLLECTED_FILE_BYTES_MAX)
+    }
+}
+
+fn settings_of_files(bytes_max: u64) -> BitcaskSettings {
+    let mut settings = BitcaskSettings {
+        file_bytes_max: bytes_max,
+        checkpoint_after_bytes: bytes_max,
+        ..BitcaskSettings::default()
+    };
+    settings.merge.dead_bytes_trigger = bytes_max;
+    settings.merge.dead_bytes_threshold = bytes_max / 4;
+    settings.merge.small_file_threshold_bytes = bytes_max / 8;
+    settings
 }
 
 /// Small, so that a run flushes and compacts. The commit log stands in front.

@@ -133,6 +133,7 @@ impl Cluster {
                     self.note(&format!("node {} starts: {recovery:?}", machine.number));
                     // What it has forgotten shows before others tell it.
                     let _agreed = self.agreed();
+                    self.check_losses(machine);
                     return;
                 }
                 Err(error) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kvorum_runtime::{PlantedDefect, Runtime};
-use kvorum_sim::{Control, FaultKind, RunPlan};
+use kvorum_sim::{Control, Engine, FaultKind, RunPlan};
 
 use crate::single::{Manner, one};
 use crate::{Arguments, conclude, line};
@@ -88,11 +88,49 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
     }
 }
 
-/// A plan in which the defect has much to spoil.
-fn plan(defect: PlantedDefect, control: Control, seed: u64) -> RunPlan {
+/// The engines with which it is looked for: what a log can have, in either log.
+fn engines(defect: PlantedDefect) -> &'static [Engine] {
     use PlantedDefect as Defect;
+    match defect {
+        Defect::AcknowledgedBeforeSync | Defect::FailedSyncForgotten | Defect::ReplaySkipped => {
+            &[Engine::Bitcask, Engine::BitcaskBehindLog]
+        }
+        _ => &[Engine::Bitcask],
+    }
+}
+
+/// Where a defect is looked for.
+#[derive(Clone, Copy)]
+struct Place {
+    defect: PlantedDefect,
+    control: Control,
+    engine: Engine,
+}
+
+impl Place {
+    fn all_of(defect: PlantedDefect) -> impl Iterator<Item = Self> {
+        let of_control = move |control: &Control| {
+            let control = *control;
+            engines(defect).iter().map(move |engine| Self {
+                defect,
+                control,
+                engine: *engine,
+            })
+        };
+        controls(defect).iter().flat_map(of_control)
+    }
+}
+
+/// A plan in which the defect has much to spoil.
+fn plan(place: Place, seed: u64) -> RunPlan {
+    use PlantedDefect as Defect;
+    let Place {
+        defect,
+        control,
+        engine,
+    } = place;
     let mut plan = RunPlan::focused(seed, occasion(defect));
-    plan.control = control;
+    (plan.control, plan.engine) = (control, engine);
     plan.is_early = defect == Defect::GrowthClosedEarly;
     plan.has_second_operator = defect == Defect::PlanNotCompared;
     plan.transfer_bytes_per_second = Some(16_000);
@@ -145,7 +183,7 @@ struct Finding {
 struct Search {
     runtime: Runtime,
     /// Each defect with each kind of clusters that may have it.
-    places: Vec<(PlantedDefect, Control)>,
+    places: Vec<Place>,
     next: AtomicUsize,
     first_seed: u64,
     failed: AtomicUsize,
@@ -161,14 +199,9 @@ pub(crate) fn find_all(
 ) -> anyhow::Result<bool> {
     let all = PlantedDefect::ALL.into_iter();
     let wanted = all.filter(|it| only.is_none_or(|only| only == *it));
-    let everywhere = |defect| {
-        controls(defect)
-            .iter()
-            .map(move |control| (defect, *control))
-    };
     let search = Arc::new(Search {
         runtime: runtime.clone(),
-        places: wanted.flat_map(everywhere).collect(),
+        places: wanted.flat_map(Place::all_of).collect(),
         next: AtomicUsize::new(0),
         first_seed: arguments.seed.unwrap_or(1),
         failed: AtomicUsize::new(0),
@@ -184,24 +217,30 @@ impl Search {
     fn work(&self) -> anyhow::Result<()> {
         loop {
             let place = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some((defect, control)) = self.places.get(place).copied() else {
+            let Some(place) = self.places.get(place).copied() else {
                 return Ok(());
             };
-            let finding = self.find(defect, control)?;
-            line(&format!("{defect:?}, {control:?}: {finding}"));
+            let finding = self.find(place)?;
+            let Place {
+                defect,
+                control,
+                engine,
+            } = place;
+            line(&format!("{defect:?}, {control:?}, {engine:?}: {finding}"));
             self.failed
                 .fetch_add(usize::from(!finding.is_good()), Ordering::Relaxed);
         }
     }
 
-    fn find(&self, defect: PlantedDefect, control: Control) -> anyhow::Result<Finding> {
+    fn find(&self, wanted: Place) -> anyhow::Result<Finding> {
         let defective = Manner {
-            defect: Some(defect),
+            defect: Some(wanted.defect),
             ..Manner::default()
         };
         for place in 0..SEEDS_FOR_A_DEFECT {
-            let first = self.first_seed.wrapping_add(first_place(defect, control));
-            let plan = plan(defect, control, first.wrapping_add(place));
+            let known = first_place(wanted.defect, wanted.control);
+            let first = self.first_seed.wrapping_add(known);
+            let plan = plan(wanted, first.wrapping_add(place));
             let outcome = one(&self.runtime, &plan, defective)?;
             if let Some(violation) = outcome.violations.into_iter().next() {
                 let sound = Manner {

@@ -26,6 +26,8 @@ pub(crate) fn section(version: &str, first: u64, sum: &Sum) -> String {
          | of these, listings | {} |\n\
          | requests without an answer or refused | {} |\n\
          | fault events | {} |\n\
+         | merges of stores | {} |\n\
+         | collections of value logs | {} |\n\
          | seeds that found something | {failed} |",
         sum.runs,
         sum.compared,
@@ -37,6 +39,8 @@ pub(crate) fn section(version: &str, first: u64, sum: &Sum) -> String {
         operations.listings,
         operations.failed,
         sum.fault_count(),
+        sum.upkeep.merges,
+        sum.upkeep.collections,
     );
     if failed > 0 {
         let _written = writeln!(

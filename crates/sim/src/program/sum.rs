@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kvorum_sim::{FaultKind, Operations, Outcome};
+use kvorum_sim::{FaultKind, Operations, Outcome, Upkeep};
 
 use crate::{conclude, line};
 
@@ -15,6 +15,7 @@ pub(crate) struct Sum {
     pub(crate) compared: u64,
     pub(crate) operations: Operations,
     pub(crate) faults: BTreeMap<FaultKind, u64>,
+    pub(crate) upkeep: Upkeep,
     pub(crate) virtual_time: Duration,
     pub(crate) failed_seeds: Vec<u64>,
 }
@@ -23,6 +24,7 @@ impl Sum {
     pub(crate) fn add(&mut self, outcome: &Outcome) {
         self.runs += 1;
         self.virtual_time += outcome.took;
+        self.upkeep += outcome.upkeep;
         let (sum, one) = (&mut self.operations, &outcome.operations);
         sum.reads += one.reads;
         sum.checked_reads += one.checked_reads;
@@ -57,7 +59,7 @@ impl Sum {
         line(&format!(
             "{} seeds from {first} in {} s ({:.1} hours of virtual time), {} run twice: {} acknowledged \
              ({} reads, of which {} were checked against all strict writes, {} writes, {} deletes, {} \
-             listings), {} failed, {} faults of {} kinds; {} seeds found something: {:?}",
+             listings), {} failed, {} faults of {} kinds, {} merges, {} collections; {} seeds found something: {:?}",
             self.runs,
             took.as_secs(),
             self.virtual_time.as_secs_f64() / 3_600.0,
@@ -71,6 +73,8 @@ impl Sum {
             operations.failed,
             self.fault_count(),
             self.faults.len(),
+            self.upkeep.merges,
+            self.upkeep.collections,
             self.failed_seeds.len(),
             self.failed_seeds,
         ));

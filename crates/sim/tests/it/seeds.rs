@@ -1,6 +1,6 @@
 //! A few seeds, each with its trace compared.
 
-use kvorum_sim::{Control, FaultKind, RunPlan, Scenario, run};
+use kvorum_sim::{Control, Engine, FaultKind, RunPlan, Scenario, run};
 
 #[test]
 fn a_seed_runs_the_same_way_twice_and_finds_nothing() {
@@ -46,4 +46,34 @@ fn members_run_the_same_way_twice_and_find_nothing() {
     assert_eq!(first.violations, Vec::<String>::new());
     assert_eq!(first, second);
     assert!(first.operations.acknowledged() > 500, "{first}");
+}
+
+/// Simulated bitcasks stood behind the commit log, which no bitcask of a server does by default: no seed
+/// ever collected a segment of the value log, or admitted a store to it.
+#[test]
+fn bitcask_runs_over_the_value_log_whose_segments_are_collected() {
+    for control in [Control::StandIn, Control::Members] {
+        let plan = RunPlan {
+            control,
+            engine: Engine::Bitcask,
+            ..RunPlan::focused(2, &[FaultKind::CrashAll, FaultKind::Restart])
+        };
+        let (first, second) = (run(&plan, false).unwrap(), run(&plan, false).unwrap());
+        assert_eq!(first.violations, Vec::<String>::new());
+        assert_eq!(first, second);
+        let upkeep = first.upkeep;
+        assert!(upkeep.collections > 10 && upkeep.merges > 0, "{first}");
+    }
+}
+
+#[test]
+fn bitcask_runs_behind_the_commit_log_too() {
+    let plan = RunPlan {
+        engine: Engine::BitcaskBehindLog,
+        ..RunPlan::focused(1, &[FaultKind::CrashAll])
+    };
+    let outcome = run(&plan, false).unwrap();
+    assert_eq!(outcome.violations, Vec::<String>::new());
+    assert_eq!(outcome.upkeep.collections, 0);
+    assert!(outcome.faults[&FaultKind::CrashAll] >= 5);
 }
