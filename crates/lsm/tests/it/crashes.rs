@@ -11,7 +11,7 @@ use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::tiers::Tiers;
 use kvorum_lsm::{Lsm, LsmSettings, Op};
 
-use crate::support::{NOW, get, key, open, put, put_op, scanned, settings, try_open};
+use crate::support::{NOW, do_all, get, key, open, put, put_op, scanned, settings, try_open};
 
 const KEYS: usize = 12;
 
@@ -146,43 +146,76 @@ fn without_a_log_a_sync_is_a_flush_and_holds_as_well() {
     sweep(&settings, 2);
 }
 
+/// A full disk refuses bytes, space ahead of them, and some new files.
+const FULL: [&[Operation]; 2] = [&[Operation::Write, Operation::Allocate], &[Operation::Open]];
+
+fn fill(disk: &FaultyDisk, operations: &[Operation]) {
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    for operation in operations {
+        disk.add_rule(Rule::new(no_space).on(*operation));
+    }
+}
+
 #[test]
 fn r28_a_full_disk_refuses_puts_and_they_resume_when_there_is_room() {
     for has_log in [true, false] {
-        let settings = LsmSettings {
-            has_log,
-            ..settings()
-        };
-        let memory = MemoryDisk::new();
-        let disk = FaultyDisk::over_memory(&memory);
-        let store = open(&disk, settings.clone());
-        (0..30).for_each(|number| put(&store, number, &[1; 300]));
-        store.sync().unwrap();
-        let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-        disk.add_rule(Rule::new(no_space).on(Operation::Write));
-        let put_durably = |number| {
-            let ops = [put_op(number, b"more")];
-            let receipt = store.write(&ops, Durability::Grouped, NOW)?;
-            receipt.wait()
-        };
-        let refused = put_durably(40).unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
-        for task in store.maintenance_due(NOW) {
-            let budget = kvorum_backend::StepBudget { bytes: u64::MAX };
-            match store.maintenance_step(&task, budget, NOW) {
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
-                Ok(stepped) => assert!(stepped.is_done),
-            }
+        for operations in FULL {
+            let settings = LsmSettings {
+                has_log,
+                ..settings()
+            };
+            fill_and_heal(&settings, operations);
         }
-        (0..30).for_each(|number| assert!(get(&store, number).unwrap().is_some()));
-        let other = memory.crash_image(CrashOptions::everything());
-        let full = FaultyDisk::over_memory(&other);
-        full.add_rule(Rule::new(no_space).on(Operation::Write));
-        let opened = open(&full, settings.clone());
-        (0..30).for_each(|number| assert!(get(&opened, number).unwrap().is_some()));
-        disk.heal();
-        put_durably(41).unwrap();
-        assert!(get(&store, 41).unwrap().is_some());
+    }
+}
+
+fn fill_and_heal(settings: &LsmSettings, operations: &[Operation]) {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = open(&disk, settings.clone());
+    (0..30).for_each(|number| put(&store, number, &[1; 300]));
+    store.sync().unwrap();
+    let are_there = |store: &Lsm| {
+        (0..30).for_each(|number| assert_eq!(get(store, number).unwrap().unwrap(), [1; 300][..]));
+    };
+    fill(&disk, operations);
+    let put_durably = |number| {
+        let ops = [put_op(number, &[2; 300])];
+        let receipt = store.write(&ops, Durability::Grouped, NOW)?;
+        receipt.wait()
+    };
+    // A log that is open takes them also where no new file can be made.
+    let mut taken = Vec::new();
+    for number in 40..80 {
+        match put_durably(number) {
+            Ok(_) => taken.push(number),
+            Err(refused) => assert_eq!(refused.kind(), ErrorKind::Full, "{refused}"),
+        }
+    }
+    let needs_no_file = settings.has_log && operations == FULL[1];
+    assert_eq!(taken.len(), if needs_no_file { 40 } else { 0 });
+    for task in store.maintenance_due(NOW) {
+        let budget = kvorum_backend::StepBudget { bytes: u64::MAX };
+        match store.maintenance_step(&task, budget, NOW) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
+            Ok(stepped) => assert!(stepped.is_done),
+        }
+    }
+    are_there(&store);
+    let other = memory.crash_image(CrashOptions::everything());
+    let full = FaultyDisk::over_memory(&other);
+    fill(&full, FULL[0]);
+    are_there(&open(&full, settings.clone()));
+    disk.heal();
+    put_durably(101).unwrap();
+    taken.push(101);
+    do_all(&store);
+    are_there(&store);
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    let opened = open(&image, settings.clone());
+    are_there(&opened);
+    for number in taken {
+        assert_eq!(get(&opened, number).unwrap().unwrap(), [2; 300][..]);
     }
 }
 
