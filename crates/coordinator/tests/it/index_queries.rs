@@ -22,7 +22,7 @@ use crate::world::{Setup, World, address, colocated, siblings};
 /// Values of `n_int` and `w_bin` by key.
 type Model = BTreeMap<String, (BTreeSet<i64>, BTreeSet<String>)>;
 
-fn content(numbers: &BTreeSet<i64>, words: &BTreeSet<String>) -> Content {
+pub(crate) fn content(numbers: &BTreeSet<i64>, words: &BTreeSet<String>) -> Content {
     let entry = |field: &'static str, value: String| IndexEntry {
         field: field.into(),
         value: value.into(),
@@ -38,7 +38,7 @@ fn content(numbers: &BTreeSet<i64>, words: &BTreeSet<String>) -> Content {
     }
 }
 
-fn put_of(content: Content, context: &Clock) -> PutRequest {
+pub(crate) fn put_of(content: Content, context: &Clock) -> PutRequest {
     PutRequest {
         context: context.clone(),
         condition: Condition::Always,

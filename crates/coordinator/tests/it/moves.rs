@@ -15,9 +15,9 @@ use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
 
 use crate::cluster::{Cluster, ClusterNode, RING_SIZE, Setup, node_id, ring, transfer};
-use crate::index_queries::paged;
+use crate::index_queries::{content, paged, put_of};
 use crate::several_nodes::{get, put};
-use crate::world::values;
+use crate::world::{address, values};
 
 /// What clients were told, and what it obliges the database to.
 #[derive(Default)]
@@ -412,6 +412,23 @@ fn a_quorum_of_the_old_list_alone_does_not_suffice() {
     assert!(written.is_err(), "{written:?}");
 }
 
+/// A put of an object that `n_int` has under a number.
+async fn put_indexed(
+    node: &ClusterNode,
+    key: &str,
+    number: usize,
+    context: &Clock,
+    options: &PutOptions,
+) {
+    let number = i64::try_from(number).unwrap();
+    let content = content(&BTreeSet::from([number]), &BTreeSet::new());
+    let request = put_of(content, context);
+    let now = node.coordinator.runtime().now();
+    let address = address(key);
+    let written = node.coordinator.put(&address, request, options, now);
+    written.await.unwrap();
+}
+
 async fn list(node: &ClusterNode) -> Vec<String> {
     let (bucket_type, bucket) = (BucketType::default_type(), Bucket::new(b"bucket".to_vec()));
     let timeout = Duration::from_secs(30);
@@ -448,10 +465,10 @@ fn listings_over_nodes_name_each_key_once_while_partitions_move() {
             },
             Clock::new(),
         );
-        for name in &names {
-            put(cluster.node(1), name, "value", &context, &all)
-                .await
-                .unwrap();
+        let mut numbered = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            put_indexed(cluster.node(1), name, number, &context, &all).await;
+            numbered.push((number.to_string(), name.clone()));
         }
         let lister = {
             let (nodes, names) = (cluster.nodes.clone(), names.clone());
@@ -465,6 +482,9 @@ fn listings_over_nodes_name_each_key_once_while_partitions_move() {
                     let found = paged(coordinator, "$bucket", &all, 70).await;
                     let found = found.iter().map(|it| &it.1);
                     assert!(found.eq(names.iter()), "turn {turn}");
+                    let some = IndexValues::Range("50".into(), "249".into());
+                    let found = paged(coordinator, "n_int", &some, 70).await;
+                    assert!(found == numbered[50..250], "turn {turn}: {found:?}");
                 }
             })
         };
@@ -549,10 +569,10 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
         },
         Clock::new(),
     );
-    for name in names {
-        cluster
-            .run(put(cluster.node(1), name, "value", &context, &all))
-            .unwrap();
+    let mut numbered = Vec::new();
+    for (number, name) in names.into_iter().enumerate() {
+        cluster.run(put_indexed(cluster.node(1), name, number, &context, &all));
+        numbered.push((number.to_string(), name.to_owned()));
     }
     let node = cluster.node(1).clone();
     let places: Vec<Partition> = ring(4).partitions().map(|it| it.0).collect();
@@ -567,6 +587,9 @@ fn listings_pass_by_a_store_that_their_own_node_has_not_open() {
         let found = IndexValues::Equal("_".into());
         let found = cluster.run(paged(&node.coordinator, "$bucket", &found, 2));
         assert!(found.iter().map(|it| &it.1).eq(names.iter()), "turn {turn}");
+        let some = IndexValues::Range("1".into(), "3".into());
+        let found = cluster.run(paged(&node.coordinator, "n_int", &some, 2));
+        assert_eq!(found, numbered[1..4], "turn {turn}");
     }
 }
 

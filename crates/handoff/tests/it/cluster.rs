@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use kvorum_backend::{Backend, Reading, Timestamp};
+use kvorum_backend::{Backend, Flow, FoldEnd, IndexRange, Lease, Reading, Timestamp};
 use kvorum_backend_memory::{MemoryBackend, Settings};
 use kvorum_cluster::{
     AgreedState, ClusterId, ClusterState, Command, GrowthStep, Member, MemberStatus, MoveStep,
@@ -21,7 +22,7 @@ use kvorum_coordinator::{
     ReplicaService, RequestError, RequestKind, ServiceParts, TombstoneKeeping, VnodeHints,
 };
 use kvorum_disk::{Disk, MemoryDisk};
-use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
+use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey, bucket_prefix};
 use kvorum_handoff::{
     AgreedCluster, Agreeing, Budget, Changing, Parts, PlantedDefect, TransferSettings, Transfers,
     Unbounded,
@@ -715,6 +716,27 @@ impl Node {
             Handled::Done(ReplicaReply::Found(object)) => Some(object),
             _ => None,
         }
+    }
+
+    /// What the replica here finds by the index `w_bin`: terms and keys, in order.
+    pub(crate) fn indexed(&self, partition: Partition) -> Vec<(Bytes, StorageKey)> {
+        let vnode = self.vnodes().vnode(partition).unwrap();
+        let (bucket_type, bucket) = (BucketType::default_type(), Bucket::from("bucket"));
+        let range = IndexRange {
+            bucket_prefix: bucket_prefix(&bucket_type, &bucket).into(),
+            field: Bytes::from_static(b"w_bin"),
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            after: None,
+        };
+        let mut found = Vec::new();
+        let indexes = vnode.backend().indexes().unwrap();
+        let fold = indexes.fold_index(&range, Lease::Unlimited, Timestamp(1), &mut |term, key| {
+            found.push((term.clone(), key.clone()));
+            Flow::Continue
+        });
+        assert_eq!(fold.unwrap(), FoldEnd::Complete);
+        found
     }
 
     pub(crate) fn keys(&self, partition: Partition) -> u64 {

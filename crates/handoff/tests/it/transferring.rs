@@ -1,7 +1,7 @@
 //! One transfer at a time: crashes of either side, answers that are damaged or old, large objects,
 //! repairs, and the switches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +13,7 @@ use kvorum_handoff::{
     Activity, Budget, Direction, PlantedDefect, RepairRefused, TransferKind, TransferSettings,
     Unbounded,
 };
+use kvorum_object::{Clock, IndexEntry};
 use kvorum_peer::{Caller, Lane, Message, PeerSettings, Served};
 use kvorum_ring::{Epoch, Partition, Phase, Ring};
 use kvorum_runtime::Moment;
@@ -337,6 +338,40 @@ fn an_object_larger_than_a_message_goes_through_in_pieces() {
         let there = |address| receiver.stored(partition, address);
         let received: Vec<_> = large.iter().map(there).collect();
         assert_eq!(received, expected);
+    });
+}
+
+#[test]
+fn what_indexes_find_moves_with_its_partition() {
+    simulated(two_nodes(12), async |cluster| {
+        let first = cluster.node(1).running();
+        let named = |term: &'static str| {
+            let mut content = content("value");
+            content.metadata.indexes = vec![IndexEntry {
+                field: "w_bin".into(),
+                value: term.into(),
+            }];
+            content
+        };
+        for key in 0..120 {
+            let address = address("bucket", &format!("named{key}"));
+            let term = ["early", "late"][key % 2];
+            let object = first.put(&address, named(term), &Clock::new()).await;
+            // Some move to another term before they move to another node.
+            if key % 3 == 0 {
+                let context = object.unwrap().clock().clone();
+                let moved = first.put(&address, named("moved"), &context).await;
+                moved.unwrap();
+            }
+        }
+        let partition = begin(&cluster).await;
+        let there = cluster.node(1).indexed(partition);
+        let terms: BTreeSet<&[u8]> = there.iter().map(|it| &it.0[..]).collect();
+        assert_eq!(terms, BTreeSet::from([&b"early"[..], b"late", b"moved"]));
+        let _telling = cluster.runtime.spawn("tell", cluster.clone().tell());
+        let settles = || is_settled(&cluster, partition);
+        cluster.until("it settles", settles).await;
+        assert_eq!(cluster.node(2).indexed(partition), there);
     });
 }
 
