@@ -1,5 +1,7 @@
 //! Index queries: what is found, in which form, and what is refused.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::client::{Client, Response};
@@ -169,6 +171,61 @@ fn many_results_come_whole() {
             assert_eq!(results.len(), 600);
             assert_eq!(results[599], json!({ &long: "k599" }));
             assert_eq!(object.get("continuation").is_some(), has_more);
+        }
+    });
+}
+
+#[test]
+fn a_query_that_runs_out_of_time_says_so_in_its_form() {
+    let mut options = Options::default();
+    options.http.index_timeout = Some(Duration::ZERO);
+    run_with(options, |world| async move {
+        let mut client = filled(&world).await;
+        let query = format!("{INDEX}/n_int/7");
+        let whole = client.get(&query).await;
+        assert_eq!((whole.status, whole.text()), (503, "request timed out\n"));
+        let stream = client.get(&format!("{query}?stream=true")).await;
+        assert_eq!((stream.status, stream.text()), (503, "request timed out\n"));
+        // What a query says of its patience goes before, and 0 is for ever.
+        for timeout in ["60000", "0"] {
+            let found = keys(&mut client, &format!("n_int/7?timeout={timeout}")).await;
+            assert_eq!(found, ["k21", "k22", "k23"]);
+        }
+    });
+}
+
+#[test]
+fn a_query_that_runs_out_of_time_half_way_says_so_or_breaks_off() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        // More entries than a vnode gives in one part, and more bytes than wait for who does not read.
+        let terms: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
+        let terms = terms.join(", ");
+        let headers = [
+            ("Content-Type", "text/plain"),
+            ("X-Riak-Index-w_bin", &terms),
+        ];
+        let long = "k".repeat(1_000);
+        for number in 0..80 {
+            let path = format!("/buckets/b/keys/{number}{long}");
+            let stored = client.ask("PUT", &path, &headers, b"v").await;
+            assert_eq!(stored.status, 204);
+        }
+        for is_streamed in [true, false] {
+            let mut lazy = world.client().await;
+            let query = format!("/buckets/b/index/w_bin/a/z?timeout=1000&stream={is_streamed}");
+            let request = format!("GET {query} HTTP/1.1\r\nHost: x\r\n\r\n");
+            lazy.send(request.as_bytes()).await;
+            world.runtime.sleep(Duration::from_secs(2)).await;
+            let answer = lazy.receive(false).await.unwrap();
+            assert_eq!(answer.status, 200);
+            if is_streamed {
+                let parts = parts(&answer);
+                assert!(parts.len() > 1);
+                assert!(parts.last() == Some(&json!({"error": "timeout"})));
+            } else {
+                assert!(!answer.is_complete && lazy.is_closed);
+            }
         }
     });
 }

@@ -1,12 +1,15 @@
 //! Index queries: what is found, in which messages, and what is refused in which words.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use kvorum_client::{Client, pb};
 use kvorum_protocol::request::PutOptions;
 use kvorum_runtime::Stream;
+use kvorum_server_pb::ServerSettings;
 use pb::rpb_index_req::IndexQueryType;
 
-use crate::node::{bytes, encoded, put, refusal, text_content, with_node};
+use crate::node::{NAME, bytes, encoded, put, refusal, text_content, with_node, with_settings};
 
 fn pair(key: &'static str, value: impl Into<Bytes>) -> pb::RpbPair {
     pb::RpbPair {
@@ -303,5 +306,31 @@ fn a_range_of_keys_is_listed_with_its_objects() {
             }
         }
         assert_eq!(pages, [vec!["k11", "k13", "k14"], vec![]]);
+    });
+}
+
+#[test]
+fn a_query_without_patience_times_out_whole_or_streamed() {
+    let settings = ServerSettings {
+        index_timeout: Some(Duration::ZERO),
+        ..ServerSettings::new(NAME)
+    };
+    with_settings(settings, |node| async move {
+        let mut client = node.client().await;
+        fill(&mut client).await;
+        for stream in [None, Some(true)] {
+            let asked = |timeout| pb::RpbIndexReq {
+                stream,
+                timeout,
+                ..equal("n_int", "7")
+            };
+            assert_eq!(refused(&mut client, &asked(None)).await, "timeout");
+            // What a query says of its patience goes before, and 0 is for ever.
+            for timeout in [Some(60_000), Some(0)] {
+                let found = keys(&mut client, &asked(timeout)).await;
+                assert_eq!(found, ["k21", "k22", "k23"]);
+            }
+        }
+        client.ping().await.unwrap();
     });
 }
