@@ -6,6 +6,7 @@
 mod concurrent;
 mod durability;
 mod lease_end;
+mod racing;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +37,10 @@ const SENTENCES: [Sentence; 22] = [
     (
         "no reader sees part of a batch",
         concurrent::readers_see_whole_batches,
+    ),
+    (
+        "beside removals and upkeep all see what was finished",
+        racing::all_see_what_was_finished,
     ),
     (
         "an awaited grouped put survives",

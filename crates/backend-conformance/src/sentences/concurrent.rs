@@ -21,7 +21,7 @@ use crate::{Checked, Violation};
 const BATCHES: u32 = 150;
 /// Each is opened: enough of them to meet every kind of upkeep.
 const BACKUPS_MAX: usize = 12;
-const NOW: Timestamp = Timestamp(1_000_000);
+pub(super) const NOW: Timestamp = Timestamp(1_000_000);
 
 /// A writer puts every key in each batch; whoever reads meanwhile sees one batch throughout, or
 /// later ones later.
@@ -108,7 +108,7 @@ pub(super) fn backups_have_whole_batches(stage: &Stage<'_>) -> Checked {
     Ok(())
 }
 
-fn repeat(is_over: &AtomicBool, check: impl Fn() -> Checked) -> Checked {
+pub(super) fn repeat(is_over: &AtomicBool, check: impl Fn() -> Checked) -> Checked {
     while !is_over.load(Ordering::Acquire) {
         check()?;
     }
@@ -185,7 +185,7 @@ fn gets_go_forward(store: &dyn Backend) -> Checked {
     Ok(())
 }
 
-fn one_maintenance_step(store: &dyn Backend) -> Checked {
+pub(super) fn one_maintenance_step(store: &dyn Backend) -> Checked {
     thread::yield_now();
     if let Some(task) = store.maintenance_due(NOW).first() {
         let budget = StepBudget { bytes: 2_000 };

@@ -17,6 +17,7 @@ mod log_hints;
 mod missing_segments;
 mod node;
 mod power_cuts;
+mod races;
 mod recovery;
 mod removal_cuts;
 mod removals;
