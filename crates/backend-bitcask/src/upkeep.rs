@@ -143,7 +143,9 @@ impl Store {
                 Ok(StepOutcome::nothing_left())
             }
             TaskKind::Flush => self.prepare_next_segment(),
-            TaskKind::Scrub | TaskKind::Compact | TaskKind::Reindex => Ok(StepOutcome::nothing_left()),
+            TaskKind::Scrub | TaskKind::Compact | TaskKind::Reindex => {
+                Ok(StepOutcome::nothing_left())
+            }
         }
     }
 

@@ -218,3 +218,41 @@ fn varint(fields: &mut Dissection<'_>, name: &str) -> Option<u64> {
         Some((value, reader.offset()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::doubts::{BadBlock, DoubtRecord};
+    use crate::manifest::Manifest;
+    use crate::{DoubtKind, KeyRange};
+
+    #[test]
+    fn a_manifest_with_doubts_is_taken_apart_to_its_last_byte() {
+        let range = KeyRange {
+            from: Bytes::from("a"),
+            to: Some(Bytes::from("b")),
+        };
+        let manifest = Manifest {
+            doubts: DoubtRecord {
+                open: vec![
+                    (DoubtKind::Lost, KeyRange::everything()),
+                    (DoubtKind::Replaced, range.clone()),
+                ],
+                blocks: vec![BadBlock {
+                    table: 300,
+                    offset: 7,
+                    range,
+                }],
+            },
+            ..Manifest::default()
+        };
+        let bytes = manifest.encode();
+        let piece = manifest_piece(&bytes, kvorum_disk::anatomy::shown);
+        let is_bad = |field: &&Field| matches!(field.check, Check::Bad { .. });
+        assert_eq!(piece.fields.iter().find(is_bad), None);
+        let shown: u64 = piece.fields.iter().map(|it| it.len).sum();
+        assert_eq!(shown, bytes.len() as u64);
+    }
+}

@@ -22,6 +22,9 @@ const PAGE_ENTRIES: usize = 64;
 /// What a fold reads first of each layer is kept, so that short ones over the same keys need no device.
 const BLOCKS_CACHED: usize = 2;
 
+/// A layer is read in pieces of so many bytes at most.
+pub(crate) const READ_AHEAD_BYTES: usize = 256 << 10;
+
 /// One layer.
 pub(crate) struct Source {
     kind: SourceKind,
@@ -72,24 +75,10 @@ impl Source {
         }
     }
 
-    /// `tables` are in key order.
-    pub(crate) fn run(
-        tables: &Arc<Vec<LevelTable>>,
-        from: &Bound<Bytes>,
-        filter: ScanFilter,
-    ) -> Self {
-        Self::run_cached(tables, from, filter, 0)
-    }
-
-    /// The same, of which the first blocks are kept in the cache.
-    fn run_cached(
-        tables: &Arc<Vec<LevelTable>>,
-        from: &Bound<Bytes>,
-        filter: ScanFilter,
-        blocks_cached: usize,
-    ) -> Self {
+    /// `tables` are in key order. The options are for the first of them; the filter is for all.
+    pub(crate) fn run(tables: &Arc<Vec<LevelTable>>, options: ScanOptions) -> Self {
         let marks = tables.iter().flat_map(|it| it.properties.marks.iter());
-        let first = match from {
+        let first = match &options.from {
             Bound::Unbounded => 0,
             Bound::Included(key) | Bound::Excluded(key) => {
                 tables.partition_point(|it| it.properties.largest < *key)
@@ -102,12 +91,7 @@ impl Source {
                 tables: tables.clone(),
                 next: first,
                 scan: None,
-                options: ScanOptions {
-                    from: from.clone(),
-                    filter,
-                    read_ahead_bytes: 256 << 10,
-                    blocks_cached,
-                },
+                options,
             },
         }
     }
@@ -316,7 +300,13 @@ impl MergeWalk {
                 true => filter.clone(),
                 false => ScanFilter::default(),
             };
-            sources.push(Source::run_cached(tables, from, filter, BLOCKS_CACHED));
+            let options = ScanOptions {
+                from: from.clone(),
+                filter,
+                read_ahead_bytes: READ_AHEAD_BYTES,
+                blocks_cached: BLOCKS_CACHED,
+            };
+            sources.push(Source::run(tables, options));
         }
         Self::new(sources)
     }

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kvorum_backend::{ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
-use kvorum_sst::{ScanFilter, Table};
+use kvorum_sst::{ScanOptions, Table};
 
 use crate::compaction::Job;
 use crate::install::are_unlisted;
-use crate::merge::{MergeWalk, Source, alone};
+use crate::merge::{MergeWalk, READ_AHEAD_BYTES, Source, alone};
 use crate::opening::is_manifest_readable;
 use crate::policy::{Pick, Reason};
 use crate::store::{Store, table_path};
 use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
+
+/// However many layers are merged, each is read in pieces of so many bytes.
+const READ_AHEAD_BYTES_MIN: usize = 32 << 10;
 
 /// Who has a part of a merge done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,19 +133,22 @@ fn start_merge(version: Arc<Version>, pick: Pick, gives_up: bool) -> (Pick, Job)
         let chosen = tables.filter(|it| numbers.contains(&it.number));
         chosen.map(taken).collect()
     };
-    let (from, filter) = (std::ops::Bound::Unbounded, ScanFilter::default);
     let inputs = of(pick.level, &pick.inputs);
-    let mut sources: Vec<Source> = match pick.level {
-        0 => inputs
-            .iter()
-            .map(|it| Source::run(&alone(it), &from, filter()))
-            .collect(),
-        _ => vec![Source::run(&Arc::new(inputs), &from, filter())],
+    let mut runs: Vec<Arc<Vec<LevelTable>>> = match pick.level {
+        0 => inputs.iter().map(alone).collect(),
+        _ => vec![Arc::new(inputs)],
     };
     if pick.output != pick.level {
         let below = of(pick.output, &pick.below);
-        sources.push(Source::run(&Arc::new(below), &from, filter()));
+        runs.push(Arc::new(below));
     }
+    // Layers with the same keys are all read again at the same time.
+    let options = ScanOptions {
+        read_ahead_bytes: (READ_AHEAD_BYTES / runs.len()).max(READ_AHEAD_BYTES_MIN),
+        ..ScanOptions::default()
+    };
+    let sources = runs.iter().map(|it| Source::run(it, options.clone()));
+    let sources = sources.collect();
     let numbers = pick.inputs.iter().chain(&pick.below).copied().collect();
     let walk = MergeWalk::new(sources);
     let job = Job::new(walk, version, pick.output, numbers, false);

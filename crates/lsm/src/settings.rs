@@ -150,3 +150,47 @@ impl LsmSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table that is merged again soon has the filter that is built fastest, one that stays the smallest.
+    #[test]
+    fn young_tables_have_bloom_filters_and_the_oldest_fuse_filters() {
+        let with = |filter_bits_per_key| LsmSettings {
+            filter_bits_per_key,
+            ..LsmSettings::default()
+        };
+        let bloom = FilterKind::Bloom { bits_per_key: 10 };
+        for (level, is_last, expected) in [
+            (0, false, bloom),
+            (1, false, bloom),
+            (5, false, bloom),
+            (1, true, FilterKind::Fuse),
+            (6, true, FilterKind::Fuse),
+            // Level 0 is flushed to, whatever is below.
+            (0, true, bloom),
+        ] {
+            let chosen = with(10).table_options(level, is_last).filter;
+            assert_eq!(chosen, expected, "level {level}, last {is_last}");
+            assert_eq!(
+                with(0).table_options(level, is_last).filter,
+                FilterKind::None
+            );
+        }
+    }
+
+    #[test]
+    fn each_level_is_compressed_as_told_and_deeper_ones_as_the_last() {
+        let settings = LsmSettings::default();
+        let of = |level| settings.table_options(level, false).compression;
+        let expected = [
+            Compression::None,
+            Compression::None,
+            Compression::Lz4,
+            Compression::Lz4,
+        ];
+        assert_eq!([0, 1, 2, 5].map(of), expected);
+    }
+}

@@ -181,15 +181,16 @@ impl Store {
             return;
         };
         // What fails here is due again, and told to whoever asks for it.
-        if is_flushing_late {
-            let _paid_or_due = self.flush_step(&mut upkeep, budget, now, false);
+        let mut left = budget;
+        if is_flushing_late && let Ok(paid) = self.flush_step(&mut upkeep, budget, now, false) {
+            left = left.saturating_sub(paid.cost_bytes);
         }
-        if zero > settings.slow_from_tables {
+        if left > 0 && zero > settings.slow_from_tables {
             let next = upkeep.troubles.next_sound(self.picks(&version, now));
             let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);
             if let Some(level) = level.or(next.map(|pick| pick.level)) {
                 let level = level as u64;
-                let _paid_or_due = self.merge_step(&mut upkeep, level, budget, now, Payer::Writer);
+                let _paid_or_due = self.merge_step(&mut upkeep, level, left, now, Payer::Writer);
             }
         }
         if self.replaced.are_many() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kvorum_backend::ErrorKind;
 use kvorum_disk::{CrashOptions, Disk, EntryKind, MemoryDisk, OpenMode};
@@ -99,6 +99,27 @@ fn try_repair(disk: &MemoryDisk, options: &RepairOptions) -> kvorum_backend::Res
         }
         if !repair.next_stage()? {
             return Ok(repair.report());
+        }
+    }
+}
+
+/// The same by several threads, which take one unit after the other.
+fn repair_by(disk: &MemoryDisk, options: &RepairOptions, threads: usize) -> RepairReport {
+    let disk = Arc::new(disk.clone());
+    let repair = Repair::begin(disk, Path::new("store"), options.clone()).unwrap();
+    loop {
+        let units = Mutex::new(repair.units());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(unit) = { units.lock().unwrap().pop() } {
+                        repair.run(unit, &|_| {}).unwrap();
+                    }
+                });
+            }
+        });
+        if !repair.next_stage().unwrap() {
+            return repair.report();
         }
     }
 }
@@ -579,6 +600,41 @@ fn a_rebuilding_that_is_killed_goes_on_where_it_was_and_ends_the_same() {
     flip(&disk, &files(&disk, ".sst")[0], 120);
     harm_manifests(&disk, Harm::Flip(20));
     resumed(&settings, &disk);
+}
+
+#[test]
+fn several_threads_repair_as_one_does() {
+    let settings = settings();
+    let whole = MemoryDisk::new();
+    filled(&whole, &settings);
+    for is_rebuilt in [false, true] {
+        let broken = whole.crash_image(CrashOptions::everything());
+        for table in files(&broken, ".sst")
+            .iter()
+            .chain(&files(&broken, ".blob"))
+        {
+            flip(&broken, table, 100);
+        }
+        if is_rebuilt {
+            for name in ["manifest-0", "manifest-1"] {
+                broken.remove_file(&Path::new("store").join(name)).unwrap();
+            }
+        }
+        let repaired = |threads| {
+            let disk = broken.crash_image(CrashOptions::everything());
+            let report = repair_by(&disk, &options(&settings), threads);
+            let again = repair(&disk, &settings);
+            assert_eq!(again.verdict, RepairVerdict::Sound, "{:?}", again.problems);
+            (report, scanned(&open(&disk, settings.clone())))
+        };
+        let alone = repaired(1);
+        assert_eq!(alone.0.verdict, RepairVerdict::Repaired);
+        assert_eq!(alone.0.rebuilt.is_some(), is_rebuilt);
+        assert!(alone.0.files > 4 && !alone.1.is_empty());
+        for _ in 0..3 {
+            assert_eq!(repaired(4), alone, "rebuilt: {is_rebuilt}");
+        }
+    }
 }
 
 #[test]

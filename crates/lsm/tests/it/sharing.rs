@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{Durability, FoldFilter, Lease, Lookup, ReadAt, Reading};
+use kvorum_backend::{Durability, FoldFilter, Lease, Lookup, ReadAt, Reading, Timestamp};
 use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_lsm::{Lsm, LsmSettings, ScanRange, ScanStep, Shared};
 
@@ -92,6 +92,42 @@ fn what_a_fold_reads_first_is_kept_for_the_next_one_and_the_rest_is_not() {
     };
     let kept = (0..1_500).filter(|it| is_kept(*it)).count();
     assert!(is_kept(0) && kept < 750, "{kept} of 1,500 keys");
+}
+
+/// Blocks that a filter rules out are passed over unread, and not only unseen.
+#[test]
+fn a_filtered_fold_reads_less_than_a_whole_one() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let settings = LsmSettings {
+        memtable_bytes: 1 << 20,
+        blob_threshold_bytes: usize::MAX,
+        ..settings()
+    };
+    let store = &open_many(&disk, 1, &settings, &Shared::new(0, 1 << 30))[0];
+    (0..3_000).for_each(|number| put(store, number, &[3; 100]));
+    store.close().unwrap();
+    let bytes_of = |filter: &FoldFilter| {
+        disk.clear_log();
+        let mut seen = 0;
+        let view = store.snapshot(Lease::Unlimited);
+        let everything = crate::support::everything();
+        let end = view.scan(&everything, filter, &mut |_| {
+            seen += 1;
+            ScanStep::Next
+        });
+        end.unwrap();
+        let reads = disk.log().into_iter();
+        let reads = reads.filter(|it| it.operation == Operation::Read);
+        (seen, reads.map(|it| it.bytes).sum::<usize>())
+    };
+    let (all, all_bytes) = bytes_of(&FoldFilter::unexpired(NOW));
+    let lately = FoldFilter {
+        last_modified: Some(Timestamp(2_900)..=Timestamp(2_950)),
+        ..FoldFilter::unexpired(NOW)
+    };
+    let (some, some_bytes) = bytes_of(&lately);
+    assert_eq!((all, some), (3_000, 51));
+    assert!(some_bytes < all_bytes / 4, "{some_bytes} of {all_bytes}");
 }
 
 #[test]

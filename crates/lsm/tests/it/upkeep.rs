@@ -45,6 +45,48 @@ fn a_store_that_nobody_tends_is_kept_in_bounds_by_its_writers() {
     assert_eq!(scanned(&store).len(), 2_000);
 }
 
+/// A put paid its most for a flush and once more for a merge, and a merge that read each of many layers
+/// ahead had all of them read at the same put: 1.6 MB in one.
+#[test]
+fn no_single_put_pays_for_more_than_its_bound() {
+    const BODY_BYTES: usize = 30_000;
+    const PAID_BYTES_MAX: usize = 256 << 10;
+    // What is read ahead was not paid for yet, and what is written at once was paid for before; each may
+    // end with a block that goes beyond. Beside that the log takes the put itself.
+    const BYTES_MAX: usize = 2 * PAID_BYTES_MAX + 4 * BODY_BYTES;
+    for has_log in [true, false] {
+        let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+        let settings = LsmSettings {
+            has_log,
+            memtable_bytes: 1 << 20,
+            block_bytes: 4096,
+            blob_threshold_bytes: usize::MAX,
+            policy: kvorum_lsm::policy::PolicySettings {
+                base_bytes: 8 << 20,
+                table_bytes_max: 2 << 20,
+                ..settings().policy
+            },
+            ..settings()
+        };
+        let store = open(&disk, settings);
+        let (mut most, mut all) = (0, 0);
+        for number in 0..1_000usize {
+            disk.clear_log();
+            put(&store, number * 7919 % 500, &[3; BODY_BYTES]);
+            let is_of_data = |it: &Operation| matches!(it, Operation::Read | Operation::Write);
+            let log = disk.log().into_iter();
+            let bytes: usize = log
+                .filter(|it| is_of_data(&it.operation))
+                .map(|it| it.bytes)
+                .sum();
+            most = most.max(bytes);
+            all += bytes;
+        }
+        assert!(all > 2 * 1_000 * BODY_BYTES, "{all} bytes: nobody paid");
+        assert!(most <= BYTES_MAX, "{most} bytes in one put");
+    }
+}
+
 #[test]
 fn a_fold_does_not_push_out_what_reads_keep() {
     let memory = MemoryDisk::new();

@@ -10,7 +10,7 @@ use kvorum_backend::{
     Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp,
     Write,
 };
-use kvorum_backend_leveldb::Leveldb;
+use kvorum_backend_leveldb::{Leveldb, PolicySettings};
 use kvorum_disk::{Disk, FaultyDisk, MemoryDisk};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_ring::{Partition, RingSize};
@@ -491,6 +491,49 @@ fn values_are_packed_as_told() {
     let (lz4, zstd) = (algorithm("lz4"), algorithm("zstd"));
     assert!(zstd < lz4, "{zstd}, {lz4}");
     assert_eq!(algorithm("snappy"), lz4);
+}
+
+/// Bytes of the tables of a store of short values: all on level 0, and all on the last levels.
+fn young_and_old_bytes(lines: &[&str]) -> (u64, u64) {
+    let all = store(lines);
+    let opened = open_with(&LeveldbSettings {
+        policy: PolicySettings {
+            level_zero_tables: 1,
+            base_bytes: 4_000,
+            multiplier: 2,
+            table_bytes_max: 50_000,
+            ..all.policy.clone()
+        },
+        ..all
+    });
+    opened.fill(0..6_000, 30);
+    opened.flush();
+    let young = opened.bytes(".sst");
+    // Until nothing is on the levels that are as young.
+    for more in 0..100 {
+        opened.tend();
+        let details = opened.store.status().details.into_iter();
+        let levels = details.into_iter().find(|it| it.0 == "tables_per_level");
+        let levels = levels.unwrap().1;
+        if levels.starts_with("0 0 ") {
+            return (young, opened.bytes(".sst"));
+        }
+        opened.fill(6_000 + more..6_001 + more, 30);
+        opened.flush();
+    }
+    unreachable!("tables stay young");
+}
+
+/// Tables that are merged again soon are not compressed, the others are as told.
+#[test]
+fn old_tables_are_packed_as_told_and_young_ones_are_not() {
+    let with =
+        |name: &str| young_and_old_bytes(&[&format!("leveldb.compression.algorithm = {name}")]);
+    let (young, plain) = young_and_old_bytes(&["leveldb.compression = off"]);
+    let (lz4, zstd) = (with("lz4"), with("zstd"));
+    assert_eq!((lz4.0, zstd.0), (young, young));
+    assert!(zstd.1 < lz4.1, "{zstd:?}, {lz4:?}");
+    assert!(lz4.1 < plain * 4 / 5, "{lz4:?}, {plain}");
 }
 
 fn removals_trigger_a_merge() {
