@@ -26,7 +26,7 @@ use crate::{Checked, EngineUnderTest, Plan, Violation};
 
 type Sentence = (&'static str, fn(&Stage<'_>) -> Checked);
 
-const SENTENCES: [Sentence; 22] = [
+const SENTENCES: [Sentence; 23] = [
     ("sequences ascend and the last write wins", order),
     ("a value of any size comes back", sizes),
     ("folds visit each key once, in order, in bounds", folds),
