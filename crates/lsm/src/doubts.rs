@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::version::{LevelTable, Version};
 
-/// Doubts that are told apart; with more, all keys are in one.
+/// Doubts that are told apart; with more, those of a kind are one about all from the first key to the last.
 const OPEN_MAX: usize = 1_000;
 /// Blocks that are remembered; what is met beyond is news each time.
 const BLOCKS_MAX: usize = 100_000;
@@ -234,14 +234,21 @@ impl Doubts {
     fn open_held(&self, held: &mut Held, kind: DoubtKind, range: KeyRange) {
         held.changes += 1;
         let id = self.opened.fetch_add(1, Ordering::AcqRel);
-        let (kind, range) = match held.open.len() < OPEN_MAX {
-            true => (kind, range),
-            false => {
-                held.open.clear();
-                (DoubtKind::Lost, KeyRange::everything())
-            }
-        };
         held.open.push(Doubt { id, kind, range });
+        if held.open.len() > OPEN_MAX {
+            held.open = [DoubtKind::Lost, DoubtKind::Replaced]
+                .into_iter()
+                .filter_map(|kind| self.as_one(&held.open, kind))
+                .collect();
+        }
+    }
+
+    /// All doubts of a kind as one, which is newer than any: who settles one of them settles not this.
+    fn as_one(&self, open: &[Doubt], kind: DoubtKind) -> Option<Doubt> {
+        let those = open.iter().filter(|it| it.kind == kind);
+        let range = those.map(|it| it.range.clone()).reduce(|a, b| a.with(&b))?;
+        let id = self.opened.fetch_add(1, Ordering::AcqRel);
+        Some(Doubt { id, kind, range })
     }
 
     /// How many were opened since the store was, settled ones included.
@@ -369,10 +376,17 @@ mod tests {
     }
 
     #[test]
-    fn more_doubts_than_are_told_apart_are_one_about_everything() {
+    fn more_doubts_than_are_told_apart_are_one_of_each_kind() {
         let doubts = Doubts::default();
-        (0..=OPEN_MAX as u64).for_each(|at| doubts.open_for(1, at, range("b", "c")));
-        assert_eq!(doubts.all().len(), 1);
+        doubts.open_for(1, 1, range("b", "c"));
+        doubts.open_for(1, 2, range("f", "g"));
+        let first = doubts.all()[0].id;
+        (1..OPEN_MAX).for_each(|_| doubts.open(DoubtKind::Replaced, range("x", "xx")));
+        let kinds: Vec<DoubtKind> = doubts.all().iter().map(|it| it.kind).collect();
+        assert_eq!(kinds, [DoubtKind::Lost, DoubtKind::Replaced]);
+        doubts.settle(&[first]);
+        assert!(doubts.is_in_doubt(&range("d", "e")));
+        assert!(!doubts.is_in_doubt(&range("h", "i")));
         assert!(doubts.is_in_doubt(&range("x", "y")));
     }
 

@@ -235,8 +235,9 @@ impl Lsm {
         self.store.read_side.doubts.is_doubt(range)
     }
 
-    /// Opens doubts about these keys. They are kept across a crash as soon as this returns, unless the disk
-    /// does not take them.
+    /// Opens doubts about these keys, before or after a write of them: they are kept across a crash at which
+    /// the write is kept, unless the disk does not take them. Where a log in front of the store has the
+    /// write, it is made again, and they are opened again.
     pub fn open_doubts(&self, kind: DoubtKind, ranges: &[KeyRange]) {
         if ranges.is_empty() {
             return;
@@ -244,8 +245,10 @@ impl Lsm {
         for range in ranges {
             self.store.read_side.doubts.open(kind, range.clone());
         }
-        // What is in memory counts, and is written with the next change.
-        let _written_or_failing_disk = self.store.change_manifest(|_| {});
+        if self.store.settings.has_log {
+            // What is in memory counts, and is written with the next change.
+            let _written_or_failing_disk = self.store.change_manifest(|_| {});
+        }
     }
 
     /// Closes doubts, for good when this returns without an error, and opens others about what was lost.
