@@ -36,6 +36,14 @@ pub(crate) struct BlobFile {
     pub(crate) table: Option<Arc<Table>>,
 }
 
+impl BlobFile {
+    /// What walking over it takes, in the bytes that steps count: those of bodies, unpacked.
+    pub(crate) fn worked_bytes(&self) -> u64 {
+        let raw_bytes = self.table.as_ref().map(|it| it.properties().raw_bytes);
+        raw_bytes.unwrap_or(0).max(self.block_bytes)
+    }
+}
+
 /// The path of a blob file.
 pub(crate) fn blob_path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:010}.blob"))

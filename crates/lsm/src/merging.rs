@@ -155,7 +155,13 @@ fn start_merge(version: Arc<Version>, pick: Pick, gives_up: bool) -> (Pick, Job)
     (pick, job)
 }
 
-pub(crate) fn merge_task(pick: &Pick, urgency: Urgency) -> Task {
+pub(crate) fn merge_task(version: &Version, pick: &Pick, urgency: Urgency) -> Task {
+    let of = |level: usize, numbers: &[u64]| -> u64 {
+        let tables = version.levels[level].iter();
+        let chosen = tables.filter(|it| numbers.contains(&it.number));
+        chosen.map(worked_bytes).sum()
+    };
+    let bytes = of(pick.level, &pick.inputs) + of(pick.output, &pick.below);
     let (kind, urgency) = match pick.reason {
         Reason::Size if pick.level == 0 => (TaskKind::Compact, urgency),
         Reason::Size => (TaskKind::Compact, Urgency::Normal),
@@ -167,6 +173,11 @@ pub(crate) fn merge_task(pick: &Pick, urgency: Urgency) -> Task {
         kind,
         subject: pick.level as u64,
         urgency,
-        cost_bytes: 2 * pick.bytes,
+        cost_bytes: 2 * bytes,
     }
+}
+
+/// What walking over a table takes, in the bytes that steps count: those of entries, unpacked.
+fn worked_bytes(it: &LevelTable) -> u64 {
+    it.properties.raw_bytes.max(it.file_len)
 }

@@ -78,7 +78,7 @@ impl Store {
             None => picks.into_iter().next(),
         };
         if let Some(pick) = running.or(next.as_ref()) {
-            due.push(merge_task(pick, urgency));
+            due.push(merge_task(&version, pick, urgency));
         }
         let running = upkeep.and_then(|it| it.collect.as_ref().map(CollectJob::file));
         let next = || upkeep.and_then(|it| self.blob_to_collect(&version, it));
@@ -87,7 +87,10 @@ impl Store {
                 kind: TaskKind::Merge,
                 subject: file,
                 urgency: Urgency::Idle,
-                cost_bytes: version.blobs.get(&file).map_or(0, |it| 2 * it.block_bytes),
+                cost_bytes: version
+                    .blobs
+                    .get(&file)
+                    .map_or(0, |it| 2 * it.worked_bytes()),
             });
         }
         if self.read_side.lost.has_unwritten() || self.read_side.doubts.has_unwritten() {

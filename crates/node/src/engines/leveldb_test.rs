@@ -608,6 +608,42 @@ fn write_buffers_take_no_more_than_they_can_use_nor_the_whole_memory() {
     assert_eq!(large.write_buffers, 2 * 64 * (60 << 20));
 }
 
+/// Stores that fill alike would all be flushed at once, and merged at once later.
+#[test]
+fn partitions_of_a_node_write_their_buffers_at_different_sizes() {
+    let lines = [
+        &["storage_backend = leveldb", "leveldb.data_root = /stores"],
+        &SMALL_BUFFERS[..],
+    ]
+    .concat();
+    let ring_size = RingSize::new(8).unwrap();
+    let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let engines = Engines::new(seam, loaded(&lines), Arc::new(SeededRandomness::new(1)));
+    let buffered = |partition: Partition| {
+        let store = engines.open(ring_size, partition, None).unwrap();
+        let wants_flush = || {
+            let due = store.maintenance_due(NOW);
+            due.iter().any(|it| it.kind == TaskKind::Flush)
+        };
+        let mut number = 0;
+        while !wants_flush() {
+            let (head, body) = (Bytes::from_static(b"head"), text(number, 200));
+            let write = Write::put(key(number), Fields::default(), head, body);
+            drop(store.put(&Batch::of(write), Durability::Buffered).unwrap());
+            number += 1;
+        }
+        store.status().memory_bytes
+    };
+    let found: BTreeSet<u64> = ring_size.partitions().map(buffered).collect();
+    assert!(found.len() > 6, "{found:?}");
+    let span = found.last().unwrap() - found.first().unwrap();
+    assert!(span > 32 << 10, "{found:?}");
+    assert!(
+        found.iter().all(|it| (128 << 10..=257 << 10).contains(it)),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn with_syncs_in_intervals_the_stores_own_log_is_synced() {
     let lines = ["durability = interval", "durability.interval = 3s"];

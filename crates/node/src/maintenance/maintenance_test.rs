@@ -1,11 +1,12 @@
 //! Steps of real stores, driven by the arbiter over virtual time.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use kvorum_backend::{Backend, Batch, Durability, Fields, Tag, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergeSettings, SyncStrategy};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, PolicySettings, Shared};
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_runtime::{Randomness, SeededRandomness};
@@ -15,10 +16,13 @@ use super::*;
 const STORES: u16 = 4;
 const KEYS: u64 = 600;
 
+/// Random numbers of a store.
+type Draw = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// Stores on a disk in memory, and a device that takes time for what they read and write.
-struct World {
+struct World<S = Bitcask> {
     arbiter: Arbiter,
-    stores: Vec<Bitcask>,
+    stores: Vec<S>,
     puts: Vec<u64>,
     randomness: Arc<SeededRandomness>,
     now: Moment,
@@ -31,13 +35,38 @@ struct World {
 
 impl World {
     fn new(bytes_per_second: f64, settings: &BitcaskSettings, budgets: Budgets) -> Self {
+        Self::of(bytes_per_second, budgets, |disk, directory, draw| {
+            Bitcask::open(disk, directory, settings.clone(), draw).unwrap()
+        })
+    }
+}
+
+impl World<Leveldb> {
+    fn of_leveldb(bytes_per_second: f64, settings: &LeveldbSettings) -> Self {
+        let shared = Shared::new(1 << 20, 64 << 20);
+        Self::of(
+            bytes_per_second,
+            Budgets::default(),
+            |disk, directory, draw| {
+                Leveldb::open(disk, directory, settings, shared.clone(), draw).unwrap()
+            },
+        )
+    }
+}
+
+impl<S: Backend> World<S> {
+    fn of(
+        bytes_per_second: f64,
+        budgets: Budgets,
+        open: impl Fn(Arc<dyn Disk>, &Path, Draw) -> S,
+    ) -> Self {
         let randomness = Arc::new(SeededRandomness::new(7));
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let open = |number: u16| {
             let directory = PathBuf::from(format!("/store-{number}"));
             let drawn = randomness.clone();
             let draw = Arc::new(move || drawn.next_u64());
-            Bitcask::open(disk.clone(), &directory, settings.clone(), draw).unwrap()
+            open(disk.clone(), &directory, draw)
         };
         Self {
             arbiter: Arbiter::new(budgets),
@@ -144,7 +173,7 @@ impl World {
         self.arbiter.step(Event::Ended { order, ended }, self.now);
     }
 
-    fn store(&self, owner: Owner) -> &Bitcask {
+    fn store(&self, owner: Owner) -> &S {
         let Owner::Store(at) = owner else {
             panic!("there is no commit log");
         };
@@ -177,26 +206,57 @@ fn small_segments() -> BitcaskSettings {
     }
 }
 
+/// Memtables and tables of a quarter of a megabyte; values of 4 KB and more stand apart from their keys.
+fn small_tables() -> LeveldbSettings {
+    LeveldbSettings {
+        write_buffer_bytes: 256 << 10,
+        blob_threshold_bytes: 4 << 10,
+        policy: PolicySettings {
+            levels: 4,
+            base_bytes: 1 << 20,
+            multiplier: 4,
+            table_bytes_max: 256 << 10,
+            ..PolicySettings::default()
+        },
+        ..LeveldbSettings::default()
+    }
+}
+
+fn check_costs<S>(world: &World<S>, kinds: &[TaskKind]) {
+    let missing: Vec<_> = kinds
+        .iter()
+        .filter(|kind| !world.kinds.contains_key(kind))
+        .collect();
+    assert!(missing.is_empty(), "no {missing:?} in {:?}", world.kinds);
+    let overruns = world.overruns.len() as u64;
+    assert!(
+        overruns * 1000 <= world.steps,
+        "{overruns} of {} steps, such as {:?}",
+        world.steps,
+        &world.overruns[..world.overruns.len().min(5)],
+    );
+}
+
+/// Values are of one letter and take next to nothing when they are packed: steps count them unpacked, and
+/// what was declared was once the length of the files, so that four of ten cost more than twice as much.
+#[test]
+fn of_a_thousand_real_steps_of_leveldb_at_most_one_costs_more_than_twice_what_it_declared() {
+    for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
+        let mut world = World::of_leveldb(bytes_per_second, &small_tables());
+        world.overwrite_until(steps);
+        let kinds = [TaskKind::Flush, TaskKind::Compact, TaskKind::Merge];
+        check_costs(&world, &kinds);
+    }
+}
+
 #[test]
 fn of_a_thousand_real_steps_at_most_one_costs_more_than_twice_what_it_declared() {
     // Budgets of about 40 KB and 600 KB: small ones meet every fixed cost.
     for (bytes_per_second, steps) in [(20e6, 3000), (300e6, 1000)] {
         let mut world = World::new(bytes_per_second, &small_segments(), Budgets::default());
         world.overwrite_until(steps);
-        for kind in [TaskKind::Merge, TaskKind::Hint, TaskKind::Checkpoint] {
-            assert!(
-                world.kinds.contains_key(&kind),
-                "no {kind:?} in {:?}",
-                world.kinds
-            );
-        }
-        let overruns = world.overruns.len() as u64;
-        assert!(
-            overruns * 1000 <= world.steps,
-            "{overruns} of {} steps, such as {:?}",
-            world.steps,
-            &world.overruns[..world.overruns.len().min(5)],
-        );
+        let kinds = [TaskKind::Merge, TaskKind::Hint, TaskKind::Checkpoint];
+        check_costs(&world, &kinds);
     }
 }
 
@@ -211,6 +271,35 @@ fn overwritten_stores_are_merged_until_nothing_is_owed() {
         let status = store.status();
         assert!(status.dead_bytes < status.live_bytes, "{status:?}");
     }
+}
+
+/// Merges keep up with writers: level 0 never has so many tables that they would have to pay for it.
+#[test]
+fn an_overwritten_leveldb_is_kept_within_its_level_zero() {
+    let settings = small_tables();
+    let slow_from = settings.policy.slow_from_tables;
+    let mut world = World::of_leveldb(100e6, &settings);
+    let mut most = 0;
+    for _ in 0..1_000 {
+        world.put(10);
+        world.run(Duration::from_millis(40));
+        let of_store = |store: &Leveldb| {
+            let details = store
+                .status()
+                .details
+                .into_iter()
+                .collect::<BTreeMap<_, _>>();
+            assert_eq!(details["pressure_permille"], "0", "{details:?}");
+            let levels = &details["tables_per_level"];
+            levels.split(' ').next().unwrap().parse::<usize>().unwrap()
+        };
+        most = most.max(world.stores.iter().map(of_store).max().unwrap());
+    }
+    assert!(most > 1 && most < slow_from, "{most} tables");
+    assert!(world.kinds[&TaskKind::Compact] > 50, "{:?}", world.kinds);
+    world.run(Duration::from_secs(60));
+    let report = world.arbiter.report(world.now);
+    assert_eq!(report.debt_bytes, 0, "{:?}", report.owed);
 }
 
 #[test]

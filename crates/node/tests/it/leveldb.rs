@@ -181,6 +181,15 @@ fn http_and_the_operators_verbs_know_the_engine() {
     ] {
         assert!(metrics.contains(figure), "{figure}: {metrics}");
     }
+    // What `leveldb.maximum_memory` says is shared out, and no more than that.
+    let most = |what: &str| -> u64 {
+        let name = format!("kvorum_leveldb_{what}_bytes_max ");
+        let value = metrics.lines().find_map(|it| it.strip_prefix(&name));
+        value.unwrap().parse().unwrap()
+    };
+    let (cache, memtables) = (most("cache"), most("memtable"));
+    assert!(cache > 0 && memtables > 0 && cache + memtables <= 64 << 20);
+    assert!(cache + memtables > 63 << 20, "{cache} and {memtables}");
     let text = |words: &[&str]| {
         let output = site.run(words);
         assert!(output.status.success(), "{words:?}");
