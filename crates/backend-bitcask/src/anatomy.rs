@@ -182,6 +182,9 @@ impl Source {
     }
 }
 
+/// Entries of a block, each with its length.
+type Entries = Vec<(KeyEntry, usize)>;
+
 /// What one kind of hint has that another has not.
 struct HintLayout {
     magic: &'static [u8; 8],
@@ -190,7 +193,7 @@ struct HintLayout {
     identities: &'static [&'static str],
     numbers: &'static [&'static str],
     index: fn(&mut Dissection<'_>) -> Option<()>,
-    entries: fn(&Bytes) -> Option<Vec<(KeyEntry, usize)>>,
+    entries: fn(&Bytes) -> Option<Entries>,
 }
 
 const OWN_HINT: HintLayout = HintLayout {
@@ -379,7 +382,7 @@ fn log_index_fields(fields: &mut Dissection<'_>) -> Option<()> {
     index_fields(fields)
 }
 
-fn own_entries(payload: &Bytes) -> Option<Vec<(KeyEntry, usize)>> {
+fn own_entries(payload: &Bytes) -> Option<Entries> {
     let mut rest = payload.clone();
     let mut entries = Vec::new();
     while !rest.is_empty() {
@@ -391,10 +394,7 @@ fn own_entries(payload: &Bytes) -> Option<Vec<(KeyEntry, usize)>> {
 }
 
 /// One field an entry: its parts are told by the decoder.
-fn entry_fields(
-    fields: &mut Dissection<'_>,
-    entries: Option<Vec<(KeyEntry, usize)>>,
-) -> Option<()> {
+fn entry_fields(fields: &mut Dissection<'_>, entries: Option<Entries>) -> Option<()> {
     for (entry, len) in entries? {
         let removal = if entry.removal { ", removal" } else { "" };
         let within = match (entry.segment & OWN, entry.segment & !OWN) {

@@ -467,8 +467,8 @@ mod tests {
         let removal = number % 7 == 3;
         let fields = Fields {
             segment: 77,
-            last_modified: Timestamp(1 << 50 | number * 7919 % 1000),
-            expiry: (number % 5 == 0).then_some(Timestamp(1 << 51)),
+            last_modified: Timestamp((1 << 50) + number * 7919 % 1000),
+            expiry: number.is_multiple_of(5).then_some(Timestamp(1 << 51)),
             tag: Tag(3),
         };
         KeyEntry {

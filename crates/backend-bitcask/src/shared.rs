@@ -212,7 +212,8 @@ impl SharedEntry {
         const OWN_BYTES: usize = size_of::<SharedEntry>()
             + size_of::<SharedPlace>()
             + size_of::<Mutex<StandingList>>()
-            + 8 * size_of::<usize>();
+            // Who holds them is counted, and maps have room.
+            + 64;
         OWN_BYTES + self.records.lock().memory_bytes()
     }
 
