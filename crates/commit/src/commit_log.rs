@@ -155,6 +155,11 @@ impl CommitLog {
         self.shared.queue.lock().bytes()
     }
 
+    /// How often it failed to take what stores show.
+    pub(crate) fn gaps(&self) -> u64 {
+        self.shared.queue.lock().gaps()
+    }
+
     /// Waits until the queue has room for more; see the bounds above.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kvorum_backend::{
     Backend, Backups, Batch, Capabilities, Durability, Durable, IndexFolds, Lease, Lookup, ReadAt,
     Receipt, Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreId, StoredEntry,
-    StoredHead, Task, Timestamp,
+    StoredHead, Task, TaskKind, Timestamp, Urgency,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_runtime::{PlantedDefect, is_planted};
@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 use crate::CommitLog;
 use crate::log_record::LogRecord;
 
+/// The subject of the task that makes durable what the log failed to take; engines number what they have.
+const FILLS_GAPS: u64 = u64::MAX;
+
 /// An engine together with a commit log.
 ///
 /// Every put is logged, whatever durability it asks for: replay must know the whole order. What is
@@ -22,7 +25,7 @@ use crate::log_record::LogRecord;
 /// then everybody does (see the bounds in [`CommitLog`]'s module).
 ///
 /// A put whose ticket fails may be visible, and may be there after a crash or not: it was not
-/// acknowledged.
+/// acknowledged. Upkeep makes it durable as soon as that is possible, so that what was read of it stays.
 pub struct Committed {
     engine: Arc<dyn Backend>,
     log: CommitLog,
@@ -123,7 +126,16 @@ impl Backend for Committed {
     }
 
     fn maintenance_due(&self, now: Timestamp) -> Vec<Task> {
-        self.engine.maintenance_due(now)
+        let mut due = self.engine.maintenance_due(now);
+        if self.gaps_filled.load(Ordering::Acquire) < self.log.gaps() {
+            due.push(Task {
+                kind: TaskKind::Sync,
+                subject: FILLS_GAPS,
+                urgency: Urgency::Normal,
+                cost_bytes: 0,
+            });
+        }
+        due
     }
 
     fn maintenance_step(
@@ -132,6 +144,10 @@ impl Backend for Committed {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
+        if task.kind == TaskKind::Sync && task.subject == FILLS_GAPS {
+            self.fill_gaps(self.log.gaps())?;
+            return Ok(StepOutcome::nothing_left());
+        }
         self.engine.maintenance_step(task, budget, now)
     }
 

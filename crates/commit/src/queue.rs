@@ -219,6 +219,11 @@ impl<W: GroupWriter> Queue<W> {
         self.bytes
     }
 
+    /// Groups that were not taken although their stores show what is in them.
+    pub(crate) fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
     /// Groups and batches committed.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.groups, self.batches)

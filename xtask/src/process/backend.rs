@@ -13,8 +13,8 @@ pub(crate) struct Backend {
     /// Rounds of being killed, and of losing the power, where no more are asked for.
     pub(crate) kills: u32,
     pub(crate) cuts: u32,
-    /// A disk that fills up under load is one of its rounds.
-    pub(crate) is_filled: bool,
+    /// It needs no room to take in what a log has for it.
+    pub(crate) opens_on_full_disk: bool,
 }
 
 /// All that keep something.
@@ -28,7 +28,7 @@ pub(crate) const BACKENDS: [Backend; 2] = [
         ],
         kills: 5,
         cuts: 3,
-        is_filled: true,
+        opens_on_full_disk: true,
     },
     Backend {
         name: "leveldb",
@@ -39,7 +39,7 @@ pub(crate) const BACKENDS: [Backend; 2] = [
         ],
         kills: 4,
         cuts: 2,
-        is_filled: false,
+        opens_on_full_disk: false,
     },
 ];
 

@@ -43,14 +43,12 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
         let result = without_syncs_something_is_lost(run, backend, &directory, &cutter);
         let name = format!("{}: without syncs the power cut loses writes", backend.name);
         tally.check(&name, &result);
-        if backend.is_filled {
-            let result = full::a_full_disk_refuses_and_resumes(run, backend, &directory, &cutter);
-            let name = format!(
-                "{}: a full disk refuses writes, and they resume",
-                backend.name
-            );
-            tally.check(&name, &result);
-        }
+        let result = full::a_full_disk_refuses_and_resumes(run, backend, &directory, &cutter);
+        let name = format!(
+            "{}: a full disk refuses writes, and they resume",
+            backend.name
+        );
+        tally.check(&name, &result);
     }
     let result = a_read_only_disk_is_refused(run, &directory, &cutter);
     tally.check(

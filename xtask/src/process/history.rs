@@ -56,14 +56,14 @@ impl History {
         }
     }
 
-    /// Compares what a server holds with what it may hold, and takes it for the truth from here.
+    /// Compares what a server holds with what it may hold.
     ///
     /// # Errors
     /// What was lost, or what appeared.
-    pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
+    pub(crate) fn compare(&mut self, key: u32, observed: Content) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let is_possible = observed == history.settled || history.open.contains(&observed);
-        let verdict = match is_possible {
+        match is_possible {
             true => Ok(()),
             false => Err(format!(
                 "key {key} holds {}, and {} was acknowledged, with {} attempts under way",
@@ -71,7 +71,16 @@ impl History {
                 tell(history.settled),
                 history.open.len(),
             )),
-        };
+        }
+    }
+
+    /// The same, and takes what it holds for the truth from here.
+    ///
+    /// # Errors
+    /// As [`History::compare`].
+    pub(crate) fn judge(&mut self, key: u32, observed: Content) -> Result<(), String> {
+        let verdict = self.compare(key, observed);
+        let history = self.keys.entry(key).or_default();
         *history = KeyHistory {
             settled: observed,
             open: Vec::new(),

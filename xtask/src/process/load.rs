@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::process::history::History;
+use crate::process::history::{Content, History};
 
 /// Connections that write at the same time.
 const WRITERS: u32 = 16;
@@ -143,12 +143,22 @@ impl Load {
         })
     }
 
-    /// Reads every key that was ever written and compares.
+    /// Reads every key that was ever written, compares, and takes what is read for the truth.
     pub(crate) fn verify(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
+        self.survey(server, History::judge)
+    }
+
+    /// Reads every key that was ever written and compares. What was refused may be read, and may be gone
+    /// after a crash.
+    pub(crate) fn look(&mut self, server: SocketAddr) -> anyhow::Result<Survey> {
+        self.survey(server, History::compare)
+    }
+
+    fn survey(&mut self, server: SocketAddr, judge: Judge) -> anyhow::Result<Survey> {
         let mut survey = Survey::default();
         for (writer, history) in (0..WRITERS).zip(&mut self.histories) {
             self.runtime
-                .block_on(verify(server, writer, history, &mut survey))?;
+                .block_on(verify(server, writer, history, judge, &mut survey))?;
         }
         Ok(survey)
     }
@@ -228,10 +238,14 @@ async fn write(
     written
 }
 
+/// What is made of what a key holds.
+type Judge = fn(&mut History, u32, Content) -> Result<(), String>;
+
 async fn verify(
     server: SocketAddr,
     writer: u32,
     history: &mut History,
+    judge: Judge,
     survey: &mut Survey,
 ) -> anyhow::Result<()> {
     let mut client = Client::connect(server, &ClientSettings::default())
@@ -253,7 +267,7 @@ async fn verify(
             .first()
             .map(|content| attempt_of(writer, key, &content.value, Lengths::Varied))
             .transpose();
-        let verdict = observed.and_then(|observed| history.judge(key, observed));
+        let verdict = observed.and_then(|observed| judge(history, key, observed));
         if let Err(loss) = verdict {
             survey.losses.push(format!("writer {writer}: {loss}"));
         }

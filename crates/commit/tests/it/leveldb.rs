@@ -147,6 +147,25 @@ fn fill(disk: &FaultyDisk) {
     }
 }
 
+/// A refused put may be visible. What was read of it was gone after a crash also long after there was room
+/// again, unless something else was put to the store meanwhile.
+#[test]
+fn what_a_full_log_refused_and_the_store_shows_stays_once_there_is_room() {
+    let memory = MemoryDisk::new();
+    let disk = FaultyDisk::over_memory(&memory);
+    let store = opened(Arc::new(disk.clone()));
+    put(&*store, 1, 1).unwrap();
+    fill(&disk);
+    put(&*store, 1, 2).unwrap_err();
+    assert_eq!(value(&*store, 1), Some(2), "the test shows something else");
+    keep_up(&*store).unwrap_err();
+    disk.heal();
+    keep_up(&*store).unwrap();
+    assert!(store.maintenance_due(NOW).is_empty());
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    assert_eq!(value(&*opened(Arc::new(image)), 1), Some(2));
+}
+
 #[test]
 fn r28_a_full_disk_behind_the_log_refuses_puts_loses_nothing_and_puts_resume() {
     let memory = MemoryDisk::new();
