@@ -227,7 +227,12 @@ impl<'a> Closed<'a> {
         let store = match self.open(&disk) {
             Ok(store) => store,
             Err(error) => {
-                let is_clear = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NewerFormat);
+                let is_clear = match error.kind() {
+                    ErrorKind::Corrupt | ErrorKind::NewerFormat => true,
+                    // Without the file that says where others lie, these may be another store's.
+                    ErrorKind::Denied => matches!(damage, Damage::Removed),
+                    _ => false,
+                };
                 let may_refuse = keys_lost_max.is_none_or(|most| most > names::KEYS);
                 return ensure(is_clear && may_refuse, 15, || {
                     format!("opening failed: {error}")
