@@ -324,10 +324,7 @@ impl Files {
         let Some(torn) = &state.torn else {
             return Ok(());
         };
-        torn.end(&*self.disk).map_err(|error| match error.kind() {
-            ErrorKind::Full | ErrorKind::Exhausted => GroupFailure::ThisGroup(error),
-            _ => GroupFailure::ForGood(error),
-        })?;
+        torn.end(&*self.disk).map_err(|error| failed_end(&error))?;
         state.torn = None;
         Ok(())
     }
@@ -480,6 +477,19 @@ impl Active {
 fn out_of_place() -> GroupFailure {
     let detail = "a batch of the value log has no place in its segment; report this bug";
     GroupFailure::ForGood(BackendError::new(ErrorKind::Failed, detail))
+}
+
+/// There may be room later, and what cannot be read now may be read then: nothing was promised of what
+/// waits. All else is final.
+fn failed_end(error: &SegmentError) -> GroupFailure {
+    let is_unread =
+        matches!(error, SegmentError::Disk(disk) if disk.operation() == Operation::Read);
+    let error = from_segment(error);
+    match error.kind() {
+        ErrorKind::Full | ErrorKind::Exhausted => GroupFailure::ThisGroup(error),
+        _ if is_unread => GroupFailure::ThisGroup(error),
+        _ => GroupFailure::ForGood(error),
+    }
 }
 
 fn failed_sync(error: &SegmentError) -> GroupFailure {

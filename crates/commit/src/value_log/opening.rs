@@ -139,14 +139,13 @@ pub(crate) struct TornEnd {
 
 impl TornEnd {
     /// Cuts the segment behind its last whole batch, and makes durable what stands before that.
-    pub(crate) fn end(&self, disk: &dyn Disk) -> Result<()> {
+    pub(crate) fn end(&self, disk: &dyn Disk) -> std::result::Result<(), SegmentError> {
         let options = WriterOptions::default();
         let from = Some(self.rewrite_from);
-        let resumed = SegmentWriter::resume(disk, &self.path, self.id, options, self.at, from);
-        let mut writer = resumed.map_err(|error| from_segment(&error))?;
-        match writer.seal().map_err(|error| from_segment(&error)) {
+        let mut writer = SegmentWriter::resume(disk, &self.path, self.id, options, self.at, from)?;
+        match writer.seal() {
             // It stays without a seal: the next opening reads it once more.
-            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            Err(error) if from_segment(&error).kind() == ErrorKind::Full => Ok(()),
             sealed => sealed.map(drop),
         }
     }
@@ -296,7 +295,7 @@ impl Opening<'_> {
             },
             rewrite_from: end.durable_to.clamp(FILE_HEADER_BYTES, end.clean_to),
         };
-        match torn.end(self.disk) {
+        match torn.end(self.disk).map_err(|error| from_segment(&error)) {
             // It has to be done before anything else is written.
             Err(error) if error.kind() == ErrorKind::Full => self.torn = Some(torn),
             ended => ended?,

@@ -281,6 +281,40 @@ fn a_log_opens_on_a_full_disk() {
     put(&node, 0, 2).unwrap();
 }
 
+/// On a full disk the end of the last run is left for later. A device that failed to read it then, once, had
+/// the log take nothing more until the next start.
+#[test]
+fn the_end_of_the_last_run_that_cannot_be_read_is_tried_again() {
+    let memory = MemoryDisk::new();
+    let drawn = drawn();
+    let node = Node::open(&shared(&memory), &drawn).unwrap();
+    for number in 0..12 {
+        put(&node, 0, number).unwrap();
+    }
+    let expected = node.values();
+    drop(node);
+    let memory = memory.crash_image(CrashOptions::nothing_unsynced());
+    let disk = FaultyDisk::over_memory(&memory);
+    for operation in [Operation::Write, Operation::Allocate] {
+        let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+        disk.add_rule(Rule::new(no_space).on(operation));
+    }
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    assert_eq!(put(&node, 0, 1).unwrap_err().kind(), ErrorKind::Full);
+    disk.heal();
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    disk.add_rule(Rule::new(device).on(Operation::Read));
+    put(&node, 0, 2).unwrap_err();
+    assert!(node.log.failure().is_none());
+    disk.heal();
+    put(&node, 0, 3).unwrap();
+    drop(node);
+    let image = memory.crash_image(CrashOptions::nothing_unsynced());
+    let node = Node::open(&shared(&image), &drawn).unwrap();
+    let values = node.values();
+    assert!(expected[0].keys().all(|it| values[0].contains_key(it)));
+}
+
 #[test]
 fn a_failed_sync_is_final_and_reads_go_on() {
     let memory = MemoryDisk::new();
