@@ -18,6 +18,7 @@
 
 mod admission;
 mod backup;
+mod checked;
 pub(crate) mod contents;
 pub(crate) mod dropped;
 pub(crate) mod files;

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use kvorum_backend::{Result, Sequence, StoreId};
 use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
+use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::error::from_disk;
+use crate::value_log::checked::{CHECKSUM_BYTES, covered, push_checksum};
 use crate::value_log::log_segment::Holding;
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVvalues";
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 44;
 const HOLDING_BYTES: usize = 24;
-const CHECKSUM_BYTES: usize = 4;
 /// A million stores. Bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = (HOLDING_BYTES as u64) << 20;
 const EXTENSION: &str = "contents";
@@ -71,20 +71,13 @@ impl Contents {
             out.extend_from_slice(&holding.first.0.to_le_bytes());
             out.extend_from_slice(&holding.last.0.to_le_bytes());
         }
-        let check = mask_checksum(checksum(&out));
-        out.extend_from_slice(&check.to_le_bytes());
+        push_checksum(&mut out);
         out
     }
 
     /// `None` for anything that is not a whole file of this version.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let covered_len = bytes.len().checked_sub(CHECKSUM_BYTES)?;
-        let (covered, check) = bytes.split_at(covered_len);
-        let check = u32::from_le_bytes(check.try_into().ok()?);
-        if check != mask_checksum(checksum(covered)) {
-            return None;
-        }
-        decode_covered(covered).ok().flatten()
+        decode_covered(covered(bytes)?).ok().flatten()
     }
 
     /// Writes the file beside its segment; returns its length.

@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 
 use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
+use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::error::from_disk;
+use crate::value_log::checked::{CHECKSUM_BYTES, covered, push_checksum};
+use crate::value_log::identity::is_no_file_of_ours;
 
 pub(crate) use numbers::Numbers;
 pub use numbers::in_words;
@@ -25,7 +27,6 @@ pub(crate) const MAGIC: [u8; 8] = *b"KVvalgon";
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 32;
 const RANGE_BYTES: usize = 8;
-const CHECKSUM_BYTES: usize = 4;
 /// Two million ranges: of segments that follow one another, one is enough. Bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) const NAME: &str = "dropped";
@@ -90,20 +91,13 @@ impl Dropped {
             out.extend_from_slice(&first.to_le_bytes());
             out.extend_from_slice(&last.to_le_bytes());
         }
-        let check = mask_checksum(checksum(&out));
-        out.extend_from_slice(&check.to_le_bytes());
+        push_checksum(&mut out);
         out
     }
 
     /// The inner value is the version of a file that is newer than this program.
     fn decode(bytes: &[u8]) -> Option<std::result::Result<Self, u8>> {
-        let covered_len = bytes.len().checked_sub(CHECKSUM_BYTES)?;
-        let (covered, check) = bytes.split_at(covered_len);
-        let check = u32::from_le_bytes(check.try_into().ok()?);
-        if check != mask_checksum(checksum(covered)) {
-            return None;
-        }
-        decode_covered(covered).ok().flatten()
+        decode_covered(covered(bytes)?).ok().flatten()
     }
 
     /// Writes the file, and returns its length in bytes.
@@ -118,11 +112,10 @@ impl Dropped {
     /// # Errors
     /// Those of the disk; [`ErrorKind::NewerFormat`].
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>> {
-        use kvorum_disk::ErrorKind::{NotFound, TooLarge};
         let path = Self::path(directory);
         let bytes = match read_file(disk, &path, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
-            Err(error) if matches!(error.kind(), NotFound | TooLarge) => return Ok(None),
+            Err(error) if is_no_file_of_ours(error.kind()) => return Ok(None),
             Err(error) => return Err(from_disk(&error)),
         };
         match Self::decode(&bytes) {
@@ -219,6 +212,8 @@ fn decode_covered(
 
 #[cfg(test)]
 mod tests {
+    use kvorum_encoding::{checksum, mask_checksum};
+
     use super::*;
 
     fn numbers(ranges: &[(u32, u32)]) -> Numbers {

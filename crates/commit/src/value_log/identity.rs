@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use kvorum_backend::{BackendError, ErrorKind, Result, StoreId};
 use kvorum_disk::{Disk, read_file, replace_file};
-use kvorum_encoding::{ByteReader, Truncated, checksum, mask_checksum};
+use kvorum_encoding::{ByteReader, Truncated};
 
 use crate::error::from_disk;
+use crate::value_log::checked::{CHECKSUM_BYTES, covered, push_checksum};
 
 pub(crate) const MAGIC: [u8; 8] = *b"KVvallog";
 const VERSION: u8 = 1;
 const FIXED_BYTES: usize = 24;
-const CHECKSUM_BYTES: usize = 4;
 /// Two million stores. Bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) const NAME: &str = "log";
@@ -56,20 +56,13 @@ impl Identity {
         for store in &self.erased {
             out.extend_from_slice(&store.0.to_le_bytes());
         }
-        let check = mask_checksum(checksum(&out));
-        out.extend_from_slice(&check.to_le_bytes());
+        push_checksum(&mut out);
         out
     }
 
     /// The inner value is the version of a file that is newer than this program.
     fn decode(bytes: &[u8]) -> Option<std::result::Result<Self, u8>> {
-        let covered_len = bytes.len().checked_sub(CHECKSUM_BYTES)?;
-        let (covered, check) = bytes.split_at(covered_len);
-        let check = u32::from_le_bytes(check.try_into().ok()?);
-        if check != mask_checksum(checksum(covered)) {
-            return None;
-        }
-        decode_covered(covered).ok().flatten()
+        decode_covered(covered(bytes)?).ok().flatten()
     }
 
     /// Writes the file, and returns its length in bytes.
@@ -110,7 +103,7 @@ impl Identity {
     }
 }
 
-fn is_no_file_of_ours(kind: kvorum_disk::ErrorKind) -> bool {
+pub(crate) fn is_no_file_of_ours(kind: kvorum_disk::ErrorKind) -> bool {
     use kvorum_disk::ErrorKind::{NotFound, TooLarge};
     matches!(kind, NotFound | TooLarge)
 }
@@ -142,6 +135,8 @@ fn decode_covered(
 
 #[cfg(test)]
 mod tests {
+    use kvorum_encoding::{checksum, mask_checksum};
+
     use super::*;
 
     fn identity() -> Identity {
