@@ -275,9 +275,11 @@ impl Store {
         }
     }
 
-    /// Changes the manifest, on disk first.
+    /// Changes the manifest, on disk first. After a failure it stays as it is: it may list what the version
+    /// does not have, and what was made of that version would take it away.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
+        self.check_not_failed()?;
         let mut changed = held.clone();
         change(&mut changed);
         changed.generation += 1;

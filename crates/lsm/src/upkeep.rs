@@ -188,6 +188,9 @@ impl Store {
         if is_flushing_late && let Ok(paid) = self.flush_step(&mut upkeep, budget, now, false) {
             left = left.saturating_sub(paid.cost_bytes);
         }
+        if self.check_not_failed().is_err() {
+            return;
+        }
         if left > 0 && zero > settings.slow_from_tables {
             let next = upkeep.troubles.next_sound(self.picks(&version, now));
             let level = upkeep.merge.as_ref().map(|(pick, _)| pick.level);

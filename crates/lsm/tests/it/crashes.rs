@@ -273,3 +273,30 @@ fn r29_after_a_failed_sync_nothing_is_acknowledged_until_it_is_opened_again() {
         assert_eq!(get(&after, 2).unwrap().is_some(), shown);
     }
 }
+
+#[test]
+fn what_puts_pay_for_behind_a_manifest_that_was_half_written_costs_nothing() {
+    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+    let mut failed = 0;
+    for nth in 1..12 {
+        let memory = MemoryDisk::new();
+        let disk = FaultyDisk::over_memory(&memory);
+        let store = open(&disk, settings());
+        let second = Rule::new(device).on(Operation::Rename);
+        disk.add_rule(second.path_ends_with("manifest-1").nth(nth));
+        // Nobody does upkeep, so that puts flush and merge.
+        let is_taken = |number: &usize| {
+            let ops = [put_op(*number, &[1; 9_000])];
+            store.write(&ops, Durability::Buffered, NOW).is_ok()
+        };
+        let taken: Vec<usize> = (0..100).take_while(is_taken).collect();
+        failed += usize::from(taken.len() < 100);
+        drop(store);
+        let opened = open(&memory, settings());
+        for number in taken {
+            let found = get(&opened, number).unwrap();
+            assert!(found.is_some(), "{number} is lost, failure {nth}");
+        }
+    }
+    assert!(failed > 8, "{failed} runs met a failure");
+}
