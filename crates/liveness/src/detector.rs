@@ -16,18 +16,36 @@ use crate::settings::LivenessSettings;
 /// Larger than what fits into a datagram: it travels over a stream.
 const PACKET_BYTES_MAX: usize = 16 * 1024;
 
+/// A generation is raised by one when others take the node to be down, then by 16, by 256 and so on: of a
+/// run whose generation was not kept, before a clock was set back, they remember one that may be minutes
+/// ahead, and do not say which.
+const RENEWAL_BITS: u32 = 4;
+const RENEWAL_BITS_MAX: u32 = 40;
+
 /// A run of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Presence {
     node: [u8; 16],
     generation: u64,
+    /// How often it was raised. Nobody else is told.
+    #[serde(skip)]
+    renewals: u32,
 }
+
+impl PartialEq for Presence {
+    fn eq(&self, other: &Self) -> bool {
+        (self.node, self.generation) == (other.node, other.generation)
+    }
+}
+
+impl Eq for Presence {}
 
 impl Presence {
     pub(crate) fn new(node: NodeId, generation: u64) -> Self {
         Self {
             node: *node.as_bytes(),
             generation,
+            renewals: 0,
         }
     }
 
@@ -40,8 +58,10 @@ impl Identity for Presence {
     type Addr = [u8; 16];
 
     fn renew(&self) -> Option<Self> {
+        let bits = (RENEWAL_BITS.saturating_mul(self.renewals)).min(RENEWAL_BITS_MAX);
         Some(Self {
-            generation: self.generation.saturating_add(1),
+            generation: self.generation.saturating_add(1 << bits),
+            renewals: self.renewals.saturating_add(1),
             ..*self
         })
     }
@@ -279,6 +299,29 @@ mod tests {
         let wanted = all.get_mut(&node(2)).unwrap().take(Event::Leave);
         settle(&mut all, vec![(node(2), wanted)]);
         assert!(!all[&node(1)].up().contains(&node(2)));
+    }
+
+    /// A run whose generation could not be kept, and a clock that was set back by a minute behind it.
+    #[test]
+    fn who_is_taken_for_its_past_overtakes_it_within_a_few_greetings() {
+        let mut all = detectors(3);
+        let settings = LivenessSettings::default();
+        let later = Detector::new(node(2), 60_000_000, 9, &settings);
+        all.insert(node(2), later);
+        introduce(&mut all);
+        let wanted = all.get_mut(&node(2)).unwrap().take(Event::Leave);
+        settle(&mut all, vec![(node(2), wanted)]);
+        all.insert(node(2), Detector::new(node(2), 1, 10, &settings));
+        introduce(&mut all);
+        for _ in 0..10 {
+            let wanted = all
+                .iter_mut()
+                .map(|(node, detector)| (*node, detector.take(Event::Announce)))
+                .collect();
+            settle(&mut all, wanted);
+        }
+        let members: BTreeSet<NodeId> = all.keys().copied().collect();
+        assert!(all.values().all(|it| it.up() == members));
     }
 
     #[test]
