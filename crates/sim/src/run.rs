@@ -254,11 +254,22 @@ impl Cluster {
         }
     }
 
+    fn log_statuses(&self) -> String {
+        let machines = self.machines();
+        let logs: Vec<String> = machines.iter().filter_map(|it| it.log_status()).collect();
+        logs.join("; ")
+    }
+
     pub(crate) fn unrest(&self) -> Option<String> {
         let state = self.agreed();
         let (ring, changes) = (state.ring(), self.changes.lock().len());
         if changes > 0 || state.transition().is_some() || !ring.moves().is_empty() {
-            return Some(format!("partitions move: {:?}", ring.moves()));
+            return Some(format!(
+                "{changes} changes wait, the last leads to {:?}, partitions move: {:?}; {}",
+                state.transition(),
+                ring.moves(),
+                self.log_statuses()
+            ));
         }
         if let Some(growth) = ring.growth() {
             return Some(format!("the number of replicas changes: {growth:?}"));
@@ -283,11 +294,9 @@ impl Cluster {
                 return Some(format!("node {number} {shortcoming}"));
             }
             if machine.learned().version() < state.version() {
-                let machines = self.machines();
-                let logs: Vec<String> = machines.iter().filter_map(|it| it.log_status()).collect();
                 return Some(format!(
                     "node {number} has not learned of the last state; {}",
-                    logs.join("; ")
+                    self.log_statuses()
                 ));
             }
             if let Some(down) = ring.members().iter().find(|it| !node.liveness.is_up(**it)) {
