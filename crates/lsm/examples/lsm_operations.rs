@@ -1,5 +1,5 @@
-//! Measures a store on the real disk, one thread: bulk load, random overwrites with their merges, point
-//! reads that hit and that miss, short and long scans.
+//! Measures a store on the real disk, one thread: puts into memory and short scans there; then bulk load,
+//! random overwrites with their merges, point reads that hit and that miss, short and long scans.
 //!
 //! Run with `cargo run --release -p kvorum-lsm --example lsm_operations [DIRECTORY] [KEYS] [BYTES]
 //! [THRESHOLD]`, bodies of THRESHOLD bytes or more going to blob files. The directory is removed at the
@@ -35,15 +35,17 @@ fn main() {
     let threshold: usize = arguments.next().map_or(4096, |it| it.parse().unwrap());
     let disk = Arc::new(RealDisk);
     let _gone_or_not = disk.remove_directory(&directory);
-    let settings = LsmSettings {
-        has_log: false,
-        memtable_bytes: 16 << 20,
-        blob_threshold_bytes: threshold,
-        ..LsmSettings::default()
+    let open = |memtable_bytes: u64| {
+        let settings = LsmSettings {
+            has_log: false,
+            memtable_bytes,
+            blob_threshold_bytes: threshold,
+            ..LsmSettings::default()
+        };
+        let shared = Shared::new(256 << 20, 256 << 20);
+        let draw = Arc::new(|| 77);
+        Lsm::open(disk.clone(), &directory, settings, shared, draw).unwrap()
     };
-    let shared = Shared::new(256 << 20, 256 << 20);
-    let draw = Arc::new(|| 77);
-    let store = Lsm::open(disk.clone(), &directory, settings, shared, draw).unwrap();
     let mut state = 88_172_645_463_325_252u64;
     let noise = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -57,6 +59,22 @@ fn main() {
         &noise[at..at + bytes]
     };
 
+    let store = open(u64::MAX);
+    let scattered = |number: u64| number * 104_729 % count;
+    per_call("put, into memory", count, || {
+        for number in 0..count {
+            put(&store, scattered(number), body(number));
+        }
+    });
+    per_call("scan, 50 entries in memory", 20_000, || {
+        for number in 0..20_000 {
+            scan(&store, Bound::Included(key(scattered(number * 31))), 50);
+        }
+    });
+    store.close().unwrap();
+    drop(store);
+    disk.remove_directory(&directory).unwrap();
+    let store = open(16 << 20);
     per_call("put, ascending", count, || {
         for number in 0..count {
             put(&store, number, body(number));

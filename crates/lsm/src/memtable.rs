@@ -1,33 +1,31 @@
 //! The memtable: what was written last, in key order, all versions that a reader may still ask for.
 //!
-//! One writer at a time inserts; readers look and walk without a lock. A reader names the sequence up
-//! to which it sees, so that a batch appears whole.
+//! One writer at a time inserts. A reader names the sequence up to which it sees, so that a batch
+//! appears whole.
 //!
-//! Entries are in a list in key order, for walks, and in an index by hash, for gets. A walk keeps the
-//! list's nodes from being freed (a guard), which costs less than counting whoever looks at each.
+//! Entries are in leaves in key order, for walks, and in an index by hash, for gets. A walk locks a leaf
+//! while it copies from it; nobody waits for more than that.
 
 mod key_filter;
 mod key_index;
+mod leaves;
 mod page;
 mod piece;
 mod rank;
 
-use std::cmp::Ordering as Compared;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use crossbeam_epoch as epoch;
-use crossbeam_skiplist::SkipList;
 use kvorum_sst::{Mark, MarkKind, Marks, hash_key};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{Entry, Op, Value};
 use key_index::KeyIndex;
+use leaves::Leaves;
 pub(crate) use page::{Page, Paged};
 use piece::{Pieces, Written};
-use rank::{CommonPrefix, Rank};
 
 /// What an entry of a store's first memtable is taken to have, in bytes, how many such entries its filter
 /// is made for at most, and how many its index: nothing is known yet, and many stores never have more
@@ -36,49 +34,15 @@ const ENTRY_BYTES_EXPECTED: u64 = 1_024;
 const FIRST_KEYS_MAX: u64 = 16_384;
 const FIRST_INDEXED_MAX: usize = 1_024;
 
-/// A node of the list, its tower and what the allocator rounds up, in bytes.
-const NODE_BYTES: u64 = size_of::<Node>() as u64 + 40;
-
-/// What was written to a key, by key; the newest of a key comes first.
-struct Node {
-    rank: Rank,
-    written: Written,
-}
-
-impl Ord for Node {
-    fn cmp(&self, other: &Self) -> Compared {
-        let (one, other) = (self, other);
-        let ranks = one.rank.cmp(&other.rank);
-        let keys = || one.written.key().cmp(other.written.key());
-        let sequences = || other.written.sequence().cmp(&one.written.sequence());
-        ranks.then_with(keys).then_with(sequences)
-    }
-}
-
-impl PartialOrd for Node {
-    fn partial_cmp(&self, other: &Self) -> Option<Compared> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Node {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Node {}
-
 /// Entries in memory.
 pub(crate) struct Memtable {
-    list: SkipList<Node, ()>,
+    leaves: Leaves,
     pieces: Mutex<Pieces>,
-    common: CommonPrefix,
     /// A store's first is made by the first insert: most stores of a small node stay empty.
     index: OnceLock<KeyIndex>,
     /// Bytes of an index that was made beforehand, for entries that may never come.
     prepared_bytes: u64,
-    /// Something is in the list alone.
+    /// Something is in the leaves alone.
     is_index_partial: AtomicBool,
     keys_expected: usize,
     has_marks: AtomicBool,
@@ -92,41 +56,27 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// The first of a store, which is to be flushed at about so many bytes.
     pub(crate) fn new(first_log: u64, bytes_expected: u64) -> Self {
-        let keys = bytes_expected / (NODE_BYTES + ENTRY_BYTES_EXPECTED);
+        let keys = bytes_expected / (leaves::NODE_BYTES_EXPECTED + ENTRY_BYTES_EXPECTED);
         let keys_expected = usize::try_from(keys.min(FIRST_KEYS_MAX)).unwrap_or(0);
-        Self::expecting(CommonPrefix::default(), keys_expected, first_log)
-    }
-
-    /// The same for keys that are mostly between these two. Nothing was added yet.
-    pub(crate) fn with_keys_between(self, first: &[u8], last: &[u8]) -> Self {
-        Self {
-            common: CommonPrefix::between(first, last),
-            ..self
-        }
+        Self::expecting(keys_expected, first_log)
     }
 
     /// Behind another one, which tells what is to be expected.
     pub(crate) fn behind(full: &Self, first_log: u64) -> Self {
-        let guard = epoch::pin();
-        let (Some(first), Some(last)) = (full.list.front(&guard), full.list.back(&guard)) else {
-            return Self::expecting(full.common.clone(), full.keys_expected, first_log);
-        };
-        let common = CommonPrefix::between(first.key().written.key(), last.key().written.key());
         let keys = full.index.get().map_or(0, KeyIndex::keys);
         // One that was flushed early says little of the next.
         let keys_expected = keys.max(full.keys_expected / 2);
-        let mut fresh = Self::expecting(common, keys_expected, first_log);
+        let mut fresh = Self::expecting(keys_expected, first_log);
         // No put is to wait for that.
         let prepared = || KeyIndex::new(keys_expected, keys);
         fresh.prepared_bytes = fresh.index.get_or_init(prepared).bytes();
         fresh
     }
 
-    fn expecting(common: CommonPrefix, keys_expected: usize, first_log: u64) -> Self {
+    fn expecting(keys_expected: usize, first_log: u64) -> Self {
         Self {
-            list: SkipList::new(epoch::default_collector().clone()),
+            leaves: Leaves::new(),
             pieces: Mutex::default(),
-            common,
             index: OnceLock::new(),
             prepared_bytes: 0,
             is_index_partial: AtomicBool::new(false),
@@ -161,7 +111,7 @@ impl Memtable {
 
     fn insert_hashed(&self, key: &[u8], hash: u64, sequence: u64, value: Option<&Value>) -> u64 {
         let written = self.pieces.lock().cut(key, sequence, value);
-        let mut bytes = NODE_BYTES + written.payload_bytes();
+        let mut bytes = written.payload_bytes();
         let index = self.index.get_or_init(|| {
             let keys_at_first = self.keys_expected.min(FIRST_INDEXED_MAX);
             let index = KeyIndex::new(self.keys_expected, keys_at_first);
@@ -172,18 +122,9 @@ impl Memtable {
             Some(index_bytes) => bytes += index_bytes,
             None => self.is_index_partial.store(true, Ordering::Release),
         }
-        let guard = epoch::pin();
-        let node = self.node(written);
-        self.list.insert(node, (), &guard).release(&guard);
+        bytes += self.leaves.insert(written);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         bytes
-    }
-
-    fn node(&self, written: Written) -> Node {
-        Node {
-            rank: self.common.rank(written.key()),
-            written,
-        }
     }
 
     /// Removes a range and returns what remembering that takes, in bytes.
@@ -219,12 +160,12 @@ impl Memtable {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty() && !self.has_marks.load(Ordering::Acquire)
+        self.len() == 0 && !self.has_marks.load(Ordering::Acquire)
     }
 
     /// Versions of keys.
     pub(crate) fn len(&self) -> usize {
-        self.list.len()
+        self.leaves.len()
     }
 
     /// The newest entry of a key among those up to a sequence. `hash` is that of [`hash_key`].
@@ -251,11 +192,13 @@ impl Memtable {
         if !index.may_contain(hash) {
             return None;
         }
-        let from = self.node(Written::asked(key, sequence));
-        let guard = epoch::pin();
-        let found = self.list.lower_bound(Bound::Included(&from), &guard)?;
-        let written = &found.key().written;
-        (written.key() == &key[..]).then(|| take(written))
+        let from = Written::asked(key, sequence);
+        let mut found = None;
+        self.leaves.walk(Bound::Included(from), |written| {
+            found = (written.key() == &key[..]).then(|| take(written));
+            ControlFlow::Break(())
+        });
+        found
     }
 
     /// The sequence of the last removal of a range with this key, up to a sequence.
@@ -282,33 +225,31 @@ impl Memtable {
 
     /// What entries take in the mean, in bytes, nodes and index included.
     fn entry_bytes(&self) -> usize {
-        let entries = self.list.len().max(1);
+        let entries = self.len().max(1);
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX) / entries
     }
 
     /// The newest entries of the next keys, up to a sequence; at most `count`, and no more once they take
     /// many bytes.
     pub(crate) fn page(&self, from: Bound<&Bytes>, sequence: u64, count: usize) -> Page {
-        let asked = |key, sequence| self.node(Written::asked(key, sequence));
         // Behind all versions of a key stands its version 0, which no batch writes.
         let from = match from {
-            Bound::Included(key) => Bound::Included(asked(key, u64::MAX)),
-            Bound::Excluded(key) => Bound::Excluded(asked(key, 0)),
+            Bound::Included(key) => Bound::Included(Written::asked(key, u64::MAX)),
+            Bound::Excluded(key) => Bound::Excluded(Written::asked(key, 0)),
             Bound::Unbounded => Bound::Unbounded,
         };
-        let guard = epoch::pin();
         let mut page = Page::with_room_for(count, self.entry_bytes());
-        for found in self.list.range((from, Bound::Unbounded), &guard) {
-            let written = &found.key().written;
+        self.leaves.walk(from, |written| {
             let is_shown = page.last_key() == Some(written.key());
             if written.sequence() > sequence || is_shown {
-                continue;
+                return ControlFlow::Continue(());
             }
             if page.len() >= count || page.is_long() {
-                break;
+                return ControlFlow::Break(());
             }
             page.push(written);
-        }
+            ControlFlow::Continue(())
+        });
         page.finish()
     }
 }

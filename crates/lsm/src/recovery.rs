@@ -226,17 +226,6 @@ impl Recovery {
     }
 
     /// An empty one, which expects keys such as the tables have.
-    fn memtable(&self, manifest: &Manifest, first_log: u64) -> Memtable {
-        let tables = manifest.tables.iter().map(|it| &it.properties);
-        let first = tables.clone().map(|it| &it.smallest).min();
-        let last = tables.map(|it| &it.largest).max();
-        let memtable = Memtable::new(first_log, self.settings.memtable_bytes);
-        match (first, last) {
-            (Some(first), Some(last)) => memtable.with_keys_between(first, last),
-            _ => memtable,
-        }
-    }
-
     fn replay(&self, manifest: &Manifest) -> Result<Replayed> {
         let mut logs = self.read_logs(manifest)?;
         self.cut_behind_gap(manifest, &mut logs)?;
@@ -244,7 +233,7 @@ impl Recovery {
         let is_suspect = self.disk.info(&suspect).into_backend()?.is_some();
         let first_log = logs.first().map_or(manifest.first_log, |it| it.number);
         let mut replayed = Replayed {
-            memtable: self.memtable(manifest, first_log),
+            memtable: Memtable::new(first_log, self.settings.memtable_bytes),
             writer: None,
             unsynced: Vec::new(),
             last_sequence: manifest.sequence,

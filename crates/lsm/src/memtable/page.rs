@@ -1,5 +1,5 @@
 //! A page: entries of a memtable that follow one another, copied out into one piece of memory, so that
-//! whoever walks them holds on to nothing of the list.
+//! whoever walks them holds on to nothing of the leaves.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! An entry in one piece of memory: the key and, behind it, what it holds as it is encoded.
 //!
-//! A walk over neighbours, and a search, wait for memory more than for anything else. So a node of the
-//! list is small, and what it points to is one piece that nobody counts references to: readers copy.
+//! A walk over neighbours, and a search, wait for memory more than for anything else. So a node is
+//! small, and what it points to is one piece that nobody counts references to: readers copy.
 //! Pieces are cut from chunks in the order in which they are written, so that those of keys written in
 //! order lie in order. What is too large to be copied for each reader stands apart, as it was given.
 

@@ -1,48 +1,70 @@
 //! Numbers in the order of keys, so that a search rarely has to look at the keys themselves.
 //!
-//! The keys of one memtable have much in common: a bucket, a part of their names. What the keys of the
-//! memtable before had in common is taken off, and the bytes behind it make a number that stands in the
-//! node of the list. Keys without it come before or behind all that have it. Two keys of one rank are
+//! The keys of one memtable have much in common: a bucket, a part of their names. So each is compared with
+//! one of them, the reference, and what tells it from others is where it departs from that, to which side,
+//! and the bytes from there on. They make a number that stands in the node. Two keys of one rank are
 //! compared whole.
+//!
+//! Of keys above the reference the one that departs from it earlier comes behind, of those below it comes
+//! before:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | 1: below the reference, 2: begins with it, 3: above it; 0: nothing is known |
+//! | 2 | how many bytes are the same, big-endian; above the reference all bits are the other way round |
+//! | 13 | the next bytes of the key, zeros behind its end |
 
 use std::cmp::Ordering as Compared;
 
-/// Where a key stands, as far as 15 bytes tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Where a key stands, as far as 16 bytes tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rank(u128);
 
 /// Longer ones are not worth their comparison.
-const COMMON_BYTES_MAX: usize = 1024;
-const WINDOW_BYTES: usize = 15;
+const REFERENCE_BYTES_MAX: usize = 1024;
+const WINDOW_AT: usize = 3;
 
-/// What most keys are expected to begin with.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CommonPrefix(Box<[u8]>);
+/// A key, or what it begins with.
+#[derive(Clone, Debug)]
+pub(super) struct Reference(Box<[u8]>);
 
-impl CommonPrefix {
-    /// What all keys between these two begin with.
-    pub(super) fn between(first: &[u8], last: &[u8]) -> Self {
-        let same = first
-            .iter()
-            .zip(last)
-            .take_while(|(one, other)| one == other);
-        Self(first[..same.count().min(COMMON_BYTES_MAX)].into())
+impl Reference {
+    pub(super) fn new(key: &[u8]) -> Self {
+        Self(key[..key.len().min(REFERENCE_BYTES_MAX)].into())
     }
 
-    /// The rank of a key: one byte that tells below, within or above, and the next 15 behind what is
-    /// common, zeros behind the end.
     pub(super) fn rank(&self, key: &[u8]) -> Rank {
-        let common = &self.0[..];
-        let (class, rest) = match key.strip_prefix(common) {
-            Some(rest) => (1, rest),
-            None if key.cmp(common) == Compared::Less => (0, key),
-            None => (2, key),
+        let reference = &self.0[..];
+        let pairs = reference.iter().zip(key);
+        let same = pairs.take_while(|(one, other)| one == other).count();
+        // At most 1024.
+        let same_bytes = u16::try_from(same).unwrap_or(u16::MAX);
+        let is_above = || key.get(same) > reference.get(same);
+        let (side, order) = match same == reference.len() {
+            true => (2, same_bytes),
+            false if is_above() => (3, !same_bytes),
+            false => (1, same_bytes),
         };
-        let mut bytes = [0; 1 + WINDOW_BYTES];
-        bytes[0] = class;
-        let taken = rest.len().min(WINDOW_BYTES);
-        bytes[1..=taken].copy_from_slice(&rest[..taken]);
+        let mut bytes = [0; 16];
+        bytes[0] = side;
+        bytes[1..WINDOW_AT].copy_from_slice(&order.to_be_bytes());
+        let rest = &key[same..];
+        let taken = rest.len().min(bytes.len() - WINDOW_AT);
+        bytes[WINDOW_AT..WINDOW_AT + taken].copy_from_slice(&rest[..taken]);
         Rank(u128::from_be_bytes(bytes))
+    }
+}
+
+impl Rank {
+    /// Of a key while there is no reference.
+    pub(super) const UNKNOWN: Self = Self(0);
+
+    /// How two keys compare; equal where their ranks do not tell.
+    pub(super) fn compare(self, other: Self) -> Compared {
+        match self == Self::UNKNOWN || other == Self::UNKNOWN {
+            true => Compared::Equal,
+            false => self.0.cmp(&other.0),
+        }
     }
 }
 
@@ -57,14 +79,13 @@ mod tests {
         #[test]
         fn ranks_never_contradict_keys(
             keys in proptest::collection::vec("[\\x00ab]{0,24}", 2..20),
-            first in "[\\x00ab]{0,6}",
-            last in "[\\x00ab]{0,6}",
+            reference in "[\\x00ab]{0,9}",
         ) {
-            let common = CommonPrefix::between(first.as_bytes(), last.as_bytes());
+            let reference = Reference::new(reference.as_bytes());
             for one in &keys {
                 for other in &keys {
                     let (one, other) = (one.as_bytes(), other.as_bytes());
-                    let ranks = common.rank(one).cmp(&common.rank(other));
+                    let ranks = reference.rank(one).compare(reference.rank(other));
                     prop_assert!(ranks == Compared::Equal || ranks == one.cmp(other));
                 }
             }
@@ -72,11 +93,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_common_is_taken_off() {
-        let common = CommonPrefix::between(b"bucket/key-1", b"bucket/key-9");
-        assert_eq!(&common.0[..], b"bucket/key-");
-        assert!(common.rank(b"bucket/key-1") < common.rank(b"bucket/key-2"));
-        assert!(common.rank(b"bucket/a") < common.rank(b"bucket/key-"));
-        assert!(common.rank(b"bucket/z") > common.rank(b"bucket/key-~~~~"));
+    fn keys_with_much_in_common_have_ranks_of_their_own() {
+        let key = |number: u32| format!("a bucket of some length/key-{number:012}").into_bytes();
+        for reference in [0, 17, 500, 999] {
+            let reference = Reference::new(&key(reference));
+            let ranks = (0..1_000).map(|it| reference.rank(&key(it)).0);
+            assert!(ranks.is_sorted_by(|one, other| one < other));
+        }
+        let long = Reference::new(&[7; 5_000]);
+        assert_eq!(long.rank(&[7; 4_000]), long.rank(&[7; 5_000]));
+    }
+
+    #[test]
+    fn an_unknown_rank_tells_nothing() {
+        let known = Reference::new(b"").rank(b"");
+        assert_eq!(known.compare(Rank::UNKNOWN), Compared::Equal);
+        assert_ne!(known, Rank::UNKNOWN);
     }
 }
