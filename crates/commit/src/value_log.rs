@@ -92,11 +92,13 @@ pub struct ValueLog {
     keeper: Arc<Keeper>,
 }
 
+/// Weak: the log keeps no store open.
+type Stores = BTreeMap<StoreId, Weak<dyn Backend>>;
+
 /// Who needs what.
 struct Keeper {
     identity: Mutex<KnownIdentity>,
-    /// Weak: the log keeps no store open.
-    stores: Mutex<BTreeMap<StoreId, Weak<dyn Backend>>>,
+    stores: Mutex<Stores>,
     upkeep: Mutex<Upkeep>,
     appended_bytes: AtomicU64,
     scrub: Mutex<Scrubbing<Box<Scan>>>,

@@ -17,10 +17,10 @@ use kvorum_backend::{
 use kvorum_segment::{Damage, Scan, Scanned};
 
 use crate::error::from_segment;
-use crate::value_log::ValueLog;
 use crate::value_log::log_segment::{LogSegment, logged};
 use crate::value_log::opening::LOST_NAME;
 use crate::value_log::policy::{SegmentFacts, choose, owed_bytes, totals};
+use crate::value_log::{Stores, ValueLog};
 
 /// Usage is asked for so many times while a segment is filled.
 const SURVEYS_PER_SEGMENT: u64 = 4;
@@ -75,8 +75,31 @@ struct Collection {
     scan: Box<Scan>,
     /// Once all was read that has to be: the stores that have yet to settle.
     settling: Option<Vec<StoreId>>,
+    /// The stores as they were open at the beginning: one that was opened since was not offered all.
+    stores: Stores,
     /// What was known of it at the beginning, but for what settling is expected to cost from here on.
     facts: SegmentFacts,
+}
+
+impl Collection {
+    /// A store that was open at the beginning and has the same contents.
+    fn engine(&self, store: StoreId) -> Option<Arc<dyn Backend>> {
+        let engine = self.stores.get(&store)?.upgrade()?;
+        (engine.identity() == store).then_some(engine)
+    }
+
+    fn next_to_settle(&self) -> Option<StoreId> {
+        self.settling.as_ref()?.last().copied()
+    }
+
+    /// True when all that need something of the segment are those of the beginning.
+    fn is_for(&self, stores: &Stores) -> bool {
+        let is_same = |store: &StoreId| match (self.stores.get(store), stores.get(store)) {
+            (Some(then), Some(now)) => then.ptr_eq(now),
+            (_, now) => now.is_none(),
+        };
+        needing(&self.segment).iter().all(is_same)
+    }
 }
 
 /// What collecting the next segment, or the rest of it, is known to take.
@@ -375,9 +398,13 @@ impl ValueLog {
         })?;
         let is_dropped = self.files().segment(number).is_none();
         let is_done = is_done || is_dropped;
+        // Where one was opened meanwhile, the segment is offered again from its start.
+        let is_for_all = collection.is_for(&self.keeper.stores.lock());
         let mut upkeep = self.keeper.upkeep.lock();
         if is_done {
-            upkeep.settled.insert(number);
+            if is_for_all {
+                upkeep.settled.insert(number);
+            }
             upkeep.is_usage_new = true;
         } else {
             upkeep.collection = Some(collection);
@@ -412,10 +439,10 @@ impl ValueLog {
         budget: StepBudget,
         cost_bytes: &mut u64,
     ) -> Result<bool> {
-        let Some(settling) = &mut collection.settling else {
+        if collection.settling.is_none() {
             return Ok(false);
-        };
-        while let Some(store) = settling.last().copied() {
+        }
+        while let Some(store) = collection.next_to_settle() {
             if *cost_bytes >= budget.bytes {
                 return Ok(false);
             }
@@ -423,7 +450,7 @@ impl ValueLog {
                 bytes: budget.bytes - *cost_bytes,
             };
             let number = collection.segment.number;
-            let step = match self.engine(store) {
+            let step = match collection.engine(store) {
                 Some(engine) => adopting_of(&engine, |it| it.settle(number, rest))?,
                 None => None,
             };
@@ -432,7 +459,7 @@ impl ValueLog {
             let left = &mut collection.facts.settle_bytes;
             *left = left.saturating_sub(settled);
             if step.is_none_or(|step| step.is_done) {
-                settling.pop();
+                collection.settling.as_mut().and_then(Vec::pop);
             }
         }
         Ok(true)
@@ -450,6 +477,7 @@ impl ValueLog {
         let Some(segment) = self.files().segment(facts.number) else {
             return Ok(None);
         };
+        let stores = self.keeper.stores.lock().clone();
         let Some(reader) = segment.reader() else {
             return Ok(None);
         };
@@ -457,6 +485,7 @@ impl ValueLog {
         let scan = scan.map_err(|error| from_segment(&error))?;
         Ok(Some(Collection {
             scan: Box::new(scan),
+            stores,
             settling: (!facts.has_to_be_read()).then(|| needing(&segment)),
             segment,
             facts,
@@ -490,7 +519,7 @@ impl ValueLog {
             }
         }
         for (store, records) in by_store {
-            if let Some(engine) = self.engine(store) {
+            if let Some(engine) = collection.engine(store) {
                 let copied = adopting_of(&engine, |it| it.relocate(&records))?;
                 cost_bytes += copied.unwrap_or(0);
             }

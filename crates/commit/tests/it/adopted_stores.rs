@@ -54,6 +54,8 @@ enum Step {
     Upkeep(usize, usize),
     Roll,
     Erase(usize),
+    /// One store goes while the log stays, and is opened again.
+    Exchange(usize),
     /// Closed and opened under another durability.
     Close(Mode),
     /// The process dies.
@@ -84,6 +86,9 @@ type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 struct Node {
     log: ValueLog,
     stores: Vec<Arc<dyn Backend>>,
+    disk: Arc<dyn Disk>,
+    drawn: Arc<AtomicU64>,
+    mode: Mode,
 }
 
 impl Node {
@@ -91,38 +96,62 @@ impl Node {
         let log_id = drawn.fetch_add(1, Ordering::Relaxed);
         let (log, found) = ValueLog::open(disk.clone(), Path::new("node/log"), log_id, LOG)?;
         assert_eq!(found.damage, Vec::<String>::new());
-        let settings = BitcaskSettings {
-            sync: mode.strategy(),
-            file_bytes_max: 2_000,
-            checkpoint_after_bytes: 3_000,
-            log_segments_behind_max: 2,
-            ..settings()
+        let mut node = Self {
+            log,
+            stores: Vec::new(),
+            disk: disk.clone(),
+            drawn: drawn.clone(),
+            mode,
         };
-        let open = |number: usize| -> Result<Arc<dyn Backend>> {
-            let drawn = drawn.clone();
-            let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-            let directory = directory_of(number);
-            if mode == Mode::Own {
-                let store = Bitcask::open(disk.clone(), &directory, settings.clone(), draw)?;
-                return Ok(Arc::new(store));
-            }
-            let shared = Arc::new(log.clone());
-            let store =
-                Bitcask::open_adopting(disk.clone(), &directory, settings.clone(), draw, shared)?;
-            Ok(Arc::new(store))
-        };
-        let stores: Vec<_> = (0..STORES).map(open).collect::<Result<_>>()?;
+        node.stores = (0..STORES)
+            .map(|number| node.open_store(number))
+            .collect::<Result<_>>()?;
+        let (log, stores) = (&node.log, &node.stores);
         if mode != Mode::Own {
-            let admitted = log.admit(&stores)?;
+            let admitted = log.admit(stores)?;
             assert_eq!(admitted.damage, Vec::<String>::new());
         }
-        for store in &stores {
+        for store in stores {
             // An erasure that a cut interrupted leaves the checkpoint of what was erased.
             let mut lost = store.status().lost;
             lost.retain(|range| !range.held.contains("nothing is lost"));
             assert_eq!(lost, Vec::new());
         }
-        Ok(Self { log, stores })
+        Ok(node)
+    }
+
+    fn open_store(&self, number: usize) -> Result<Arc<dyn Backend>> {
+        let settings = BitcaskSettings {
+            sync: self.mode.strategy(),
+            file_bytes_max: 2_000,
+            checkpoint_after_bytes: 3_000,
+            log_segments_behind_max: 2,
+            ..settings()
+        };
+        let drawn = self.drawn.clone();
+        let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+        let (disk, directory) = (self.disk.clone(), directory_of(number));
+        let store = match self.mode {
+            Mode::Own => Bitcask::open(disk, &directory, settings, draw)?,
+            _ => {
+                let shared = Arc::new(self.log.clone());
+                Bitcask::open_adopting(disk, &directory, settings, draw, shared)?
+            }
+        };
+        Ok(Arc::new(store))
+    }
+
+    /// Another instance of a store over what this one has written.
+    fn exchange(&mut self, number: usize) -> Result<()> {
+        if self.mode != Mode::Own {
+            self.log.sync()?;
+        }
+        self.stores.remove(number);
+        self.stores.insert(number, self.open_store(number)?);
+        if self.mode != Mode::Own {
+            self.log.admit_some(&self.stores[number..=number])?;
+        }
+        Ok(())
     }
 
     fn values(&self, store: usize) -> Values {
@@ -313,6 +342,19 @@ impl Run {
                 self.lives[at] = Life::default();
                 Ok(())
             }
+            Step::Exchange(at) => {
+                self.node()?;
+                let exchanged = self.node.as_mut().map(|node| node.exchange(at));
+                exchanged.unwrap_or(Ok(()))?;
+                let life = &self.lives[at];
+                let expected = life.values_after(life.put.len());
+                assert_eq!(
+                    self.node()?.values(at),
+                    expected,
+                    "step {number}, exchanged"
+                );
+                Ok(())
+            }
             Step::Close(mode) => {
                 self.node()?.close()?;
                 for life in &mut self.lives {
@@ -428,7 +470,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         8 => Just(Step::LogUpkeep),
         8 => (store.clone(), 0..4usize).prop_map(|(at, pick)| Step::Upkeep(at, pick)),
         1 => Just(Step::Roll),
-        1 => store.prop_map(Step::Erase),
+        1 => store.clone().prop_map(Step::Erase),
+        2 => store.prop_map(Step::Exchange),
         1 => any_mode().prop_map(Step::Close),
         1 => any_mode().prop_map(Step::Kill),
     ]
@@ -556,12 +599,7 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
     put(0, 3);
     // Most of the first segments is dead, and all is covered.
     (0..40).for_each(|number| put(1, 5 * number));
-    for store in &node.stores {
-        while let Some(task) = store.maintenance_due(NOW).first() {
-            let budget = StepBudget { bytes: 100_000 };
-            store.maintenance_step(task, budget, NOW).unwrap();
-        }
-    }
+    cover_all(&node);
     let segments = node.log.status().segments;
     for step in 0..60 {
         // A checkpoint or an erasure may ask for the next survey at any time.
@@ -579,6 +617,55 @@ fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
         node.log.status().segments < segments,
         "nothing was collected"
     );
+}
+
+fn cover_all(node: &Node) {
+    for store in &node.stores {
+        while let Some(task) = store.maintenance_due(NOW).first() {
+            let budget = StepBudget { bytes: 100_000 };
+            store.maintenance_step(task, budget, NOW).unwrap();
+        }
+    }
+}
+
+/// What was read while a store was away is not offered again, and a store settled what it had not been
+/// offered.
+#[test]
+fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
+    let mut under_way = 0;
+    for steps_away in 0..12 {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let mut node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+        (0..3).for_each(|number| node.put_durably(0, number));
+        (0..40).for_each(|number| node.put_durably(1, 5 * number));
+        cover_all(&node);
+        let expected: Vec<Values> = (0..STORES).map(|store| node.values(store)).collect();
+        while node.log.collection_due().is_none() {
+            node.log.usage_changed();
+            node.log.chore_step().unwrap();
+        }
+        drop(node.stores.remove(0));
+        let bit = StepBudget { bytes: 1 };
+        let steps = (0..steps_away).map(|_| node.log.collection_step(bit).unwrap());
+        under_way += usize::from(steps.filter(|step| !step.is_done).count() > 1);
+        node.stores.insert(0, node.open_store(0).unwrap());
+        node.log.admit_some(&node.stores[..1]).unwrap();
+        for _ in 0..40 {
+            node.log.chore_step().unwrap();
+            node.log.collection_step(bit).unwrap();
+        }
+        assert_eq!(node.log.collection_due(), None);
+        for (store, values) in expected.iter().enumerate() {
+            assert_eq!(
+                node.values(store),
+                *values,
+                "{steps_away} steps, store {store}"
+            );
+        }
+        assert_eq!(node.stores[0].status().lost, Vec::new());
+    }
+    assert!(under_way > 5, "{under_way} collections were under way");
 }
 
 /// A sector of the log that stays unreadable keeps its segment from being collected, and no other.
