@@ -29,7 +29,7 @@ impl Store {
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         }
         // Nothing is merged, removed or covered while upkeep waits.
-        let mut upkeep = self.upkeep.lock();
+        let mut upkeep = self.writable_upkeep()?;
         self.close_segments(&mut upkeep)?;
         let held = self.hold_log();
         create_directory_durably(&*self.disk, directory).into_backend()?;

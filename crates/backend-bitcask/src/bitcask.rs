@@ -1,6 +1,6 @@
 //! The engine as the backend trait shows it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -253,16 +253,22 @@ impl Store {
         }
         let log_hints = log_hints.iter().map(|hint| hint.number);
         paths.extend(log_hints.map(|number| log_hint_path(&self.directory, number)));
-        for path in paths {
-            if self.disk.info(&path).into_backend()?.is_some() {
-                self.disk.remove_file(&path).into_backend()?;
-            }
-        }
-        self.disk.sync_directory(&self.directory).into_backend()?;
-        match &self.log {
+        let removed = self.remove_erased(&paths);
+        // Whatever is left of the files: the log is asked by the identity that there is now.
+        let forgotten = match &self.log {
             Some(log) => log.forget(erased, StoreId(now)),
             None => Ok(()),
+        };
+        removed.and(forgotten)
+    }
+
+    fn remove_erased(&self, paths: &[PathBuf]) -> Result<()> {
+        for path in paths {
+            if self.disk.info(path).into_backend()?.is_some() {
+                self.disk.remove_file(path).into_backend()?;
+            }
         }
+        self.disk.sync_directory(&self.directory).into_backend()
     }
 
     /// True when one of a few entries is shown: then the store is not empty, and no fold is needed.

@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, LostRange, Result};
-use kvorum_disk::{Disk, read_file, replace_file};
+use kvorum_backend::{BackendError, ErrorKind, LostRange, Result, Written, write_two_copies};
+use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 use kvorum_segment::list_segments;
 
@@ -183,11 +183,15 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundMeta> {
 
 /// Writes both copies. Once it returns, the change is durable; when it fails, it may be.
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<()> {
-    let bytes = meta.encode();
-    for name in NAMES {
-        replace_file(disk, &directory.join(name), &bytes).into_backend()?;
+    match change(disk, directory, meta) {
+        Written::Both => Ok(()),
+        Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
     }
-    Ok(())
+}
+
+/// The same, and says how far it came.
+pub(crate) fn change(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Written {
+    write_two_copies(disk, directory, NAMES, &meta.encode())
 }
 
 /// What the store knows of itself, or a new identity for a new store.
@@ -242,7 +246,7 @@ pub(crate) fn read_or_create(
 
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::{MemoryDisk, OpenMode};
+    use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
 
     use super::*;
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
     BackendError, ErrorKind, Fields, GroupSync, HeldSegments, Result, SharedLog, Timestamp,
-    mark_suspect,
+    Written, mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
@@ -237,13 +237,20 @@ impl Store {
         Ok(())
     }
 
-    /// Changes what outlives everything else, on disk first.
+    /// Changes what outlives everything else, on disk first. Where it is not known what the disk has, nothing
+    /// more is written: a next opening may take what is put under the old identity for erased.
     pub(crate) fn change_meta(&self, change: impl FnOnce(&mut Meta)) -> Result<()> {
         let mut held = self.meta.lock();
         let mut changed = held.clone();
         change(&mut changed);
         changed.generation += 1;
-        meta::write(&*self.disk, &self.directory, &changed)?;
+        match meta::change(&*self.disk, &self.directory, &changed) {
+            Written::Both => {}
+            // The next opening writes the second copy again.
+            Written::First(error) if error.kind() == ErrorKind::Full => {}
+            Written::None(error) => return Err(error),
+            Written::First(error) | Written::Unknown(error) => return Err(self.fail(&error)),
+        }
         *held = changed;
         Ok(())
     }

@@ -82,6 +82,7 @@ mod snapshot;
 mod status;
 mod suspect;
 mod sync_ticket;
+mod two_copies;
 mod unreadable;
 
 pub use batch::{Batch, IndexEntry, Write};
@@ -111,6 +112,7 @@ pub use snapshot::{
 pub use status::{LostRange, Status};
 pub use suspect::{SUSPECT_NAME, mark_suspect};
 pub use sync_ticket::{Durability, Durable, Receipt, SyncPoint, SyncTicket};
+pub use two_copies::{Written, write_two_copies};
 pub use unreadable::Unreadable;
 
 use kvorum_encoding::StorageKey;

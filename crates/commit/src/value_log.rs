@@ -431,7 +431,7 @@ impl SharedLog for ValueLog {
         let mut identity = self.keeper.identity.lock();
         // Whoever erases it has it open.
         identity.undecided.remove(&store);
-        if !identity.known.erased.insert(store) {
+        if !identity.known.erased.insert(store) && identity.is_written {
             return Ok(());
         }
         self.write_identity(&mut identity)

@@ -6,13 +6,13 @@
 
 use std::path::{Path, PathBuf};
 
-use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result};
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, Written};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
 
 use crate::blob::blob_path;
 use crate::error::IntoBackend;
 use crate::install::list_files;
-use crate::manifest::{self, Written};
+use crate::manifest;
 use crate::store::{Store, sync_directory, table_path};
 
 impl Store {
@@ -22,6 +22,8 @@ impl Store {
         let sequence = self.flush_all()?;
         // No file goes while upkeep waits.
         let _upkeep = self.upkeep.lock();
+        // A flush that failed since may have its table in the manifest and not in the version.
+        self.check_not_failed()?;
         if self.disk.info(directory).into_backend()?.is_some() {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));

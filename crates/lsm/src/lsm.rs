@@ -333,7 +333,9 @@ impl Store {
         self.check_writable()?;
         self.abandon(&mut upkeep);
         upkeep.scrub.forget(&*self.disk, &self.directory);
-        self.read_side.doubts.clear();
+        let doubts = &self.read_side.doubts;
+        let (doubted, _) = doubts.record(|_| true);
+        doubts.clear();
         // Puts wait for the device here: there is nothing left that they could be put to.
         let mut writer = self.writer.lock();
         let sequence = writer.last_sequence;
@@ -347,7 +349,8 @@ impl Store {
             manifest.has_extras = false;
             manifest.tables.clear();
             manifest.blobs.clear();
-        })?;
+        })
+        .inspect_err(|_| doubts.restore(&doubted))?;
         self.identity.store(identity, Ordering::Release);
         self.has_extras.store(false, Ordering::Release);
         let old = self.version.load_full();

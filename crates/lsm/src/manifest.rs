@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
-use kvorum_disk::{Disk, read_file, replace_file};
+use kvorum_backend::{BackendError, ErrorKind, Result, Written, write_two_copies};
+use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
@@ -240,37 +240,13 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
     })
 }
 
-/// How far a write came.
-pub(crate) enum Written {
-    /// Both copies are durable.
-    Both,
-    /// The change is made and durable, and the second copy is as it was.
-    First(BackendError),
-    /// Nothing has changed.
-    None(BackendError),
-    /// Nobody knows.
-    Unknown(BackendError),
-}
-
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
-    let bytes = manifest.encode();
-    let put = |name: &str| replace_file(disk, &directory.join(name), &bytes).into_backend();
-    if let Err(error) = put(NAMES[0]) {
-        // For want of space it fails before the old file is replaced, and at no later time.
-        return match error.kind() {
-            ErrorKind::Full => Written::None(error),
-            _ => Written::Unknown(error),
-        };
-    }
-    match put(NAMES[1]) {
-        Ok(()) => Written::Both,
-        Err(error) => Written::First(error),
-    }
+    write_two_copies(disk, directory, NAMES, &manifest.encode())
 }
 
 #[cfg(test)]
 mod tests {
-    use kvorum_disk::{MemoryDisk, OpenMode};
+    use kvorum_disk::{MemoryDisk, OpenMode, replace_file};
 
     use super::*;
     use crate::{DoubtKind, KeyRange};

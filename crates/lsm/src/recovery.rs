@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, Written, mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
@@ -20,7 +20,7 @@ use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::log::{self, log_id, log_path};
 use crate::lost::LostLog;
-use crate::manifest::{self, Manifest, Written};
+use crate::manifest::{self, Manifest};
 use crate::memtable::Memtable;
 use crate::pins::Pins;
 use crate::replaced::Replaced;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result, mark_suspect};
+use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result, Written, mark_suspect};
 use kvorum_disk::{Disk, DiskLock, Operation, Reading};
 use kvorum_segment::{SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
@@ -19,7 +19,7 @@ use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment, from_sst};
 use crate::expiry::Expiry;
 use crate::lost::{LostLog, LostSink};
-use crate::manifest::{self, Manifest, Written};
+use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::replaced::Replaced;
 use crate::tiers::SlowSide;
@@ -205,14 +205,17 @@ impl Store {
 
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) {
-            let path = self.directory.display();
-            let detail = format!("{path} was closed");
-            return Err(BackendError::new(ErrorKind::Closed, detail));
+            return Err(self.closed());
         }
         match &*self.failure.lock() {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
         }
+    }
+
+    fn closed(&self) -> BackendError {
+        let detail = format!("{} was closed", self.directory.display());
+        BackendError::new(ErrorKind::Closed, detail)
     }
 
     /// Nothing more is written until the store is opened again.
@@ -276,10 +279,14 @@ impl Store {
     }
 
     /// Changes the manifest, on disk first. After a failure it stays as it is: it may list what the version
-    /// does not have, and what was made of that version would take it away.
+    /// does not have, and what was made of that version would take it away. Once the directory's lock was
+    /// given back it may be another's.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut held = self.manifest.lock();
         self.check_not_failed()?;
+        if self.lock.lock().is_none() {
+            return Err(self.closed());
+        }
         let mut changed = held.clone();
         change(&mut changed);
         changed.generation += 1;
@@ -310,7 +317,11 @@ impl Store {
             return Ok(());
         }
         self.change_manifest(|manifest| manifest.has_extras = true)?;
-        self.has_extras.store(true, Ordering::Release);
+        let manifest = self.manifest.lock();
+        // An erasure that came between is told to the put, which notes it again.
+        if manifest.has_extras {
+            self.has_extras.store(true, Ordering::Release);
+        }
         Ok(())
     }
 

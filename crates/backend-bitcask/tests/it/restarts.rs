@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kvorum_backend::{Backend, Batch, Durability, ErrorKind, Fields, Sequence, TaskKind};
+use kvorum_backend::{Backend, Batch, Durability, ErrorKind, Fields, Receipt, Sequence, TaskKind};
 use kvorum_backend_bitcask::BitcaskSettings;
 use kvorum_disk::{
     CrashOptions, Disk, ErrorKind as DiskErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule,
@@ -423,4 +423,39 @@ fn a_first_segment_that_cannot_be_made_stays_the_same_task() {
     disk.heal();
     do_all(&store, NOW);
     put(&store, "a", "1");
+}
+
+/// The new identity was in the first copy and not in memory: what was put under the old one was removed by
+/// the next opening as erased.
+#[test]
+fn what_is_taken_behind_an_erasure_that_failed_half_way_is_there_later() {
+    let mut taken_count = 0;
+    for kind in [DiskErrorKind::NoSpace, DiskErrorKind::Device] {
+        for operation in [Operation::Write, Operation::Rename] {
+            for name in ["store-0", "store-1"] {
+                let story = format!("{operation:?} of {name} fails: {kind:?}");
+                let memory = MemoryDisk::new();
+                let disk = FaultyDisk::over_memory(&memory);
+                let store = open(&disk, BitcaskSettings::default());
+                put(&store, "before", "1");
+                let failing = Rule::new(Fault::Error(kind)).on(operation);
+                disk.add_rule(failing.path_contains(name));
+                let erased = store.erase();
+                disk.heal();
+                let after = Batch::of(put_of("after", "2", Fields::default()));
+                let put = store.put(&after, Durability::Grouped);
+                let taken = put.and_then(Receipt::wait);
+                drop(store);
+                let store = open(&memory, BitcaskSettings::default());
+                taken_count += usize::from(taken.is_ok());
+                if taken.is_ok() {
+                    assert_eq!(body_of(&store, "after").as_deref(), Some("2"), "{story}");
+                }
+                if erased.is_ok() {
+                    assert_eq!(body_of(&store, "before"), None, "{story}");
+                }
+            }
+        }
+    }
+    assert!(taken_count >= 2, "{taken_count} puts were taken");
 }

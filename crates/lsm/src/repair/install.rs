@@ -5,14 +5,14 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, Result};
+use kvorum_backend::{BackendError, ErrorKind, Result, Written};
 use kvorum_disk::Disk;
 
 use super::decision::Decision;
 use super::journal::{self, Journal};
 use crate::error::IntoBackend;
 use crate::lost::{DIRECTORY, LostLog};
-use crate::manifest::{self, Manifest, Written};
+use crate::manifest::{self, Manifest};
 use crate::store::sync_directory;
 
 /// Writes down what was lost, and gives replaced files their names in `lost/`.

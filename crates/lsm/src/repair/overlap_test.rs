@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{
     Durability, ErrorKind, Fields, FoldFilter, Lease, Lookup, ReadAt, Reading, StepBudget,
-    Timestamp,
+    Timestamp, Written,
 };
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode};
 
 use super::{Repair, RepairOptions, RepairReport, RepairVerdict};
-use crate::manifest::{self, Written};
+use crate::manifest;
 use crate::policy::PolicySettings;
 use crate::{Body, Lsm, LsmSettings, Op, ScanRange, ScanStep, Shared, Value};
 
