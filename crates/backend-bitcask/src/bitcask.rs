@@ -254,7 +254,7 @@ impl Store {
         let log_hints = log_hints.iter().map(|hint| hint.number);
         paths.extend(log_hints.map(|number| log_hint_path(&self.directory, number)));
         let removed = self.remove_erased(&paths);
-        // Whatever is left of the files: the log is asked by the identity that there is now.
+        // Also where files are left: it asks stores by the identity that they have now.
         let forgotten = match &self.log {
             Some(log) => log.forget(erased, StoreId(now)),
             None => Ok(()),
@@ -477,5 +477,5 @@ fn settle_log_id(
     lost.add(disk, range);
     meta.shared_log = 0;
     meta.generation += 1;
-    meta::write(disk, directory, meta)
+    meta::write(disk, directory, meta).both()
 }

@@ -181,16 +181,8 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundMeta> {
     })
 }
 
-/// Writes both copies. Once it returns, the change is durable; when it fails, it may be.
-pub(crate) fn write(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<()> {
-    match change(disk, directory, meta) {
-        Written::Both => Ok(()),
-        Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
-    }
-}
-
-/// The same, and says how far it came.
-pub(crate) fn change(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Written {
+/// Writes both copies.
+pub(crate) fn write(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Written {
     write_two_copies(disk, directory, NAMES, &meta.encode())
 }
 
@@ -219,7 +211,7 @@ pub(crate) fn read_or_create(
         Some(mut meta) => {
             if found.is_uneven {
                 meta.generation += 1;
-                write(disk, directory, &meta)?;
+                write(disk, directory, &meta).both()?;
             }
             Ok(meta)
         }
@@ -231,7 +223,7 @@ pub(crate) fn read_or_create(
                 next_segment: 1,
                 ..Meta::default()
             };
-            write(disk, directory, &meta)?;
+            write(disk, directory, &meta).both()?;
             Ok(meta)
         }
         None => Err(BackendError::new(
@@ -268,7 +260,7 @@ mod tests {
         let len = meta().encode().len();
         for at in 0..len as u64 {
             let disk = MemoryDisk::new();
-            write(&disk, Path::new(""), &meta()).unwrap();
+            write(&disk, Path::new(""), &meta()).both().unwrap();
             let file = disk.open(Path::new(NAMES[0]), OpenMode::ReadWrite).unwrap();
             file.write_at(&[0xa5], at).unwrap();
             let found = read(&disk, Path::new("")).unwrap();
@@ -280,7 +272,7 @@ mod tests {
     #[test]
     fn the_newer_copy_counts() {
         let disk = MemoryDisk::new();
-        write(&disk, Path::new(""), &meta()).unwrap();
+        write(&disk, Path::new(""), &meta()).both().unwrap();
         let newer = Meta {
             generation: 4,
             ..meta()

@@ -244,7 +244,7 @@ impl Store {
         let mut changed = held.clone();
         change(&mut changed);
         changed.generation += 1;
-        match meta::change(&*self.disk, &self.directory, &changed) {
+        match meta::write(&*self.disk, &self.directory, &changed) {
             Written::Both => {}
             // The next opening writes the second copy again.
             Written::First(error) if error.kind() == ErrorKind::Full => {}

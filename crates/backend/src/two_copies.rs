@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kvorum_disk::{Disk, DiskError, Operation, replace_file};
 
-use crate::BackendError;
+use crate::{BackendError, Result};
 
 /// How far a write of two copies came.
 #[derive(Debug)]
@@ -18,6 +18,16 @@ pub enum Written {
     None(BackendError),
     /// Nobody knows.
     Unknown(BackendError),
+}
+
+impl Written {
+    /// An error unless both are durable.
+    pub fn both(self) -> Result<()> {
+        match self {
+            Self::Both => Ok(()),
+            Self::First(error) | Self::None(error) | Self::Unknown(error) => Err(error),
+        }
+    }
 }
 
 /// Writes both.

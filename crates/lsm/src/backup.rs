@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, Written};
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
 
 use crate::blob::blob_path;
@@ -46,16 +46,12 @@ impl Store {
         let doubts = &self.read_side.doubts;
         (copied.doubts, _) = doubts.record(|number| version.tables().any(|it| it.number == number));
         sync_directory(&*self.disk, directory)?;
-        match manifest::write(&*self.disk, directory, &copied) {
-            Written::Both => {
-                for name in manifest::NAMES {
-                    let written = self.disk.info(&directory.join(name)).into_backend()?;
-                    files.count_copy(written.map_or(0, |it| it.len));
-                }
-                Ok(files)
-            }
-            Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
+        manifest::write(&*self.disk, directory, &copied).both()?;
+        for name in manifest::NAMES {
+            let written = self.disk.info(&directory.join(name)).into_backend()?;
+            files.count_copy(written.map_or(0, |it| it.len));
         }
+        Ok(files)
     }
 
     fn link_or_copy(&self, files: &mut BackedUp, from: &Path, to: &Path) -> Result<()> {

@@ -162,13 +162,10 @@ impl Recovery {
             if found.is_uneven {
                 manifest.generation += 1;
                 match manifest::write(&*self.disk, &self.directory, &manifest) {
-                    Written::Both => {}
                     // The next change writes both; a node has to come up on a full disk.
                     Written::First(error) | Written::None(error)
                         if error.kind() == ErrorKind::Full => {}
-                    Written::First(error) | Written::None(error) | Written::Unknown(error) => {
-                        return Err(error);
-                    }
+                    written => written.both()?,
                 }
             }
             return Ok((manifest, was_damaged));
@@ -184,10 +181,8 @@ impl Recovery {
             next_number: 1,
             ..Manifest::default()
         };
-        match manifest::write(&*self.disk, &self.directory, &manifest) {
-            Written::Both => Ok((manifest, false)),
-            Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
-        }
+        manifest::write(&*self.disk, &self.directory, &manifest).both()?;
+        Ok((manifest, false))
     }
 
     fn has_data(&self) -> Result<bool> {
@@ -225,7 +220,6 @@ impl Recovery {
         Ok(next)
     }
 
-    /// An empty one, which expects keys such as the tables have.
     fn replay(&self, manifest: &Manifest) -> Result<Replayed> {
         let mut logs = self.read_logs(manifest)?;
         self.cut_behind_gap(manifest, &mut logs)?;

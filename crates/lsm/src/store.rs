@@ -207,6 +207,10 @@ impl Store {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(self.closed());
         }
+        self.check_not_failed()
+    }
+
+    pub(crate) fn check_not_failed(&self) -> Result<()> {
         match &*self.failure.lock() {
             Some(failure) => Err(failure.clone()),
             None => Ok(()),
@@ -247,9 +251,7 @@ impl Store {
 
     /// Makes everything put so far durable and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
-        if let Some(failure) = &*self.failure.lock() {
-            return Err(failure.clone());
-        }
+        self.check_not_failed()?;
         if !self.settings.has_log {
             return self.flush_all();
         }

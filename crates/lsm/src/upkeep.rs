@@ -228,13 +228,6 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn check_not_failed(&self) -> Result<()> {
-        match &*self.failure.lock() {
-            Some(failure) => Err(failure.clone()),
-            None => Ok(()),
-        }
-    }
-
     pub(crate) fn shape(&self, version: &Version) -> policy::Shape {
         let is_misplaced = |level: usize, it: &LevelTable| {
             let table = it.table.as_ref();

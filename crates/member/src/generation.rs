@@ -13,7 +13,8 @@ use kvorum_runtime::WallTime;
 
 use crate::checked_file::{CheckedFile, Found};
 
-/// What a run may raise its own generation by, each time that others took it to be down.
+/// What a run raises its own generation by at most where others took it to be down five times. One that
+/// was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
 /// The generation of the run that begins now, kept before anybody hears of it if there is room. One that

@@ -265,8 +265,8 @@ impl Cluster {
         let (ring, changes) = (state.ring(), self.changes.lock().len());
         if changes > 0 || state.transition().is_some() || !ring.moves().is_empty() {
             return Some(format!(
-                "{changes} changes wait, the last leads to {:?}, partitions move: {:?}; {}",
-                state.transition(),
+                "{changes} changes wait, one goes on: {}, partitions move: {:?}; {}",
+                state.transition().is_some(),
                 ring.moves(),
                 self.log_statuses()
             ));

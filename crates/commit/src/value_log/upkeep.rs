@@ -82,16 +82,6 @@ struct Collection {
 }
 
 impl Collection {
-    /// A store that was open at the beginning and has the same contents.
-    fn engine(&self, store: StoreId) -> Option<Arc<dyn Backend>> {
-        let engine = self.stores.get(&store)?.upgrade()?;
-        (engine.identity() == store).then_some(engine)
-    }
-
-    fn next_to_settle(&self) -> Option<StoreId> {
-        self.settling.as_ref()?.last().copied()
-    }
-
     /// True when all that need something of the segment are those of the beginning.
     fn is_for(&self, stores: &Stores) -> bool {
         let is_same = |store: &StoreId| match (self.stores.get(store), stores.get(store)) {
@@ -399,12 +389,12 @@ impl ValueLog {
         let is_dropped = self.files().segment(number).is_none();
         let is_done = is_done || is_dropped;
         // Where one was opened meanwhile, the segment is offered again from its start.
-        let is_for_all = collection.is_for(&self.keeper.stores.lock());
+        let is_settled = is_done && collection.is_for(&self.keeper.stores.lock());
         let mut upkeep = self.keeper.upkeep.lock();
+        if is_settled {
+            upkeep.settled.insert(number);
+        }
         if is_done {
-            if is_for_all {
-                upkeep.settled.insert(number);
-            }
             upkeep.is_usage_new = true;
         } else {
             upkeep.collection = Some(collection);
@@ -439,10 +429,10 @@ impl ValueLog {
         budget: StepBudget,
         cost_bytes: &mut u64,
     ) -> Result<bool> {
-        if collection.settling.is_none() {
+        let Some(settling) = &mut collection.settling else {
             return Ok(false);
-        }
-        while let Some(store) = collection.next_to_settle() {
+        };
+        while let Some(store) = settling.last().copied() {
             if *cost_bytes >= budget.bytes {
                 return Ok(false);
             }
@@ -450,7 +440,7 @@ impl ValueLog {
                 bytes: budget.bytes - *cost_bytes,
             };
             let number = collection.segment.number;
-            let step = match collection.engine(store) {
+            let step = match engine_of(&collection.stores, store) {
                 Some(engine) => adopting_of(&engine, |it| it.settle(number, rest))?,
                 None => None,
             };
@@ -459,7 +449,7 @@ impl ValueLog {
             let left = &mut collection.facts.settle_bytes;
             *left = left.saturating_sub(settled);
             if step.is_none_or(|step| step.is_done) {
-                collection.settling.as_mut().and_then(Vec::pop);
+                settling.pop();
             }
         }
         Ok(true)
@@ -519,7 +509,7 @@ impl ValueLog {
             }
         }
         for (store, records) in by_store {
-            if let Some(engine) = collection.engine(store) {
+            if let Some(engine) = engine_of(&collection.stores, store) {
                 let copied = adopting_of(&engine, |it| it.relocate(&records))?;
                 cost_bytes += copied.unwrap_or(0);
             }
@@ -542,6 +532,12 @@ fn needing(segment: &LogSegment) -> Vec<StoreId> {
     let holders = segment.holders().into_iter();
     let needing = holders.filter(|(_, holding)| holding.is_needed);
     needing.map(|(store, _)| store).collect()
+}
+
+/// The store as it was registered, if it is open and has the same contents.
+fn engine_of(stores: &Stores, store: StoreId) -> Option<Arc<dyn Backend>> {
+    let engine = stores.get(&store)?.upgrade()?;
+    (engine.identity() == store).then_some(engine)
 }
 
 /// `None` for a store that does not take part any more.

@@ -344,8 +344,9 @@ impl Run {
             }
             Step::Exchange(at) => {
                 self.node()?;
-                let exchanged = self.node.as_mut().map(|node| node.exchange(at));
-                exchanged.unwrap_or(Ok(()))?;
+                if let Some(node) = &mut self.node {
+                    node.exchange(at)?;
+                }
                 let life = &self.lives[at];
                 let expected = life.values_after(life.put.len());
                 assert_eq!(

@@ -23,7 +23,8 @@ use super::rank::{Rank, Reference};
 
 /// Moving half of a leaf aside costs less than finding it.
 const LEAF_NODES: usize = 32;
-/// A leaf without its nodes, and its place in the list. Bytes.
+/// A leaf without its nodes, and its place in the list: a node, its tower, and what is counted and rounded
+/// up. Bytes.
 const LEAF_BYTES: u64 = (size_of::<Leaf>() + size_of::<Node>()) as u64 + 72;
 
 /// A node, and room in its leaf for as much again by half, in bytes.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, Result, Written};
+use kvorum_backend::{BackendError, ErrorKind, Result};
 use kvorum_disk::Disk;
 
 use super::decision::Decision;
@@ -66,10 +66,7 @@ pub(crate) fn write_manifest(
     manifest: &Manifest,
 ) -> Result<()> {
     journal.installing(manifest.generation)?;
-    match manifest::write(disk, directory, manifest) {
-        Written::Both => Ok(()),
-        Written::First(error) | Written::None(error) | Written::Unknown(error) => Err(error),
-    }
+    manifest::write(disk, directory, manifest).both()
 }
 
 /// Takes the old names away, and then the journal.
