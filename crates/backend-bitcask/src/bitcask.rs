@@ -477,5 +477,5 @@ fn settle_log_id(
     lost.add(disk, range);
     meta.shared_log = 0;
     meta.generation += 1;
-    meta::write(disk, directory, meta).both()
+    meta::settle(disk, directory, meta)
 }

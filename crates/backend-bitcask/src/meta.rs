@@ -6,7 +6,9 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, LostRange, Result, Written, write_two_copies};
+use kvorum_backend::{
+    BackendError, ErrorKind, LostRange, Result, Written, settle_two_copies, write_two_copies,
+};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 use kvorum_segment::list_segments;
@@ -186,6 +188,11 @@ pub(crate) fn write(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Written {
     write_two_copies(disk, directory, NAMES, &meta.encode())
 }
 
+/// The same at an opening, which needs no space.
+pub(crate) fn settle(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<()> {
+    settle_two_copies(disk, directory, NAMES, &meta.encode())
+}
+
 /// What the store knows of itself, or a new identity for a new store.
 pub(crate) fn read_or_create(
     disk: &dyn Disk,
@@ -211,7 +218,7 @@ pub(crate) fn read_or_create(
         Some(mut meta) => {
             if found.is_uneven {
                 meta.generation += 1;
-                write(disk, directory, &meta).both()?;
+                settle(disk, directory, &meta)?;
             }
             Ok(meta)
         }

@@ -112,7 +112,7 @@ pub use snapshot::{
 pub use status::{LostRange, Status};
 pub use suspect::{SUSPECT_NAME, mark_suspect};
 pub use sync_ticket::{Durability, Durable, Receipt, SyncPoint, SyncTicket};
-pub use two_copies::{Written, write_two_copies};
+pub use two_copies::{Written, settle_two_copies, write_two_copies};
 pub use unreadable::Unreadable;
 
 use kvorum_encoding::StorageKey;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kvorum_disk::{Disk, DiskError, Operation, replace_file};
 
-use crate::{BackendError, Result};
+use crate::{BackendError, ErrorKind, Result};
 
 /// How far a write of two copies came.
 #[derive(Debug)]
@@ -50,5 +50,23 @@ pub fn write_two_copies(
     match put(names[1]) {
         Ok(()) => Written::Both,
         Err(error) => Written::First((&error).into()),
+    }
+}
+
+/// Writes both when a store is opened. A node has to come up on a full disk: there what is in the files
+/// stays as it is, is made durable as it is read, and is written again with the next change.
+pub fn settle_two_copies(
+    disk: &dyn Disk,
+    directory: &Path,
+    names: [&str; 2],
+    bytes: &[u8],
+) -> Result<()> {
+    match write_two_copies(disk, directory, names, bytes) {
+        Written::First(error) | Written::None(error) if error.kind() == ErrorKind::Full => {
+            // Their bytes were synced before they got their names.
+            let synced = disk.sync_directory(directory);
+            synced.map_err(|error| BackendError::from(&error))
+        }
+        written => written.both(),
     }
 }

@@ -7,7 +7,9 @@
 
 use std::path::Path;
 
-use kvorum_backend::{BackendError, ErrorKind, Result, Written, write_two_copies};
+use kvorum_backend::{
+    BackendError, ErrorKind, Result, Written, settle_two_copies, write_two_copies,
+};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
@@ -242,6 +244,11 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
 
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
     write_two_copies(disk, directory, NAMES, &manifest.encode())
+}
+
+/// The same at an opening, which needs no space.
+pub(crate) fn settle(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Result<()> {
+    settle_two_copies(disk, directory, NAMES, &manifest.encode())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, Written, mark_suspect,
+    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
@@ -161,12 +161,7 @@ impl Recovery {
         if let Some(mut manifest) = found.manifest {
             if found.is_uneven {
                 manifest.generation += 1;
-                match manifest::write(&*self.disk, &self.directory, &manifest) {
-                    // The next change writes both; a node has to come up on a full disk.
-                    Written::First(error) | Written::None(error)
-                        if error.kind() == ErrorKind::Full => {}
-                    written => written.both()?,
-                }
+                manifest::settle(&*self.disk, &self.directory, &manifest)?;
             }
             return Ok((manifest, was_damaged));
         }

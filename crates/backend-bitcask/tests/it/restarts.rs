@@ -459,3 +459,25 @@ fn what_is_taken_behind_an_erasure_that_failed_half_way_is_there_later() {
     }
     assert!(taken_count >= 2, "{taken_count} puts were taken");
 }
+
+/// A store did not open: it wrote both copies of its identity before anything else.
+#[test]
+fn r28_a_store_with_one_copy_of_its_identity_opens_on_a_full_disk() {
+    for name in ["store-0", "store-1"] {
+        let memory = MemoryDisk::new();
+        put(&open(&memory, BitcaskSettings::default()), "before", "1");
+        memory.remove_file(&Path::new("store").join(name)).unwrap();
+        let full = FaultyDisk::over_memory(&memory);
+        let no_space = Fault::Error(DiskErrorKind::NoSpace);
+        full.add_rule(Rule::new(no_space).on(Operation::Write));
+        let store = open(&full, BitcaskSettings::default());
+        assert_eq!(body_of(&store, "before").as_deref(), Some("1"), "{name}");
+        full.heal();
+        put(&store, "after", "2");
+        drop(store);
+        memory.crash(CrashOptions::nothing_unsynced());
+        let store = open(&memory, BitcaskSettings::default());
+        let bodies = ["before", "after"].map(|it| body_of(&store, it));
+        assert_eq!(bodies, [Some("1".to_owned()), Some("2".to_owned())]);
+    }
+}
