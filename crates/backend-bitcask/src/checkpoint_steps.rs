@@ -113,7 +113,7 @@ impl Store {
             let catalog = self.catalog.read();
             (catalog.places.clone(), !catalog.shared.is_empty())
         };
-        self.note_log(is_in_log)?;
+        self.note_log(is_in_log, job.sequence)?;
         let finished = job.writer.finish(&*self.disk, &places);
         cost_bytes += finished.into_backend()?;
         upkeep.is_checkpoint_wrong = false;
@@ -168,16 +168,24 @@ impl Store {
         })
     }
 
-    /// Takes note of the log that the store has entries in, which is durable by now.
-    fn note_log(&self, is_in_log: bool) -> Result<()> {
-        let Some(log) = self.log.as_ref().filter(|_| is_in_log) else {
+    /// Takes note of the log that the store has entries in, which is durable by now, and with the first
+    /// checkpoint of how far sequences went: when checkpoints are lost twice, they go on above what was
+    /// given after the first time.
+    fn note_log(&self, is_in_log: bool, sequence: u64) -> Result<()> {
+        let Some(log) = &self.log else {
             return Ok(());
         };
         let log_id = log.log_id();
-        if self.meta.lock().shared_log == log_id {
+        let is_known = self.meta.lock().shared_log == log_id;
+        let is_first = self.covered.load(std::sync::atomic::Ordering::Acquire) == 0;
+        let is_due = if is_known { is_first } else { is_in_log };
+        if !is_due {
             return Ok(());
         }
-        self.change_meta(|meta| meta.shared_log = log_id)
+        self.change_meta(|meta| {
+            meta.shared_log = log_id;
+            meta.sequence = meta.sequence.max(sequence);
+        })
     }
 
     /// What the store has in the log; empty without one.

@@ -34,7 +34,8 @@ pub(crate) struct Meta {
     pub(crate) erased: u64,
     /// The secret under which fingerprints are made.
     pub(crate) secret: (u64, u64),
-    /// A sequence at or above every one whose records were all removed.
+    /// A sequence at or above every one whose records were all removed, as long as the checkpoints since
+    /// it was written are there.
     pub(crate) sequence: u64,
     /// No segment at or above this number was ever created before the others were listed.
     pub(crate) next_segment: u32,
