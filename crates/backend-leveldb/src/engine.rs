@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow, FoldEnd,
-    FoldFilter, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt, Receipt,
-    Result, Sequence, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
-    StoredHead, Task, TaskKind, Timestamp, Write,
+    Adopting, Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow,
+    FoldEnd, FoldFilter, IndexCounts, IndexFolds, IndexRange, IndexVisitor, Lease, Lookup, ReadAt,
+    Receipt, Result, Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
+    StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Write,
 };
 use kvorum_disk::Disk;
 use kvorum_encoding::StorageKey;
@@ -74,12 +74,35 @@ impl Leveldb {
         shared: Shared,
         draw: DrawNumber,
     ) -> Result<Self> {
-        Ok(Self {
-            lsm: Lsm::open(disk, directory, settings.to_lsm(), shared, draw)?,
+        let lsm = Lsm::open(disk, directory, settings.to_lsm(), shared, draw)?;
+        Ok(Self::over(lsm, settings))
+    }
+
+    /// Opens a store whose large bodies stay in the node's log: puts go there, whatever their durability.
+    /// [`Backend::adopting`] says what is to be done before it is used. A store with files of its own goes
+    /// on from there; there is no way back.
+    ///
+    /// # Errors
+    /// As [`Leveldb::open`].
+    pub fn open_adopting(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: &LeveldbSettings,
+        shared: Shared,
+        draw: DrawNumber,
+        log: Arc<dyn SharedLog>,
+    ) -> Result<Self> {
+        let lsm = Lsm::open_adopting(disk, directory, settings.to_lsm(), shared, draw, log)?;
+        Ok(Self::over(lsm, settings))
+    }
+
+    fn over(lsm: Lsm, settings: &LeveldbSettings) -> Self {
+        Self {
+            lsm,
             expires_by_age: settings.expiry.is_some(),
             counts: Counts::default(),
             reindexing: Reindexing::default(),
-        })
+        }
     }
 
     /// How hard writers should feel that merging is behind, in thousandths.
@@ -136,8 +159,9 @@ fn in_doubt() -> BackendError {
 }
 
 /// The change of one write to its object. Requests are slices of what a connection read, so what is
-/// kept in memory is copied.
-pub(crate) fn put_op(write: &Write, extra: Bytes) -> Op {
+/// kept in memory is copied. A body of `kept_from` bytes or more is not: it goes to the node's log as it is,
+/// and stays there.
+pub(crate) fn put_op(write: &Write, extra: Bytes, kept_from: usize) -> Op {
     match write {
         Write::Remove { key } => Op::Remove {
             key: object_key(key.as_bytes()),
@@ -150,10 +174,12 @@ pub(crate) fn put_op(write: &Write, extra: Bytes) -> Op {
             ..
         } => {
             let key = key.as_bytes();
-            let mut all = Vec::with_capacity(1 + key.len() + head.len() + body.len());
+            let stays = body.len() >= kept_from;
+            let copied = if stays { &[][..] } else { &body[..] };
+            let mut all = Vec::with_capacity(1 + key.len() + head.len() + copied.len());
             all.extend_from_slice(&object_key(key));
             all.extend_from_slice(head);
-            all.extend_from_slice(body);
+            all.extend_from_slice(copied);
             let all = Bytes::from(all);
             let (key_end, head_end) = (1 + key.len(), 1 + key.len() + head.len());
             Op::Put {
@@ -162,7 +188,10 @@ pub(crate) fn put_op(write: &Write, extra: Bytes) -> Op {
                     fields: *fields,
                     extra,
                     head: all.slice(key_end..head_end),
-                    body: Body::Inline(all.slice(head_end..)),
+                    body: Body::Inline(match stays {
+                        true => body.clone(),
+                        false => all.slice(head_end..),
+                    }),
                 },
             }
         }
@@ -191,7 +220,7 @@ impl Backend for Leveldb {
         let ops: Vec<Op> = batch
             .writes
             .iter()
-            .map(|it| put_op(it, Bytes::new()))
+            .map(|it| put_op(it, Bytes::new(), self.lsm.kept_from()))
             .collect();
         let receipt = self.lsm.write(&ops, durability, Timestamp(0))?;
         self.counts.add(&plain_counts(batch));
@@ -281,6 +310,10 @@ impl Backend for Leveldb {
     fn backups(&self) -> Option<&dyn Backups> {
         Some(self)
     }
+
+    fn adopting(&self) -> Option<&dyn Adopting> {
+        self.lsm.adopting()
+    }
 }
 
 impl IndexFolds for Leveldb {
@@ -335,7 +368,6 @@ impl IndexFolds for Leveldb {
 
 impl Backups for Leveldb {
     fn backup(&self, directory: &Path) -> Result<StoreBackup> {
-        let files = self.lsm.backup(directory)?;
-        Ok(StoreBackup { files, held: None })
+        self.lsm.backup(directory)
     }
 }

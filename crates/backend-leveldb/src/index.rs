@@ -97,7 +97,7 @@ pub(crate) fn ops_of(lsm: &Lsm, batch: &Batch, rewrites_all: bool) -> Result<Cha
                 }
             }
         }
-        ops.push(put_op(write, encode(&after)));
+        ops.push(put_op(write, encode(&after), lsm.kept_from()));
         let before = Before {
             entries: after,
             fields,

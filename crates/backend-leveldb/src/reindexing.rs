@@ -361,7 +361,7 @@ fn read_part(
         let value = shown.value;
         let body_len = match &value.body {
             Body::Inline(body) => body.len(),
-            Body::Blob(_) => 0,
+            Body::Blob(_) | Body::Logged(_) => 0,
         };
         let read = shown.key.len() + value.extra.len() + value.head.len() + body_len;
         let lookups = show(shown.key, value) as u64;

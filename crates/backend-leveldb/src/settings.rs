@@ -10,7 +10,7 @@ use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
-    /// Whether the store keeps a log of its own; not needed behind the node's commit log, where a
+    /// Whether the store keeps a log of its own, unless it is opened over the node's; not needed behind the node's commit log, where a
     /// sync is a flush.
     pub has_log: bool,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the log is synced.
@@ -24,6 +24,9 @@ pub struct LeveldbSettings {
     /// A memtable of this many bytes is flushed. Give each store another figure, or all flush at
     /// once.
     pub write_buffer_bytes: u64,
+    /// Over the node's log, a smaller one is flushed as well when the oldest of what it has stands more than
+    /// so many segments behind the newest.
+    pub log_segments_behind_max: u32,
     /// Whether tables have filters.
     pub has_filter: bool,
     /// Data blocks of this many bytes.
@@ -53,6 +56,7 @@ impl Default for LeveldbSettings {
             expiry: None,
             scrub_period: LsmSettings::default().scrub_period,
             write_buffer_bytes: 45 << 20,
+            log_segments_behind_max: LsmSettings::default().log_segments_behind_max,
             has_filter: true,
             block_bytes: 4096,
             block_restart_interval: 16,
@@ -81,6 +85,7 @@ impl LeveldbSettings {
             restart_interval: self.block_restart_interval,
             compression: vec![young, young, self.compression],
             blob_compression: self.compression,
+            log_segments_behind_max: self.log_segments_behind_max,
             filter_bits_per_key: if self.has_filter { 10 } else { 0 },
             policy: self.policy.clone(),
             tiers: self.tiers.clone(),

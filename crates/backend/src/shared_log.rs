@@ -141,6 +141,10 @@ pub trait SharedSegment: Send + Sync {
 
     /// Reads a whole record, likewise.
     fn read(&self, place: LogPlace, reading: Reading) -> Result<Lookup<LoggedRecord>>;
+
+    /// True when something in it is known to be unreadable. Of a segment that was offered by
+    /// [`Adopting::relocate`] from end to end, it is then not known that everything was.
+    fn is_damaged(&self) -> bool;
 }
 
 /// What the ticket of a batch says.

@@ -161,6 +161,9 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
             varint(fields, name)?;
         }
     }
+    if bytes.get(8).is_some_and(|version| *version > 2) {
+        fields.identity("identity of the node's log", 8);
+    }
     if bytes.get(8).is_some_and(|version| *version > 1) {
         manifest_doubts(fields, bytes, show_key)?;
     }
@@ -229,12 +232,13 @@ mod tests {
     use crate::{DoubtKind, KeyRange};
 
     #[test]
-    fn a_manifest_with_doubts_is_taken_apart_to_its_last_byte() {
+    fn a_manifest_with_all_that_it_may_have_is_taken_apart_to_its_last_byte() {
         let range = KeyRange {
             from: Bytes::from("a"),
             to: Some(Bytes::from("b")),
         };
         let manifest = Manifest {
+            shared_log: 9,
             doubts: DoubtRecord {
                 open: vec![
                     (DoubtKind::Lost, KeyRange::everything()),

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result};
+use kvorum_backend::{BackedUp, BackendError, ErrorKind, Result, StoreBackup};
 use kvorum_disk::{ErrorKind as DiskErrorKind, copy_file};
 
 use crate::blob::blob_path;
@@ -17,8 +17,9 @@ use crate::store::{Store, sync_directory, table_path};
 
 impl Store {
     /// Makes a copy in a directory that does not exist. It has everything that was put before the
-    /// call, and opens like a store that was closed.
-    pub(crate) fn backup(&self, directory: &Path) -> Result<BackedUp> {
+    /// call, and opens like a store that was closed. What bodies it has in the node's log, and batches that
+    /// came meanwhile, are for the caller to link.
+    pub(crate) fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         let sequence = self.flush_all()?;
         // No file goes while upkeep waits.
         let _upkeep = self.upkeep.lock();
@@ -28,6 +29,7 @@ impl Store {
             let detail = format!("{} exists", directory.display());
             return Err(BackendError::new(ErrorKind::Misuse, detail));
         }
+        let held = self.hold_log();
         kvorum_disk::create_directory_durably(&*self.disk, directory).into_backend()?;
         let version = self.version.load_full();
         let mut files = BackedUp::default();
@@ -51,7 +53,7 @@ impl Store {
             let written = self.disk.info(&directory.join(name)).into_backend()?;
             files.count_copy(written.map_or(0, |it| it.len));
         }
-        Ok(files)
+        Ok(StoreBackup { files, held })
     }
 
     fn link_or_copy(&self, files: &mut BackedUp, from: &Path, to: &Path) -> Result<()> {

@@ -14,8 +14,10 @@ use kvorum_backend::{Result, StepOutcome, Timestamp};
 use kvorum_sst::{TableWriter, WrittenTable};
 
 use crate::Entry;
+use crate::blob::blob_path;
+use crate::compaction::WrittenBlob;
 use crate::error::IntoBackend;
-use crate::install::{are_unlisted, record};
+use crate::install::{are_unlisted, blob_record, record};
 use crate::store::{Store, table_path};
 use crate::{Lsm, Op};
 
@@ -76,31 +78,50 @@ impl Store {
                 Op::RemoveRange { .. } => None,
             })
             .collect();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        entries.dedup_by(|a, b| a.0 == b.0);
+        self.install_below(&entries, None)
+    }
+
+    /// Puts a table with these entries, which are in key order, above all others, and with it the blob file
+    /// in which some of them have their bodies. Returns the bytes of the table.
+    ///
+    /// The caller holds upkeep's lock, and no flush is going on.
+    pub(crate) fn install_below(
+        &self,
+        entries: &[(Bytes, Entry)],
+        blob: Option<WrittenBlob>,
+    ) -> Result<u64> {
         if entries.is_empty() {
             return Ok(0);
         }
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        entries.dedup_by(|a, b| a.0 == b.0);
         let number = self.take_number();
+        let blob_number = blob.as_ref().map(|it| it.table.id.number);
         let mut was_listing = false;
-        let installed = self.write_table(number, &entries).and_then(|written| {
+        let installed = self.write_table(number, entries).and_then(|written| {
             let bytes = written.file_len;
             self.count_written(bytes);
             let tables = self.publish(&[written])?;
+            let blob = blob.map(|it| self.open_blob(&it.table, it.table.id.number, it.block_bytes));
+            let blob = blob.transpose()?;
             was_listing = true;
             self.change_manifest(|manifest| {
                 let records = tables.iter().map(|it| record(it, 0));
                 manifest.tables.splice(0..0, records);
+                manifest.blobs.extend(blob.as_ref().map(blob_record));
             })?;
             self.change_version(|version| {
                 Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
+                version.add_blob(blob);
             });
             Ok(bytes)
         });
         if let Err(error) = &installed
             && are_unlisted(was_listing, error)
         {
-            self.remove_files([table_path(&self.directory, number)]);
+            let blob = blob_number.map(|it| blob_path(&self.directory, it));
+            let table = table_path(&self.directory, number);
+            self.remove_files(blob.into_iter().chain([table]));
         }
         installed
     }

@@ -7,10 +7,11 @@ use kvorum_disk::Disk;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
 
+use crate::Entry;
 use crate::lost::LostLog;
 use crate::manifest;
-use crate::{Body, Entry};
 
+pub use crate::logged::segment_of;
 pub use crate::lsm::LOCK_NAME;
 
 /// A file that the manifest lists.
@@ -44,7 +45,8 @@ pub struct Contents {
 pub struct EntrySummary {
     /// Its batch.
     pub sequence: u64,
-    /// The blob file with its body, and the bytes that the body takes there.
+    /// The blob file with its body, and the bytes that the body takes there. A segment of the node's log
+    /// counts as one, under a number that [`segment_of`] knows.
     pub blob: Option<(u64, u64)>,
 }
 
@@ -132,13 +134,9 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
 
 /// What an entry of a table says; `None` for bytes that are none.
 pub fn entry_summary(value: &bytes::Bytes) -> Option<EntrySummary> {
-    let entry = Entry::decode(value).ok()?;
-    let body = entry.value.map(|it| it.body);
+    let facts = Entry::facts_of(value).ok()?;
     Some(EntrySummary {
-        sequence: entry.sequence,
-        blob: match body {
-            Some(Body::Blob(place)) => Some((place.file, u64::from(place.block.len))),
-            _ => None,
-        },
+        sequence: facts.sequence,
+        blob: facts.blob,
     })
 }

@@ -3,15 +3,18 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use kvorum_backend::{Fields, Tag, Timestamp};
+use kvorum_backend::{Fields, LogPlace, Tag, Timestamp};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
 use kvorum_sst::{BlockHandle, Facts};
+
+use crate::logged::LoggedPlace;
 
 const REMOVAL: u8 = 1;
 const EXPIRES: u8 = 1 << 1;
 const BODY_IN_BLOB: u8 = 1 << 2;
 const HAS_EXTRA: u8 = 1 << 3;
-const UNKNOWN: u8 = !(REMOVAL | EXPIRES | BODY_IN_BLOB | HAS_EXTRA);
+const BODY_IN_LOG: u8 = 1 << 4;
+const UNKNOWN: u8 = !(REMOVAL | EXPIRES | BODY_IN_BLOB | HAS_EXTRA | BODY_IN_LOG);
 
 /// What was written to a key, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub enum Body {
     Inline(Bytes),
     /// In a blob file.
     Blob(BlobPlace),
+    /// In the node's log, where the entry was put.
+    Logged(LoggedPlace),
 }
 
 /// Where in the blob files a body is.
@@ -55,6 +60,13 @@ pub struct BlobPlace {
     pub block: BlockHandle,
     /// Its length, in bytes.
     pub len: u64,
+}
+
+impl BlobPlace {
+    /// As the properties of a table count it: the file, and the bytes that the body takes there.
+    fn counted(&self) -> (u64, u64) {
+        (self.file, u64::from(self.block.len))
+    }
 }
 
 impl Entry {
@@ -83,7 +95,8 @@ impl Entry {
             is_removal: false,
             blob: match &value.body {
                 Body::Inline(_) => None,
-                Body::Blob(place) => Some((place.file, u64::from(place.block.len))),
+                Body::Blob(place) => Some(place.counted()),
+                Body::Logged(place) => Some(place.counted()),
             },
         }
     }
@@ -92,7 +105,8 @@ impl Entry {
     ///
     /// ```text
     /// size    field
-    /// 1       flags: 0 removal, 1 expires, 2 body in a blob file, 3 has extra bytes
+    /// 1       flags: 0 removal, 1 expires, 2 body in a blob file, 3 has extra bytes, 4 body in the
+    ///         node's log
     /// varint  sequence; a removal ends here
     /// varint  anti-entropy segment
     /// varint  last modified
@@ -100,7 +114,9 @@ impl Entry {
     /// 1       tag
     /// varint  length of the extra bytes, then the bytes, if there are any
     /// varint  length of the head, then the head
-    ///         the body to the end, or varints: blob file, ordinal, block offset, block length, length
+    ///         the body to the end, or varints: blob file, ordinal, block offset, block length, length;
+    ///         or varints: segment of the log, offset of the record, length up to the end of its front,
+    ///         length of the record, length of the body
     /// ```
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         encode(out, self.sequence, self.value.as_ref());
@@ -116,6 +132,7 @@ impl Entry {
             body: match value.body {
                 BodyPart::Inline { from } => Body::Inline(bytes.slice(from..)),
                 BodyPart::Blob(place) => Body::Blob(place),
+                BodyPart::Logged(place) => Body::Logged(place),
             },
         });
         Ok(Self {
@@ -135,6 +152,7 @@ impl Entry {
             body: match value.body {
                 BodyPart::Inline { from } => Body::Inline(copy(from..bytes.len())),
                 BodyPart::Blob(place) => Body::Blob(place),
+                BodyPart::Logged(place) => Body::Logged(place),
             },
         });
         Ok(Self {
@@ -157,7 +175,8 @@ impl Entry {
             is_removal: false,
             blob: match value.body {
                 BodyPart::Inline { .. } => None,
-                BodyPart::Blob(place) => Some((place.file, u64::from(place.block.len))),
+                BodyPart::Blob(place) => Some(place.counted()),
+                BodyPart::Logged(place) => Some(place.counted()),
             },
         })
     }
@@ -180,6 +199,17 @@ pub(crate) fn encode(out: &mut Vec<u8>, sequence: u64, value: Option<&Value>) {
                 put_varint(out, number);
             }
         }
+        Some(Body::Logged(place)) => {
+            for number in [
+                u64::from(place.at.segment),
+                place.at.offset,
+                place.at.front_end,
+                place.at.len,
+                place.len,
+            ] {
+                put_varint(out, number);
+            }
+        }
     }
 }
 
@@ -196,6 +226,9 @@ pub(crate) fn encode_but_body(out: &mut Vec<u8>, sequence: u64, value: Option<&V
     }
     if matches!(value.body, Body::Blob(_)) {
         flags |= BODY_IN_BLOB;
+    }
+    if matches!(value.body, Body::Logged(_)) {
+        flags |= BODY_IN_LOG;
     }
     if !value.extra.is_empty() {
         flags |= HAS_EXTRA;
@@ -232,6 +265,7 @@ struct ValueParts {
 enum BodyPart {
     Inline { from: usize },
     Blob(BlobPlace),
+    Logged(LoggedPlace),
 }
 
 impl Parts {
@@ -264,11 +298,14 @@ impl Parts {
             _ => take_range(&mut reader)?,
         };
         let head = take_range(&mut reader)?;
-        let body = match flags & BODY_IN_BLOB {
+        let body = match flags & (BODY_IN_BLOB | BODY_IN_LOG) {
             0 => BodyPart::Inline {
                 from: reader.offset(),
             },
-            _ => BodyPart::Blob(take_place(&mut reader)?),
+            BODY_IN_BLOB => BodyPart::Blob(take_place(&mut reader)?),
+            BODY_IN_LOG => BodyPart::Logged(take_logged(&mut reader)?),
+            // A body is in one place.
+            _ => return Err(Truncated { offset: 0 }),
         };
         let value = Some(ValueParts {
             fields,
@@ -285,9 +322,20 @@ impl Value {
     pub(crate) fn payload_bytes(&self) -> usize {
         let body = match &self.body {
             Body::Inline(body) => body.len(),
-            Body::Blob(_) => 0,
+            Body::Blob(_) | Body::Logged(_) => 0,
         };
         self.extra.len() + self.head.len() + body
+    }
+
+    /// The same with its body in the node's log. The parts that stay are its own: as slices of what was put
+    /// they would keep the body in memory.
+    pub(crate) fn with_body_at(&self, place: LoggedPlace) -> Self {
+        Self {
+            fields: self.fields,
+            extra: Bytes::copy_from_slice(&self.extra),
+            head: Bytes::copy_from_slice(&self.head),
+            body: Body::Logged(place),
+        }
     }
 
     /// The length of the body, in bytes.
@@ -295,6 +343,7 @@ impl Value {
         match &self.body {
             Body::Inline(body) => body.len() as u64,
             Body::Blob(place) => place.len,
+            Body::Logged(place) => place.len,
         }
     }
 }
@@ -317,6 +366,20 @@ fn take_place(reader: &mut ByteReader<'_>) -> Result<BlobPlace, Truncated> {
     })
 }
 
+fn take_logged(reader: &mut ByteReader<'_>) -> Result<LoggedPlace, Truncated> {
+    let offset = reader.offset();
+    let segment = u32::try_from(reader.varint()?).map_err(|_| Truncated { offset })?;
+    Ok(LoggedPlace {
+        at: LogPlace {
+            segment,
+            offset: reader.varint()?,
+            front_end: reader.varint()?,
+            len: reader.varint()?,
+        },
+        len: reader.varint()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -334,7 +397,18 @@ mod tests {
                     len,
                 })
             });
-        let body = prop_oneof![bytes().prop_map(Body::Inline), place];
+        let logged = any::<(u32, u64, u64, u64, u64)>().prop_map(
+            |(segment, offset, front_end, len, body_len)| {
+                let at = LogPlace {
+                    segment,
+                    offset,
+                    front_end,
+                    len: len >> 8,
+                };
+                Body::Logged(LoggedPlace { at, len: body_len })
+            },
+        );
+        let body = prop_oneof![bytes().prop_map(Body::Inline), place, logged];
         let fields = any::<(u32, u64, Option<u64>, u8)>();
         (fields, bytes(), bytes(), body).prop_map(|(fields, extra, head, body)| Value {
             fields: Fields {
@@ -371,6 +445,35 @@ mod tests {
         out.clear();
         Entry::removal(3).encode(&mut out);
         assert_eq!(out, [1, 3]);
+    }
+
+    #[test]
+    fn a_body_in_the_log_is_named_by_its_record() {
+        let at = LogPlace {
+            segment: 3,
+            offset: 64,
+            front_end: 40,
+            len: 900,
+        };
+        let entry = Entry {
+            sequence: 2,
+            value: Some(Value {
+                fields: Fields::default(),
+                extra: Bytes::new(),
+                head: Bytes::from_static(b"h"),
+                body: Body::Logged(LoggedPlace { at, len: 860 }),
+            }),
+        };
+        let mut out = Vec::new();
+        entry.encode(&mut out);
+        assert_eq!(out[0], 0x10);
+        assert_eq!(out[out.len() - 7..], [3, 64, 40, 0x84, 7, 0xdc, 6]);
+        let (file, bytes) = entry.facts().blob.unwrap();
+        assert_eq!(crate::logged::segment_of(file), Some(3));
+        assert_eq!(bytes, 904);
+        // In a blob file as well: no version writes that.
+        out[0] |= BODY_IN_BLOB;
+        assert!(Entry::copied(&out).is_err());
     }
 
     proptest! {

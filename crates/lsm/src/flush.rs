@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{BackendError, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency};
+use kvorum_backend::{
+    BackendError, ErrorKind, Result, StepOutcome, Task, TaskKind, Timestamp, Urgency,
+};
 
 use crate::compaction::Job;
 use crate::install::{are_unlisted, blob_record, record};
@@ -32,6 +34,15 @@ impl Store {
         flushed
     }
 
+    /// Moves to tables what a log of the store's own had, for a store that has gone over to the node's: what
+    /// the node's log gets is behind it, and must not be kept without it. Where there is no room, later.
+    pub(crate) fn flush_what_own_log_had(&self) -> Result<()> {
+        match self.flush_all() {
+            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            flushed => flushed.map(drop),
+        }
+    }
+
     fn flush_everything(&self) -> Result<u64> {
         let wanted = self.visible_sequence();
         let mut upkeep = self.upkeep.lock();
@@ -46,11 +57,39 @@ impl Store {
             let is_stuck = outcome.is_done && self.manifest.lock().sequence == reached;
             if is_stuck {
                 // Batches without a write are in no table.
-                self.change_manifest(|it| it.sequence = it.sequence.max(wanted))?;
-                self.durable.fetch_max(wanted, Ordering::AcqRel);
+                self.cover_without_tables(wanted)?;
                 return Ok(wanted);
             }
         }
+    }
+
+    /// Takes note that everything up to this batch is in tables, where no memtable has anything of it.
+    pub(crate) fn cover_without_tables(&self, sequence: u64) -> Result<()> {
+        self.sync_shared_log()?;
+        self.change_manifest(|it| it.sequence = it.sequence.max(sequence))?;
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.note_covered(sequence);
+        Ok(())
+    }
+
+    /// The node's log need not keep batches up to this one for the next opening.
+    fn note_covered(&self, sequence: u64) {
+        if let Some(log) = &self.log {
+            self.writer.lock().uncovered.cover(sequence);
+            log.usage_changed();
+        }
+    }
+
+    /// True when an old segment of the node's log would have to be read after a crash for this store.
+    /// Memtables fill slowly where bodies stay in the log.
+    fn is_far_behind_log(&self) -> bool {
+        let Some(log) = &self.log else {
+            return false;
+        };
+        let behind_max = self.settings.log_segments_behind_max;
+        let far = log.newest_segment().saturating_sub(behind_max);
+        let oldest = self.writer.lock().uncovered.oldest();
+        oldest.is_some_and(|oldest| oldest < far)
     }
 
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
@@ -58,6 +97,7 @@ impl Store {
         !version.frozen.is_empty()
             || bytes >= self.settings.memtable_bytes
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
+            || self.is_far_behind_log()
     }
 
     /// Leaves the memtable to a flush. The next log and the next memtable are made before anybody waits
@@ -65,7 +105,7 @@ impl Store {
     fn freeze(&self) -> Result<()> {
         // Before looking for a log: one that a put makes meanwhile, and goes on with, has a later number.
         let number = self.take_number();
-        let next_log = match self.settings.has_log && self.writer.lock().log.is_some() {
+        let next_log = match self.has_own_log() && self.writer.lock().log.is_some() {
             true => Some(self.create_log()?),
             false => None,
         };
@@ -81,6 +121,7 @@ impl Store {
         let mut version = Version::clone(&self.version.load());
         let full = std::mem::replace(&mut version.memtable, fresh);
         full.seal(writer.last_sequence);
+        writer.uncovered.seal();
         version.frozen.insert(0, full);
         self.replace_version(version);
         Ok(())
@@ -94,9 +135,14 @@ impl Store {
         is_wanted: bool,
     ) -> Result<StepOutcome> {
         if upkeep.flush.is_none() {
+            let sequence = self.visible_sequence();
             let version = self.version.load_full();
             let has_any = version.memtables().any(|it| !it.is_empty());
             let is_due = self.wants_flush(&version) || is_wanted;
+            if !has_any && is_due && self.is_far_behind_log() {
+                // Batches without a write.
+                self.cover_without_tables(sequence)?;
+            }
             if !has_any || !is_due {
                 return Ok(StepOutcome::nothing_left());
             }
@@ -151,24 +197,33 @@ impl Store {
         let written = std::mem::take(&mut flush.job.written);
         let blob = flush.job.written_blob.take();
         let mut was_listing = false;
-        let outcome = self.publish(&written).and_then(|tables| {
-            let blob = match &blob {
-                Some(blob) => {
-                    Some(self.open_blob(&blob.table, blob.table.id.number, blob.block_bytes)?)
-                }
-                None => None,
-            };
-            let first_log = self.version.load().first_log_behind(&flush.memtables);
-            was_listing = true;
-            self.change_manifest(|manifest| {
-                manifest.sequence = manifest.sequence.max(flush.sequence);
-                manifest.first_log = first_log;
-                let records = tables.iter().map(|it| record(it, 0));
-                manifest.tables.splice(0..0, records);
-                manifest.blobs.extend(blob.as_ref().map(blob_record));
-            })?;
-            Ok((tables, blob, first_log))
-        });
+        let synced = self.sync_shared_log();
+        let outcome = synced
+            .and_then(|()| self.publish(&written))
+            .and_then(|tables| {
+                let blob = match &blob {
+                    Some(blob) => {
+                        Some(self.open_blob(&blob.table, blob.table.id.number, blob.block_bytes)?)
+                    }
+                    None => None,
+                };
+                let first_log = self.version.load().first_log_behind(&flush.memtables);
+                // Before, the log itself may not outlive a crash.
+                let mut memtables = flush.memtables.iter();
+                let speaks_of_log = memtables.any(|it| !it.segments().is_empty());
+                was_listing = true;
+                self.change_manifest(|manifest| {
+                    manifest.sequence = manifest.sequence.max(flush.sequence);
+                    manifest.first_log = first_log;
+                    if speaks_of_log {
+                        manifest.shared_log = self.shared_log_id();
+                    }
+                    let records = tables.iter().map(|it| record(it, 0));
+                    manifest.tables.splice(0..0, records);
+                    manifest.blobs.extend(blob.as_ref().map(blob_record));
+                })?;
+                Ok((tables, blob, first_log))
+            });
         let (tables, blob, first_log) = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -185,17 +240,16 @@ impl Store {
         self.change_version(|version| {
             version.frozen.retain(|it| !is_flushed(it));
             Arc::make_mut(&mut version.levels[0]).splice(0..0, tables);
-            if let Some(blob) = blob {
-                let mut blobs = (*version.blobs).clone();
-                blobs.insert(blob.file, Arc::new(blob));
-                version.blobs = Arc::new(blobs);
-            }
+            version.add_blob(blob);
+            version.keep_named_segments(&flush.memtables);
             version.flushes += 1;
         });
         let freed: u64 = flush.memtables.iter().map(|it| it.held_bytes()).sum();
         self.shared.memory.subtract(freed);
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.durable.fetch_max(flush.sequence, Ordering::AcqRel);
+        // Once the tables name their segments: the log asks at any moment.
+        self.note_covered(flush.sequence);
         self.drop_logs(first_log);
         Ok(())
     }

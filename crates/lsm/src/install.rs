@@ -69,6 +69,7 @@ impl Store {
             let mut blobs = (*version.blobs).clone();
             blobs.retain(|file, _| used.contains_key(file));
             version.blobs = Arc::new(blobs);
+            version.keep_named_segments(&[]);
         };
         let mut after = Version::clone(&self.version.load());
         let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
@@ -78,6 +79,9 @@ impl Store {
         let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
         let unused = blobs_before.iter().filter(|it| !left.contains(it));
         self.retire_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
+        if let Some(log) = &self.log {
+            log.usage_changed();
+        }
         Ok(())
     }
 }

@@ -23,6 +23,13 @@
 //!
 //! A store may keep its old tables in a second directory, on a slower device: [`tiers`].
 //!
+//! # The node's log
+//!
+//! A store may be opened over the log that all stores of a node share ([`Lsm::open_adopting`]). Then it has
+//! none of its own, and bodies that would go to blob files stay where they were logged: a large body is
+//! written once, and a second time only when the segment that it is in has become mostly dead
+//! ([`Lsm::adopting`]).
+//!
 //! # Damage
 //!
 //! A block that cannot be read is an error to gets, is passed over by folds, and hides what older
@@ -35,6 +42,7 @@
 //! put entries below everything that is in memory ([`Lsm::put_below`]), so that no put that comes
 //! meanwhile is undone.
 
+mod adopting;
 pub mod anatomy;
 mod backup;
 mod below;
@@ -50,6 +58,7 @@ mod expiry;
 mod flush;
 mod install;
 mod log;
+mod logged;
 mod lost;
 mod lsm;
 mod manifest;
@@ -63,15 +72,18 @@ mod pins;
 pub mod policy;
 mod read;
 mod recovery;
+mod relocation;
 pub mod repair;
 mod replaced;
 mod scrub;
 mod settings;
+mod settling;
 mod snapshot;
 mod status;
 mod store;
 pub mod tiers;
 mod trouble;
+mod uncovered;
 mod upkeep;
 pub mod version;
 mod write;
@@ -80,6 +92,7 @@ pub use below::PutBelow;
 pub use cache::SharedCache;
 pub use doubts::{Doubt, DoubtKind, KeyRange};
 pub use entry::{BlobPlace, Body, Entry, Value};
+pub use logged::LoggedPlace;
 pub use lsm::Lsm;
 pub use memory::MemoryBudget;
 pub use settings::{LsmSettings, Shared, SyncStrategy};

@@ -1,15 +1,20 @@
-//! The store's own log: what a memtable holds, for the next opening.
+//! A batch as a log has it, for the next opening: the store's own log, or the node's, in which bodies stay.
 //!
-//! Each write of a batch is a record of its own, so that one damaged byte costs one key.
+//! Each write of a batch is a record of its own, so that one damaged byte costs one key. Records are the
+//! same in both logs.
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use kvorum_backend::{LogBack, LogRecord, LoggedRecord};
 use kvorum_encoding::{ByteReader, Truncated, put_varint};
-use kvorum_segment::{BatchPlace, EncodedBack, Record, SegmentId, StoredRecord, file_name};
+use kvorum_segment::{
+    BatchPlace, Codec, Compressor, EncodedBack, Record, SegmentId, StoredBack, StoredRecord,
+    file_name,
+};
 
 use crate::entry::encode_but_body;
-use crate::{Body, Entry, Op, Value};
+use crate::{Body, Entry, LoggedPlace, Op, Value};
 
 pub(crate) const KIND_ENTRY: u8 = 1;
 pub(crate) const KIND_RANGE: u8 = 2;
@@ -98,7 +103,7 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
             encode_but_body(out, 0, Some(value));
             match &value.body {
                 Body::Inline(body) => (KIND_ENTRY, false, body),
-                Body::Blob(_) => (KIND_ENTRY, false, &[]),
+                Body::Blob(_) | Body::Logged(_) => (KIND_ENTRY, false, &[]),
             }
         }
         Op::Remove { key } => {
@@ -114,18 +119,118 @@ fn encode_front<'a>(out: &mut Vec<u8>, op: &'a Op) -> (u8, bool, &'a [u8]) {
     }
 }
 
+/// A batch as records of the node's log. Bodies of `kept_from` bytes or more stay there, and are compressed
+/// for that; the others are on their way to tables, which compress them with their neighbours.
+pub(crate) fn shared_records(
+    ops: &[Op],
+    compressor: &Compressor,
+    kept_from: usize,
+) -> Vec<LogRecord> {
+    let record = |op: &Op| {
+        let mut front = LogRecord::front_for(0);
+        let (kind, removal, body) = encode_front(&mut front, op);
+        let back = match op {
+            Op::Put { value, .. } => match &value.body {
+                Body::Inline(body) if is_kept(body.len(), kept_from) => {
+                    log_back(compressor.encode(body), body)
+                }
+                Body::Inline(bytes) => log_back(EncodedBack::plain(body), bytes),
+                Body::Blob(_) | Body::Logged(_) => LogBack::empty(),
+            },
+            Op::Remove { .. } | Op::RemoveRange { .. } => LogBack::empty(),
+        };
+        LogRecord {
+            kind,
+            removal,
+            front,
+            back,
+        }
+    };
+    if ops.is_empty() {
+        return vec![LogRecord {
+            kind: KIND_NOTHING,
+            removal: false,
+            front: LogRecord::front_for(0),
+            back: LogBack::empty(),
+        }];
+    }
+    ops.iter().map(record).collect()
+}
+
+/// True for a body that stays in the node's log.
+pub(crate) fn is_kept(body_bytes: usize, kept_from: usize) -> bool {
+    body_bytes >= kept_from.max(1)
+}
+
+fn log_back(back: EncodedBack<'_>, body: &Bytes) -> LogBack {
+    LogBack {
+        codec: back.codec().bits(),
+        raw_len: back.raw_len(),
+        checksum: back.checksum(),
+        bytes: back.into_bytes(body),
+    }
+}
+
+/// The body that a record of the node's log has; `None` when nobody knows how it was compressed.
+pub(crate) fn restored(back: &LogBack) -> Option<Bytes> {
+    let codec = Codec::from_bits(back.codec)?;
+    let stored = StoredBack::from_parts(back.bytes.clone(), codec, back.raw_len, back.checksum);
+    stored.restore().ok()
+}
+
+/// The write that a record of the node's log holds, with a body of `kept_from` bytes or more left where it
+/// is; `None` for an empty batch.
+pub(crate) fn decode_shared(
+    record: &LoggedRecord,
+    kept_from: usize,
+) -> Result<Option<Op>, Truncated> {
+    decode_parts(record.head.kind, &record.head.front, |at| {
+        let len = record.back.raw_len;
+        match usize::try_from(len) {
+            Ok(bytes) if !is_kept(bytes, kept_from) => restored(&record.back)
+                .map(Body::Inline)
+                .ok_or(Truncated { offset: at }),
+            _ => Ok(Body::Logged(LoggedPlace {
+                at: record.head.place,
+                len,
+            })),
+        }
+    })
+}
+
+/// The key in the front of an entry's record; `None` for other records.
+pub(crate) fn key_of_entry(kind: u8, front: &Bytes) -> Option<Bytes> {
+    if kind != KIND_ENTRY {
+        return None;
+    }
+    let mut reader = ByteReader::new(front);
+    let len = reader.take_prefixed().ok()?.len();
+    let at = reader.offset();
+    Some(front.slice(at - len..at))
+}
+
 /// The write that a record holds; `None` for an empty batch.
 pub(crate) fn decode(record: &StoredRecord) -> Result<Option<Op>, Truncated> {
-    let front = &record.head.front;
+    decode_parts(record.head.kind, &record.head.front, |at| {
+        let body = record.back.restore();
+        body.map(Body::Inline).map_err(|_| Truncated { offset: at })
+    })
+}
+
+fn decode_parts(
+    kind: u8,
+    front: &Bytes,
+    body: impl FnOnce(usize) -> Result<Body, Truncated>,
+) -> Result<Option<Op>, Truncated> {
     let mut reader = ByteReader::new(front);
-    if record.head.kind == KIND_NOTHING {
+    if kind == KIND_NOTHING {
         return Ok(None);
     }
     let len = reader.take_prefixed()?.len();
     let at = reader.offset();
     let key = front.slice(at - len..at);
     let rest = front.slice(at..);
-    match record.head.kind {
+    match kind {
         KIND_ENTRY => {}
         KIND_RANGE => {
             return Ok(Some(Op::RemoveRange {
@@ -138,16 +243,12 @@ pub(crate) fn decode(record: &StoredRecord) -> Result<Option<Op>, Truncated> {
     let entry = Entry::decode(&rest)?;
     Ok(Some(match entry.value {
         None => Op::Remove { key },
-        Some(value) => {
-            let body = record
-                .back
-                .restore()
-                .map_err(|_| Truncated { offset: at })?;
-            let body = Body::Inline(body);
-            Op::Put {
-                key,
-                value: Value { body, ..value },
-            }
-        }
+        Some(value) => Op::Put {
+            key,
+            value: Value {
+                body: body(at)?,
+                ..value
+            },
+        },
     }))
 }

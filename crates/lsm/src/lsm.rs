@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    BackedUp, Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence,
-    Status, StepBudget, StepOutcome, StoreId, Task, Timestamp,
+    Adopting, Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence,
+    SharedLog, Status, StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
 };
 use kvorum_disk::Disk;
 
@@ -44,6 +44,37 @@ impl Lsm {
         shared: Shared,
         draw: DrawNumber,
     ) -> Result<Self> {
+        Self::open_in(disk, directory, settings, shared, draw, None)
+    }
+
+    /// Opens a store whose large bodies stay in the node's log: puts go there, whatever their durability,
+    /// and the store's own files have keys, small bodies, and what the log collected. [`Lsm::adopting`]
+    /// says what is to be done before it is used. A store with files of its own goes on from there; there
+    /// is no way back.
+    ///
+    /// # Errors
+    /// As [`Lsm::open`].
+    pub fn open_adopting(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: LsmSettings,
+        shared: Shared,
+        draw: DrawNumber,
+        log: Arc<dyn SharedLog>,
+    ) -> Result<Self> {
+        let opened = Self::open_in(disk, directory, settings, shared, draw, Some(log))?;
+        opened.store.flush_what_own_log_had()?;
+        Ok(opened)
+    }
+
+    fn open_in(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        settings: LsmSettings,
+        shared: Shared,
+        draw: DrawNumber,
+        log: Option<Arc<dyn SharedLog>>,
+    ) -> Result<Self> {
         #[cfg(feature = "planted-defects")]
         let disk = kvorum_backend::PlantedDefect::planted_below(settings.defect, disk);
         kvorum_disk::create_directory_durably(&*disk, directory).into_backend()?;
@@ -57,6 +88,7 @@ impl Lsm {
             disk,
             slow,
             directory: directory.to_owned(),
+            log,
             settings,
             shared,
             draw,
@@ -134,7 +166,8 @@ impl Lsm {
             Lookup::Absent => return Ok(Lookup::Absent),
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
         };
-        let body = self.store.body(&version, &value, None, reading)?;
+        let entry = (&key[..], sequence, &value);
+        let body = self.store.body(&version, entry, None, reading)?;
         Ok(body.map(|body| (Sequence(sequence), value, body)))
     }
 
@@ -245,7 +278,7 @@ impl Lsm {
         for range in ranges {
             self.store.read_side.doubts.open(kind, range.clone());
         }
-        if self.store.settings.has_log {
+        if self.store.settings.has_log || self.store.log.is_some() {
             // What is in memory counts, and is written with the next change.
             let _written_or_failing_disk = self.store.change_manifest(|_| {});
         }
@@ -262,8 +295,22 @@ impl Lsm {
     }
 
     /// Makes a copy in a directory that does not exist, sharing files by hard links.
-    pub fn backup(&self, directory: &Path) -> Result<BackedUp> {
+    pub fn backup(&self, directory: &Path) -> Result<StoreBackup> {
         self.store.backup(directory)
+    }
+
+    /// Bodies of so many bytes or more stay in the node's log, if there is one: they need not be copied to be
+    /// kept in memory.
+    pub fn kept_from(&self) -> usize {
+        match self.store.log {
+            Some(_) => self.store.kept_from().max(1),
+            None => usize::MAX,
+        }
+    }
+
+    /// The store's side of the node's log, if it was opened over one.
+    pub fn adopting(&self) -> Option<&dyn Adopting> {
+        self.store.log.is_some().then_some(self)
     }
 
     /// Removes everything. Open snapshots end as if their leases had run out.
@@ -318,12 +365,16 @@ impl Store {
             let mut upkeep = self.upkeep.lock();
             self.abandon(&mut upkeep);
         }
-        let finished = self.sync_all().and_then(|_| self.flush_all());
+        let synced = self.sync_all();
+        let finished = synced.clone().and_then(|_| self.flush_all());
         self.read_side.lost.write(&*self.disk);
         *self.lock.lock() = None;
+        let has_any_log = self.settings.has_log || self.log.is_some();
         match finished {
             // On a full disk the log is read again; what was put is durable all the same.
-            Err(error) if error.kind() == ErrorKind::Full && self.settings.has_log => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Full && has_any_log && synced.is_ok() => {
+                Ok(())
+            }
             finished => finished.map(drop),
         }
     }
@@ -339,6 +390,10 @@ impl Store {
         // Puts wait for the device here: there is nothing left that they could be put to.
         let mut writer = self.writer.lock();
         let sequence = writer.last_sequence;
+        let erased = StoreId(self.identity());
+        if let Some(log) = &self.log {
+            log.announce_erasure(erased)?;
+        }
         let first_log = self.take_number();
         let identity = (self.draw)();
         self.change_manifest(|manifest| {
@@ -347,6 +402,8 @@ impl Store {
             manifest.sequence = sequence;
             manifest.first_log = first_log;
             manifest.has_extras = false;
+            // As of a new store: no table speaks of the log yet.
+            manifest.shared_log = 0;
             manifest.tables.clear();
             manifest.blobs.clear();
         })
@@ -360,6 +417,8 @@ impl Store {
         empty.flushes = old.flushes + 1;
         self.replace_version(empty);
         writer.log = None;
+        writer.uncovered.clear();
+        writer.settled.clear();
         let logs: Vec<u64> = writer
             .unsynced
             .drain(..)
@@ -379,6 +438,10 @@ impl Store {
         self.remove_files(tables.chain(blobs).chain(logs));
         drop(old);
         self.replaced.release_unread();
-        crate::store::sync_directory(&*self.disk, directory)
+        crate::store::sync_directory(&*self.disk, directory)?;
+        match &self.log {
+            Some(log) => log.forget(erased, StoreId(identity)),
+            None => Ok(()),
+        }
     }
 }

@@ -21,8 +21,9 @@ use crate::error::IntoBackend;
 
 pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with doubts; without any, a manifest is as in version 1.
-const VERSION: u8 = 2;
+/// The version with bodies in the node's log. Without any, a manifest is as in version 2, and without doubts
+/// as in version 1.
+const VERSION: u8 = 3;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
 
@@ -61,6 +62,8 @@ pub(crate) struct Manifest {
     pub(crate) first_log: u64,
     /// Entries with extra bytes were put since the store was created or erased.
     pub(crate) has_extras: bool,
+    /// The log of the node in which entries have bodies; 0 for none.
+    pub(crate) shared_log: u64,
     /// Level 0 newest first, the others in key order.
     pub(crate) tables: Vec<TableRecord>,
     pub(crate) blobs: Vec<BlobRecord>,
@@ -74,7 +77,7 @@ impl Manifest {
     /// ```text
     /// size    field
     /// 8       magic "KVlsmmft"
-    /// 1       format version: 1 without doubts, 2 with them
+    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the node's log
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
@@ -85,11 +88,16 @@ impl Manifest {
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
-    ///         in version 2, doubts as `DoubtRecord::encode` draws them
+    /// 8       from version 3 on, the identity of the node's log
+    ///         from version 2 on, doubts as `DoubtRecord::encode` draws them
     /// ```
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        let version = if self.doubts.is_empty() { 1 } else { VERSION };
+        let version = match (self.shared_log, self.doubts.is_empty()) {
+            (0, true) => 1,
+            (0, false) => 2,
+            _ => VERSION,
+        };
         out.extend_from_slice(&[version, 0, 0, 0]);
         out.extend_from_slice(&[0; 4]);
         for number in [self.generation, self.identity, self.erased] {
@@ -116,7 +124,10 @@ impl Manifest {
                 put_varint(&mut out, number);
             }
         }
-        if !self.doubts.is_empty() {
+        if version > 2 {
+            out.extend_from_slice(&self.shared_log.to_le_bytes());
+        }
+        if version > 1 {
             self.doubts.encode(&mut out);
         }
         let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
@@ -163,6 +174,7 @@ impl Manifest {
             sequence: reader.varint()?,
             first_log: reader.varint()?,
             has_extras: reader.u8()? & HAS_EXTRAS != 0,
+            shared_log: 0,
             tables: Vec::new(),
             blobs: Vec::new(),
             doubts: DoubtRecord::default(),
@@ -184,6 +196,9 @@ impl Manifest {
                 file_len: reader.varint()?,
                 block_bytes: reader.varint()?,
             });
+        }
+        if version > 2 {
+            manifest.shared_log = reader.u64()?;
         }
         if version > 1 {
             manifest.doubts = DoubtRecord::decode(&mut reader)?;
@@ -267,6 +282,7 @@ mod tests {
             sequence: 7,
             first_log: 8,
             has_extras: true,
+            shared_log: 0,
             tables: vec![TableRecord {
                 level: 1,
                 number: 9,
@@ -290,12 +306,22 @@ mod tests {
     }
 
     #[test]
-    fn without_doubts_it_is_as_older_versions_read_it() {
+    fn without_what_is_new_it_is_as_older_versions_read_it() {
         let sound = Manifest {
             doubts: DoubtRecord::default(),
             ..manifest()
         };
-        for (manifest, version) in [(sound, 1), (manifest(), 2)] {
+        let logged = |doubts| Manifest {
+            shared_log: 77,
+            doubts,
+            ..manifest()
+        };
+        for (manifest, version) in [
+            (sound, 1),
+            (manifest(), 2),
+            (logged(DoubtRecord::default()), 3),
+            (logged(manifest().doubts), 3),
+        ] {
             let bytes = manifest.encode();
             assert_eq!(bytes[8], version);
             let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap();

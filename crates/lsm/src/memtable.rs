@@ -13,11 +13,13 @@ mod page;
 mod piece;
 mod rank;
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use kvorum_backend::SharedSegment;
 use kvorum_sst::{Mark, MarkKind, Marks, hash_key};
 use parking_lot::{Mutex, RwLock};
 
@@ -51,6 +53,8 @@ pub(crate) struct Memtable {
     sealed_at: AtomicU64,
     /// The first log segment that may hold entries of it; later memtables have later ones.
     pub(crate) first_log: u64,
+    /// The segments of the node's log in which its entries have bodies.
+    segments: RwLock<BTreeMap<u32, Arc<dyn SharedSegment>>>,
 }
 
 impl Memtable {
@@ -86,6 +90,7 @@ impl Memtable {
             bytes: AtomicU64::new(0),
             sealed_at: AtomicU64::new(0),
             first_log,
+            segments: RwLock::default(),
         }
     }
 
@@ -134,6 +139,25 @@ impl Memtable {
         self.has_marks.store(true, Ordering::Release);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         bytes
+    }
+
+    /// Keeps a segment of the node's log, before the first entry that names it is added. Whoever reads the
+    /// memtable reads the bodies as well, whatever version it was found in.
+    pub(crate) fn keep_segment(&self, segment: &Arc<dyn SharedSegment>) {
+        let number = segment.number();
+        if !self.segments.read().contains_key(&number) {
+            self.segments.write().insert(number, segment.clone());
+        }
+    }
+
+    /// A segment of the node's log, if entries may have a body in it.
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
+        self.segments.read().get(&number).cloned()
+    }
+
+    /// All of them.
+    pub(crate) fn segments(&self) -> BTreeMap<u32, Arc<dyn SharedSegment>> {
+        self.segments.read().clone()
     }
 
     /// Nothing is added any more: every batch up to `sequence` is here or in older places.

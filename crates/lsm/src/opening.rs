@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kvorum_backend::Result;
+use kvorum_backend::{Result, SharedSegment, StoreId, Whereabouts};
 use kvorum_disk::{Disk, DiskError, OpenMode, Operation, Reading};
 use kvorum_sst::{KnownTable, Properties, SstError, Table, TableId};
 
 use crate::KeyRange;
 use crate::blob::{BlobFile, blob_path};
 use crate::error::from_sst;
+use crate::logged::{lost_name, segment_of};
 use crate::lost::shown;
 use crate::manifest::{self, BlobRecord, Manifest, TableRecord};
 use crate::memtable::Memtable;
@@ -52,7 +53,39 @@ impl Recovery {
             blobs.insert(record.file, Arc::new(blob));
         }
         version.blobs = Arc::new(blobs);
+        version.segments = Arc::new(self.open_segments(manifest, &version));
         Ok(version)
+    }
+
+    /// The segments of the node's log that tables name. One that the log has let go of had nothing any more
+    /// that counts: what still names it is hidden.
+    fn open_segments(
+        &self,
+        manifest: &Manifest,
+        version: &Version,
+    ) -> BTreeMap<u32, Arc<dyn SharedSegment>> {
+        let mut segments = BTreeMap::new();
+        let Some(log) = &self.log else {
+            return segments;
+        };
+        for number in version.segment_use().into_keys() {
+            match log.whereabouts(StoreId(manifest.identity), number) {
+                Whereabouts::Here(segment) => _ = segments.insert(number, segment),
+                Whereabouts::LetGo => {}
+                Whereabouts::Missing => self.note_missing(version, number),
+            }
+        }
+        segments
+    }
+
+    fn note_missing(&self, version: &Version, segment: u32) {
+        let uses = version.tables().flat_map(|it| &it.properties.blobs);
+        let uses = uses.filter(|it| segment_of(it.file) == Some(segment));
+        let (count, bytes) = uses.fold((0, 0), |(count, bytes), it| {
+            (count + it.count, bytes + it.bytes)
+        });
+        let held = format!("bodies of at most {count} entries; their heads are in tables");
+        self.note(lost_name(segment), 0, bytes, held);
     }
 
     /// `None` when the file is missing or another one, or the system does not let it be read.

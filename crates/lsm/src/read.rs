@@ -1,15 +1,18 @@
 //! Point reads: from the newest layer to the oldest, until one tells.
 
 use bytes::Bytes;
-use kvorum_backend::{BackendError, ErrorKind, Lookup, Result, Timestamp};
+use kvorum_backend::{BackendError, ErrorKind, Lookup, LostRange, Result, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::{MarkKind, ReadContext, SstError, hash_key};
 
 use crate::blob::BlobsAhead;
 use crate::error::from_sst;
+use crate::log::{key_of_entry, restored};
+use crate::logged::lost_name;
+use crate::lost::shown;
 use crate::store::Store;
 use crate::version::{LevelTable, Version};
-use crate::{Body, Entry, Value};
+use crate::{Body, Entry, LoggedPlace, Value};
 
 /// Why a read has no answer.
 pub(crate) enum Unread {
@@ -92,17 +95,20 @@ impl Store {
         })
     }
 
-    /// The body of a value that was found in this version.
+    /// The body of an entry that was found in this version.
     pub(crate) fn body(
         &self,
         version: &Version,
-        value: &Value,
+        (key, sequence, value): (&[u8], u64, &Value),
         ahead: Option<&mut BlobsAhead>,
         reading: Reading,
     ) -> Result<Lookup<Bytes>> {
         let place = match &value.body {
             Body::Inline(body) => return Ok(Lookup::Found(body.clone())),
             Body::Blob(place) => place,
+            Body::Logged(place) => {
+                return self.logged_body(version, (key, sequence, place), reading);
+            }
         };
         let lost = || {
             let detail = format!("blob file {} is not there", place.file);
@@ -121,6 +127,70 @@ impl Store {
             self.count_corrupt_read();
         }
         Ok(read?.map_or(Lookup::WouldBlock, Lookup::Found))
+    }
+}
+
+impl Store {
+    /// A body in the node's log. The record there has to be the one that the entry was put with: a store
+    /// that refers to another log would read what somebody else has put.
+    fn logged_body(
+        &self,
+        version: &Version,
+        (key, sequence, place): (&[u8], u64, &LoggedPlace),
+        reading: Reading,
+    ) -> Result<Lookup<Bytes>> {
+        let read = read_logged(version, (key, sequence, place), reading);
+        if let Err(error) = &read
+            && error.kind() == ErrorKind::Corrupt
+        {
+            self.count_corrupt_read();
+            self.note_lost_body(key, place);
+        }
+        read
+    }
+
+    /// Tells of a body in the node's log that cannot be read.
+    pub(crate) fn note_lost_body(&self, key: &[u8], place: &LoggedPlace) {
+        self.read_side.lost.note(LostRange {
+            file: lost_name(place.at.segment),
+            offset: place.at.offset,
+            len: place.at.len,
+            held: format!("the body of the key {}", shown(key)),
+        });
+    }
+}
+
+fn read_logged(
+    version: &Version,
+    (key, sequence, place): (&[u8], u64, &LoggedPlace),
+    reading: Reading,
+) -> Result<Lookup<Bytes>> {
+    let number = place.at.segment;
+    let corrupt = |what: &str| {
+        let offset = place.at.offset;
+        let detail = format!("body at byte {offset} of segment {number} of the value log: {what}");
+        BackendError::new(ErrorKind::Corrupt, detail)
+    };
+    let segment = version.segment(number);
+    let segment = segment.ok_or_else(|| corrupt("the segment is not there"))?;
+    let reading = match reading {
+        Reading::CachedOnly => kvorum_backend::Reading::CachedOnly,
+        Reading::MayBlock => kvorum_backend::Reading::MayBlock,
+    };
+    let record = match segment.read(place.at, reading)? {
+        Lookup::Found(record) => record,
+        Lookup::Absent => return Err(corrupt("no record is there")),
+        Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
+    };
+    let found = key_of_entry(record.head.kind, &record.head.front);
+    if record.head.sequence.0 != sequence || found.is_none_or(|found| found != key) {
+        return Err(corrupt("another record is there"));
+    }
+    let body =
+        restored(&record.back).ok_or_else(|| corrupt("it was compressed in an unknown way"))?;
+    match body.len() as u64 == place.len {
+        true => Ok(Lookup::Found(body)),
+        false => Err(corrupt("it has another length")),
     }
 }
 

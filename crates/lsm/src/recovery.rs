@@ -1,17 +1,18 @@
 //! Opening a store: the manifest says what it is made of, the logs what memory held.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, mark_suspect,
+    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, SharedLog, mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
-    FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentReader,
-    SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
+    Compressor, FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError,
+    SegmentReader, SegmentWriter, StoredRecord, Tail, WriterOptions, parse_file_name,
 };
 use parking_lot::Mutex;
 
@@ -26,6 +27,7 @@ use crate::pins::Pins;
 use crate::replaced::Replaced;
 use crate::store::{ReadSide, Store, WriteSide, sync_directory};
 use crate::tiers::SlowSide;
+use crate::uncovered::Uncovered;
 use crate::upkeep::Upkeep;
 use crate::{DoubtKind, DrawNumber, KeyRange, LsmSettings, Shared};
 
@@ -34,6 +36,8 @@ pub(crate) struct Recovery {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
+    /// The node's log, for a store over it.
+    pub(crate) log: Option<Arc<dyn SharedLog>>,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,
@@ -64,7 +68,8 @@ struct Replayed {
 
 impl Recovery {
     pub(crate) fn run(self, lock: Box<dyn DiskLock>) -> Result<Arc<Store>> {
-        let (manifest, was_damaged) = self.read_manifest()?;
+        let (mut manifest, was_damaged) = self.read_manifest()?;
+        self.settle_log_id(&mut manifest)?;
         if let Some(level) = manifest.overlapping_level() {
             let directory = self.directory.display();
             let detail =
@@ -100,9 +105,12 @@ impl Recovery {
                 read_side,
                 upkeep: Mutex::new(Upkeep::default()),
                 writer: Mutex::new(WriteSide {
-                    log: replayed.writer,
+                    // Over the node's log nothing is put to the store's own any more.
+                    log: replayed.writer.filter(|_| self.log.is_none()),
                     unsynced: replayed.unsynced,
                     last_sequence: sequence,
+                    uncovered: Uncovered::default(),
+                    settled: BTreeSet::new(),
                 }),
                 version: ArcSwap::from_pointee(version),
                 replaced: Replaced::default(),
@@ -121,6 +129,9 @@ impl Recovery {
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),
                 failure: Mutex::new(None),
+                holds: Mutex::default(),
+                compressor: Compressor::new(self.settings.log_compression()),
+                log: self.log,
                 lock: Mutex::new(Some(lock)),
                 disk: self.disk,
                 slow: self.slow,
@@ -146,6 +157,28 @@ impl Recovery {
     fn note_writes(&self, file: String, offset: u64, len: u64, held: impl Into<String>) {
         self.note(file, offset, len, held);
         self.doubts.open(DoubtKind::Lost, KeyRange::everything());
+    }
+
+    /// Finds out whether the node's log is the one in which entries have bodies. The store takes note of a
+    /// log with the first tables that speak of it: before, the log itself may not outlive a crash.
+    fn settle_log_id(&self, manifest: &mut Manifest) -> Result<()> {
+        let known = manifest.shared_log;
+        let Some(log) = &self.log else {
+            if known == 0 {
+                return Ok(());
+            }
+            let path = self.directory.display();
+            let detail = format!("{path} has bodies in a value log, and was opened without it");
+            return Err(BackendError::new(ErrorKind::Misuse, detail));
+        };
+        if known != 0 && known != log.log_id() {
+            let held =
+                format!("bodies in the value log {known:016x}, which is not there; another is");
+            self.note(format!("value_log/{known:016x}"), 0, 0, held);
+            // Told once. Tables go on naming segments of it: no record there is one of theirs.
+            manifest.shared_log = 0;
+        }
+        Ok(())
     }
 
     /// The manifest, and whether a copy of it was damaged.

@@ -54,6 +54,7 @@ use self::listing::{FileKind, Listing};
 use self::rebuild::{RangeMerge, RebuildPlan};
 use self::work::{Done, Ground, Output, SourceTable, Unit};
 use crate::error::IntoBackend;
+use crate::logged::segment_of;
 use crate::lsm::LOCK_NAME;
 use crate::manifest::{BlobRecord, Manifest, TableRecord};
 use crate::store::sync_directory;
@@ -473,7 +474,8 @@ impl Repair {
             let manifest = self.planned_manifest()?;
             let tables = manifest.tables.iter();
             let uses = tables.flat_map(|it| &it.properties.blobs);
-            let mut files: Vec<u64> = uses.map(|it| it.file).collect();
+            let files = uses.map(|it| it.file);
+            let mut files: Vec<u64> = files.filter(|it| segment_of(*it).is_none()).collect();
             files.sort_unstable();
             files.dedup();
             let is_as_it_was = |file: &u64| {

@@ -45,8 +45,8 @@ pub struct LsmSettings {
     // Behaviour.
     /// The engine's name, for its status.
     pub name: &'static str,
-    /// Whether the store keeps a log of its own. Without it a sync is a flush; that is right where
-    /// the node's commit log stands in front.
+    /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync
+    /// is a flush; that is right where the node's commit log stands in front.
     pub has_log: bool,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises.
     pub sync: SyncStrategy,
@@ -59,7 +59,10 @@ pub struct LsmSettings {
     // Performance.
     /// A memtable of this many bytes is flushed.
     pub memtable_bytes: u64,
-    /// Bodies of this many bytes or more go to blob files; `usize::MAX` for none. Measured with bodies
+    /// Over the node's log: a memtable is flushed, however small, when the oldest of what it has stands
+    /// more than so many segments behind the newest. Lower: less to read after a crash, more tables.
+    pub log_segments_behind_max: u32,
+    /// Bodies of this many bytes or more go to blob files, or stay in the node's log where there is one; `usize::MAX` for none. Measured with bodies
     /// of 1,000 bytes, 300,000 keys loaded and then overwritten at random
     /// (`examples/lsm_operations`): 1.4 bytes written for each that was put where they go there, 5.0
     /// where they do not, at half the processor time a put; reads cost the same. Smaller ones pay
@@ -75,7 +78,7 @@ pub struct LsmSettings {
     pub index_block_bytes: usize,
     /// How tables of each level are compressed; the last one holds for all deeper levels.
     pub compression: Vec<Compression>,
-    /// How blob files are compressed.
+    /// How blob files are compressed, and bodies that stay in the node's log.
     pub blob_compression: Compression,
     /// Bits a key of the filters of tables that will soon be merged; 0 for no filters at all.
     pub filter_bits_per_key: u8,
@@ -100,6 +103,7 @@ impl Default for LsmSettings {
             expiry: None,
             scrub_period: Some(Duration::from_secs(30 * 86_400)),
             memtable_bytes: 32 << 20,
+            log_segments_behind_max: 32,
             blob_threshold_bytes: 512,
             blob_garbage_percent: 50,
             block_bytes: 4096,
@@ -118,6 +122,16 @@ impl Default for LsmSettings {
 }
 
 impl LsmSettings {
+    /// How bodies that stay in the node's log are compressed: as they would be in blob files, in whose
+    /// place they are there.
+    pub(crate) fn log_compression(&self) -> kvorum_segment::Compression {
+        match self.blob_compression {
+            Compression::None => kvorum_segment::Compression::None,
+            Compression::Lz4 => kvorum_segment::Compression::Lz4,
+            Compression::Zstd(level) => kvorum_segment::Compression::Zstd(level),
+        }
+    }
+
     /// How a table of a level is written. `is_last` says that nothing is below it: such a table lives
     /// long, and a filter that is smaller pays for its building.
     pub(crate) fn table_options(&self, level: usize, is_last: bool) -> TableOptions {

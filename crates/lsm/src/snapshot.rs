@@ -46,10 +46,11 @@ impl Shown<'_> {
     /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
     pub fn body(&self) -> Result<Bytes> {
         let mut ahead = self.ahead.borrow_mut();
-        let (value, reading) = (self.value, Reading::MayBlock);
+        let entry = (self.key, self.sequence, self.value);
+        let reading = Reading::MayBlock;
         match self
             .store
-            .body(self.version, value, Some(&mut ahead), reading)?
+            .body(self.version, entry, Some(&mut ahead), reading)?
         {
             kvorum_backend::Lookup::Found(body) => Ok(body),
             _ => Ok(Bytes::new()),

@@ -24,6 +24,7 @@ impl Store {
         let blob_bytes: u64 = version.blobs.values().map(|it| it.file_len).sum();
         let blob_blocks: u64 = version.blobs.values().map(|it| it.block_bytes).sum();
         let blob_live: u64 = version.blob_use().values().sum();
+        let named = version.segment_use();
         let last = version.levels.iter().rev().find(|it| !it.is_empty());
         let last_bytes: u64 = last.map_or(0, |it| it.iter().map(|it| it.file_len).sum());
         let memtables: u64 = version.memtables().map(|it| it.held_bytes()).sum();
@@ -62,6 +63,8 @@ impl Store {
             details: vec![
                 ("tables_per_level", levels.join(" ")),
                 ("blob_files", version.blobs.len().to_string()),
+                ("value_log_segments", named.len().to_string()),
+                ("value_log_bytes", named.values().sum::<u64>().to_string()),
                 ("slow_tier_bytes", slow_bytes.to_string()),
                 ("range_marks", marks.to_string()),
                 ("memtable_bytes", memtables.to_string()),

@@ -4,14 +4,17 @@
 //! append; upkeep holds its own over a step, and the writer's for as long as exchanging the version
 //! takes. Reads take none.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use kvorum_backend::{BackendError, ErrorKind, GroupSync, Result, Written, mark_suspect};
+use kvorum_backend::{
+    BackendError, ErrorKind, GroupSync, HeldSegments, Result, SharedLog, Written, mark_suspect,
+};
 use kvorum_disk::{Disk, DiskLock, Operation, Reading};
-use kvorum_segment::{SegmentSync, SegmentWriter};
+use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
 use parking_lot::Mutex;
 
@@ -23,6 +26,7 @@ use crate::manifest::{self, Manifest};
 use crate::pins::Pins;
 use crate::replaced::Replaced;
 use crate::tiers::SlowSide;
+use crate::uncovered::Uncovered;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
 use crate::{LsmSettings, Shared, SharedCache};
@@ -36,6 +40,10 @@ pub(crate) struct Store {
     /// Where old tables go.
     pub(crate) slow: Option<SlowSide>,
     pub(crate) directory: PathBuf,
+    /// The node's log, where what is put stays. Then there is none of the store's own.
+    pub(crate) log: Option<Arc<dyn SharedLog>>,
+    /// For bodies that stay there.
+    pub(crate) compressor: Compressor,
     pub(crate) settings: LsmSettings,
     pub(crate) shared: Shared,
     pub(crate) draw: DrawNumber,
@@ -61,6 +69,8 @@ pub(crate) struct Store {
     pub(crate) is_closed: AtomicBool,
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,
+    /// What copies of the store that are being made need of the node's log.
+    pub(crate) holds: Mutex<Vec<Weak<HeldSegments>>>,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
@@ -80,6 +90,11 @@ pub(crate) struct WriteSide {
     /// Log segments that may hold batches not yet durable, oldest first.
     pub(crate) unsynced: Vec<(u64, SegmentSync)>,
     pub(crate) last_sequence: u64,
+    /// What the node's log has and tables have not.
+    pub(crate) uncovered: Uncovered,
+    /// Segments of the node's log that this store has let go of. Hidden entries of tables may still name
+    /// them, and nobody reads those.
+    pub(crate) settled: BTreeSet<u32>,
 }
 
 /// Keys that were counted when the store was like this.
@@ -252,7 +267,7 @@ impl Store {
     /// Makes everything put so far durable and returns the sequence up to which that holds.
     pub(crate) fn sync_all(&self) -> Result<u64> {
         self.check_not_failed()?;
-        if !self.settings.has_log {
+        if self.log.is_none() && !self.settings.has_log {
             return self.flush_all();
         }
         let (handles, sequence) = {
@@ -264,9 +279,34 @@ impl Store {
                 .sync()
                 .map_err(|error| self.fail(&from_segment(&error)))?;
         }
+        self.sync_shared_log()?;
         self.durable.fetch_max(sequence, Ordering::AcqRel);
         self.mark_if_idle(sequence);
         Ok(sequence)
+    }
+
+    /// Makes durable what the node's log has. What tables say must not be ahead of it: they name places there.
+    pub(crate) fn sync_shared_log(&self) -> Result<()> {
+        self.log.as_ref().map_or(Ok(()), |log| log.sync())
+    }
+
+    /// Bodies of so many bytes or more stay in the node's log. None do where old tables go to a slow device:
+    /// there they are to go as well, with blob files, and the log is on the fast one.
+    pub(crate) fn kept_from(&self) -> usize {
+        match self.slow {
+            Some(_) => usize::MAX,
+            None => self.settings.blob_threshold_bytes,
+        }
+    }
+
+    /// Which log that is, if there is one.
+    pub(crate) fn shared_log_id(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.log_id())
+    }
+
+    /// The store has a log of its own to put to.
+    pub(crate) fn has_own_log(&self) -> bool {
+        self.settings.has_log && self.log.is_none()
     }
 
     /// Leaves proof of what was synced when no later record is there to carry it.

@@ -5,6 +5,7 @@
 //! sync stops the store.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     Result, Scrubbing, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Unreadable, Urgency,
@@ -15,8 +16,10 @@ use crate::compaction::Job;
 use crate::flush::{Flush, flush_task};
 use crate::merging::{Payer, merge_task};
 use crate::policy::{self, Pick};
+use crate::relocation::Relocation;
 use crate::scrub::ScrubJob;
 use crate::settings::SyncStrategy;
+use crate::settling::Search;
 use crate::store::Store;
 use crate::trouble::Troubles;
 use crate::version::{LevelTable, Version};
@@ -48,6 +51,10 @@ pub(crate) struct Upkeep {
     /// When the log was first seen to hold what is not synced.
     unsynced_since: Option<Timestamp>,
     pub(crate) scrub: Scrubbing<ScrubJob>,
+    /// Entries copied out of the node's log that are in no table yet.
+    pub(crate) relocation: Option<Relocation>,
+    /// The search for what is left in a damaged segment of the node's log.
+    pub(crate) search: Option<Search>,
 }
 
 impl Store {
@@ -133,13 +140,16 @@ impl Store {
         }
     }
 
-    /// A sync of the store's own log. Without one the node's commit log says when to sync.
+    /// A sync of the store's own log, or of the node's where what is put stays. Without either the node's
+    /// commit log says when to sync.
     fn sync_due(&self, upkeep: &mut Upkeep, now: Timestamp) -> Option<Task> {
         let unsynced_bytes: u64 = {
             let writer = self.writer.lock();
             let handles = writer.unsynced.iter();
             let behind = handles.map(|(_, it)| it.written_to().saturating_sub(it.synced_to()));
-            behind.sum()
+            // Of the node's log it is not known how much; a sync of what is synced costs nothing.
+            let is_behind = writer.last_sequence > self.durable.load(Ordering::Acquire);
+            behind.sum::<u64>() + u64::from(self.log.is_some() && is_behind)
         };
         if unsynced_bytes == 0 {
             upkeep.unsynced_since = None;
@@ -214,6 +224,8 @@ impl Store {
             self.remove_files(job.output_paths(self));
         }
         upkeep.scrub.abandon();
+        upkeep.search = None;
+        self.abandon_relocation(upkeep);
         if let Some(collect) = upkeep.collect.take() {
             self.remove_files(collect.output_paths(self));
         }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kvorum_backend::SharedSegment;
 use kvorum_sst::{MarkKind, Properties, Table};
 
 use crate::KeyRange;
 use crate::blob::BlobFile;
+use crate::logged::segment_of;
 use crate::memtable::Memtable;
 use crate::merge::gap_of_table;
 use crate::policy::{Shape, TableShape};
@@ -46,6 +48,8 @@ pub struct Version {
     /// Level 0 newest first, the others in key order.
     pub(crate) levels: Vec<Arc<Vec<LevelTable>>>,
     pub(crate) blobs: Arc<BTreeMap<u64, Arc<BlobFile>>>,
+    /// The segments of the node's log in which entries of tables have bodies; memtables keep their own.
+    pub(crate) segments: Arc<BTreeMap<u32, Arc<dyn SharedSegment>>>,
     /// Counts flushes: entries may have left memory when it differs.
     pub(crate) flushes: u64,
 }
@@ -58,6 +62,7 @@ impl Version {
             frozen: Vec::new(),
             levels: vec![Arc::default(); levels.max(2)],
             blobs: Arc::default(),
+            segments: Arc::default(),
             flushes: 0,
         }
     }
@@ -122,15 +127,53 @@ impl Version {
         }
     }
 
+    /// Adds a blob file, if there is one.
+    pub(crate) fn add_blob(&mut self, blob: Option<BlobFile>) {
+        if let Some(blob) = blob {
+            let mut blobs = (*self.blobs).clone();
+            blobs.insert(blob.file, Arc::new(blob));
+            self.blobs = Arc::new(blobs);
+        }
+    }
+
     /// Bytes of each blob file that tables refer to.
     pub(crate) fn blob_use(&self) -> BTreeMap<u64, u64> {
         let mut used = BTreeMap::new();
-        for table in self.tables() {
-            for blob in &table.properties.blobs {
-                *used.entry(blob.file).or_default() += blob.bytes;
+        let all = self.tables().flat_map(|it| &it.properties.blobs);
+        for blob in all.filter(|it| segment_of(it.file).is_none()) {
+            *used.entry(blob.file).or_default() += blob.bytes;
+        }
+        used
+    }
+
+    /// Bytes of each segment of the node's log that tables refer to.
+    pub(crate) fn segment_use(&self) -> BTreeMap<u32, u64> {
+        let mut used = BTreeMap::new();
+        for blob in self.tables().flat_map(|it| &it.properties.blobs) {
+            if let Some(segment) = segment_of(blob.file) {
+                *used.entry(segment).or_default() += blob.bytes;
             }
         }
         used
+    }
+
+    /// The segment of the node's log of this number, if an entry may have its body there.
+    pub(crate) fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
+        let of_memtables = || self.memtables().find_map(|it| it.segment(number));
+        self.segments.get(&number).cloned().or_else(of_memtables)
+    }
+
+    /// Takes over the segments that memtables kept whose entries are in tables now, and lets go of those
+    /// that no table names.
+    pub(crate) fn keep_named_segments(&mut self, flushed: &[Arc<Memtable>]) {
+        if self.segments.is_empty() && flushed.iter().all(|it| it.segments().is_empty()) {
+            return;
+        }
+        let used = self.segment_use();
+        let mut segments = (*self.segments).clone();
+        segments.extend(flushed.iter().flat_map(|it| it.segments()));
+        segments.retain(|number, _| used.contains_key(number));
+        self.segments = Arc::new(segments);
     }
 }
 

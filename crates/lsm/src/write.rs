@@ -1,20 +1,25 @@
 //! Putting a batch: encoded without a lock, applied under the writer's, shown in one step.
+//!
+//! A store over the node's log appends the batch there. What is large stays there: the memtable gets its
+//! place, which is known as soon as the order is, and the log serves it from memory until it is written.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    BackendError, Durability, Durable, ErrorKind, Receipt, Result, Sequence, SyncTicket,
+    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Receipt, Result,
+    Sequence, SharedLog, StoreId, SyncTicket,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::{KEY_BYTES_MAX, hash_key};
 
-use crate::Value;
 use crate::error::IntoBackend;
-use crate::log::{Encoded, log_id, log_path};
+use crate::log::{Encoded, is_kept, log_id, log_path, shared_records};
+use crate::logged::taken_bytes;
 use crate::settings::SyncStrategy;
 use crate::store::{Store, WriteSide};
+use crate::{Body, LoggedPlace, Value};
 
 /// The largest body: what a table's block and a log's record can hold.
 const BODY_BYTES_MAX: u64 = 256 << 20;
@@ -22,7 +27,8 @@ const BODY_BYTES_MAX: u64 = 256 << 20;
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Stores a value, replacing what the key held. Its body is inline.
+    /// Stores a value, replacing what the key held. Its body is inline; one that a log gives back is where
+    /// it was logged.
     Put {
         /// The key.
         key: Bytes,
@@ -51,10 +57,22 @@ pub struct Guard {
     pub(crate) flushes: u64,
 }
 
+/// A batch as the store's log is to have it.
+enum Prepared<'a> {
+    /// A log in front of the store has it.
+    Nowhere,
+    /// In the store's own log.
+    Own(Encoded<'a>),
+    /// In the node's log.
+    Shared(Vec<LogRecord>, LogPromise),
+}
+
 /// What became of a batch.
 enum Applied {
     /// It has this sequence.
     At(u64),
+    /// The same, in the node's log: when that has it, and whether everybody should wait for it.
+    Logged(u64, SyncTicket, bool),
     /// One of its keys was written since its guard was taken.
     Changed,
     /// The store was erased since it was noted that there are extra bytes.
@@ -102,20 +120,43 @@ impl Store {
         self.check_writable()?;
         ops.iter().try_for_each(Op::check)?;
         let ops = &*in_effect(ops);
-        let encoded = self.settings.has_log.then(|| Encoded::new(ops));
+        let is_grouped = self.is_grouped(durability);
         let has_extras = ops
             .iter()
             .any(|op| matches!(op, Op::Put { value, .. } if !value.extra.is_empty()));
-        let sequence = loop {
+        let written = loop {
             if has_extras {
                 self.note_extras()?;
             }
-            match self.apply(ops, encoded.as_ref(), guard, has_extras)? {
-                Applied::At(sequence) => break sequence,
+            let prepared = self.prepare(ops, durability, is_grouped)?;
+            match self.apply(ops, prepared, guard, has_extras)? {
+                Applied::At(sequence) if is_grouped => {
+                    let ticket = SyncTicket::new(self.group.clone(), sequence);
+                    break (sequence, Durable::After(ticket));
+                }
+                Applied::At(sequence) => break (sequence, Durable::Already),
+                Applied::Logged(sequence, ticket, is_crowded) => {
+                    // What is queued there would be lost with this process: whoever leaves it to the
+                    // store waits until the batch is with the system at least.
+                    let waits = is_grouped || durability == Durability::BackendDefault;
+                    break match waits || is_crowded {
+                        true => (sequence, Durable::After(ticket)),
+                        false => (sequence, Durable::Already),
+                    };
+                }
                 Applied::Changed => return Ok(None),
                 Applied::Erased => {}
             }
         };
+        let (sequence, durable) = written;
+        Ok(Some(Receipt {
+            sequence: Sequence(sequence),
+            durable,
+        }))
+    }
+
+    /// True when the caller is promised that the batch is durable.
+    fn is_grouped(&self, durability: Durability) -> bool {
         let is_grouped = match durability {
             Durability::Buffered => false,
             Durability::Grouped => true,
@@ -124,21 +165,36 @@ impl Store {
         #[cfg(feature = "planted-defects")]
         let is_grouped =
             is_grouped && !self.has_defect(kvorum_backend::PlantedDefect::AcknowledgedBeforeSync);
-        let durable = if is_grouped {
-            Durable::After(SyncTicket::new(self.group.clone(), sequence))
-        } else {
-            Durable::Already
+        is_grouped
+    }
+
+    /// Encodes a batch, and waits until the node's log has room for it.
+    fn prepare<'a>(
+        &self,
+        ops: &'a [Op],
+        durability: Durability,
+        is_grouped: bool,
+    ) -> Result<Prepared<'a>> {
+        let Some(log) = &self.log else {
+            return Ok(match self.settings.has_log {
+                true => Prepared::Own(Encoded::new(ops)),
+                false => Prepared::Nowhere,
+            });
         };
-        Ok(Some(Receipt {
-            sequence: Sequence(sequence),
-            durable,
-        }))
+        let is_default = self.settings.sync == SyncStrategy::Grouped;
+        let promise = match is_grouped || (durability != Durability::Grouped && is_default) {
+            true => LogPromise::Durable,
+            false => LogPromise::Written,
+        };
+        let records = shared_records(ops, &self.compressor, self.kept_from());
+        log.wait_for_room()?;
+        Ok(Prepared::Shared(records, promise))
     }
 
     fn apply(
         &self,
         ops: &[Op],
-        encoded: Option<&Encoded<'_>>,
+        prepared: Prepared<'_>,
         guard: Option<Guard>,
         has_extras: bool,
     ) -> Result<Applied> {
@@ -154,18 +210,47 @@ impl Store {
             return Ok(Applied::Erased);
         }
         let sequence = writer.last_sequence + 1;
-        if let Some(encoded) = encoded {
-            let records = encoded.records(sequence);
-            let log = self.log_for(&mut writer)?;
-            let before = log.end();
-            let mut locations = Vec::with_capacity(records.len());
-            log.append(&records, &mut locations).into_backend()?;
-            self.count_written(log.end() - before);
-        }
+        let applied = match prepared {
+            Prepared::Nowhere => {
+                self.insert(ops, sequence);
+                Applied::At(sequence)
+            }
+            Prepared::Own(encoded) => {
+                self.append_own(&mut writer, &encoded, sequence)?;
+                self.insert(ops, sequence);
+                Applied::At(sequence)
+            }
+            Prepared::Shared(records, promise) => {
+                let log = self.shared_log()?;
+                let store = StoreId(self.identity());
+                let appended = log.append(store, Sequence(sequence), records, promise)?;
+                self.insert_logged(&mut writer, ops, &appended, sequence);
+                Applied::Logged(sequence, appended.ticket, appended.is_crowded)
+            }
+        };
         writer.last_sequence = sequence;
-        self.insert(ops, sequence);
         self.show_up_to(sequence);
-        Ok(Applied::At(sequence))
+        Ok(applied)
+    }
+
+    fn append_own(
+        &self,
+        writer: &mut WriteSide,
+        encoded: &Encoded<'_>,
+        sequence: u64,
+    ) -> Result<()> {
+        let records = encoded.records(sequence);
+        let log = self.log_for(writer)?;
+        let before = log.end();
+        let mut locations = Vec::with_capacity(records.len());
+        log.append(&records, &mut locations).into_backend()?;
+        self.count_written(log.end() - before);
+        Ok(())
+    }
+
+    fn shared_log(&self) -> Result<&dyn SharedLog> {
+        let log = self.log.as_deref();
+        log.ok_or_else(|| BackendError::new(ErrorKind::Misuse, "no log to append to"))
     }
 
     /// True when a key of the batch was written after the guard was taken, or may have been.
@@ -214,6 +299,38 @@ impl Store {
         let version = self.version.load();
         let memtable = &version.memtable;
         let bytes = ops.iter().map(|op| memtable.apply(op, sequence)).sum();
+        self.shared.memory.add(bytes);
+    }
+
+    /// The same for a batch that the node's log has. Large bodies stay there.
+    fn insert_logged(
+        &self,
+        writer: &mut WriteSide,
+        ops: &[Op],
+        appended: &Appended,
+        sequence: u64,
+    ) {
+        let segment = &appended.segment;
+        let taken = appended.places.iter().map(taken_bytes).sum();
+        writer.uncovered.add(segment.number(), sequence, taken);
+        let version = self.version.load();
+        let memtable = &version.memtable;
+        memtable.keep_segment(segment);
+        let kept_from = self.kept_from();
+        let mut bytes = 0;
+        for (op, at) in ops.iter().zip(&appended.places) {
+            bytes += match op {
+                Op::Put { key, value } => match &value.body {
+                    Body::Inline(body) if is_kept(body.len(), kept_from) => {
+                        let len = body.len() as u64;
+                        let value = value.with_body_at(LoggedPlace { at: *at, len });
+                        memtable.insert(key, sequence, Some(&value))
+                    }
+                    _ => memtable.apply(op, sequence),
+                },
+                op => memtable.apply(op, sequence),
+            };
+        }
         self.shared.memory.add(bytes);
     }
 }

@@ -251,6 +251,10 @@ impl SharedSegment for LogSegment {
             Lookup::WouldBlock => Ok(Lookup::WouldBlock),
         }
     }
+
+    fn is_damaged(&self) -> bool {
+        LogSegment::is_damaged(self)
+    }
 }
 
 fn disk_reading(reading: Reading) -> kvorum_disk::Reading {

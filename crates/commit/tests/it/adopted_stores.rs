@@ -1,4 +1,4 @@
-//! Several bitcasks with their entries in one value log, as a node has them: killed, cut from the
+//! Several stores with their entries in one value log, as a node has them, of bitcask or of leveldb: killed, cut from the
 //! power anywhere, opened again under another durability, collected and merged meanwhile. What was
 //! acknowledged is there, as far as the durability of its time promised.
 
@@ -21,12 +21,15 @@ use kvorum_backend::{
     Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover};
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use proptest::prelude::*;
 
+use crate::adopted::Engine;
 use crate::bitcask::settings;
+use crate::leveldb::small_settings;
 
 const STORES: usize = 3;
 const KEYS: usize = 5;
@@ -81,6 +84,43 @@ impl Mode {
     }
 }
 
+/// Which engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bitcask,
+    Leveldb,
+}
+
+const KINDS: [Kind; 2] = [Kind::Bitcask, Kind::Leveldb];
+
+impl Kind {
+    fn engine(self, mode: Mode) -> Engine {
+        match self {
+            Self::Bitcask => Engine::Bitcask(BitcaskSettings {
+                sync: mode.strategy(),
+                file_bytes_max: 2_000,
+                checkpoint_after_bytes: 3_000,
+                log_segments_behind_max: 2,
+                ..settings()
+            }),
+            Self::Leveldb => Engine::Leveldb(LeveldbSettings {
+                // Over the value log there is none.
+                has_log: true,
+                sync: match mode {
+                    Mode::Own | Mode::None => LeveldbSync::None,
+                    Mode::Interval => LeveldbSync::Interval(INTERVAL),
+                    Mode::Grouped => LeveldbSync::Grouped,
+                },
+                write_buffer_bytes: 2_000,
+                // Two values of three.
+                blob_threshold_bytes: 100,
+                log_segments_behind_max: 2,
+                ..small_settings()
+            }),
+        }
+    }
+}
+
 type Values = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct Node {
@@ -88,11 +128,21 @@ struct Node {
     stores: Vec<Arc<dyn Backend>>,
     disk: Arc<dyn Disk>,
     drawn: Arc<AtomicU64>,
+    kind: Kind,
     mode: Mode,
 }
 
 impl Node {
     fn open(disk: &Arc<dyn Disk>, drawn: &Arc<AtomicU64>, mode: Mode) -> Result<Self> {
+        Self::open_of(Kind::Bitcask, disk, drawn, mode)
+    }
+
+    fn open_of(
+        kind: Kind,
+        disk: &Arc<dyn Disk>,
+        drawn: &Arc<AtomicU64>,
+        mode: Mode,
+    ) -> Result<Self> {
         let log_id = drawn.fetch_add(1, Ordering::Relaxed);
         let (log, found) = ValueLog::open(disk.clone(), Path::new("node/log"), log_id, LOG)?;
         assert_eq!(found.damage, Vec::<String>::new());
@@ -101,6 +151,7 @@ impl Node {
             stores: Vec::new(),
             disk: disk.clone(),
             drawn: drawn.clone(),
+            kind,
             mode,
         };
         node.stores = (0..STORES)
@@ -121,24 +172,12 @@ impl Node {
     }
 
     fn open_store(&self, number: usize) -> Result<Arc<dyn Backend>> {
-        let settings = BitcaskSettings {
-            sync: self.mode.strategy(),
-            file_bytes_max: 2_000,
-            checkpoint_after_bytes: 3_000,
-            log_segments_behind_max: 2,
-            ..settings()
-        };
         let drawn = self.drawn.clone();
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-        let (disk, directory) = (self.disk.clone(), directory_of(number));
-        let store = match self.mode {
-            Mode::Own => Bitcask::open(disk, &directory, settings, draw)?,
-            _ => {
-                let shared = Arc::new(self.log.clone());
-                Bitcask::open_adopting(disk, &directory, settings, draw, shared)?
-            }
-        };
-        Ok(Arc::new(store))
+        let shared: Arc<dyn SharedLog> = Arc::new(self.log.clone());
+        let shared = (self.mode != Mode::Own).then_some(shared);
+        let engine = self.kind.engine(self.mode);
+        engine.open(self.disk.clone(), &directory_of(number), draw, shared)
     }
 
     /// Another instance of a store over what this one has written.
@@ -273,6 +312,7 @@ fn panic_of(life: &Life, found: &Values, promised: usize, story: &str) -> usize 
 }
 
 struct Run {
+    kind: Kind,
     memory: MemoryDisk,
     drawn: Arc<AtomicU64>,
     lives: Vec<Life>,
@@ -281,8 +321,9 @@ struct Run {
 }
 
 impl Run {
-    fn begin(mode: Mode) -> Self {
+    fn begin(kind: Kind, mode: Mode) -> Self {
         Self {
+            kind,
             memory: MemoryDisk::new(),
             drawn: Arc::new(AtomicU64::new(1)),
             lives: vec![Life::default(); STORES],
@@ -294,7 +335,7 @@ impl Run {
     fn node(&mut self) -> Result<&Node> {
         if self.node.is_none() {
             let disk: Arc<dyn Disk> = Arc::new(self.memory.clone());
-            let node = Node::open(&disk, &self.drawn, self.mode)?;
+            let node = Node::open_of(self.kind, &disk, &self.drawn, self.mode)?;
             self.node = Some(node);
         }
         Ok(self.node.as_ref().unwrap())
@@ -488,8 +529,8 @@ fn any_script() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Plays each script up to a power cut, and goes on from what it left under the next durability.
-fn check(mode: Mode, scripts: &[(Vec<Step>, u64, Mode)], lost: Option<usize>) {
-    let mut run = Run::begin(mode);
+fn check(kind: Kind, mode: Mode, scripts: &[(Vec<Step>, u64, Mode)], lost: Option<usize>) {
+    let mut run = Run::begin(kind, mode);
     let mut number = 0;
     for (script, seed, next_mode) in scripts {
         // Where it ends is drawn: how long it is without a cut is not known.
@@ -531,7 +572,15 @@ proptest! {
         scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
         lost in proptest::option::of(0..STORES),
     ) {
-        check(mode, &scripts, lost);
+        check(Kind::Bitcask, mode, &scripts, lost);
+    }
+
+    #[test]
+    fn any_script_over_leveldb_survives_power_cuts_anywhere_and_what_comes_after(
+        mode in first_mode(),
+        scripts in proptest::collection::vec((any_script(), any::<u64>(), any_mode()), 1..4),
+    ) {
+        check(Kind::Leveldb, mode, &scripts, None);
     }
 }
 
@@ -539,85 +588,97 @@ proptest! {
 /// alone: `durability = none` on a directory that grouped puts had left a value log in.
 #[test]
 fn a_put_without_a_sync_counts_as_done_when_a_kill_cannot_lose_it() {
-    for mode in [Mode::None, Mode::Interval] {
-        let memory = MemoryDisk::new();
-        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
-        let drawn = Arc::new(AtomicU64::new(1));
-        let node = Node::open(&disk, &drawn, mode).unwrap();
-        let faulty = FaultyDisk::over_memory(&memory);
-        drop(node);
-        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
-        let node = Node::open(&disk, &drawn, mode).unwrap();
-        // The log's files are there.
-        let first = node.stores[0].put(&Batch::of(put(0)), Durability::BackendDefault);
-        first.unwrap().wait().unwrap();
-        faulty.clear_log();
-        let second = node.stores[1].put(&Batch::of(put(1)), Durability::BackendDefault);
-        second.unwrap().wait().unwrap();
-        let synced = faulty.log().into_iter();
-        let synced = synced.filter(|it| it.operation == Operation::Sync).count();
-        assert_eq!(synced, 0, "{mode:?}");
-        // What the process had in its memory is gone with it.
-        drop(node);
-        let node = Node::open(&disk, &drawn, mode).unwrap();
-        assert_eq!(node.values(0).len(), 1, "{mode:?}");
-        assert_eq!(node.values(1).len(), 1, "{mode:?}");
-    }
+    KINDS.into_iter().for_each(|kind| {
+        for mode in [Mode::None, Mode::Interval] {
+            let memory = MemoryDisk::new();
+            let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+            let drawn = Arc::new(AtomicU64::new(1));
+            let node = Node::open_of(kind, &disk, &drawn, mode).unwrap();
+            let faulty = FaultyDisk::over_memory(&memory);
+            drop(node);
+            let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+            let node = Node::open_of(kind, &disk, &drawn, mode).unwrap();
+            // The log's files are there.
+            let first = node.stores[0].put(&Batch::of(put(0)), Durability::BackendDefault);
+            first.unwrap().wait().unwrap();
+            faulty.clear_log();
+            let second = node.stores[1].put(&Batch::of(put(1)), Durability::BackendDefault);
+            second.unwrap().wait().unwrap();
+            let synced = faulty.log().into_iter();
+            let synced = synced.filter(|it| it.operation == Operation::Sync).count();
+            assert_eq!(synced, 0, "{mode:?}");
+            // What the process had in its memory is gone with it.
+            drop(node);
+            let node = Node::open_of(kind, &disk, &drawn, mode).unwrap();
+            assert_eq!(node.values(0).len(), 1, "{mode:?}");
+            assert_eq!(node.values(1).len(), 1, "{mode:?}");
+        }
+    });
 }
 
 #[test]
 fn what_was_put_without_a_sync_is_synced_within_the_interval() {
-    let memory = MemoryDisk::new();
-    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
-    let drawn = Arc::new(AtomicU64::new(1));
-    let node = Node::open(&disk, &drawn, Mode::Interval).unwrap();
-    let store = &node.stores[0];
-    let receipt = store.put(&Batch::of(put(0)), Durability::BackendDefault);
-    receipt.unwrap().wait().unwrap();
-    let is_sync = |it: &kvorum_backend::Task| it.kind == TaskKind::Sync;
-    assert!(!store.maintenance_due(NOW).iter().any(is_sync));
-    let later = Timestamp(NOW.0 + 1_000_000);
-    let due = store.maintenance_due(later);
-    let task = due.iter().find(|it| is_sync(it)).expect("a sync is due");
-    let budget = StepBudget { bytes: 1 };
-    store.maintenance_step(task, budget, later).unwrap();
-    assert!(!store.maintenance_due(later).iter().any(is_sync));
-    drop(node);
-    let image = memory.crash_image(CrashOptions::nothing_unsynced());
-    let node = Node::open(&(Arc::new(image) as Arc<dyn Disk>), &drawn, Mode::None).unwrap();
-    assert_eq!(node.values(0).len(), 1);
+    KINDS.into_iter().for_each(|kind| {
+        let memory = MemoryDisk::new();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let node = Node::open_of(kind, &disk, &drawn, Mode::Interval).unwrap();
+        let store = &node.stores[0];
+        let receipt = store.put(&Batch::of(put(0)), Durability::BackendDefault);
+        receipt.unwrap().wait().unwrap();
+        let is_sync = |it: &kvorum_backend::Task| it.kind == TaskKind::Sync;
+        assert!(!store.maintenance_due(NOW).iter().any(is_sync));
+        let later = Timestamp(NOW.0 + 1_000_000);
+        let due = store.maintenance_due(later);
+        let task = due.iter().find(|it| is_sync(it)).expect("a sync is due");
+        let budget = StepBudget { bytes: 1 };
+        store.maintenance_step(task, budget, later).unwrap();
+        assert!(!store.maintenance_due(later).iter().any(is_sync));
+        drop(node);
+        let image = memory.crash_image(CrashOptions::nothing_unsynced());
+        let node = Node::open_of(
+            kind,
+            &(Arc::new(image) as Arc<dyn Disk>),
+            &drawn,
+            Mode::None,
+        )
+        .unwrap();
+        assert_eq!(node.values(0).len(), 1);
+    });
 }
 
 /// The copies were in the page cache, the store had no live record in the segment any more, and it was
 /// removed: a power cut took both.
 #[test]
 fn a_segment_stays_until_the_copies_out_of_it_are_durable() {
-    let memory = MemoryDisk::new();
-    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
-    let drawn = Arc::new(AtomicU64::new(1));
-    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
-    let put = |store: usize, number: usize| node.put_durably(store, number);
-    put(0, 3);
-    // Most of the first segments is dead, and all is covered.
-    (0..40).for_each(|number| put(1, 5 * number));
-    cover_all(&node);
-    let segments = node.log.status().segments;
-    for step in 0..60 {
-        // A checkpoint or an erasure may ask for the next survey at any time.
-        node.log.usage_changed();
-        node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
-        node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
-        let image = memory.crash_image(CrashOptions::nothing_unsynced());
-        let image: Arc<dyn Disk> = Arc::new(image);
-        let left = Node::open(&image, &drawn, Mode::Grouped).unwrap();
-        for store in 0..STORES {
-            assert_eq!(left.values(store), node.values(store), "step {step}");
+    KINDS.into_iter().for_each(|kind| {
+        let memory = MemoryDisk::new();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
+        let put = |store: usize, number: usize| node.put_durably(store, number);
+        put(0, 3);
+        // Most of the first segments is dead, and all is covered.
+        (0..40).for_each(|number| put(1, 5 * number));
+        cover_all(&node);
+        let segments = node.log.status().segments;
+        for step in 0..60 {
+            // A checkpoint or an erasure may ask for the next survey at any time.
+            node.log.usage_changed();
+            node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
+            node.log.upkeep_step(StepBudget { bytes: 1 }).unwrap();
+            let image = memory.crash_image(CrashOptions::nothing_unsynced());
+            let image: Arc<dyn Disk> = Arc::new(image);
+            let left = Node::open_of(kind, &image, &drawn, Mode::Grouped).unwrap();
+            for store in 0..STORES {
+                assert_eq!(left.values(store), node.values(store), "step {step}");
+            }
         }
-    }
-    assert!(
-        node.log.status().segments < segments,
-        "nothing was collected"
-    );
+        assert!(
+            node.log.status().segments < segments,
+            "nothing was collected"
+        );
+    });
 }
 
 fn cover_all(node: &Node) {
@@ -634,10 +695,11 @@ fn cover_all(node: &Node) {
 #[test]
 fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
     let mut under_way = 0;
-    for steps_away in 0..12 {
+    let runs = (0..24).map(|run| (KINDS[run % 2], run / 2));
+    for (kind, steps_away) in runs {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let drawn = Arc::new(AtomicU64::new(1));
-        let mut node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
+        let mut node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
         (0..3).for_each(|number| node.put_durably(0, number));
         (0..40).for_each(|number| node.put_durably(1, 5 * number));
         cover_all(&node);
@@ -661,38 +723,40 @@ fn a_store_that_is_opened_while_a_segment_is_collected_loses_nothing_of_it() {
             assert_eq!(
                 node.values(store),
                 *values,
-                "{steps_away} steps, store {store}"
+                "{kind:?}, {steps_away} steps, store {store}"
             );
         }
         assert_eq!(node.stores[0].status().lost, Vec::new());
     }
-    assert!(under_way > 5, "{under_way} collections were under way");
+    assert!(under_way > 10, "{under_way} collections were under way");
 }
 
 /// A sector of the log that stays unreadable keeps its segment from being collected, and no other.
 #[test]
 fn a_segment_that_cannot_be_read_holds_up_no_other_collection() {
-    let memory = MemoryDisk::new();
-    let faulty = FaultyDisk::over_memory(&memory);
-    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
-    let drawn = Arc::new(AtomicU64::new(1));
-    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
-    let put = |store: usize, number: usize| node.put_durably(store, number);
-    // All but one of its entries are dead, which is more than of any other.
-    (0..KEYS).for_each(|number| put(0, number));
-    node.log.roll().unwrap();
-    (1..KEYS).for_each(|number| put(0, number));
-    let device = Fault::Error(kvorum_disk::ErrorKind::Device);
-    let first = Path::new("node/log/0000000001.segment");
-    assert!(memory.info(first).unwrap().is_some());
-    faulty.add_rule(Rule::new(device).on(Operation::Read).path(first));
-    overwrite_and_collect(&node);
-    let segments = node.log.status().segments;
-    assert!(segments < 6, "{segments} segments");
-    faulty.heal();
-    drop(node);
-    let node = Node::open(&disk, &drawn, Mode::Grouped).unwrap();
-    assert_eq!(node.values(0).len(), KEYS);
+    KINDS.into_iter().for_each(|kind| {
+        let memory = MemoryDisk::new();
+        let faulty = FaultyDisk::over_memory(&memory);
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
+        let put = |store: usize, number: usize| node.put_durably(store, number);
+        // All but one of its entries are dead, which is more than of any other.
+        (0..KEYS).for_each(|number| put(0, number));
+        node.log.roll().unwrap();
+        (1..KEYS).for_each(|number| put(0, number));
+        let device = Fault::Error(kvorum_disk::ErrorKind::Device);
+        let first = Path::new("node/log/0000000001.segment");
+        assert!(memory.info(first).unwrap().is_some());
+        faulty.add_rule(Rule::new(device).on(Operation::Read).path(first));
+        overwrite_and_collect(&node);
+        let segments = node.log.status().segments;
+        assert!(segments < 6, "{segments} segments");
+        faulty.heal();
+        drop(node);
+        let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
+        assert_eq!(node.values(0).len(), KEYS);
+    });
 }
 
 /// Two stores are written to for long, with the upkeep of all.
@@ -797,83 +861,88 @@ fn what_stores_write_to_let_go_of_a_segment_is_declared() {
 /// What a version before left: stores behind a commit log, killed.
 #[test]
 fn what_a_commit_log_holds_is_taken_over_once_and_survives_a_power_cut_at_any_moment() {
-    const COMMIT_LOG: &str = "node/commit_log";
-    let memory = MemoryDisk::new();
-    let disk: Arc<dyn Disk> = Arc::new(memory.clone());
-    let drawn = Arc::new(AtomicU64::new(1));
-    let before = Node::open(&disk, &drawn, Mode::Own).unwrap();
-    let log_settings = CommitLogSettings {
-        segment_bytes: 2_000,
-        bytes_max: 100_000,
-    };
-    let commit_log = Path::new(COMMIT_LOG);
-    let log = CommitLog::create(disk.clone(), commit_log, 77, log_settings).unwrap();
-    let mut lives = vec![Life::default(); STORES];
-    let over =
-        |store: &Arc<dyn Backend>| Committed::new(store.clone(), log.clone(), Durability::Grouped);
-    let stores: Vec<Committed> = before.stores.iter().map(over).collect();
-    for number in 0..40 {
-        let at = number % STORES;
-        let batch = match number % 7 {
-            6 => Batch::of(Write::remove(key(number % KEYS))),
-            _ => Batch::of(put(number)),
+    KINDS.into_iter().for_each(|kind| {
+        const COMMIT_LOG: &str = "node/commit_log";
+        let memory = MemoryDisk::new();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let before = Node::open_of(kind, &disk, &drawn, Mode::Own).unwrap();
+        let log_settings = CommitLogSettings {
+            segment_bytes: 2_000,
+            bytes_max: 100_000,
         };
-        let receipt = stores[at].put(&batch, Durability::BackendDefault);
-        receipt.unwrap().wait().unwrap();
-        lives[at].put.push(batch);
-        if number == 20 {
-            before.stores[0].sync().unwrap();
-        }
-    }
-    drop((stores, before, log));
-    let expected: Vec<Values> = lives
-        .iter()
-        .map(|it| it.values_after(it.put.len()))
-        .collect();
-    let take_over = |disk: &Arc<dyn Disk>| -> Result<(Node, u64)> {
-        let node = Node::open(disk, &drawn, Mode::Grouped)?;
-        let found = recover(&**disk, commit_log, &node.stores)?;
-        Ok((node, found.batches_replayed))
-    };
-    let values = |node: &Node| (0..STORES).map(|it| node.values(it)).collect::<Vec<_>>();
-    for options in [CrashOptions::nothing_unsynced(), CrashOptions::everything()] {
-        for cut in (0..).step_by(3) {
-            let image = memory.crash_image(options);
-            image.cut_after(image.operations() + cut);
-            let disk: Arc<dyn Disk> = Arc::new(image.clone());
-            let is_whole = take_over(&disk).is_ok_and(|(node, _)| values(&node) == expected);
-            let is_cut = image.is_cut();
-            assert!(is_whole || is_cut);
-            let image = image.crash_image(CrashOptions::nothing_unsynced());
-            let disk: Arc<dyn Disk> = Arc::new(image.clone());
-            let (node, _) = take_over(&disk).unwrap();
-            assert_eq!(values(&node), expected, "cut after {cut}");
-            drop(node);
-            // Nothing is left of the commit log, and nothing depends on it.
-            let image = image.crash_image(CrashOptions::nothing_unsynced());
-            let disk: Arc<dyn Disk> = Arc::new(image);
-            let (node, replayed) = take_over(&disk).unwrap();
-            assert_eq!((values(&node), replayed), (expected.clone(), 0));
-            if !is_cut {
-                break;
+        let commit_log = Path::new(COMMIT_LOG);
+        let log = CommitLog::create(disk.clone(), commit_log, 77, log_settings).unwrap();
+        let mut lives = vec![Life::default(); STORES];
+        let over = |store: &Arc<dyn Backend>| {
+            Committed::new(store.clone(), log.clone(), Durability::Grouped)
+        };
+        let stores: Vec<Committed> = before.stores.iter().map(over).collect();
+        for number in 0..40 {
+            let at = number % STORES;
+            let batch = match number % 7 {
+                6 => Batch::of(Write::remove(key(number % KEYS))),
+                _ => Batch::of(put(number)),
+            };
+            let receipt = stores[at].put(&batch, Durability::BackendDefault);
+            receipt.unwrap().wait().unwrap();
+            lives[at].put.push(batch);
+            if number == 20 {
+                before.stores[0].sync().unwrap();
             }
         }
-    }
+        drop((stores, before, log));
+        let expected: Vec<Values> = lives
+            .iter()
+            .map(|it| it.values_after(it.put.len()))
+            .collect();
+        let take_over = |disk: &Arc<dyn Disk>| -> Result<(Node, u64)> {
+            let node = Node::open_of(kind, disk, &drawn, Mode::Grouped)?;
+            let found = recover(&**disk, commit_log, &node.stores)?;
+            Ok((node, found.batches_replayed))
+        };
+        let values = |node: &Node| (0..STORES).map(|it| node.values(it)).collect::<Vec<_>>();
+        for options in [CrashOptions::nothing_unsynced(), CrashOptions::everything()] {
+            for cut in (0..).step_by(3) {
+                let image = memory.crash_image(options);
+                image.cut_after(image.operations() + cut);
+                let disk: Arc<dyn Disk> = Arc::new(image.clone());
+                let is_whole = take_over(&disk).is_ok_and(|(node, _)| values(&node) == expected);
+                let is_cut = image.is_cut();
+                assert!(is_whole || is_cut);
+                let image = image.crash_image(CrashOptions::nothing_unsynced());
+                let disk: Arc<dyn Disk> = Arc::new(image.clone());
+                let (node, _) = take_over(&disk).unwrap();
+                assert_eq!(values(&node), expected, "cut after {cut}");
+                drop(node);
+                // Nothing is left of the commit log, and nothing depends on it.
+                let image = image.crash_image(CrashOptions::nothing_unsynced());
+                let disk: Arc<dyn Disk> = Arc::new(image);
+                let (node, replayed) = take_over(&disk).unwrap();
+                assert_eq!((values(&node), replayed), (expected.clone(), 0));
+                if !is_cut {
+                    break;
+                }
+            }
+        }
+    });
 }
 
 /// A full disk kept what was queued out of the log, and closing passed over that as over a checkpoint
 /// that finds no room.
 #[test]
 fn closing_fails_when_the_log_has_no_room_for_what_was_put() {
-    let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
-    let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
-    let node = Node::open(&disk, &Arc::new(AtomicU64::new(1)), Mode::Grouped).unwrap();
-    let store = &node.stores[0];
-    let first = store.put(&Batch::of(put(0)), Durability::Grouped);
-    first.unwrap().wait().unwrap();
-    let queued = store.put(&Batch::of(put(1)), Durability::Buffered);
-    drop(queued.unwrap());
-    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
-    faulty.add_rule(Rule::new(no_space).on(Operation::Write));
-    assert!(store.close().is_err());
+    KINDS.into_iter().for_each(|kind| {
+        let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
+        let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
+        let node = Node::open_of(kind, &disk, &Arc::new(AtomicU64::new(1)), Mode::Grouped).unwrap();
+        let store = &node.stores[0];
+        let first = store.put(&Batch::of(put(0)), Durability::Grouped);
+        first.unwrap().wait().unwrap();
+        let queued = store.put(&Batch::of(put(1)), Durability::Buffered);
+        drop(queued.unwrap());
+        let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+        faulty.add_rule(Rule::new(no_space).on(Operation::Write));
+        assert!(store.close().is_err());
+    });
 }

@@ -63,7 +63,7 @@ impl EngineUnderTest for LoggedLeveldb {
 }
 
 /// So small that a few dozen writes fill memtables, tables and blob files.
-fn small_settings() -> LeveldbSettings {
+pub(crate) fn small_settings() -> LeveldbSettings {
     LeveldbSettings {
         has_log: false,
         sync: SyncStrategy::None,

@@ -1,13 +1,16 @@
 //! The commit log with engines that lose what was not synced, under power cuts, faults and threads.
 
+mod adopted;
 mod adopted_bitcask;
 mod adopted_expiry;
+mod adopted_leveldb;
 mod adopted_node;
 mod adopted_openings;
 mod adopted_stores;
 mod adopting_engine;
 mod bitcask;
 mod bitcask_in_log;
+mod bodies_in_log;
 mod counted_log;
 mod engine;
 mod failures;

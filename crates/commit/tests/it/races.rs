@@ -1,4 +1,4 @@
-//! Bitcasks over one value log on threads: puts and removals, reads, folds, merges and collections at once.
+//! Stores over one value log on threads: puts and removals, reads, folds, merges and collections at once.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,14 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldFilter, FoldRange, Lease, Lookup,
-    ReadAt, Reading, Receipt, StepBudget, TaskKind, Timestamp, Write,
+    ReadAt, Reading, Receipt, SharedLog, StepBudget, TaskKind, Timestamp, Write,
 };
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
+use kvorum_backend_bitcask::{BitcaskSettings, SyncStrategy};
+use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 
+use crate::adopted::Engine;
 use crate::bitcask::settings;
+use crate::leveldb::small_settings;
 
 const STORES: usize = 2;
 const KEYS: usize = 80;
@@ -156,23 +159,37 @@ impl Racing {
     }
 }
 
-fn open(disk: &MemoryDisk) -> (ValueLog, Vec<Racing>) {
+fn bitcask() -> Engine {
+    Engine::Bitcask(BitcaskSettings {
+        sync: SyncStrategy::Grouped,
+        log_segments_behind_max: 2,
+        ..settings()
+    })
+}
+
+fn leveldb() -> Engine {
+    Engine::Leveldb(LeveldbSettings {
+        sync: LeveldbSync::Grouped,
+        log_segments_behind_max: 2,
+        // All bodies stay in the log.
+        blob_threshold_bytes: 80,
+        ..small_settings()
+    })
+}
+
+fn open(disk: &MemoryDisk, engine: &Engine) -> (ValueLog, Vec<Racing>) {
     let drawn = Arc::new(AtomicU64::new(1 + disk.operations()));
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let log_id = drawn.fetch_add(1, Ordering::Relaxed);
     let (log, found) = ValueLog::open(disk.clone(), Path::new("log"), log_id, LOG).unwrap();
     assert_eq!(found.damage, Vec::<String>::new());
     let store = |number| -> Arc<dyn Backend> {
-        let settings = BitcaskSettings {
-            sync: SyncStrategy::Grouped,
-            log_segments_behind_max: 2,
-            ..settings()
-        };
-        let (drawn, shared) = (drawn.clone(), Arc::new(log.clone()));
+        let shared: Arc<dyn SharedLog> = Arc::new(log.clone());
+        let drawn = drawn.clone();
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
         let directory = PathBuf::from(format!("stores/{number}"));
-        let opened = Bitcask::open_adopting(disk.clone(), &directory, settings, draw, shared);
-        Arc::new(opened.unwrap())
+        let opened = engine.open(disk.clone(), &directory, draw, Some(shared));
+        opened.unwrap()
     };
     let stores: Vec<_> = (0..STORES).map(store).collect();
     log.admit(&stores).unwrap();
@@ -193,7 +210,8 @@ fn keep_up(log: &ValueLog, racing: &Racing, counts: &[AtomicU64; 2]) {
     }
     for task in racing.store.maintenance_due(NOW) {
         let stepped = racing.store.maintenance_step(&task, budget, NOW).unwrap();
-        if stepped.is_done && task.kind == TaskKind::Merge {
+        let is_merge = matches!(task.kind, TaskKind::Merge | TaskKind::Compact);
+        if stepped.is_done && is_merge {
             counts[1].fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -206,8 +224,17 @@ fn is_enough(counts: &[AtomicU64; 2]) -> bool {
 
 #[test]
 fn r14_reads_and_folds_see_every_finished_put_and_removal_beside_collections_and_merges() {
+    race(&bitcask());
+}
+
+#[test]
+fn r14_over_leveldb_they_see_them_too() {
+    race(&leveldb());
+}
+
+fn race(engine: &Engine) {
     let disk = MemoryDisk::new();
-    let (log, all) = &open(&disk);
+    let (log, all) = &open(&disk, engine);
     let counts: &[AtomicU64; 2] = &Default::default();
     let is_over = &AtomicBool::new(false);
     let until_over = |work: &dyn Fn()| {
@@ -247,7 +274,7 @@ fn r14_reads_and_folds_see_every_finished_put_and_removal_beside_collections_and
     });
     assert!(is_enough(counts), "{counts:?}");
     // What was acknowledged is there after a power cut, and what was removed is not.
-    let (_log, again) = open(&disk.crash_image(CrashOptions::nothing_unsynced()));
+    let (_log, again) = open(&disk.crash_image(CrashOptions::nothing_unsynced()), engine);
     for (racing, reopened) in all.iter().zip(again) {
         racing.gets();
         for key in 0..KEYS {

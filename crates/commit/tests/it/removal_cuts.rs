@@ -16,7 +16,7 @@ use std::path::Path;
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use proptest::prelude::*;
 
-use crate::removals::{Node, write_of, write_scripts};
+use crate::removals::{Kind, Node, write_of, write_scripts};
 
 const FEW: [u32; 3] = [1, 2, 3];
 const SIX: [u32; 6] = [1, 2, 3, 4, 5, 6];
@@ -31,9 +31,9 @@ fn crash_of(turn: u64) -> CrashOptions {
 }
 
 /// How many operations a collection takes, after a start on a copy of the disk.
-fn operations_of(before: &MemoryDisk, segment: u32) -> u64 {
+fn operations_of(kind: Kind, before: &MemoryDisk, segment: u32) -> u64 {
     let disk = before.crash_image(CrashOptions::everything());
-    let node = Node::open(&disk);
+    let node = Node::open(&disk, kind);
     let opened = disk.operations();
     assert!(node.try_collect(segment, 1).is_ok());
     disk.operations() - opened
@@ -42,6 +42,7 @@ fn operations_of(before: &MemoryDisk, segment: u32) -> u64 {
 /// Begins a collection, and cuts the power after so many of its operations. Returns what is left, and
 /// whether it was cut before it was through.
 fn cut_collection(
+    kind: Kind,
     before: &MemoryDisk,
     segment: u32,
     at_once: usize,
@@ -49,7 +50,7 @@ fn cut_collection(
     crash: CrashOptions,
 ) -> (MemoryDisk, bool) {
     let disk = before.crash_image(CrashOptions::everything());
-    let node = Node::open(&disk);
+    let node = Node::open(&disk, kind);
     disk.cut_after(disk.operations() + cut);
     let collected = node.try_collect(segment, at_once);
     (disk.crash_image(crash), collected.is_err())
@@ -58,12 +59,13 @@ fn cut_collection(
 /// A start after a crash shows what is expected, and so does it when everything is collected in this
 /// order and merged, and a start after that.
 fn check_and_collect_on(
+    kind: Kind,
     disk: &MemoryDisk,
     segments: &[u32],
     is_newest_first: bool,
     expected: &[(String, String)],
 ) {
-    let node = Node::open(disk);
+    let node = Node::open(disk, kind);
     assert_eq!(node.folded(), expected, "after the cut");
     let mut left = segments.to_vec();
     if is_newest_first {
@@ -78,33 +80,38 @@ fn check_and_collect_on(
     assert!(node.store.status().lost.is_empty());
     drop(node);
     disk.crash(CrashOptions::nothing_unsynced());
-    let node = Node::open(disk);
+    let node = Node::open(disk, kind);
     assert_eq!(node.folded(), expected, "after another start");
     assert!(node.store.status().lost.is_empty());
 }
 
 /// Cuts one more collection at all of its operations, and goes on with those that are not cut. Returns
 /// how many cuts there were.
-fn cut_everywhere(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, String)]) -> u64 {
+fn cut_everywhere(
+    kind: Kind,
+    before: &MemoryDisk,
+    done: &mut Vec<u32>,
+    expected: &[(String, String)],
+) -> u64 {
     let mut cuts = 0;
     for segment in FEW {
         if done.contains(&segment) {
             continue;
         }
         done.push(segment);
-        let operations = operations_of(before, segment);
+        let operations = operations_of(kind, before, segment);
         for cut in 0..operations {
             let crash = crash_of(cut + done.len() as u64);
-            let (disk, _) = cut_collection(before, segment, 1, cut, crash);
+            let (disk, _) = cut_collection(kind, before, segment, 1, cut, crash);
             let told = format!("{done:?}, cut {cut} of {operations}, {crash:?}");
             let _on_failure = TellOnPanic(told);
-            check_and_collect_on(&disk, &FEW, cut.is_multiple_of(2), expected);
+            check_and_collect_on(kind, &disk, &FEW, cut.is_multiple_of(2), expected);
             cuts += 1;
         }
         let crash = CrashOptions::nothing_unsynced();
-        let (disk, was_cut) = cut_collection(before, segment, 1, operations, crash);
+        let (disk, was_cut) = cut_collection(kind, before, segment, 1, operations, crash);
         assert!(!was_cut);
-        cuts += cut_everywhere(&disk, done, expected);
+        cuts += cut_everywhere(kind, &disk, done, expected);
         done.pop();
     }
     cuts
@@ -124,9 +131,18 @@ impl Drop for TellOnPanic {
 
 #[test]
 fn r13_no_collection_of_three_log_segments_cut_at_any_operation_brings_a_removed_key_back() {
+    cut_three_everywhere(Kind::Bitcask);
+}
+
+#[test]
+fn r13_no_collection_from_under_leveldb_cut_at_any_operation_brings_a_removed_key_back() {
+    cut_three_everywhere(Kind::Leveldb);
+}
+
+fn cut_three_everywhere(kind: Kind) {
     let disk = MemoryDisk::new();
-    let expected = write_scripts(&disk, 3);
-    let cuts = cut_everywhere(&disk, &mut Vec::new(), &expected);
+    let expected = write_scripts(&disk, kind, 3);
+    let cuts = cut_everywhere(kind, &disk, &mut Vec::new(), &expected);
     assert!(cuts > 15 * 10, "{cuts}");
 }
 
@@ -141,6 +157,7 @@ struct Walk {
 /// Collects one more of the segments in every way there is; each collection is cut somewhere, and what
 /// the cut leaves is collected on.
 fn walk(
+    kind: Kind,
     before: &MemoryDisk,
     done: &mut Vec<u32>,
     walked: &mut Walk,
@@ -154,29 +171,30 @@ fn walk(
         // From no operation of it to all: a prime, so that no place in the tree has its own cut.
         let cut = walked.collections % 19;
         let crash = crash_of(walked.collections);
-        let (disk, was_cut) = cut_collection(before, segment, usize::MAX, cut, crash);
+        let (disk, was_cut) = cut_collection(kind, before, segment, usize::MAX, cut, crash);
         walked.collections += 1;
         walked.cut += u64::from(was_cut);
         let _on_failure = TellOnPanic(format!("{done:?}, cut {cut}, {crash:?}"));
         let is_last = done.len() == SIX.len();
         if is_last {
             let is_newest_first = walked.collections.is_multiple_of(2);
-            check_and_collect_on(&disk, &SIX, is_newest_first, expected);
+            check_and_collect_on(kind, &disk, &SIX, is_newest_first, expected);
         } else {
             let image = disk.crash_image(CrashOptions::everything());
-            assert_eq!(Node::open(&image).folded(), expected);
+            assert_eq!(Node::open(&image, kind).folded(), expected);
         }
-        walk(&disk, done, walked, expected);
+        walk(kind, &disk, done, walked, expected);
         done.pop();
     }
 }
 
 #[test]
 fn r13_no_six_log_segments_whose_collections_are_all_cut_somewhere_bring_a_removed_key_back() {
+    let kind = Kind::Bitcask;
     let disk = MemoryDisk::new();
-    let expected = write_scripts(&disk, 6);
+    let expected = write_scripts(&disk, kind, 6);
     let mut walked = Walk::default();
-    walk(&disk, &mut Vec::new(), &mut walked, &expected);
+    walk(kind, &disk, &mut Vec::new(), &mut walked, &expected);
     // Every ordered subset but the empty one.
     assert_eq!(walked.collections, 1956);
     assert!(walked.cut > 1000, "{}", walked.cut);
@@ -216,9 +234,9 @@ fn lose_checkpoint(disk: &MemoryDisk) {
 }
 
 /// Plays the steps, each cut followed by a start, and collects and merges what is left.
-fn play(steps: &[Step]) {
+fn play(kind: Kind, steps: &[Step]) {
     let mut disk = MemoryDisk::new();
-    let mut node = Node::open(&disk);
+    let mut node = Node::open(&disk, kind);
     let mut model = BTreeMap::new();
     for (number, step) in (0..).zip(steps) {
         match step {
@@ -244,7 +262,7 @@ fn play(steps: &[Step]) {
                 }
                 drop(node);
                 disk = disk.crash_image(crash_of(u64::from(number)));
-                node = Node::open(&disk);
+                node = Node::open(&disk, kind);
             }
             Step::Restart(loses_checkpoint) => {
                 drop(node);
@@ -252,16 +270,26 @@ fn play(steps: &[Step]) {
                 if *loses_checkpoint {
                     lose_checkpoint(&disk);
                 }
-                node = Node::open(&disk);
+                node = Node::open(&disk, kind);
             }
         }
     }
     let closed = node.closed_segments();
     drop(node);
     let expected: Vec<_> = model.into_iter().collect();
-    check_and_collect_on(&disk, &closed, steps.len().is_multiple_of(2), &expected);
+    check_and_collect_on(
+        kind,
+        &disk,
+        &closed,
+        steps.len().is_multiple_of(2),
+        &expected,
+    );
     lose_checkpoint(&disk);
-    assert_eq!(Node::open(&disk).folded(), expected, "without a checkpoint");
+    assert_eq!(
+        Node::open(&disk, kind).folded(),
+        expected,
+        "without a checkpoint"
+    );
 }
 
 proptest! {
@@ -271,7 +299,14 @@ proptest! {
     fn r13_no_interleaving_of_puts_removals_and_collections_that_are_cut_brings_a_removed_key_back(
         steps in prop::collection::vec(step(), 1..40)
     ) {
-        play(&steps);
+        play(Kind::Bitcask, &steps);
+    }
+
+    #[test]
+    fn r13_no_interleaving_over_leveldb_brings_a_removed_key_back(
+        steps in prop::collection::vec(step(), 1..40)
+    ) {
+        play(Kind::Leveldb, &steps);
     }
 }
 
@@ -279,24 +314,25 @@ proptest! {
 /// covers what it knew. By then the log had let go of all that says how far sequences went.
 #[test]
 fn a_checkpoint_that_is_back_covers_nothing_that_was_put_without_it() {
+    let kind = Kind::Bitcask;
     let disk = MemoryDisk::new();
-    let node = Node::open(&disk);
+    let node = Node::open(&disk, kind);
     node.put(vec![write_of("a", Some(0))]);
     node.put(vec![write_of("a", None)]);
     assert!(node.try_collect(1, 1).is_ok());
     drop(node);
-    let node = Node::open(&disk);
+    let node = Node::open(&disk, kind);
     node.closed_segments()
         .into_iter()
         .for_each(|it| node.try_collect(it, 1).unwrap());
     drop(node);
     let (checkpoint, away) = (Path::new("store/checkpoint"), Path::new("away"));
     disk.rename(checkpoint, away).unwrap();
-    let node = Node::open(&disk);
+    let node = Node::open(&disk, kind);
     node.put(vec![write_of("a", Some(6))]);
     drop(node);
     disk.rename(away, checkpoint).unwrap();
-    let found = Node::open(&disk).folded();
+    let found = Node::open(&disk, kind).folded();
     assert_eq!(found, [("a".to_owned(), "6".to_owned())]);
 }
 

@@ -18,11 +18,15 @@ use kvorum_backend::{
     LogPlace, LoggedFront, LoggedRecord, Result, Sequence, SharedLog, StepBudget, StoreId, Task,
     TaskKind, Timestamp, Urgency, Write,
 };
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_backend_bitcask::BitcaskSettings;
+use kvorum_backend_leveldb::LeveldbSettings;
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{ScanOptions, Scanned, SegmentId, SegmentReader, StoredRecord, file_name};
+
+use crate::adopted::Engine;
+use crate::leveldb::small_settings;
 
 const SEGMENTS: u32 = 6;
 const NOW: Timestamp = Timestamp(1_000_000);
@@ -37,24 +41,50 @@ pub(crate) struct Node {
     log: ValueLog,
     pub(crate) store: Arc<dyn Backend>,
     disk: Arc<dyn Disk>,
+    kind: Kind,
+}
+
+/// Which engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bitcask,
+    Leveldb,
+}
+
+impl Kind {
+    fn engine(self) -> Engine {
+        match self {
+            // Each file of copies has those of one collection.
+            Self::Bitcask => Engine::Bitcask(BitcaskSettings {
+                file_bytes_max: 1,
+                ..BitcaskSettings::default()
+            }),
+            // All bodies are in the log, and few keys in a table.
+            Self::Leveldb => Engine::Leveldb(LeveldbSettings {
+                blob_threshold_bytes: 1,
+                ..small_settings()
+            }),
+        }
+    }
 }
 
 impl Node {
-    pub(crate) fn open(disk: &MemoryDisk) -> Self {
+    pub(crate) fn open(disk: &MemoryDisk, kind: Kind) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, LOG).unwrap();
-        // Each file of copies has those of one collection.
-        let settings = BitcaskSettings {
-            file_bytes_max: 1,
-            ..BitcaskSettings::default()
-        };
-        let shared = Arc::new(log.clone());
-        let directory = Path::new("store");
-        let draw = Arc::new(|| 7);
-        let store = Bitcask::open_adopting(disk.clone(), directory, settings, draw, shared);
-        let store: Arc<dyn Backend> = Arc::new(store.unwrap());
+        let shared: Arc<dyn SharedLog> = Arc::new(log.clone());
+        let (directory, draw) = (Path::new("store"), Arc::new(|| 7));
+        let store = kind.engine();
+        let store = store
+            .open(disk.clone(), directory, draw, Some(shared))
+            .unwrap();
         log.admit(std::slice::from_ref(&store)).unwrap();
-        Self { log, store, disk }
+        Self {
+            log,
+            store,
+            disk,
+            kind,
+        }
     }
 
     pub(crate) fn put(&self, writes: Vec<Write>) {
@@ -110,8 +140,14 @@ impl Node {
         records.collect()
     }
 
-    /// Merges every finished file of the store's own.
+    /// Merges every finished file of the store's own, or what is due of tables.
     pub(crate) fn merge_own(&self) {
+        if self.kind == Kind::Leveldb {
+            while let Some(task) = self.store.maintenance_due(NOW).first() {
+                self.store.maintenance_step(task, ALL, NOW).unwrap();
+            }
+            return;
+        }
         let files = self.disk.list(Path::new("store")).unwrap();
         let numbers = files
             .iter()
@@ -185,7 +221,12 @@ pub(crate) fn write_of(name: &str, body: Option<u32>) -> Write {
 
 /// Collects one more of the segments in every way there is, after a crash each time; returns how many
 /// collections there were.
-fn collect_on(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, String)]) -> u64 {
+fn collect_on(
+    kind: Kind,
+    before: &MemoryDisk,
+    done: &mut Vec<u32>,
+    expected: &[(String, String)],
+) -> u64 {
     let mut collections = 0;
     for number in 1..=SEGMENTS {
         if done.contains(&number) {
@@ -193,7 +234,7 @@ fn collect_on(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, Str
         }
         done.push(number);
         let disk = before.crash_image(CrashOptions::nothing_unsynced());
-        let node = Node::open(&disk);
+        let node = Node::open(&disk, kind);
         if done.len().is_multiple_of(2) {
             node.merge_own();
         }
@@ -201,7 +242,7 @@ fn collect_on(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, Str
         assert_eq!(node.folded(), expected, "{done:?}");
         assert!(node.store.status().lost.is_empty());
         drop(node);
-        collections += 1 + collect_on(&disk, done, expected);
+        collections += 1 + collect_on(kind, &disk, done, expected);
         done.pop();
     }
     collections
@@ -209,9 +250,9 @@ fn collect_on(before: &MemoryDisk, done: &mut Vec<u32>, expected: &[(String, Str
 
 /// A node whose log has so many segments, each with a put or a removal of each key: bit n of a key's
 /// script says which segment n has. Returns what is live.
-pub(crate) fn write_scripts(disk: &MemoryDisk, segments: u32) -> Vec<(String, String)> {
+pub(crate) fn write_scripts(disk: &MemoryDisk, kind: Kind, segments: u32) -> Vec<(String, String)> {
     let scripts = 1u32 << segments;
-    let node = Node::open(disk);
+    let node = Node::open(disk, kind);
     for segment in 0..segments {
         let body = |script: u32| (script >> segment & 1 == 1).then_some(segment);
         let writes = (0..scripts).map(|script| write_of(&name(script), body(script)));
@@ -227,15 +268,24 @@ pub(crate) fn write_scripts(disk: &MemoryDisk, segments: u32) -> Vec<(String, St
     let live = (0..scripts).filter(|script| script >> last & 1 == 1);
     let live = live.map(|script| (name(script), last.to_string()));
     let expected: Vec<_> = live.chain([("other".into(), "9".into())]).collect();
-    assert_eq!(Node::open(disk).folded(), expected);
+    assert_eq!(Node::open(disk, kind).folded(), expected);
     expected
+}
+
+fn collect_in_any_order(kind: Kind) {
+    let disk = MemoryDisk::new();
+    let expected = write_scripts(&disk, kind, SEGMENTS);
+    let collections = collect_on(kind, &disk, &mut Vec::new(), &expected);
+    // Every ordered subset but the empty one.
+    assert_eq!(collections, 1956);
 }
 
 #[test]
 fn r13_no_subset_of_six_log_segments_collected_in_any_order_brings_a_removed_key_back() {
-    let disk = MemoryDisk::new();
-    let expected = write_scripts(&disk, SEGMENTS);
-    let collections = collect_on(&disk, &mut Vec::new(), &expected);
-    // Every ordered subset but the empty one.
-    assert_eq!(collections, 1956);
+    collect_in_any_order(Kind::Bitcask);
+}
+
+#[test]
+fn r13_no_subset_of_six_log_segments_collected_from_under_leveldb_brings_a_removed_key_back() {
+    collect_in_any_order(Kind::Leveldb);
 }

@@ -13,6 +13,7 @@ use super::salvage::{blob_source, context, scan_of};
 use super::work::{Ground, SourceTable};
 use crate::blob::{blob_path, split_blob};
 use crate::error::IntoBackend;
+use crate::logged::segment_of;
 use crate::manifest::BlobRecord;
 use crate::store::table_path;
 use crate::{BlobPlace, Body, Entry};
@@ -28,7 +29,9 @@ pub(crate) fn name_blobs(
     files: Vec<BlobRecord>,
 ) -> Result<Vec<BlobRecord>> {
     let uses = tables.iter().flat_map(|it| &it.properties.blobs);
-    let used: BTreeSet<u64> = uses.map(|it| it.file).collect();
+    let files_used = uses.map(|it| it.file);
+    // Segments of the node's log are no files of the store.
+    let used: BTreeSet<u64> = files_used.filter(|it| segment_of(*it).is_none()).collect();
     // Of a table whose properties are damaged nobody knows which it uses.
     let is_unknown = tables.iter().any(|it| !it.is_whole);
     let (mut named, spare): (Vec<_>, Vec<_>) =

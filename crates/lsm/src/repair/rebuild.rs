@@ -18,6 +18,7 @@ use super::salvage::{READ_AHEAD_BYTES, all_of, context, doubt, finish};
 use super::work::{Done, Ground, SourceTable, behind, end_of, lost_mark};
 use crate::Entry;
 use crate::error::IntoBackend;
+use crate::logged::segment_of;
 use crate::store::table_path;
 
 /// Places for cuts that are looked at, of all tables together.
@@ -362,10 +363,12 @@ impl<'a> RangeMerge<'a> {
             let Some(facts) = self.streams[at].facts.take() else {
                 continue;
             };
-            if newest
-                .as_ref()
-                .is_none_or(|it| it.1.sequence < facts.sequence)
-            {
+            // A copy out of the node's log has the sequence of what it was made of, of which the body may
+            // be gone.
+            let is_better = |(_, known): &(usize, Facts)| {
+                (known.sequence, !is_logged(known)) < (facts.sequence, !is_logged(&facts))
+            };
+            if newest.as_ref().is_none_or(is_better) {
                 newest = Some((at, facts));
             }
         }
@@ -427,4 +430,11 @@ fn start(ground: &Ground<'_>, number: u64) -> Result<TableWriter> {
     let options = ground.settings.table_options(level, true);
     let id = ground.table_id(number);
     TableWriter::create(ground.disk_of_old(), &path, id, options).into_backend()
+}
+
+/// True for an entry that has its body in the node's log.
+fn is_logged(facts: &Facts) -> bool {
+    facts
+        .blob
+        .is_some_and(|(file, _)| segment_of(file).is_some())
 }

@@ -219,7 +219,7 @@ fn find_bodiless(
 fn place_of(value: &Bytes) -> Option<(u64, u64)> {
     match Entry::decode(value).ok()?.value?.body {
         Body::Blob(place) => Some((place.file, place.ordinal)),
-        Body::Inline(_) => None,
+        Body::Inline(_) | Body::Logged(_) => None,
     }
 }
 

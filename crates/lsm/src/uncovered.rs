@@ -1,0 +1,98 @@
+//! What the store has in the node's log and in no table yet: which segments the log has to keep for the
+//! next opening, and how far it would have to be read.
+//!
+//! Batches are counted apart for each memtable: what a flush moves to tables is then counted there, and no
+//! longer here, without anything being counted twice or left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Segments with batches that are not in tables yet.
+#[derive(Default)]
+pub(crate) struct Uncovered {
+    /// Counts memtables.
+    memtable: u64,
+    /// By segment and memtable.
+    batches: BTreeMap<(u32, u64), Batches>,
+}
+
+/// Batches of a memtable in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Batches {
+    /// The last of them.
+    last: u64,
+    bytes: u64,
+}
+
+impl Uncovered {
+    /// Counts a batch.
+    pub(crate) fn add(&mut self, segment: u32, sequence: u64, bytes: u64) {
+        let batches = self.batches.entry((segment, self.memtable)).or_default();
+        batches.last = batches.last.max(sequence);
+        batches.bytes += bytes;
+    }
+
+    /// What comes now goes to another memtable.
+    pub(crate) fn seal(&mut self) {
+        self.memtable += 1;
+    }
+
+    /// Every batch up to this one is in tables.
+    pub(crate) fn cover(&mut self, sequence: u64) {
+        self.batches.retain(|_, batches| batches.last > sequence);
+    }
+
+    /// The oldest segment with one that is in none.
+    pub(crate) fn oldest(&self) -> Option<u32> {
+        self.batches.keys().next().map(|(segment, _)| *segment)
+    }
+
+    /// The last batch in a segment that is in no table.
+    pub(crate) fn last_in(&self, segment: u32) -> Option<u64> {
+        let batches = self.batches.range((segment, 0)..=(segment, u64::MAX));
+        batches.map(|(_, it)| it.last).max()
+    }
+
+    /// Segments with such batches, and bytes of these; a segment may come several times.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let batches = self.batches.iter();
+        batches.map(|((segment, _), it)| (*segment, it.bytes))
+    }
+
+    /// The segments alone.
+    pub(crate) fn segments(&self) -> BTreeSet<u32> {
+        self.batches.keys().map(|(segment, _)| *segment).collect()
+    }
+
+    /// Forgets everything, as after an erasure.
+    pub(crate) fn clear(&mut self) {
+        self.batches.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_counts_for_as_long_and_as_much_as_memtables_have_of_it() {
+        let mut uncovered = Uncovered::default();
+        for (segment, sequence) in [(3, 1), (3, 2)] {
+            uncovered.add(segment, sequence, 100);
+        }
+        uncovered.seal();
+        uncovered.add(3, 3, 10);
+        uncovered.add(4, 4, 100);
+        // A memtable is covered as a whole.
+        uncovered.cover(1);
+        let all: Vec<_> = uncovered.iter().collect();
+        assert_eq!(all, [(3, 200), (3, 10), (4, 100)]);
+        assert_eq!(uncovered.last_in(3), Some(3));
+        uncovered.cover(2);
+        let rest: Vec<_> = uncovered.iter().collect();
+        assert_eq!(rest, [(3, 10), (4, 100)]);
+        assert_eq!(uncovered.oldest(), Some(3));
+        assert_eq!(uncovered.segments(), BTreeSet::from([3, 4]));
+        uncovered.cover(4);
+        assert_eq!((uncovered.oldest(), uncovered.last_in(3)), (None, None));
+    }
+}
