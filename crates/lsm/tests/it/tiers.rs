@@ -395,7 +395,7 @@ fn a_backup_is_whole_in_one_directory_whatever_filesystems_there_are() {
         (0..20).for_each(|number| put(&store, number, b"young"));
         let expected = scanned(&store);
         let directory = format!("copies/{is_other}");
-        let made = store.backup(Path::new(&directory)).unwrap();
+        let made = store.backup(Path::new(&directory)).unwrap().files;
         // Two copies of the manifest, and what cannot be linked.
         let in_slow = tables(&disk, SLOW) + names(&disk, SLOW, ".blob").len();
         let copied = 2 + if is_other { in_slow as u64 } else { 0 };
