@@ -1,4 +1,4 @@
-//! The known failures of such stores, for bitcask with its entries in the value log: rot and full disks.
+//! The known failures of such stores, for those with their entries in the value log: rot and full disks.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,16 +15,45 @@ use kvorum_backend::{
     Backend, Batch, Durability, ErrorKind, Fields, Lookup, ReadAt, Reading, Result, SharedLog,
     StepBudget, Timestamp, Write,
 };
-use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
+use kvorum_backend_bitcask::{BitcaskSettings, Compression};
+use kvorum_backend_leveldb::{Compression as LeveldbCompression, LeveldbSettings};
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 use kvorum_encoding::StorageKey;
 
+use crate::adopted::Engine;
 use crate::bitcask::settings;
+use crate::leveldb::small_settings;
 
 const KEYS: usize = 24;
 const LOG: &str = "value_log";
 const NOW: Timestamp = Timestamp(1_000_000);
+
+/// Which engine.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Bitcask,
+    Leveldb,
+}
+
+impl Kind {
+    fn engine(self) -> Engine {
+        match self {
+            Self::Bitcask => Engine::Bitcask(BitcaskSettings {
+                compression: Compression::None,
+                ..settings()
+            }),
+            Self::Leveldb => Engine::Leveldb(LeveldbSettings {
+                blob_threshold_bytes: 100,
+                compression: LeveldbCompression::None,
+                log_segments_behind_max: 3,
+                // No put pays for a flush.
+                write_buffer_bytes: 50_000,
+                ..small_settings()
+            }),
+        }
+    }
+}
 
 struct Store {
     log: ValueLog,
@@ -34,7 +63,7 @@ struct Store {
 }
 
 impl Store {
-    fn open(disk: &(impl Disk + Clone + 'static)) -> Result<Self> {
+    fn open(disk: &(impl Disk + Clone + 'static), kind: Kind) -> Result<Self> {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let log_settings = ValueLogSettings {
             segment_bytes: 1_500,
@@ -43,13 +72,9 @@ impl Store {
         let (log, found) = ValueLog::open(disk.clone(), Path::new(LOG), 77, log_settings)?;
         let drawn = AtomicU64::new(1);
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-        let own = BitcaskSettings {
-            compression: Compression::None,
-            ..settings()
-        };
-        let shared = Arc::new(log.clone());
-        let engine = Bitcask::open_adopting(disk, Path::new("store"), own, draw, shared)?;
-        let engine: Arc<dyn Backend> = Arc::new(engine);
+        let shared: Arc<dyn SharedLog> = Arc::new(log.clone());
+        let store = Path::new("store");
+        let engine = kind.engine().open(disk, store, draw, Some(shared))?;
         let admitted = log.admit(std::slice::from_ref(&engine))?;
         Ok(Self {
             log,
@@ -58,8 +83,8 @@ impl Store {
         })
     }
 
-    fn filled(disk: &MemoryDisk) -> Self {
-        let store = Self::open(disk).unwrap();
+    fn filled(disk: &MemoryDisk, kind: Kind) -> Self {
+        let store = Self::open(disk, kind).unwrap();
         (0..KEYS).for_each(|number| store.put(number, 1).unwrap());
         store
     }
@@ -145,10 +170,19 @@ fn flip(disk: &MemoryDisk, path: &Path, offset: u64) {
 
 #[test]
 fn r24_a_flipped_byte_of_the_value_log_costs_one_key_which_says_so() {
+    flip_bytes(Kind::Bitcask);
+}
+
+#[test]
+fn r24_a_flipped_byte_of_the_value_log_costs_leveldb_one_key_which_says_so() {
+    flip_bytes(Kind::Leveldb);
+}
+
+fn flip_bytes(kind: Kind) {
     let mut hit = 0;
     for is_clean in [true, false] {
         let disk = MemoryDisk::new();
-        let store = Store::filled(&disk);
+        let store = Store::filled(&disk, kind);
         while store.log.is_chore_due() && store.log.chore_step().unwrap() {}
         if is_clean {
             store.engine.close().unwrap();
@@ -161,7 +195,7 @@ fn r24_a_flipped_byte_of_the_value_log_costs_one_key_which_says_so() {
             for offset in (0..len).step_by(7) {
                 let disk = disk.crash_image(CrashOptions::everything());
                 flip(&disk, path, offset);
-                let store = Store::open(&disk).unwrap();
+                let store = Store::open(&disk, kind).unwrap();
                 let (gone, damaged) = store.gone_and_damaged();
                 let lost = gone.len() + damaged.len();
                 assert!(lost <= 1, "{} at {offset}", path.display());
@@ -175,8 +209,17 @@ fn r24_a_flipped_byte_of_the_value_log_costs_one_key_which_says_so() {
 
 #[test]
 fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
+    let_rot(Kind::Bitcask);
+}
+
+#[test]
+fn r25_rot_under_leveldb_before_what_was_synced_is_reported_and_not_cut() {
+    let_rot(Kind::Leveldb);
+}
+
+fn let_rot(kind: Kind) {
     let disk = MemoryDisk::new();
-    let store = Store::filled(&disk);
+    let store = Store::filled(&disk, kind);
     let used = store.log.newest_segment() as usize;
     drop(store);
     let all = segments(&disk);
@@ -184,7 +227,7 @@ fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
     flip(&disk, &all[0], 100);
     flip(&disk, &all[used - 1], 100);
     let disk = disk.crash_image(CrashOptions::everything());
-    let store = Store::open(&disk).unwrap();
+    let store = Store::open(&disk, kind).unwrap();
     let (gone, damaged) = store.gone_and_damaged();
     assert_eq!((gone.len(), damaged.len()), (2, 0));
     for path in [&all[0], &all[used - 1]] {
@@ -196,7 +239,7 @@ fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
     }
     store.put(KEYS, 1).unwrap();
     drop(store);
-    let store = Store::open(&disk).unwrap();
+    let store = Store::open(&disk, kind).unwrap();
     assert_eq!(store.gone_and_damaged(), (gone, Vec::new()));
     assert_eq!(store.get(KEYS).unwrap(), Some(body(KEYS, 1)));
 }
@@ -204,11 +247,20 @@ fn r25_rot_in_the_value_log_before_what_was_synced_is_reported_and_not_cut() {
 /// The disk fills up, and all that the store does on it meanwhile costs nothing.
 #[test]
 fn r28_a_full_disk_refuses_puts_to_the_value_log_serves_reads_and_resumes_by_itself() {
+    fill_the_disk(Kind::Bitcask);
+}
+
+#[test]
+fn r28_a_full_disk_refuses_puts_to_leveldb_over_the_value_log_and_they_resume() {
+    fill_the_disk(Kind::Leveldb);
+}
+
+fn fill_the_disk(kind: Kind) {
     for filled_bytes in (20_000..40_000).step_by(517) {
         let disk = MemoryDisk::with_capacity(50_000);
         let filler = disk.open(Path::new("filler"), OpenMode::CreateNew).unwrap();
         filler.write_at(&vec![0; filled_bytes], 0).unwrap();
-        let store = Store::open(&disk).unwrap();
+        let store = Store::open(&disk, kind).unwrap();
         let mut acknowledged = [None; KEYS];
         let (refused, refused_round) = fill(&store, &mut acknowledged);
         let check = |store: &Store, acknowledged: &[Option<usize>; KEYS]| {
@@ -225,7 +277,7 @@ fn r28_a_full_disk_refuses_puts_to_the_value_log_serves_reads_and_resumes_by_its
         check(&store, &acknowledged);
         drop(store);
         disk.crash(CrashOptions::nothing_unsynced());
-        let store = Store::open(&disk).unwrap();
+        let store = Store::open(&disk, kind).unwrap();
         check(&store, &acknowledged);
         store.do_upkeep();
         check(&store, &acknowledged);
@@ -240,7 +292,7 @@ fn r28_a_full_disk_refuses_puts_to_the_value_log_serves_reads_and_resumes_by_its
         check(&store, &acknowledged);
         drop(store);
         disk.crash(CrashOptions::nothing_unsynced());
-        let store = Store::open(&disk).unwrap();
+        let store = Store::open(&disk, kind).unwrap();
         check(&store, &acknowledged);
         assert!(!store.is_told(), "{:?}", store.engine.status().lost);
     }
@@ -271,13 +323,22 @@ fn fill(store: &Store, acknowledged: &mut [Option<usize>; KEYS]) -> (usize, usiz
 /// done any more, not even what makes room.
 #[test]
 fn a_log_without_room_for_its_small_files_lets_segments_go() {
+    leave_no_room_for_small_files(Kind::Bitcask);
+}
+
+#[test]
+fn a_log_under_leveldb_without_room_for_its_small_files_lets_segments_go() {
+    leave_no_room_for_small_files(Kind::Leveldb);
+}
+
+fn leave_no_room_for_small_files(kind: Kind) {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
     for name in ["value_log/log", "value_log/dropped"] {
         let rule = Rule::new(no_space).on(Operation::Write);
         disk.add_rule(rule.path_contains(name));
     }
-    let store = Store::open(&disk).unwrap();
+    let store = Store::open(&disk, kind).unwrap();
     for round in 0..10 {
         (0..KEYS).for_each(|number| store.put(number, round).unwrap());
     }
