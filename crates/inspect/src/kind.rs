@@ -10,7 +10,7 @@ use kvorum_commit::anatomy::{
 };
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, Pieces};
 use kvorum_disk::{Disk, EntryKind, OpenMode, Reading, read_file};
-use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front};
+use kvorum_lsm::anatomy::{LOG_KIND, LsmFile, dissect_log_front, dissect_shared_front};
 use kvorum_lsm::check::is_table_name;
 use kvorum_segment::{RecordFront, SegmentAnatomy, SegmentId, list_segments, parse_file_name};
 
@@ -183,9 +183,14 @@ fn dissect(front: &RecordFront<'_>) -> Option<Vec<Field>> {
         kind if SEGMENT_KINDS.contains(&kind) => dissect_front(front),
         kind if COMMIT_LOG_KINDS.contains(&kind) => dissect_commit_log_front(front),
         LOG_KIND => dissect_log_front(front, key_shown),
-        VALUE_LOG_KIND => dissect_value_log_front(front, dissect_front),
+        VALUE_LOG_KIND => dissect_value_log_front(front, dissect_engines_front),
         _ => None,
     }
+}
+
+/// What an engine put in front of a record of the value log. They tell by the record's kind whose it is.
+fn dissect_engines_front(front: &RecordFront<'_>) -> Option<Vec<Field>> {
+    dissect_shared_front(front, key_shown).or_else(|| dissect_front(front))
 }
 
 /// Where a segment's own header is damaged: its number is in its name, and the log is that of its

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_backend_leveldb::keyspace::key_shown;
 use kvorum_disk::{Disk, ErrorKind};
-use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name};
+use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name, segment_of};
 use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
@@ -315,6 +315,8 @@ impl Check<'_> {
             .iter()
             .filter_map(|it| it.blob_file)
             .collect();
+        // Segments of the node's log are checked where they are.
+        used.retain(|blob, _| segment_of(*blob).is_none());
         for (blob, bytes) in used {
             if !there.contains(&blob) {
                 let what = format!("no blob file {blob}, of which entries use {bytes} bytes");

@@ -99,7 +99,10 @@ impl Store {
 
     /// Nobody asks meanwhile what is due. On a full disk memory has to do.
     fn flush_what_is_full(&self) -> Result<()> {
-        while self.version.load().memtable.bytes() >= self.settings.memtable_bytes {
+        let is_full = |bytes: u64| {
+            bytes >= self.settings.memtable_bytes || self.shared.memory.wants_flush(bytes)
+        };
+        while is_full(self.version.load().memtable.bytes()) {
             let mut upkeep = self.upkeep.lock();
             match self.flush_step(&mut upkeep, u64::MAX, Timestamp(0), true) {
                 Err(error) if error.kind() == ErrorKind::Full => return Ok(()),

@@ -77,6 +77,12 @@ pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     Ok(found.manifest.map(|it| it.identity))
 }
 
+/// The same of a record that a store has in the node's log; `None` for those of other engines.
+pub fn dissect_shared_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
+    let kind = log::own_kind(front.kind)?;
+    dissect_log_front(&RecordFront { kind, ..*front }, show_key)
+}
+
 /// Takes the front of a record of a store's log apart.
 pub fn dissect_log_front(front: &RecordFront<'_>, show_key: ShowKey) -> Option<Vec<Field>> {
     let mut fields = Dissection::new(front.bytes, front.offset);

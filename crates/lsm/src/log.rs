@@ -19,6 +19,8 @@ use crate::{Body, Entry, LoggedPlace, Op, Value};
 pub(crate) const KIND_ENTRY: u8 = 1;
 pub(crate) const KIND_RANGE: u8 = 2;
 const KIND_NOTHING: u8 = 3;
+/// The same kinds in the node's log, where other engines have theirs: with this in their upper half.
+const SHARED: u8 = 1 << 4;
 /// In a segment's header, for people.
 pub(crate) const KIND_LOG: u8 = 7;
 
@@ -140,7 +142,7 @@ pub(crate) fn shared_records(
             Op::Remove { .. } | Op::RemoveRange { .. } => LogBack::empty(),
         };
         LogRecord {
-            kind,
+            kind: kind | SHARED,
             removal,
             front,
             back,
@@ -148,13 +150,19 @@ pub(crate) fn shared_records(
     };
     if ops.is_empty() {
         return vec![LogRecord {
-            kind: KIND_NOTHING,
+            kind: KIND_NOTHING | SHARED,
             removal: false,
             front: LogRecord::front_for(0),
             back: LogBack::empty(),
         }];
     }
     ops.iter().map(record).collect()
+}
+
+/// The kind that a record of the node's log would have in a log of the store's own; `None` for a record of
+/// another engine.
+pub(crate) fn own_kind(kind: u8) -> Option<u8> {
+    (kind & 0xf0 == SHARED).then_some(kind & 0x0f)
 }
 
 /// True for a body that stays in the node's log.
@@ -184,7 +192,8 @@ pub(crate) fn decode_shared(
     record: &LoggedRecord,
     kept_from: usize,
 ) -> Result<Option<Op>, Truncated> {
-    decode_parts(record.head.kind, &record.head.front, |at| {
+    let kind = own_kind(record.head.kind).ok_or(Truncated { offset: 0 })?;
+    decode_parts(kind, &record.head.front, |at| {
         let len = record.back.raw_len;
         match usize::try_from(len) {
             Ok(bytes) if !is_kept(bytes, kept_from) => restored(&record.back)
@@ -200,7 +209,7 @@ pub(crate) fn decode_shared(
 
 /// The key in the front of an entry's record; `None` for other records.
 pub(crate) fn key_of_entry(kind: u8, front: &Bytes) -> Option<Bytes> {
-    if kind != KIND_ENTRY {
+    if own_kind(kind) != Some(KIND_ENTRY) {
         return None;
     }
     let mut reader = ByteReader::new(front);
