@@ -188,7 +188,7 @@ impl Backups {
             held.extend(made.held);
             self.stop.rest(runtime.now().since(from).min(REST_MAX));
         }
-        if let Some(NodeLog::Value(log, _)) = &self.parts.log {
+        if let Some(NodeLog { values: log, .. }) = &self.parts.log {
             files += log.backup(&directory.join("value_log"), &held)?;
             drop(held);
             log.usage_changed();

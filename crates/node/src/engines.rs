@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, Durability};
+use kvorum_backend::Backend;
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
@@ -40,6 +40,13 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
         StorageBackend::Leveldb => "leveldb",
         StorageBackend::Memory => MEMORY,
     }
+}
+
+/// How many segments of the value log a store may lie behind with what its own files say.
+fn segments_behind_max(settings: &Settings) -> u32 {
+    let log = &settings.commit_log;
+    let segments = log.bytes_max / log.segment_bytes.max(1);
+    u32::try_from(segments).unwrap_or(u32::MAX).max(1)
 }
 
 /// Opens the stores of a node, one for each partition.
@@ -88,38 +95,23 @@ impl Engines {
         name_of(self.settings.node.storage_backend)
     }
 
-    /// True when acknowledged writes go through the node's commit log.
-    pub(crate) fn use_commit_log(&self) -> bool {
-        match self.settings.node.storage_backend {
-            StorageBackend::Leveldb => {
-                self.settings.backend_durability().mode == DurabilityMode::Grouped
-            }
-            StorageBackend::Bitcask | StorageBackend::Memory => false,
-        }
-    }
-
     /// True when entries are put to the node's value log, and stay there. Stores that have some in one
     /// of an earlier run go on with it, whatever their durability is now.
     pub(crate) fn use_value_log(&self, is_there_one: bool) -> bool {
         match self.settings.node.storage_backend {
-            StorageBackend::Bitcask => {
+            StorageBackend::Bitcask | StorageBackend::Leveldb => {
                 is_there_one || self.settings.backend_durability().mode == DurabilityMode::Grouped
             }
-            StorageBackend::Leveldb | StorageBackend::Memory => false,
+            StorageBackend::Memory => false,
         }
     }
 
     /// When stores may merge, and what they have in the value log may be collected.
     pub(crate) fn merge_policy(&self) -> MergePolicy {
-        bitcask::merge_policy(&self.settings)
-    }
-
-    /// What a put without a durability of its own waits for.
-    pub(crate) fn default_durability(&self) -> Durability {
-        if self.use_commit_log() {
-            Durability::Grouped
-        } else {
-            Durability::Buffered
+        match self.settings.node.storage_backend {
+            StorageBackend::Bitcask => bitcask::merge_policy(&self.settings),
+            // Nothing keeps its stores from merging either.
+            StorageBackend::Leveldb | StorageBackend::Memory => MergePolicy::Always,
         }
     }
 
@@ -189,7 +181,7 @@ impl Engines {
                 (self.open_bitcask(directory, log)?, directory)
             }
             (StorageBackend::Leveldb, Some(directory)) => {
-                (self.open_leveldb(directory, tiers)?, directory)
+                (self.open_leveldb(directory, tiers, log)?, directory)
             }
         };
         tell_losses(directory, &*store);
@@ -218,20 +210,22 @@ impl Engines {
         &self,
         directory: &Path,
         tiers: Option<Tiers>,
+        log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let (memory, shared) = self.leveldb.as_ref().context("size the block cache")?;
         let mut settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
         settings.tiers = tiers;
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
-        let store = Leveldb::open(
-            self.disk.clone(),
-            directory,
-            &settings,
-            shared.clone(),
-            draw,
-        )
-        .with_context(|| format!("open {}", directory.display()))?;
+        let (disk, shared) = (self.disk.clone(), shared.clone());
+        let opened = match log {
+            Some(log) => {
+                let log = Arc::new(log.clone());
+                Leveldb::open_adopting(disk, directory, &settings, shared, draw, log)
+            }
+            None => Leveldb::open(disk, directory, &settings, shared, draw),
+        };
+        let store = opened.with_context(|| format!("open {}", directory.display()))?;
         Ok(Arc::new(store))
     }
 

@@ -9,7 +9,7 @@ use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
-use kvorum_commit::{CommitLog, ValueLog};
+use kvorum_commit::ValueLog;
 use kvorum_coordinator::{Meter, RequestError, RequestKind};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
@@ -213,10 +213,8 @@ impl Figures {
         process_metrics(&mut text);
         self.vnode_metrics(&mut text);
         self.store_metrics(&mut text);
-        match &self.node_log {
-            Some(NodeLog::Commit(log)) => commit_log_metrics(log, &mut text),
-            Some(NodeLog::Value(log, _)) => value_log_metrics(log, &mut text),
-            None => {}
+        if let Some(log) = &self.node_log {
+            value_log_metrics(&log.values, &mut text);
         }
         self.leveldb_metrics(&mut text);
         self.read_cache_metrics(&mut text);
@@ -409,32 +407,6 @@ fn process_metrics(text: &mut MetricsText) {
         if let Some(bytes) = bytes {
             text.family(MetricKind::Counter, name, help, [(&[][..], bytes)]);
         }
-    }
-}
-
-fn commit_log_metrics(log: &CommitLog, text: &mut MetricsText) {
-    let status = log.status();
-    for (kind, name, help, value) in [
-        (
-            MetricKind::Gauge,
-            "commit_log_bytes",
-            "Length of the commit log",
-            status.bytes,
-        ),
-        (
-            MetricKind::Counter,
-            "commit_log_groups",
-            "Groups committed, each with one sync",
-            status.groups,
-        ),
-        (
-            MetricKind::Counter,
-            "commit_log_batches",
-            "Batches committed",
-            status.batches,
-        ),
-    ] {
-        text.family(kind, name, help, [(&[][..], value)]);
     }
 }
 

@@ -75,7 +75,7 @@ impl Node {
         backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
         let before = engine_before(&*disk, &data, settings)?;
         store_roots::settle(&*disk, data.path(), settings)?;
-        let stores = NodeStores::new(disk.clone(), runtime.clone(), settings, &data, before)?;
+        let stores = NodeStores::new(disk.clone(), &runtime, settings, &data, before)?;
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
         let steps = Arc::new(StepLog::default());
@@ -179,9 +179,6 @@ impl Node {
             let _ended = committer.join();
         }
         self.member.close_stores().context("close the stores")?;
-        if let Some(log) = self.log {
-            log.finish()?;
-        }
         self.member.seal().context("seal the vnodes' dot leases")?;
         self.data
             .note_engine(&RealDisk, self.figures.engine, Some(hints))
@@ -223,7 +220,7 @@ fn start_threads(
     let committer = match log.clone() {
         Some(log) => {
             runtime.spawn("log caller", log.clone().call_driver(runtime.clone()));
-            Some(runtime.thread(log.name(), move || log.drive())?)
+            Some(runtime.thread(NodeLog::NAME, move || log.drive())?)
         }
         None => None,
     };

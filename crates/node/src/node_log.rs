@@ -1,8 +1,8 @@
 //! The node's log: what writes are acknowledged by, one for all stores.
 //!
-//! Which one it is depends on the engine. One that keeps locations in memory leaves its entries where
-//! they were logged, in the value log; the others write them a second time, to their own files, and
-//! the commit log holds them until then.
+//! Engines leave their entries where they were logged. An earlier version had a commit log, which held
+//! batches until engines had written them a second time; what is left of one is given to the stores when
+//! they are opened ([`crate::node_stores`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use kvorum_arbiter::Told;
-use kvorum_backend::{
-    Backend, BackendError, Durability, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency,
-};
+use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_backend_bitcask::MergePolicy;
-use kvorum_commit::{
-    CollectionDue, CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings,
-};
+use kvorum_commit::{CollectionDue, ValueLog, ValueLogSettings};
 use kvorum_disk::Disk;
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
@@ -26,124 +22,64 @@ const COLLECTED_BYTES_MAX: u64 = 4 << 20;
 
 /// The log of a node that has one. Cheap to clone.
 #[derive(Clone)]
-pub(crate) enum NodeLog {
-    /// Batches stay until their stores have synced them.
-    Commit(CommitLog),
-    /// Entries stay for as long as their stores need them; when some are copied out of the log, the
-    /// stores' policy of merging says.
-    Value(ValueLog, MergePolicy),
+pub(crate) struct NodeLog {
+    /// Entries stay in it for as long as their stores need them.
+    pub(crate) values: ValueLog,
+    /// When some are copied out of it.
+    pub(crate) merges: MergePolicy,
 }
 
 impl NodeLog {
     /// In words.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Commit(_) => "commit log",
-            Self::Value(..) => "value log",
-        }
-    }
-
-    /// The store as writers use it.
-    pub(crate) fn over(&self, store: Arc<dyn Backend>, default: Durability) -> Arc<dyn Backend> {
-        match self {
-            Self::Commit(log) => Arc::new(Committed::new(store, log.clone(), default)),
-            Self::Value(..) => store,
-        }
-    }
+    pub(crate) const NAME: &str = "value log";
 
     /// Commits groups until [`NodeLog::stop`].
     pub(crate) fn drive(&self) {
-        match self {
-            Self::Commit(log) => log.drive(),
-            Self::Value(log, _) => log.drive(),
-        }
+        self.values.drive();
     }
 
     /// Lets what ready tasks write share a group, until [`NodeLog::stop`].
     pub(crate) async fn call_driver(self, runtime: Runtime) {
-        match &self {
-            Self::Commit(log) => log.call_driver(&runtime).await,
-            Self::Value(log, _) => log.call_driver(&runtime).await,
-        }
+        self.values.call_driver(&runtime).await;
     }
 
     pub(crate) fn stop(&self) {
-        match self {
-            Self::Commit(log) => log.stop(),
-            Self::Value(log, _) => log.stop(),
-        }
-    }
-
-    /// Every store was closed.
-    pub(crate) fn finish(&self) -> anyhow::Result<()> {
-        match self {
-            // Every store is synced: there is nothing to replay.
-            Self::Commit(log) => log.remove().context("remove the commit log"),
-            Self::Value(..) => Ok(()),
-        }
+        self.values.stop();
     }
 
     /// Batches committed since the start.
     pub(crate) fn batches(&self) -> u64 {
-        match self {
-            Self::Commit(log) => log.status().batches,
-            Self::Value(log, _) => log.status().batches,
-        }
+        self.values.status().batches
     }
 
     /// Why it takes nothing any more, if that is so.
     pub(crate) fn failure(&self) -> Option<String> {
-        let failure = match self {
-            Self::Commit(log) => log.failure(),
-            Self::Value(log, _) => log.failure(),
-        };
-        failure.map(|error| error.to_string())
+        self.values.failure().map(|error| error.to_string())
     }
 
     /// What waits to be written, in bytes of memory.
     pub(crate) fn queued_bytes(&self) -> u64 {
-        match self {
-            Self::Commit(log) => log.queued_bytes(),
-            Self::Value(log, _) => log.queued_bytes(),
-        }
+        self.values.queued_bytes()
     }
 
     /// What the log owes.
     pub(crate) fn owed(&self, now: Timestamp) -> Told {
-        match self {
-            Self::Commit(log) => {
-                let urgency = if log.is_upkeep_pressing() {
-                    Urgency::Pressing
-                } else {
-                    Urgency::Normal
-                };
-                let chores = log.is_upkeep_due().then(|| chore(urgency));
-                Told {
-                    tasks: chores.into_iter().collect(),
-                    ..Told::default()
-                }
-            }
-            Self::Value(log, merges) => {
-                // A collection is a merge of the log: it copies what lives and frees the rest.
-                log.hold_collections(!merges.allows(now));
-                let chores = log.is_chore_due().then(|| chore(Urgency::Normal));
-                let due = log.collection_due();
-                Told {
-                    tasks: chores.into_iter().chain(due.map(collection)).collect(),
-                    put_bytes: log.appended_bytes(),
-                    debt_bytes: due.map_or(0, |due| due.owed_bytes),
-                    memory_bytes: 0,
-                }
-            }
+        let log = &self.values;
+        // A collection is a merge of the log: it copies what lives and frees the rest.
+        log.hold_collections(!self.merges.allows(now));
+        let chores = log.is_chore_due().then(chore);
+        let due = log.collection_due();
+        Told {
+            tasks: chores.into_iter().chain(due.map(collection)).collect(),
+            put_bytes: log.appended_bytes(),
+            debt_bytes: due.map_or(0, |due| due.owed_bytes),
+            memory_bytes: 0,
         }
     }
 
-    /// What scrubbing would read now; the commit log is not kept for long enough to rot.
+    /// What scrubbing would read now.
     pub(crate) fn scrub_due(&self, period: Option<Duration>, now: Timestamp) -> Option<Task> {
-        match self {
-            Self::Commit(_) => None,
-            Self::Value(log, _) => log.scrub_due(period, now),
-        }
+        self.values.scrub_due(period, now)
     }
 
     pub(crate) fn scrub_step(
@@ -152,14 +88,9 @@ impl NodeLog {
         period: Option<Duration>,
         now: Timestamp,
     ) -> Result<StepOutcome, BackendError> {
-        match self {
-            Self::Commit(_) => Ok(StepOutcome::nothing_left()),
-            Self::Value(log, _) => {
-                let outcome = log.scrub_step(budget, period, now);
-                tell_damage(log);
-                outcome
-            }
-        }
+        let outcome = self.values.scrub_step(budget, period, now);
+        tell_damage(&self.values);
+        outcome
     }
 
     /// Does a part of what it owes.
@@ -168,25 +99,21 @@ impl NodeLog {
         task: &Task,
         budget: StepBudget,
     ) -> Result<StepOutcome, BackendError> {
-        match self {
-            Self::Commit(log) => log.upkeep_step(),
-            Self::Value(log, _) => {
-                let outcome = if task.kind == TaskKind::Merge {
-                    // What was declared is of this segment. It may have gone since, as by a survey.
-                    let due = log.collection_due();
-                    if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
-                        return Ok(StepOutcome::nothing_left());
-                    }
-                    let bytes = budget.bytes.min(COLLECTED_BYTES_MAX);
-                    log.collection_step(StepBudget { bytes })
-                } else {
-                    // It cuts nothing that stores would have to be synced for.
-                    log.chore_step().map(|_| StepOutcome::nothing_left())
-                };
-                tell_damage(log);
-                outcome
+        let log = &self.values;
+        let outcome = if task.kind == TaskKind::Merge {
+            // What was declared is of this segment. It may have gone since, as by a survey.
+            let due = log.collection_due();
+            if due.is_none_or(|due| u64::from(due.segment) != task.subject) {
+                return Ok(StepOutcome::nothing_left());
             }
-        }
+            let bytes = budget.bytes.min(COLLECTED_BYTES_MAX);
+            log.collection_step(StepBudget { bytes })
+        } else {
+            // It cuts nothing that stores would have to be synced for.
+            log.chore_step().map(|_| StepOutcome::nothing_left())
+        };
+        tell_damage(log);
+        outcome
     }
 }
 
@@ -197,11 +124,11 @@ fn tell_damage(log: &ValueLog) {
 }
 
 /// Work on the log's files, that moves hardly any bytes.
-fn chore(urgency: Urgency) -> Task {
+fn chore() -> Task {
     Task {
         kind: TaskKind::Sync,
         subject: 0,
-        urgency,
+        urgency: Urgency::Normal,
         cost_bytes: 0,
     }
 }
@@ -217,16 +144,6 @@ fn collection(due: CollectionDue) -> Task {
         },
         cost_bytes: due.cost_bytes,
     }
-}
-
-/// Starts the commit log of this run.
-pub(crate) fn create_commit_log(
-    disk: Arc<dyn Disk>,
-    directory: &Path,
-    log_id: u64,
-    settings: CommitLogSettings,
-) -> anyhow::Result<CommitLog> {
-    CommitLog::create(disk, directory, log_id, settings).context("start the commit log")
 }
 
 /// Opens the value log, before the stores whose entries are in it.

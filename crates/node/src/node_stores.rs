@@ -1,4 +1,4 @@
-//! The stores of a running node: engines behind the node's log.
+//! The stores of a running node: engines over the node's log.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::Context;
 use kvorum_backend::{Backend, BackendError, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
-use kvorum_commit::{CommitLog, CommitLogSettings, Recovered, ValueLog, recover_some};
+use kvorum_commit::{Recovered, ValueLog, recover_some};
 use kvorum_disk::Disk;
 use kvorum_member::{StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
@@ -23,11 +23,10 @@ use crate::node_log::{self, NodeLog};
 /// Opens and removes stores for the member that this node is.
 pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
-    runtime: Runtime,
     engines: Engines,
     engine_before: Option<String>,
-    log_directory: PathBuf,
-    log_settings: CommitLogSettings,
+    /// Where an earlier version had its commit logs.
+    commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
     value_log: Option<ValueLog>,
     /// From the beginning on, where the engine's writes go through one.
@@ -52,7 +51,7 @@ impl NodeStores {
     /// `engine_before` is that of the run before, if it was another.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
-        runtime: Runtime,
+        runtime: &Runtime,
         settings: &Settings,
         data: &DataDirectory,
         engine_before: Option<String>,
@@ -68,14 +67,9 @@ impl NodeStores {
         };
         Ok(Self {
             disk,
-            runtime,
             engines,
             engine_before,
-            log_directory: data.commit_log(),
-            log_settings: CommitLogSettings {
-                segment_bytes: settings.commit_log.segment_bytes,
-                bytes_max: settings.commit_log.bytes_max,
-            },
+            commit_logs: data.commit_log(),
             value_log,
             log: Mutex::new(None),
             earlier: Mutex::default(),
@@ -107,27 +101,16 @@ impl NodeStores {
             .engines
             .open_hints(self.value_log.as_ref())
             .context("open the hints' store")?;
-        // Its own log is begun behind what the earlier ones have for it, and the others find theirs when
-        // they are admitted.
+        // It gets what earlier logs have for it, and the others find theirs when they are admitted.
         let mut failed = self.recover(std::slice::from_ref(&hints))?;
         if let Some((_, error)) = failed.pop() {
             return Err(error).context("bring the hints' store up to date");
         }
-        let log = match &self.value_log {
-            Some(log) => Some(NodeLog::Value(log.clone(), self.engines.merge_policy())),
-            None if self.engines.use_commit_log() => Some(NodeLog::Commit(self.begin_log()?)),
-            None => None,
-        };
-        *self.log.lock() = log;
-        Ok(self.behind_log(hints))
-    }
-
-    fn begin_log(&self) -> anyhow::Result<CommitLog> {
-        let id = self.runtime.random_u64();
-        let (disk, settings) = (self.disk.clone(), self.log_settings);
-        let log = node_log::create_commit_log(disk, &self.log_directory, id, settings)?;
-        self.earlier.lock().recovered.running = Some(id);
-        Ok(log)
+        *self.log.lock() = self.value_log.as_ref().map(|log| NodeLog {
+            values: log.clone(),
+            merges: self.engines.merge_policy(),
+        });
+        Ok(hints)
     }
 
     /// Gives stores what earlier runs logged; returns those that failed. What is found in a commit log
@@ -144,7 +127,7 @@ impl NodeStores {
         let sound: Vec<_> = stores.iter().filter(is_sound).cloned().collect();
         let found = {
             let recovered = &mut self.earlier.lock().recovered;
-            recover_some(&*self.disk, &self.log_directory, &sound, recovered)
+            recover_some(&*self.disk, &self.commit_logs, &sound, recovered)
         };
         let found = found.context("replay the commit log")?;
         if found.batches_replayed > 0 {
@@ -187,13 +170,6 @@ impl NodeStores {
         }
     }
 
-    fn behind_log(&self, engine: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        match self.log() {
-            Some(log) => log.over(engine, self.engines.default_durability()),
-            None => engine,
-        }
-    }
-
     /// The value log keeps what a store has in it until it is known to be erased: one that is not open
     /// is opened for that.
     fn erase_unopened(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
@@ -229,7 +205,7 @@ impl Stores for NodeStores {
             match &failed {
                 Ok(failed) => match failed.iter().find(|(failed, _)| *failed == identity) {
                     Some((_, error)) => Err(StoreError::from(error.clone())),
-                    None => Ok(self.behind_log(store.clone())),
+                    None => Ok(store.clone()),
                 },
                 Err(error) => Err(StoreError::from(format!("{error:#}"))),
             }
@@ -263,7 +239,7 @@ impl Stores for NodeStores {
                 return Err(error.into());
             }
         }
-        Ok(self.behind_log(store))
+        Ok(store)
     }
 
     fn remove(
@@ -275,9 +251,6 @@ impl Stores for NodeStores {
         if let Some(store) = open {
             store.erase()?;
             store.close()?;
-            if let Some(NodeLog::Commit(log)) = self.log() {
-                log.forget(store.identity());
-            }
         } else {
             self.erase_unopened(size, partition)?;
         }

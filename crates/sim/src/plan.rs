@@ -20,7 +20,7 @@ pub enum Engine {
     Bitcask,
     /// Bitcask behind the node's commit log, which other engines have, on disks that can fail.
     BitcaskBehindLog,
-    /// Sorted tables behind the node's commit log, on disks that can fail.
+    /// Sorted tables over the node's value log, on disks that can fail.
     Leveldb,
     /// Memory: quick, for faults that no disk has a part in.
     Memory,

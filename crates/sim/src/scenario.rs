@@ -111,7 +111,7 @@ const SCENARIOS: [Scenario; 14] = [
             DiskFull,
         ],
         // It applies a write and is then told that the log in front of it could not be synced.
-        adapt: |plan| plan.engine = Engine::Leveldb,
+        adapt: |plan| plan.engine = Engine::BitcaskBehindLog,
     },
     Scenario {
         id: "R-08",

@@ -1,5 +1,5 @@
-//! The stores of a simulated node, on a disk that can fail: bitcask with its entries in the value log, or
-//! it or leveldb behind a commit log; or memory.
+//! The stores of a simulated node, on a disk that can fail: bitcask or leveldb with their entries in the
+//! value log, or bitcask behind a commit log; or memory.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -146,7 +146,7 @@ impl SimulatedStores {
 
     /// Before all stores, which are opened with it.
     fn open_value_log(&self) -> anyhow::Result<()> {
-        if self.engine != Engine::Bitcask {
+        if !matches!(self.engine, Engine::Bitcask | Engine::Leveldb) {
             return Ok(());
         }
         let id = self.runtime.random_u64();
@@ -181,7 +181,7 @@ impl SimulatedStores {
 
     /// Begins this run's log once the first stores have what earlier ones had for them.
     fn begin_log(&self) -> anyhow::Result<()> {
-        if matches!(self.engine, Engine::BitcaskBehindLog | Engine::Leveldb) {
+        if self.engine == Engine::BitcaskBehindLog {
             let id = self.runtime.random_u64();
             let log = NodeLog::create_commit_log(self.disk.clone(), id)?;
             self.recovered.lock().running = Some(id);
@@ -307,8 +307,15 @@ impl SimulatedStores {
         }
         if self.engine == Engine::Leveldb {
             let (disk, draw) = (self.disk.clone(), Arc::new(draw));
-            let store = Leveldb::open(disk, path, &leveldb_settings(), self.shared(), draw)
-                .with_context(|| format!("open {}", path.display()))?;
+            let (own, shared) = (leveldb_settings(), self.shared());
+            let opened = match &*self.log.lock() {
+                Some(NodeLog::Value(log)) => {
+                    let log = Arc::new(log.clone());
+                    Leveldb::open_adopting(disk, path, &own, shared, draw, log)
+                }
+                _ => Leveldb::open(disk, path, &own, shared, draw),
+            };
+            let store = opened.with_context(|| format!("open {}", path.display()))?;
             return Ok(Arc::new(store));
         }
         let (disk, draw) = (self.disk.clone(), Arc::new(draw));
@@ -498,11 +505,12 @@ fn settings_of_files(bytes_max: u64) -> BitcaskSettings {
     settings
 }
 
-/// Small, so that a run flushes and compacts. The commit log stands in front.
+/// As the server has it by default, small, so that a run flushes and compacts. Large bodies stay in the value
+/// log, and the others go to tables.
 fn leveldb_settings() -> LeveldbSettings {
     let mut settings = LeveldbSettings {
-        has_log: false,
-        sync: LeveldbSync::None,
+        sync: LeveldbSync::Grouped,
+        log_segments_behind_max: 4,
         write_buffer_bytes: TABLE_BYTES_MAX,
         block_bytes: 512,
         ..LeveldbSettings::default()

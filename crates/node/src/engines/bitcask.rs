@@ -16,8 +16,6 @@ const READ_CACHE_SHARE: u64 = 32;
 pub(super) fn settings_of(settings: &Settings) -> BitcaskSettings {
     let bitcask = &settings.bitcask;
     let durability = settings.bitcask_durability();
-    let log = &settings.commit_log;
-    let segments = log.bytes_max / log.segment_bytes.max(1);
     BitcaskSettings {
         sync: match durability.mode {
             DurabilityMode::Grouped => SyncStrategy::Grouped,
@@ -42,7 +40,7 @@ pub(super) fn settings_of(settings: &Settings) -> BitcaskSettings {
             settings::Compression::Lz4 => Compression::Lz4,
             settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
         },
-        log_segments_behind_max: u32::try_from(segments).unwrap_or(u32::MAX).max(1),
+        log_segments_behind_max: super::segments_behind_max(settings),
         ..BitcaskSettings::default()
     }
 }

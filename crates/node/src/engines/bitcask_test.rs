@@ -154,7 +154,10 @@ fn open_logged(lines: &[&str]) -> Opened {
     Opened {
         disk,
         store,
-        log: Some(NodeLog::Value(log, merge_policy(&settings))),
+        log: Some(NodeLog {
+            values: log,
+            merges: merge_policy(&settings),
+        }),
     }
 }
 

@@ -70,14 +70,16 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
     let durability = settings.leveldb_durability();
     let (least, most) = memory.write_buffer;
     LeveldbSettings {
-        // With the node's commit log in front, a second log would only be written.
-        has_log: durability.mode != DurabilityMode::Grouped,
+        // Over the node's log there is none.
+        has_log: true,
         sync: match durability.mode {
-            DurabilityMode::Grouped | DurabilityMode::None => SyncStrategy::None,
+            DurabilityMode::Grouped => SyncStrategy::Grouped,
+            DurabilityMode::None => SyncStrategy::None,
             DurabilityMode::Interval => SyncStrategy::Interval(durability.interval),
         },
         expiry: leveldb.expiry(),
         scrub_period: settings.maintenance.scrub_period,
+        log_segments_behind_max: super::segments_behind_max(settings),
         write_buffer_bytes: least + drawn % (most - least + 1),
         has_filter: leveldb.bloomfilter,
         block_bytes: usize::try_from(leveldb.block_bytes).unwrap_or(usize::MAX),

@@ -415,24 +415,18 @@ fn a_buffer_is_written_at_its_most_size() {
 }
 
 fn a_write_is_synced_as_told() {
-    let uses_commit_log = |line: &str| {
+    let uses_log = |line: &str| {
         let lines = ["storage_backend = leveldb", line];
         let randomness = Arc::new(SeededRandomness::new(1));
         let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        Engines::new(seam, loaded(&lines), randomness).use_commit_log()
+        Engines::new(seam, loaded(&lines), randomness).use_value_log(false)
     };
-    assert!(uses_commit_log("leveldb.sync_on_write = on"));
-    assert!(!uses_commit_log("leveldb.sync_on_write = off"));
-    // Behind the commit log a store has no log of its own; without, it has one that a crash of the
-    // server leaves whole.
-    for (line, logs) in [
-        ("leveldb.sync_on_write = on", 0),
-        ("leveldb.sync_on_write = off", 1),
-    ] {
-        let opened = open(&[line]);
-        opened.fill(0..10, 100);
-        assert_eq!(opened.files(".segment").len(), logs, "{line}");
-    }
+    assert!(uses_log("leveldb.sync_on_write = on"));
+    assert!(!uses_log("leveldb.sync_on_write = off"));
+    // Without the node's log a store has one of its own, which a crash of the server leaves whole.
+    let opened = open(&["leveldb.sync_on_write = off"]);
+    opened.fill(0..10, 100);
+    assert_eq!(opened.files(".segment").len(), 1);
 }
 
 fn tables_have_filters_or_not() {

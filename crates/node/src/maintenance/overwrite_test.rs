@@ -99,7 +99,10 @@ impl World {
         Self {
             arbiter: Arbiter::new(Budgets::default()),
             stores,
-            log: log.map(|log| NodeLog::Value(log, MergePolicy::Always)),
+            log: log.map(|values| NodeLog {
+                values,
+                merges: MergePolicy::Always,
+            }),
             has_worked: false,
             disk,
             randomness,

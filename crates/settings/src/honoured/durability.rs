@@ -49,8 +49,8 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.commit_log.segment_bytes = value,
         },
         "64MB",
-        "The size of one file of the node's log: of the commit log or, with bitcask, of the value \
-         log, in which entries stay. Files are made in advance.",
+        "The size of one file of the node's log, the value log, in which entries stay. Files are \
+         made in advance.",
     ),
     key(
         "commit_log.bytes_max",
@@ -59,7 +59,7 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.commit_log.bytes_max = value,
         },
         "1GB",
-        "How much of the node's log may wait for the partitions to catch up. Behind a commit log \
-         writers are slowed beyond it. It bounds the time that a start after a crash takes.",
+        "How much of the node's log may wait for the partitions to catch up. It bounds the time \
+         that a start after a crash takes.",
     ),
 ];
