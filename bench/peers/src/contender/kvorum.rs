@@ -1,8 +1,8 @@
 //! Kvorum's engines as the node runs them: 64 stores, one log for all of them, upkeep in the background.
 //!
-//! Synced, bitcask's entries stay in the value log and leveldb's puts go through the commit log; without
-//! syncs bitcask writes to its own files and leveldb to its own log. Writers are slowed by the arbiter's
-//! rule as debt grows; what else the arbiter decides is done by a simple loop here.
+//! Synced, bitcask's entries and leveldb's large bodies stay in the value log; without syncs bitcask writes
+//! to its own files and leveldb to its own log. Writers are slowed by the arbiter's rule as debt grows; what
+//! else the arbiter decides is done by a simple loop here.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, ReadCache, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
+use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::StorageKey;
 use parking_lot::Mutex;
@@ -29,10 +29,6 @@ use super::{Contender, Opening, Sync};
 
 const STORES: usize = 64;
 /// As the node's defaults.
-const COMMIT_LOG: CommitLogSettings = CommitLogSettings {
-    segment_bytes: 64 << 20,
-    bytes_max: 1 << 30,
-};
 const VALUE_LOG: ValueLogSettings = ValueLogSettings {
     segment_bytes: 64 << 20,
     dead_percent_max: 30,
@@ -52,15 +48,9 @@ const DEBT_BYTES_MAX: f64 = 4e9;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 const SCAN_LEASE_MICROS: u64 = 60_000_000;
 
-enum Log {
-    None,
-    Commit(CommitLog),
-    Value(ValueLog),
-}
-
 struct Node {
     stores: Vec<Arc<dyn Backend>>,
-    log: Log,
+    log: Option<ValueLog>,
     durability: Durability,
     delay_micros: AtomicU64,
     is_closing: AtomicBool,
@@ -70,13 +60,7 @@ struct Node {
 pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
     keep_memory_until_given_back();
     let (disk, draw) = (disk(), draws());
-    let log = match opening.sync {
-        Sync::None => None,
-        Sync::Grouped => {
-            let directory = opening.directory.join("value_log");
-            Some(ValueLog::open(disk.clone(), &directory, draw(), VALUE_LOG)?.0)
-        }
-    };
+    let log = open_log(opening, &disk, draw())?;
     let cache = Arc::new(ReadCache::new(opening.cache_bytes));
     let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
         let settings = BitcaskSettings {
@@ -100,11 +84,16 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
     if let Some(log) = &log {
         log.admit(&stores)?;
     }
-    Ok(start(
-        stores,
-        log.map_or(Log::None, Log::Value),
-        opening.sync,
-    ))
+    Ok(start(stores, log, opening.sync))
+}
+
+fn open_log(opening: &Opening<'_>, disk: &Arc<dyn Disk>, id: u64) -> Result<Option<ValueLog>> {
+    if opening.sync == Sync::None {
+        return Ok(None);
+    }
+    let directory = opening.directory.join("value_log");
+    let (log, _found) = ValueLog::open(disk.clone(), &directory, id, VALUE_LOG)?;
+    Ok(Some(log))
 }
 
 pub(super) fn open_leveldb(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> {
@@ -118,41 +107,34 @@ pub(super) fn open_leveldb_inline(opening: &Opening<'_>) -> Result<Arc<dyn Conte
 fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn Contender>> {
     keep_memory_until_given_back();
     let (disk, draw) = (disk(), draws());
-    let log = match opening.sync {
-        Sync::None => None,
-        Sync::Grouped => {
-            let directory = opening.directory.join("commit_log");
-            let log = CommitLog::create(disk.clone(), &directory, draw(), COMMIT_LOG)?;
-            Some(log)
-        }
-    };
+    let log = open_log(opening, &disk, draw())?;
     let write_buffers = opening.cache_bytes / 100 * WRITE_BUFFERS_PERCENT;
     let shared = Shared::new(opening.cache_bytes - write_buffers, write_buffers);
     let open_store = |directory: &Path| -> Result<Arc<dyn Backend>> {
         let settings = LeveldbSettings {
-            has_log: opening.sync == Sync::None,
-            sync: kvorum_backend_leveldb::SyncStrategy::None,
+            sync: match opening.sync {
+                Sync::None => kvorum_backend_leveldb::SyncStrategy::None,
+                Sync::Grouped => kvorum_backend_leveldb::SyncStrategy::Grouped,
+            },
             write_buffer_bytes: WRITE_BUFFER_BYTES_MIN + draw() % WRITE_BUFFER_BYTES_MORE,
             blob_threshold_bytes,
             ..LeveldbSettings::default()
         };
         let (shared, draw) = (shared.clone(), draw.clone());
-        let store = Leveldb::open(disk.clone(), directory, &settings, shared, draw)?;
-        Ok(match &log {
-            None => Arc::new(store),
-            Some(log) => Arc::new(Committed::new(
-                Arc::new(store),
-                log.clone(),
-                Durability::Grouped,
-            )),
-        })
+        let store = match &log {
+            None => Leveldb::open(disk.clone(), directory, &settings, shared, draw)?,
+            Some(log) => {
+                let log = Arc::new(log.clone());
+                Leveldb::open_adopting(disk.clone(), directory, &settings, shared, draw, log)?
+            }
+        };
+        Ok(Arc::new(store))
     };
     let stores = stores(opening.directory, open_store)?;
-    Ok(start(
-        stores,
-        log.map_or(Log::None, Log::Commit),
-        opening.sync,
-    ))
+    if let Some(log) = &log {
+        log.admit(&stores)?;
+    }
+    Ok(start(stores, log, opening.sync))
 }
 
 fn disk() -> Arc<dyn Disk> {
@@ -187,7 +169,7 @@ fn give_back_memory() {
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
-fn start(stores: Vec<Arc<dyn Backend>>, log: Log, sync: Sync) -> Arc<dyn Contender> {
+fn start(stores: Vec<Arc<dyn Backend>>, log: Option<ValueLog>, sync: Sync) -> Arc<dyn Contender> {
     let node = Arc::new(Node {
         stores,
         log,
@@ -223,10 +205,8 @@ impl Node {
     }
 
     fn drive(&self) {
-        match &self.log {
-            Log::None => {}
-            Log::Commit(log) => log.drive(),
-            Log::Value(log) => log.drive(),
+        if let Some(log) = &self.log {
+            log.drive();
         }
     }
 
@@ -266,12 +246,7 @@ impl Node {
 
     fn tend_log(&self) -> bool {
         match &self.log {
-            Log::Commit(log) if log.is_upkeep_due() => {
-                timed(log.is_upkeep_pressing(), || log.upkeep_step().is_ok())
-            }
-            Log::Value(log) if log.is_upkeep_due() => {
-                timed(false, || log.upkeep_step(STEP).is_ok())
-            }
+            Some(log) if log.is_upkeep_due() => timed(false, || log.upkeep_step(STEP).is_ok()),
             _ => false,
         }
     }
@@ -346,10 +321,8 @@ impl Contender for Node {
 
     fn close(&self) -> Result<()> {
         self.is_closing.store(true, Ordering::Release);
-        match &self.log {
-            Log::None => {}
-            Log::Commit(log) => log.stop(),
-            Log::Value(log) => log.stop(),
+        if let Some(log) = &self.log {
+            log.stop();
         }
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
