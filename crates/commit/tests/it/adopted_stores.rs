@@ -1,6 +1,6 @@
-//! Several stores with their entries in one value log, as a node has them, of bitcask or of leveldb: killed, cut from the
-//! power anywhere, opened again under another durability, collected and merged meanwhile. What was
-//! acknowledged is there, as far as the durability of its time promised.
+//! Several stores with their entries in one value log, as a node has them, of bitcask or of leveldb: killed,
+//! cut from the power anywhere, opened again under another durability, collected and merged meanwhile. What
+//! was acknowledged is there, as far as the durability of its time promised.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,9 @@ use kvorum_backend::{
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_leveldb::{LeveldbSettings, SyncStrategy as LeveldbSync};
-use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover};
+use kvorum_commit::{
+    Admission, CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings, recover,
+};
 use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use proptest::prelude::*;
@@ -161,6 +163,7 @@ impl Node {
         if mode != Mode::Own {
             let admitted = log.admit(stores)?;
             assert_eq!(admitted.damage, Vec::<String>::new());
+            all_admitted(admitted)?;
         }
         for store in stores {
             // An erasure that a cut interrupted leaves the checkpoint of what was erased.
@@ -188,7 +191,7 @@ impl Node {
         self.stores.remove(number);
         self.stores.insert(number, self.open_store(number)?);
         if self.mode != Mode::Own {
-            self.log.admit_some(&self.stores[number..=number])?;
+            all_admitted(self.log.admit_some(&self.stores[number..=number])?)?;
         }
         Ok(())
     }
@@ -234,6 +237,14 @@ impl Node {
 
     fn close(&self) -> Result<()> {
         self.stores.iter().try_for_each(|store| store.close())
+    }
+}
+
+/// A store may have to flush while it is given what it lacks, and the power be cut there.
+fn all_admitted(admitted: Admission) -> Result<()> {
+    match admitted.failed.into_iter().next() {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
     }
 }
 
