@@ -10,8 +10,8 @@ use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
-    /// Whether the store keeps a log of its own, unless it is opened over the node's; not needed behind the node's commit log, where a
-    /// sync is a flush.
+    /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync is
+    /// a flush.
     pub has_log: bool,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises, and when the log is synced.
     pub sync: SyncStrategy,

@@ -276,7 +276,8 @@ pub trait Adopting: Send + Sync {
     fn covered(&self) -> Sequence;
 
     /// Takes a batch that was logged and is not covered, as if it were put now, but where it stands.
-    /// Batches come in ascending order, some perhaps missing.
+    /// Batches come in ascending order, some perhaps missing. Without records: something of the store up to
+    /// this batch cannot be read, and no put may get a sequence up to this one.
     fn replay(
         &self,
         segment: &Arc<dyn SharedSegment>,
@@ -285,8 +286,8 @@ pub trait Adopting: Send + Sync {
     ) -> Result<()>;
 
     /// Every segment that the store needs: because a live entry or a removal that still hides
-    /// something stands there, because a batch there is not covered, or because a snapshot without an
-    /// end or a backup reads it.
+    /// something stands there, because a batch there is not covered, or because a backup or
+    /// a snapshot without an end reads it that does not keep the segment's file open itself.
     ///
     /// It must wait for puts in progress: of a batch that was appended before the call, the place
     /// counts.

@@ -1,4 +1,5 @@
-//! The node's commit log: one group commit for every vnode, and replay into engines after a crash.
+//! The node's log: one group commit for every vnode, and what engines lack after a crash. That is the value
+//! log, in which entries stay; and the commit log, which earlier versions had.
 //!
 //! A node has dozens of stores. If each synced its own file before acknowledging a put, the device
 //! would see dozens of syncs where one could serve them all. So a put is applied to its engine

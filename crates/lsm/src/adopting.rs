@@ -56,16 +56,18 @@ impl Adopting for Lsm {
 
 impl Store {
     /// Takes a batch that was logged and is in no table, where it stands. One that is known is passed over:
-    /// the log may be read again.
+    /// the log may be read again. Of one without records the log has lost something, and knows no keys.
     fn replay(&self, segment: &Arc<dyn SharedSegment>, sequence: u64, records: &[LoggedRecord]) {
         let mut writer = self.writer.lock();
-        if sequence <= writer.last_sequence {
-            return;
-        }
-        if sequence > writer.last_sequence + 1 && writer.last_sequence > 0 {
-            // The log has told what it has lost, and knows no keys.
+        let is_known = sequence <= writer.last_sequence;
+        let is_behind_gap = sequence > writer.last_sequence + 1;
+        if records.is_empty() || is_behind_gap {
+            // The log has told what it has lost.
             let everything = KeyRange::everything();
             self.read_side.doubts.open(DoubtKind::Lost, everything);
+        }
+        if is_known {
+            return;
         }
         let version = self.version.load();
         version.memtable.keep_segment(segment);

@@ -35,10 +35,11 @@ impl Store {
     }
 
     /// Moves to tables what a log of the store's own had, for a store that has gone over to the node's: what
-    /// the node's log gets is behind it, and must not be kept without it. Where there is no room, later.
+    /// the node's log gets is behind it, and must not be kept without it. Where there is no room that comes
+    /// later, and its log is synced.
     pub(crate) fn flush_what_own_log_had(&self) -> Result<()> {
         match self.flush_all() {
-            Err(error) if error.kind() == ErrorKind::Full => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Full => self.sync_own_log(),
             flushed => flushed.map(drop),
         }
     }

@@ -401,6 +401,6 @@ pub(crate) fn newest_in_tables(
     match crate::read::find_in_tables(version, key, hash_key(key), context) {
         Ok(found) => Ok(found),
         Err(crate::read::Unread::Sst(error)) => Err(from_sst(&error)),
-        Err(crate::read::Unread::Lost(error)) => Err(error),
+        Err(crate::read::Unread::Lost(error) | crate::read::Unread::GivenUp(error)) => Err(error),
     }
 }

@@ -18,8 +18,10 @@ use crate::{Body, Entry, LoggedPlace, Value};
 pub(crate) enum Unread {
     /// The disk, or damage met now.
     Sst(SstError),
-    /// Damage met before.
+    /// Damage met before, of a file that may be readable again later.
     Lost(BackendError),
+    /// A merge gave up what could not be read of this key, and what is below counts as lost with it.
+    GivenUp(BackendError),
 }
 
 impl From<SstError> for Unread {
@@ -69,7 +71,7 @@ impl Store {
                 }
                 Err(from_sst(&error))
             }
-            Err(Unread::Lost(error)) => {
+            Err(Unread::Lost(error) | Unread::GivenUp(error)) => {
                 self.count_corrupt_read();
                 Err(error)
             }
@@ -237,10 +239,11 @@ fn ask(
     if key < &properties.smallest[..] || key > &properties.largest[..] {
         return Ok(Told::Nothing);
     }
-    let lost = |what: &str| {
+    let corrupt = |what: &str| {
         let detail = format!("{what} of table {} was lost", table.number);
-        Unread::Lost(BackendError::new(ErrorKind::Corrupt, detail))
+        BackendError::new(ErrorKind::Corrupt, detail)
     };
+    let lost = |what: &str| Unread::Lost(corrupt(what));
     let opened = table.table.as_ref().ok_or_else(|| lost("the file"))?;
     let mark = properties.marks.strongest(key);
     let entry = match opened.get(key, hash, context)? {
@@ -257,7 +260,7 @@ fn ask(
         }
         (Some(entry), _) => Told::Entry(entry),
         (None, Some(mark)) if mark.kind == MarkKind::Removed => Told::Removed,
-        (None, Some(_)) => return Err(lost("a range with the key")),
+        (None, Some(_)) => return Err(Unread::GivenUp(corrupt("a range with the key"))),
         (None, None) => Told::Nothing,
     })
 }

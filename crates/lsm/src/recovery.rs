@@ -20,6 +20,7 @@ use crate::doubts::Doubts;
 use crate::error::{IntoBackend, from_segment};
 use crate::expiry::Expiry;
 use crate::log::{self, log_id, log_path};
+use crate::logged::segment_of;
 use crate::lost::LostLog;
 use crate::manifest::{self, Manifest};
 use crate::memtable::Memtable;
@@ -163,8 +164,10 @@ impl Recovery {
     /// log with the first tables that speak of it: before, the log itself may not outlive a crash.
     fn settle_log_id(&self, manifest: &mut Manifest) -> Result<()> {
         let known = manifest.shared_log;
+        // A manifest that was rebuilt does not know which log its tables speak of.
+        let speaks_of_log = known != 0 || names_segments(manifest);
         let Some(log) = &self.log else {
-            if known == 0 {
+            if !speaks_of_log {
                 return Ok(());
             }
             let path = self.directory.display();
@@ -175,8 +178,11 @@ impl Recovery {
             let held =
                 format!("bodies in the value log {known:016x}, which is not there; another is");
             self.note(format!("value_log/{known:016x}"), 0, 0, held);
-            // Told once. Tables go on naming segments of it: no record there is one of theirs.
-            manifest.shared_log = 0;
+        }
+        if speaks_of_log {
+            // What is missing is told once. Tables go on naming segments: where no record is theirs, reads
+            // say so.
+            manifest.shared_log = log.log_id();
         }
         Ok(())
     }
@@ -438,6 +444,11 @@ impl Recovery {
         let options = WriterOptions::default();
         SegmentWriter::resume(&*self.disk, &path, id, options, at, rewrite_from).into_backend()
     }
+}
+
+fn names_segments(manifest: &Manifest) -> bool {
+    let mut uses = manifest.tables.iter().flat_map(|it| &it.properties.blobs);
+    uses.any(|it| segment_of(it.file).is_some())
 }
 
 /// The number and the kind in the name of a file of the store.

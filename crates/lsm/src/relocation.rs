@@ -13,14 +13,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use kvorum_backend::{ErrorKind, LogPlace, LoggedRecord, Result, StoreId, Timestamp};
+use kvorum_backend::{LogPlace, LoggedRecord, Result, StoreId, Timestamp};
 use kvorum_disk::Reading;
 use kvorum_sst::hash_key;
 
 use crate::blob::{BlobWriter, blob_path};
 use crate::compaction::WrittenBlob;
+use crate::error::from_sst;
 use crate::log::{is_kept, key_of_entry, restored};
-use crate::merge::newest_in_tables;
+use crate::read::{Unread, find_in_tables};
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::{Body, Entry, LoggedPlace};
@@ -56,7 +57,7 @@ impl Store {
         let mut copied_bytes = 0;
         for record in records {
             if let Some((key, entry)) = self.current_of(record)? {
-                let gathered = self.gather(&mut upkeep, key, entry, record);
+                let gathered = self.gather(&mut upkeep, &key, entry, record);
                 if gathered.is_err() {
                     // A file that was not written to its end.
                     self.abandon_relocation(&mut upkeep);
@@ -121,10 +122,8 @@ impl Store {
         Ok(found.map(|entry| (key, entry)))
     }
 
-    /// What a key holds, if its body stands at this place of the log.
-    ///
-    /// Where a newer layer's block is damaged nobody can tell, and whatever is below counts as lost with
-    /// it: that was told when the damage was met.
+    /// What a key holds, if its body stands at this place of the log. Where a newer layer cannot be read
+    /// nobody can tell: it may be readable again later, and so the segment stays as it is.
     fn current_at(&self, key: &Bytes, at: &LogPlace) -> Result<Option<Entry>> {
         let version = self.version.load();
         let hash = hash_key(key);
@@ -135,9 +134,11 @@ impl Store {
             return Ok(None);
         }
         let context = self.read_side.at(Reading::MayBlock);
-        let found = match newest_in_tables(&version, key, &context) {
-            Err(error) if error.kind() == ErrorKind::Corrupt => None,
-            found => found?,
+        let found = match find_in_tables(&version, key, hash, &context) {
+            Err(Unread::GivenUp(_)) => None,
+            Err(Unread::Lost(error)) => return Err(error),
+            Err(Unread::Sst(error)) => return Err(from_sst(&error)),
+            Ok(found) => found,
         };
         Ok(found.filter(|entry| logged_at(entry).is_some_and(|place| is_same(&place.at, at))))
     }
@@ -145,7 +146,7 @@ impl Store {
     fn gather(
         &self,
         upkeep: &mut Upkeep,
-        key: Bytes,
+        key: &Bytes,
         mut entry: Entry,
         record: &LoggedRecord,
     ) -> Result<u64> {
@@ -154,7 +155,7 @@ impl Store {
         };
         let Some(body) = restored(&record.back) else {
             if let Body::Logged(place) = &value.body {
-                self.note_lost_body(&key, place);
+                self.note_lost_body(key, place);
             }
             return Ok(0);
         };
@@ -166,7 +167,7 @@ impl Store {
                     Some(blobs) => blobs,
                     None => gathered.blobs.insert(self.new_blob_file()?),
                 };
-                Body::Blob(blobs.add(&key, &body)?)
+                Body::Blob(blobs.add(key, &body)?)
             }
             // The threshold was lower when it was put.
             false => Body::Inline(Bytes::copy_from_slice(&body)),
@@ -175,7 +176,7 @@ impl Store {
         gathered.front_bytes += (key.len() + value.payload_bytes()) as u64;
         let from = record.head.place;
         // As the log gave them, they would keep all that was read with them.
-        let key = Bytes::copy_from_slice(&key);
+        let key = Bytes::copy_from_slice(key);
         gathered.entries.insert(key, Copied { from, entry });
         Ok(len)
     }

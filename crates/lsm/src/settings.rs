@@ -46,7 +46,7 @@ pub struct LsmSettings {
     /// The engine's name, for its status.
     pub name: &'static str,
     /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync
-    /// is a flush; that is right where the node's commit log stands in front.
+    /// is a flush; that is right where a log stands in front.
     pub has_log: bool,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises.
     pub sync: SyncStrategy,

@@ -48,6 +48,8 @@ impl Store {
         let rest = budget.bytes.saturating_sub(cost_bytes);
         let (searched, is_done) = self.tell_what_is_left(&mut upkeep, segment, rest)?;
         if is_done {
+            // Once the segment is gone, nothing else tells.
+            self.read_side.lost.write(&*self.disk);
             self.let_go(segment);
         }
         Ok(StepOutcome {

@@ -270,19 +270,23 @@ impl Store {
         if self.log.is_none() && !self.settings.has_log {
             return self.flush_all();
         }
-        let (handles, sequence) = {
-            let writer = self.writer.lock();
-            (writer.unsynced.clone(), writer.last_sequence)
-        };
+        let sequence = self.writer.lock().last_sequence;
+        self.sync_own_log()?;
+        self.sync_shared_log()?;
+        self.durable.fetch_max(sequence, Ordering::AcqRel);
+        self.mark_if_idle(sequence);
+        Ok(sequence)
+    }
+
+    /// Makes durable what the store's own log has, if there is one.
+    pub(crate) fn sync_own_log(&self) -> Result<()> {
+        let handles = self.writer.lock().unsynced.clone();
         for (_, handle) in &handles {
             handle
                 .sync()
                 .map_err(|error| self.fail(&from_segment(&error)))?;
         }
-        self.sync_shared_log()?;
-        self.durable.fetch_max(sequence, Ordering::AcqRel);
-        self.mark_if_idle(sequence);
-        Ok(sequence)
+        Ok(())
     }
 
     /// Makes durable what the node's log has. What tables say must not be ahead of it: they name places there.

@@ -11,7 +11,7 @@
 //!                  cluster.previous
 //!   hints/         what is kept for other nodes
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
-//!   commit_log/    what is durable and not yet synced by the engines
+//!   commit_log/    of an earlier version: what was durable and not yet synced by the engines
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
 //!   backup         what this directory was restored from, until it is started
 //!   place          when this file was born, by which a copy of the directory is known; another one is
@@ -29,9 +29,11 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use kvorum_disk::{Disk, DiskLock, ErrorKind};
 
-/// The newest layout that this version knows: with a value log.
-const FORMAT: u32 = 2;
-/// The layout without one, which older versions know.
+/// The newest layout that this version knows: with a value log in which leveldb has entries, too.
+const FORMAT: u32 = 3;
+/// With one of bitcask alone.
+const FORMAT_OF_BITCASK_LOG: u32 = 2;
+/// Without one.
 const FORMAT_OF_NEW: u32 = 1;
 /// The file that says so.
 pub(crate) const FORMAT_NAME: &str = "format";
@@ -125,10 +127,15 @@ impl DataDirectory {
         Ok(found.context("look for the value log")?.is_some())
     }
 
-    /// Keeps versions that know of no value log from opening stores without it.
-    pub(crate) fn note_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
-        if read_format(disk, &self.path.join(FORMAT_NAME))? < FORMAT {
-            write_format(disk, &self.path, FORMAT)?;
+    /// Keeps versions that know of no value log, or of none of this engine, from opening its stores
+    /// without it.
+    pub(crate) fn note_value_log(&self, disk: &dyn Disk, engine: &str) -> anyhow::Result<()> {
+        let format = match engine {
+            "bitcask" => FORMAT_OF_BITCASK_LOG,
+            _ => FORMAT,
+        };
+        if read_format(disk, &self.path.join(FORMAT_NAME))? < format {
+            write_format(disk, &self.path, format)?;
         }
         Ok(())
     }
@@ -228,6 +235,19 @@ mod tests {
         }
         assert_eq!(EngineLeft::parse("engine bitcask\n"), None);
         assert_eq!(EngineLeft::parse("engine bitcask\nhints many\n"), None);
+    }
+
+    /// An older version would open the stores without the log, and show what they had before.
+    #[test]
+    fn the_format_says_whose_entries_are_in_the_value_log() {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let data = DataDirectory::open(&disk, Path::new("data")).unwrap();
+        let format = || read_format(&*disk, Path::new("data/format")).unwrap();
+        assert_eq!(format(), 1);
+        for (engine, expected) in [("bitcask", 2), ("leveldb", 3), ("bitcask", 3)] {
+            data.note_value_log(&*disk, engine).unwrap();
+            assert_eq!(format(), expected);
+        }
     }
 
     /// A node that had been killed did not come up on a full disk.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::Backend;
+use kvorum_backend::{Backend, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
@@ -135,6 +135,21 @@ impl Engines {
             Some(directory) => Ok(self.disk.info(&directory)?.is_some()),
             None => Ok(false),
         }
+    }
+
+    /// Which store a partition's files are, as far as they tell.
+    pub(crate) fn identity_left(&self, size: RingSize, partition: Partition) -> Option<StoreId> {
+        let directory = self.partition_directory(size, partition)?;
+        let identity = match self.settings.node.storage_backend {
+            StorageBackend::Leveldb => {
+                kvorum_backend_leveldb::identity_of(&*self.disk, &directory).ok()
+            }
+            StorageBackend::Bitcask => {
+                kvorum_backend_bitcask::check::identity_of(&*self.disk, &directory).ok()
+            }
+            StorageBackend::Memory => None,
+        };
+        identity.flatten().map(StoreId)
     }
 
     /// Opens the store of what is kept for other nodes. Blocks.

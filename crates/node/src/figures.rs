@@ -381,7 +381,7 @@ impl Figures {
 }
 
 /// What the system says of this process; what it does not tell is left out. The bytes are those of
-/// the process as a whole, the commit log's included.
+/// the process as a whole, the log's included.
 fn process_metrics(text: &mut MetricsText) {
     let help = "Resident memory of the process";
     let resident = [(&[][..], resident_bytes())];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, BackendError, StoreId};
+use kvorum_backend::{Backend, BackendError, SharedLog, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{Recovered, ValueLog, recover_some};
@@ -58,7 +58,7 @@ impl NodeStores {
     ) -> anyhow::Result<Self> {
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
-            data.note_value_log(&*disk)?;
+            data.note_value_log(&*disk, engines.name())?;
             let log =
                 node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
             Some(log)
@@ -172,15 +172,35 @@ impl NodeStores {
 
     /// The value log keeps what a store has in it until it is known to be erased: one that is not open
     /// is opened for that.
-    fn erase_unopened(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
-        if self.value_log.is_some() && self.engines.has_files(size, partition)? {
-            let store = self
-                .engines
-                .open(size, partition, self.value_log.as_ref())?;
-            store.erase()?;
-            store.close()?;
+    fn remove_unopened(&self, size: RingSize, partition: Partition) -> anyhow::Result<()> {
+        let Some(log) = &self.value_log else {
+            return self.engines.remove(size, partition);
+        };
+        if !self.engines.has_files(size, partition)? {
+            return Ok(());
         }
-        Ok(())
+        let erased = match self.engines.open(size, partition, Some(log)) {
+            Ok(store) => {
+                store.erase()?;
+                store.close()?;
+                None
+            }
+            // It goes all the same. Where nobody can tell which store it was, the log keeps what it had.
+            Err(error) => {
+                let index = partition.index_decimal(size);
+                let error = in_one_line(&error);
+                tracing::warn!(event = "store_removed_unread", partition = %index, %error);
+                self.engines.identity_left(size, partition)
+            }
+        };
+        if let Some(store) = erased {
+            log.announce_erasure(store)?;
+        }
+        self.engines.remove(size, partition)?;
+        match erased {
+            Some(store) => Ok(log.forget(store, store)?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -251,10 +271,9 @@ impl Stores for NodeStores {
         if let Some(store) = open {
             store.erase()?;
             store.close()?;
-        } else {
-            self.erase_unopened(size, partition)?;
+            return Ok(self.engines.remove(size, partition)?);
         }
-        Ok(self.engines.remove(size, partition)?)
+        Ok(self.remove_unopened(size, partition)?)
     }
 }
 

@@ -110,8 +110,14 @@ const SCENARIOS: [Scenario; 14] = [
             DiskFull,
             DiskFull,
         ],
-        // It applies a write and is then told that the log in front of it could not be synced.
-        adapt: |plan| plan.engine = Engine::BitcaskBehindLog,
+        // One applies a write and is then told that the log in front of it could not be synced; the other
+        // shows it while the log has yet to write it.
+        adapt: |plan| {
+            plan.engine = match plan.seed.is_multiple_of(2) {
+                true => Engine::BitcaskBehindLog,
+                false => Engine::Leveldb,
+            }
+        },
     },
     Scenario {
         id: "R-08",

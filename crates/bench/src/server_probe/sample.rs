@@ -58,7 +58,9 @@ impl ProbeTargets {
             disk_bytes: found.or_else(|| {
                 Some(
                     told(&["kvorum_store_disk_bytes"])?
-                        + told(&["kvorum_commit_log_bytes"]).unwrap_or(0),
+                        + told(&["kvorum_value_log_bytes"])
+                            .or_else(|| told(&["kvorum_commit_log_bytes"]))
+                            .unwrap_or(0),
                 )
             }),
             read_bytes: process(|usage| usage.read_bytes)

@@ -62,10 +62,8 @@ impl ValueLog {
         let mut admission = Admission::default();
         let is_skipped = is_planted(PlantedDefect::ReplaySkipped);
         for segment in self.files().segments() {
-            let is_lacked = |(store, newcomer): (&StoreId, &Newcomer)| {
-                let holding = segment.holding(*store);
-                holding.is_some_and(|holding| holding.last > newcomer.reached)
-            };
+            let is_lacked =
+                |(store, newcomer): (&StoreId, &Newcomer)| lacks(&segment, *store, newcomer);
             if newcomers.iter().any(is_lacked) && !is_skipped {
                 replay_segment(&segment, &mut newcomers, &mut admission)?;
             }
@@ -106,6 +104,11 @@ fn replay_segment(
         return Ok(());
     };
     admission.segments_read += 1;
+    let lacked_by: Vec<StoreId> = newcomers
+        .iter()
+        .filter(|(store, newcomer)| lacks(segment, **store, newcomer))
+        .map(|(store, _)| *store)
+        .collect();
     let shared: Arc<dyn SharedSegment> = segment.clone();
     let mut batch: Vec<LoggedRecord> = Vec::new();
     let scan = reader.scan(segment.scan_options());
@@ -132,7 +135,44 @@ fn replay_segment(
         }
         batch.push(record);
     }
-    replay_batch(&shared, &batch, newcomers, admission)
+    replay_batch(&shared, &batch, newcomers, admission)?;
+    for store in lacked_by {
+        tell_of_damage(segment, store, newcomers, admission)?;
+    }
+    Ok(())
+}
+
+/// True when there may be something in a segment that a store does not have.
+fn lacks(segment: &LogSegment, store: StoreId, newcomer: &Newcomer) -> bool {
+    let holding = segment.holding(store);
+    holding.is_some_and(|holding| holding.last > newcomer.reached)
+}
+
+/// A store that was given a damaged segment is told up to where that had something of it: it may have lost
+/// a part of a batch, and must not give out the sequences of what cannot be read now and may be later.
+fn tell_of_damage(
+    segment: &Arc<LogSegment>,
+    store: StoreId,
+    newcomers: &mut BTreeMap<StoreId, Newcomer>,
+    admission: &mut Admission,
+) -> Result<()> {
+    let Some(newcomer) = newcomers.get_mut(&store) else {
+        return Ok(());
+    };
+    let last = segment.holding(store).map(|it| it.last);
+    let Some(last) = last.filter(|last| segment.is_damaged() || *last > newcomer.reached) else {
+        return Ok(());
+    };
+    let adopting = newcomer.engine.adopting().ok_or_else(not_adopting)?;
+    let shared: Arc<dyn SharedSegment> = segment.clone();
+    match adopting.replay(&shared, last, &[]) {
+        Ok(()) => newcomer.reached = newcomer.reached.max(last),
+        Err(error) => {
+            newcomers.remove(&store);
+            admission.failed.push((store, error));
+        }
+    }
+    Ok(())
 }
 
 fn replay_batch(

@@ -96,6 +96,17 @@ enum Kind {
 const KINDS: [Kind; 2] = [Kind::Bitcask, Kind::Leveldb];
 
 impl Kind {
+    /// As it was behind a commit log, where a leveldb had no log of its own.
+    fn engine_behind_commit_log(self) -> Engine {
+        match self.engine(Mode::Own) {
+            Engine::Leveldb(settings) => Engine::Leveldb(LeveldbSettings {
+                has_log: false,
+                ..settings
+            }),
+            bitcask => bitcask,
+        }
+    }
+
     fn engine(self, mode: Mode) -> Engine {
         match self {
             Self::Bitcask => Engine::Bitcask(BitcaskSettings {
@@ -877,7 +888,15 @@ fn what_a_commit_log_holds_is_taken_over_once_and_survives_a_power_cut_at_any_mo
         let memory = MemoryDisk::new();
         let disk: Arc<dyn Disk> = Arc::new(memory.clone());
         let drawn = Arc::new(AtomicU64::new(1));
-        let before = Node::open_of(kind, &disk, &drawn, Mode::Own).unwrap();
+        let before: Vec<Arc<dyn Backend>> = (0..STORES)
+            .map(|number| {
+                let drawn = drawn.clone();
+                let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
+                let engine = kind.engine_behind_commit_log();
+                let directory = directory_of(number);
+                engine.open(disk.clone(), &directory, draw, None).unwrap()
+            })
+            .collect();
         let log_settings = CommitLogSettings {
             segment_bytes: 2_000,
             bytes_max: 100_000,
@@ -888,7 +907,7 @@ fn what_a_commit_log_holds_is_taken_over_once_and_survives_a_power_cut_at_any_mo
         let over = |store: &Arc<dyn Backend>| {
             Committed::new(store.clone(), log.clone(), Durability::Grouped)
         };
-        let stores: Vec<Committed> = before.stores.iter().map(over).collect();
+        let stores: Vec<Committed> = before.iter().map(over).collect();
         for number in 0..40 {
             let at = number % STORES;
             let batch = match number % 7 {
@@ -899,7 +918,7 @@ fn what_a_commit_log_holds_is_taken_over_once_and_survives_a_power_cut_at_any_mo
             receipt.unwrap().wait().unwrap();
             lives[at].put.push(batch);
             if number == 20 {
-                before.stores[0].sync().unwrap();
+                before[0].sync().unwrap();
             }
         }
         drop((stores, before, log));

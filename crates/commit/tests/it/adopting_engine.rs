@@ -344,6 +344,11 @@ impl Adopting for AdoptingEngine {
                 )
             })
             .collect();
+        if records.is_empty() {
+            // Something was damaged: its sequence is used up.
+            state.last = state.last.max(sequence.0);
+            return Ok(());
+        }
         assert!(state.last < sequence.0);
         Self::show(&mut state, sequence.0, &shown);
         Ok(())

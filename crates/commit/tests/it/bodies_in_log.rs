@@ -18,11 +18,12 @@ use kvorum_backend::{
 };
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared, Tiers};
 use kvorum_commit::{ValueLog, ValueLogSettings};
-use kvorum_disk::{CrashOptions, Disk, MemoryDisk, OpenMode};
+use kvorum_disk::{CrashOptions, Disk, Fault, FaultyDisk, MemoryDisk, OpenMode, Operation, Rule};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::file_name;
 
 use crate::leveldb::small_settings;
+use crate::removals::records_of;
 
 const STORE: &str = "store";
 const LOG: &str = "log";
@@ -51,7 +52,10 @@ impl Node {
     }
 
     fn open_with(disk: &MemoryDisk, settings: &LeveldbSettings) -> Result<Self> {
-        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        Self::open_on(Arc::new(disk.clone()), settings)
+    }
+
+    fn open_on(disk: Arc<dyn Disk>, settings: &LeveldbSettings) -> Result<Self> {
         let log_settings = ValueLogSettings {
             segment_bytes: 4_000,
             dead_percent_max: 20,
@@ -356,4 +360,81 @@ fn over_two_devices_no_body_stays_in_the_log() {
     drop(node);
     let node = Node::open_with(&disk, &tiered).unwrap();
     (0..100).for_each(|key| assert_eq!(node.value(key), Ok(Some(1))));
+}
+
+/// A table that the system did not let be read for a while took the bodies of all older tables with it.
+#[test]
+fn a_body_stays_while_a_table_above_it_cannot_be_read() {
+    let memory = MemoryDisk::new();
+    let node = Node::open(&memory);
+    (0..50).for_each(|key| node.put(key, 1));
+    node.keep_store();
+    node.store.close().unwrap();
+    drop(node);
+    let older = files(&memory, ".sst");
+    let node = Node::open(&memory);
+    (0..50).step_by(7).for_each(|key| node.put(key, 2));
+    node.store.close().unwrap();
+    drop(node);
+    let newest = files(&memory, ".sst")
+        .into_iter()
+        .find(|it| !older.contains(it))
+        .unwrap();
+    let faulty = FaultyDisk::over_memory(&memory);
+    let denied = Fault::Error(kvorum_disk::ErrorKind::Denied);
+    faulty.add_rule(Rule::new(denied).on(Operation::Open).path(&newest));
+    let node = Node::open_on(Arc::new(faulty.clone()), &settings()).unwrap();
+    assert!(node.value(1).is_err());
+    // Most of the first segments is dead, as far as anybody can tell.
+    let adopting = node.store.adopting().unwrap();
+    let mut refused = 0;
+    for segment in 1..node.log.newest_segment() {
+        let path = Path::new(LOG).join(file_name(u64::from(segment)));
+        if memory.info(&path).unwrap().is_none() {
+            continue;
+        }
+        let offered = records_of(&memory, 5, segment, &path);
+        let relocated = adopting.relocate(&offered);
+        refused += usize::from(relocated.is_err());
+        if relocated.is_ok() {
+            while !adopting.settle(segment, ALL).unwrap().is_done {}
+        }
+    }
+    assert!(refused > 0);
+    node.log.usage_changed();
+    node.do_chores();
+    drop(node);
+    faulty.heal();
+    let node = Node::open_on(Arc::new(faulty), &settings()).unwrap();
+    for key in 0..50 {
+        let expected = if key % 7 == 0 { 2 } else { 1 };
+        assert_eq!(node.value(key), Ok(Some(expected)), "{key}");
+    }
+}
+
+/// What cannot be read of the log now may be readable at the next start: its sequences are used up. And
+/// an index of what was lost in part is not complete.
+#[test]
+fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
+    let disk = MemoryDisk::new();
+    let node = Node::open(&disk);
+    (0..3).for_each(|key| node.put(key, 1));
+    // The segment is sealed, and says what is in it.
+    node.log.roll().unwrap();
+    node.do_chores();
+    drop(node);
+    let first = Path::new(LOG).join(file_name(1));
+    let records = records_of(&disk, 5, 1, &first);
+    let place = records.last().unwrap().head.place;
+    let last_body = place.offset + place.len - 100;
+    flip(&disk, &first, last_body);
+    let node = Node::open(&disk);
+    assert_eq!(node.value(2), Ok(None));
+    assert_eq!(node.detail("ranges_in_doubt"), 1);
+    node.put(2, 2);
+    drop(node);
+    // As after a fault of the device.
+    flip(&disk, &first, last_body);
+    let node = Node::open(&disk);
+    assert_eq!(node.value(2), Ok(Some(2)));
 }

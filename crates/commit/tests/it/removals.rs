@@ -126,18 +126,7 @@ impl Node {
     }
 
     fn records(&self, number: u32, path: &Path) -> Vec<LoggedRecord> {
-        let id = SegmentId {
-            log_id: self.log.log_id(),
-            number: u64::from(number),
-            kind: b'V',
-        };
-        let reader = SegmentReader::open(&*self.disk, path, id).unwrap();
-        let scan = reader.scan(ScanOptions::default()).unwrap();
-        let records = scan.filter_map(|scanned| match scanned.unwrap() {
-            Scanned::Record(record) => Some(logged(number, &record)),
-            Scanned::Damage(_) => None,
-        });
-        records.collect()
+        records_of(&*self.disk, self.log.log_id(), number, path)
     }
 
     /// Merges every finished file of the store's own, or what is due of tables.
@@ -175,6 +164,27 @@ impl Node {
         fold.unwrap();
         found
     }
+}
+
+/// What can be read of a segment, as the log offers it.
+pub(crate) fn records_of(
+    disk: &dyn Disk,
+    log_id: u64,
+    number: u32,
+    path: &Path,
+) -> Vec<LoggedRecord> {
+    let id = SegmentId {
+        log_id,
+        number: u64::from(number),
+        kind: b'V',
+    };
+    let reader = SegmentReader::open(disk, path, id).unwrap();
+    let scan = reader.scan(ScanOptions::default()).unwrap();
+    let records = scan.filter_map(|scanned| match scanned.unwrap() {
+        Scanned::Record(record) => Some(logged(number, &record)),
+        Scanned::Damage(_) => None,
+    });
+    records.collect()
 }
 
 fn logged(segment: u32, stored: &StoredRecord) -> LoggedRecord {

@@ -125,7 +125,15 @@ fn open(lines: &[&str]) -> Opened {
     open_with(&store(lines))
 }
 
+/// Without a log of its own, so that a sync is a flush.
 fn open_with(settings: &LeveldbSettings) -> Opened {
+    open_as_told(&LeveldbSettings {
+        has_log: false,
+        ..settings.clone()
+    })
+}
+
+fn open_as_told(settings: &LeveldbSettings) -> Opened {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let shared = Shared::new(1 << 20, 1 << 30);
     let draw = Arc::new(|| 0x9e37_79b9_7f4a_7c15);
@@ -276,14 +284,16 @@ fn tiered(level: &str) -> (Vec<String>, Vec<String>) {
     let randomness = Arc::new(SeededRandomness::new(1));
     let engines = Engines::new(seam, loaded(&lines), randomness);
     let partition: Partition = ring_size.partitions().next().unwrap();
-    let store = engines.open(ring_size, partition, None).unwrap();
-    // Four tables are merged to the last level.
+    let open = || engines.open(ring_size, partition, None).unwrap();
+    // Each is a table once the store is closed, and four are merged to the last level.
     for number in 0..4 {
+        let store = open();
         let (head, body) = (Bytes::from_static(b"head"), text(number, 100));
         let write = Write::put(key(number), Fields::default(), head, body);
         drop(store.put(&Batch::of(write), Durability::Buffered).unwrap());
-        store.sync().unwrap();
+        store.close().unwrap();
     }
+    let store = open();
     for task in store.maintenance_due(NOW) {
         let budget = StepBudget { bytes: u64::MAX };
         let _outcome = store.maintenance_step(&task, budget, NOW).unwrap();
@@ -424,7 +434,7 @@ fn a_write_is_synced_as_told() {
     assert!(uses_log("leveldb.sync_on_write = on"));
     assert!(!uses_log("leveldb.sync_on_write = off"));
     // Without the node's log a store has one of its own, which a crash of the server leaves whole.
-    let opened = open(&["leveldb.sync_on_write = off"]);
+    let opened = open_as_told(&store(&["leveldb.sync_on_write = off"]));
     opened.fill(0..10, 100);
     assert_eq!(opened.files(".segment").len(), 1);
 }
@@ -646,7 +656,7 @@ fn with_syncs_in_intervals_the_stores_own_log_is_synced() {
         settings.sync,
         SyncStrategy::Interval(Duration::from_secs(3))
     );
-    let opened = open_with(&settings);
+    let opened = open_as_told(&settings);
     opened.fill(0..10, 30);
     let is_due = |after: u64| opened.is_due(TaskKind::Sync, Timestamp(NOW.0 + after));
     assert!(!is_due(0) && !is_due(2_900_000) && is_due(3_000_000));
