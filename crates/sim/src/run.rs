@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kvorum_coordinator::{GetOptions, PutOptions};
+use kvorum_coordinator::{GetOptions, PutOptions, ReplicaPlace};
 use kvorum_encoding::StorageKey;
 use kvorum_object::{Clock, Object};
 use kvorum_properties::Quorum;
@@ -393,9 +393,13 @@ impl Cluster {
     fn same_everywhere(&self, bucket: &[u8], key: &str) -> Option<Option<Arc<Object>>> {
         let address = address(bucket, key);
         let storage_key = StorageKey::from_address(&address);
+        // Any node may miss another for a moment, and would name a fallback for it.
         let machines = self.machines();
-        let node = machines.first().and_then(|machine| machine.running())?;
-        let places = node.coordinator.preference_list(&address).ok()?;
+        let nodes = machines.iter().filter_map(|machine| machine.running());
+        let lists = nodes.filter_map(|node| node.coordinator.preference_list(&address).ok());
+        let primaries =
+            |places: &Vec<ReplicaPlace>| places.iter().filter(|it| it.is_primary).count();
+        let places = lists.max_by_key(primaries)?;
         let mut held = Vec::new();
         for place in places {
             let machine = self.machine_of(place.node);
