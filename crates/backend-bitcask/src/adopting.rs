@@ -111,7 +111,7 @@ impl Store {
         let _puts_wait = self.writer.lock();
         let oldest = self.oldest_in_log();
         let newest = log.newest_segment();
-        let held = self.held();
+        let held = self.holds.all();
         let is_held = |number: u32| held.iter().any(|it| it.holds(number));
         let mut catalog = self.catalog.write();
         let covered = self.covered.load(Ordering::Acquire);
@@ -138,9 +138,8 @@ impl Store {
             }
         }
         // Those that were let go since a copy was made of the store.
-        let older = held.iter().flat_map(|it| it.older.iter().copied());
-        let later = held.iter().flat_map(|it| it.from..newest);
-        for segment in older.chain(later).collect::<BTreeSet<u32>>() {
+        let copied = held.iter().flat_map(|it| it.before(newest));
+        for segment in copied.collect::<BTreeSet<u32>>() {
             if !catalog.shared.contains_key(&segment) {
                 usage.push(SegmentUse {
                     segment,

@@ -103,17 +103,6 @@ impl Store {
         let shared = catalog.shared.iter();
         let needed = shared.filter(|(_, entry)| self.needs(&catalog, entry, oldest));
         let older: BTreeSet<u32> = needed.map(|(number, _)| *number).collect();
-        let held = Arc::new(HeldSegments { older, from });
-        let mut holds = self.holds.lock();
-        holds.retain(|it| it.strong_count() > 0);
-        holds.push(Arc::downgrade(&held));
-        Some(held)
-    }
-
-    /// What copies under way need of the log.
-    pub(crate) fn held(&self) -> Vec<Arc<HeldSegments>> {
-        let mut holds = self.holds.lock();
-        holds.retain(|it| it.strong_count() > 0);
-        holds.iter().filter_map(std::sync::Weak::upgrade).collect()
+        Some(self.holds.add(HeldSegments { older, from }))
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
     Adopting, Backend, BackendError, Backups, Batch, Capabilities, Durability, ErrorKind, Flow,
-    FoldDetail, FoldFilter, FoldRange, Lease, Lookup, LostRange, ReadAt, Receipt, Result, Sequence,
-    SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId, StoredEntry,
-    StoredHead, Task, Timestamp,
+    FoldDetail, FoldFilter, FoldRange, Holds, Lease, Lookup, LostRange, ReadAt, Receipt, Result,
+    Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId,
+    StoredEntry, StoredHead, Task, Timestamp,
 };
 use kvorum_disk::{Disk, Reading};
 use kvorum_encoding::StorageKey;
@@ -135,7 +135,7 @@ impl Bitcask {
             identity: AtomicU64::new(meta.identity),
             covered: AtomicU64::new(recovered.covered),
             hidden: Mutex::new(recovered.hidden),
-            holds: Mutex::default(),
+            holds: Holds::default(),
             log,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),

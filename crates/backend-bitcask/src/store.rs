@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
-    BackendError, ErrorKind, Fields, GroupSync, HeldSegments, Result, SharedLog, Timestamp,
-    Written, mark_suspect,
+    BackendError, ErrorKind, Fields, GroupSync, Holds, Result, SharedLog, Timestamp, Written,
+    mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
@@ -67,7 +67,7 @@ pub(crate) struct Store {
     /// How long segments are to be at present, within what the settings allow. Bytes.
     pub(crate) file_bytes_aim: AtomicU64,
     /// What copies of the store that are being made need of the log.
-    pub(crate) holds: Mutex<Vec<Weak<HeldSegments>>>,
+    pub(crate) holds: Holds,
     pub(crate) is_closed: AtomicBool,
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,

@@ -102,7 +102,7 @@ pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 pub use planted_defect::PlantedDefect;
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use shared_log::{
-    Adopting, Appended, HeldSegments, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront,
+    Adopting, Appended, HeldSegments, Holds, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront,
     LoggedRecord, SegmentUse, SharedLog, SharedSegment, Whereabouts,
 };
 pub use snapshot::{

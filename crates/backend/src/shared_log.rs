@@ -26,9 +26,10 @@
 //! after it. A crash in between finds either a store that is whole, or one that nobody waits for.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::{Lookup, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId, SyncTicket};
 
@@ -266,6 +267,35 @@ impl HeldSegments {
     /// True for a segment that is held.
     pub fn holds(&self, number: u32) -> bool {
         number >= self.from || self.older.contains(&number)
+    }
+
+    /// All that are held before this segment.
+    pub fn before(&self, newest: u32) -> impl Iterator<Item = u32> {
+        self.older.iter().copied().chain(self.from..newest)
+    }
+}
+
+/// What the copies of a store that are under way need of the log.
+#[derive(Debug, Default)]
+pub struct Holds {
+    held: Mutex<Vec<Weak<HeldSegments>>>,
+}
+
+impl Holds {
+    /// Adds what another copy needs, for as long as that is kept.
+    pub fn add(&self, segments: HeldSegments) -> Arc<HeldSegments> {
+        let segments = Arc::new(segments);
+        let mut held = self.held.lock();
+        held.retain(|it| it.strong_count() > 0);
+        held.push(Arc::downgrade(&segments));
+        segments
+    }
+
+    /// What is held now.
+    pub fn all(&self) -> Vec<Arc<HeldSegments>> {
+        let mut held = self.held.lock();
+        held.retain(|it| it.strong_count() > 0);
+        held.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

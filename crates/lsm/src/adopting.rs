@@ -162,11 +162,7 @@ impl Store {
         let named = named.into_keys();
         let mut older: BTreeSet<u32> = named.filter(|it| !writer.settled.contains(it)).collect();
         older.extend(writer.uncovered.segments());
-        let held = Arc::new(HeldSegments { older, from });
-        let mut holds = self.holds.lock();
-        holds.retain(|it| it.strong_count() > 0);
-        holds.push(Arc::downgrade(&held));
-        Some(held)
+        Some(self.holds.add(HeldSegments { older, from }))
     }
 
     /// Segments that copies under way need.
@@ -175,12 +171,8 @@ impl Store {
             return BTreeSet::new();
         };
         let newest = log.newest_segment();
-        let mut holds = self.holds.lock();
-        holds.retain(|it| it.strong_count() > 0);
-        let held: Vec<_> = holds.iter().filter_map(std::sync::Weak::upgrade).collect();
-        let older = held.iter().flat_map(|it| it.older.iter().copied());
-        let later = held.iter().flat_map(|it| it.from..newest);
-        older.chain(later).collect()
+        let held = self.holds.all();
+        held.iter().flat_map(|it| it.before(newest)).collect()
     }
 }
 

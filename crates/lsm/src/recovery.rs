@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, LostRange, Result, SUSPECT_NAME, SharedLog, mark_suspect,
+    BackendError, ErrorKind, GroupSync, Holds, LostRange, Result, SUSPECT_NAME, SharedLog,
+    mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
@@ -130,7 +131,7 @@ impl Recovery {
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),
                 failure: Mutex::new(None),
-                holds: Mutex::default(),
+                holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 log: self.log,
                 lock: Mutex::new(Some(lock)),

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, HeldSegments, Result, SharedLog, Written, mark_suspect,
+    BackendError, ErrorKind, GroupSync, Holds, Result, SharedLog, Written, mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock, Operation, Reading};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
@@ -70,7 +70,7 @@ pub(crate) struct Store {
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,
     /// What copies of the store that are being made need of the node's log.
-    pub(crate) holds: Mutex<Vec<Weak<HeldSegments>>>,
+    pub(crate) holds: Holds,
     /// Released when the store is dropped or closed.
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use kvorum_disk::{Disk, DiskLock, ErrorKind};
+use kvorum_settings::StorageBackend;
 
 /// The newest layout that this version knows: with a value log in which leveldb has entries, too.
 const FORMAT: u32 = 3;
@@ -129,10 +130,15 @@ impl DataDirectory {
 
     /// Keeps versions that know of no value log, or of none of this engine, from opening its stores
     /// without it.
-    pub(crate) fn note_value_log(&self, disk: &dyn Disk, engine: &str) -> anyhow::Result<()> {
+    pub(crate) fn note_value_log(
+        &self,
+        disk: &dyn Disk,
+        engine: StorageBackend,
+    ) -> anyhow::Result<()> {
         let format = match engine {
-            "bitcask" => FORMAT_OF_BITCASK_LOG,
-            _ => FORMAT,
+            StorageBackend::Bitcask => FORMAT_OF_BITCASK_LOG,
+            StorageBackend::Leveldb => FORMAT,
+            StorageBackend::Memory => FORMAT_OF_NEW,
         };
         if read_format(disk, &self.path.join(FORMAT_NAME))? < format {
             write_format(disk, &self.path, format)?;
@@ -244,7 +250,8 @@ mod tests {
         let data = DataDirectory::open(&disk, Path::new("data")).unwrap();
         let format = || read_format(&*disk, Path::new("data/format")).unwrap();
         assert_eq!(format(), 1);
-        for (engine, expected) in [("bitcask", 2), ("leveldb", 3), ("bitcask", 3)] {
+        use StorageBackend::{Bitcask, Leveldb};
+        for (engine, expected) in [(Bitcask, 2), (Leveldb, 3), (Bitcask, 3)] {
             data.note_value_log(&*disk, engine).unwrap();
             assert_eq!(format(), expected);
         }

@@ -58,7 +58,7 @@ impl NodeStores {
     ) -> anyhow::Result<Self> {
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
-            data.note_value_log(&*disk, engines.name())?;
+            data.note_value_log(&*disk, settings.node.storage_backend)?;
             let log =
                 node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
             Some(log)

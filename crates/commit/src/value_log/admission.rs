@@ -62,10 +62,13 @@ impl ValueLog {
         let mut admission = Admission::default();
         let is_skipped = is_planted(PlantedDefect::ReplaySkipped);
         for segment in self.files().segments() {
-            let is_lacked =
-                |(store, newcomer): (&StoreId, &Newcomer)| lacks(&segment, *store, newcomer);
-            if newcomers.iter().any(is_lacked) && !is_skipped {
-                replay_segment(&segment, &mut newcomers, &mut admission)?;
+            let lacks = |(store, newcomer): (&StoreId, &Newcomer)| {
+                let holding = segment.holding(*store)?;
+                (holding.last > newcomer.reached).then_some(*store)
+            };
+            let lacked_by: Vec<StoreId> = newcomers.iter().filter_map(lacks).collect();
+            if !lacked_by.is_empty() && !is_skipped {
+                replay_segment(&segment, &lacked_by, &mut newcomers, &mut admission)?;
             }
         }
         let mut registered = self.keeper.stores.lock();
@@ -97,6 +100,7 @@ impl ValueLog {
 
 fn replay_segment(
     segment: &Arc<LogSegment>,
+    lacked_by: &[StoreId],
     newcomers: &mut BTreeMap<StoreId, Newcomer>,
     admission: &mut Admission,
 ) -> Result<()> {
@@ -104,11 +108,6 @@ fn replay_segment(
         return Ok(());
     };
     admission.segments_read += 1;
-    let lacked_by: Vec<StoreId> = newcomers
-        .iter()
-        .filter(|(store, newcomer)| lacks(segment, **store, newcomer))
-        .map(|(store, _)| *store)
-        .collect();
     let shared: Arc<dyn SharedSegment> = segment.clone();
     let mut batch: Vec<LoggedRecord> = Vec::new();
     let scan = reader.scan(segment.scan_options());
@@ -137,15 +136,9 @@ fn replay_segment(
     }
     replay_batch(&shared, &batch, newcomers, admission)?;
     for store in lacked_by {
-        tell_of_damage(segment, store, newcomers, admission)?;
+        tell_of_damage(segment, *store, newcomers, admission)?;
     }
     Ok(())
-}
-
-/// True when there may be something in a segment that a store does not have.
-fn lacks(segment: &LogSegment, store: StoreId, newcomer: &Newcomer) -> bool {
-    let holding = segment.holding(store);
-    holding.is_some_and(|holding| holding.last > newcomer.reached)
 }
 
 /// A store that was given a damaged segment is told up to where that had something of it: it may have lost
@@ -156,21 +149,14 @@ fn tell_of_damage(
     newcomers: &mut BTreeMap<StoreId, Newcomer>,
     admission: &mut Admission,
 ) -> Result<()> {
-    let Some(newcomer) = newcomers.get_mut(&store) else {
-        return Ok(());
-    };
+    let reached = newcomers.get(&store).map(|it| it.reached);
     let last = segment.holding(store).map(|it| it.last);
-    let Some(last) = last.filter(|last| segment.is_damaged() || *last > newcomer.reached) else {
+    let (Some(reached), Some(last)) = (reached, last) else {
         return Ok(());
     };
-    let adopting = newcomer.engine.adopting().ok_or_else(not_adopting)?;
-    let shared: Arc<dyn SharedSegment> = segment.clone();
-    match adopting.replay(&shared, last, &[]) {
-        Ok(()) => newcomer.reached = newcomer.reached.max(last),
-        Err(error) => {
-            newcomers.remove(&store);
-            admission.failed.push((store, error));
-        }
+    if segment.is_damaged() || last > reached {
+        let shared: Arc<dyn SharedSegment> = segment.clone();
+        give(&shared, (store, last), &[], newcomers, admission)?;
     }
     Ok(())
 }
@@ -184,23 +170,40 @@ fn replay_batch(
     let Some(first) = batch.first() else {
         return Ok(());
     };
-    let sequence = first.head.sequence;
-    let newcomer = newcomers.get_mut(&first.head.store);
-    let Some(newcomer) = newcomer.filter(|it| it.reached < sequence) else {
-        return Ok(());
-    };
-    let adopting = newcomer.engine.adopting().ok_or_else(not_adopting)?;
-    match adopting.replay(segment, sequence, batch) {
-        Ok(()) => {
-            newcomer.reached = sequence;
-            admission.batches_replayed += 1;
-        }
-        Err(error) => {
-            newcomers.remove(&first.head.store);
-            admission.failed.push((first.head.store, error));
-        }
+    let (store, sequence) = (first.head.store, first.head.sequence);
+    let newcomer = newcomers.get(&store);
+    if newcomer.is_some_and(|it| it.reached < sequence)
+        && give(segment, (store, sequence), batch, newcomers, admission)?
+    {
+        admission.batches_replayed += 1;
     }
     Ok(())
+}
+
+/// Gives a store a batch, or word of what cannot be read. False where it cannot take it: then it is not
+/// admitted.
+fn give(
+    segment: &Arc<dyn SharedSegment>,
+    (store, sequence): (StoreId, Sequence),
+    records: &[LoggedRecord],
+    newcomers: &mut BTreeMap<StoreId, Newcomer>,
+    admission: &mut Admission,
+) -> Result<bool> {
+    let Some(newcomer) = newcomers.get_mut(&store) else {
+        return Ok(false);
+    };
+    let adopting = newcomer.engine.adopting().ok_or_else(not_adopting)?;
+    match adopting.replay(segment, sequence, records) {
+        Ok(()) => {
+            newcomer.reached = newcomer.reached.max(sequence);
+            Ok(true)
+        }
+        Err(error) => {
+            newcomers.remove(&store);
+            admission.failed.push((store, error));
+            Ok(false)
+        }
+    }
 }
 
 fn not_adopting() -> BackendError {
