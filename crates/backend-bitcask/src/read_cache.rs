@@ -12,11 +12,10 @@
 //! what a large store is asked for is not asked for again soon, and the copy costs more than the read.
 
 use std::hash::BuildHasher as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf as _, Bytes};
-use kvorum_backend::{Sequence, StoredEntry};
+use kvorum_backend::{ReadOnce, Sequence, StoredEntry};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
@@ -26,8 +25,6 @@ use crate::entry::{decode_fields, key_of};
 const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// For sizing the cache's own tables.
 const ENTRY_BYTES_EXPECTED: u64 = 2048;
-/// Reads that are remembered at most, to tell a second one.
-const READ_ONCE_MAX: usize = 1 << 20;
 /// What an entry takes beside its bytes: itself, the cache's tables, and the count of its holders.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
@@ -96,35 +93,6 @@ impl Weighter<Place, CachedEntry> for EntryWeight {
 
 type Entries = Cache<Place, CachedEntry, EntryWeight, foldhash::fast::FixedState>;
 
-/// Places that were read from their segments lately: one tag for all that fall into a slot, the last.
-/// Two places with one tag make an entry kept at its first read, which does no harm.
-struct ReadOnce {
-    slots: usize,
-    /// Made by the first read: a node that is idle needs none.
-    tags: OnceLock<Box<[AtomicU64]>>,
-}
-
-impl ReadOnce {
-    fn new(slots: usize) -> Self {
-        Self {
-            slots,
-            tags: OnceLock::new(),
-        }
-    }
-
-    /// Notes a read; true when the slot's last one was of the same place.
-    fn again(&self, place: Place) -> bool {
-        let hash = foldhash::fast::FixedState::default().hash_one(place);
-        let tags = self
-            .tags
-            .get_or_init(|| (0..self.slots).map(|_| AtomicU64::new(0)).collect());
-        let slot = usize::try_from((hash >> 32) % tags.len() as u64).unwrap_or(0);
-        // Zero stands for nothing yet.
-        let tag = hash | 1;
-        tags[slot].swap(tag, Ordering::Relaxed) == tag
-    }
-}
-
 /// A cache of entries with a bound on their bytes.
 pub struct ReadCache {
     entries: Entries,
@@ -149,7 +117,7 @@ impl ReadCache {
         );
         Self {
             entries,
-            once: ReadOnce::new(expected.min(READ_ONCE_MAX)),
+            once: ReadOnce::new(expected),
             misses: AtomicU64::new(0),
         }
     }
@@ -191,7 +159,8 @@ impl ReadCache {
     ) {
         self.misses.fetch_add(1, Ordering::Relaxed);
         let place = Place { segment, offset };
-        if front.len() + body.len() > ENTRY_BYTES_MAX || !self.once.again(place) {
+        let hash = || foldhash::fast::FixedState::default().hash_one(place);
+        if front.len() + body.len() > ENTRY_BYTES_MAX || !self.once.again(hash()) {
             return;
         }
         let entry = CachedEntry {

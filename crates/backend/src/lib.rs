@@ -76,6 +76,7 @@ mod lost_directory;
 mod maintenance;
 #[cfg(feature = "planted-defects")]
 mod planted_defect;
+mod read_once;
 mod scrub;
 mod shared_log;
 mod snapshot;
@@ -100,6 +101,7 @@ pub use lost_directory::{
 pub use maintenance::{StepBudget, StepOutcome, Task, TaskKind, Urgency};
 #[cfg(feature = "planted-defects")]
 pub use planted_defect::PlantedDefect;
+pub use read_once::ReadOnce;
 pub use scrub::{SCRUB_NAME, ScrubFile, Scrubbing};
 pub use shared_log::{
     Adopting, Appended, HeldSegments, Holds, LogBack, LogPlace, LogPromise, LogRecord, LoggedFront,

@@ -1,12 +1,18 @@
-//! One block cache for all stores of a node.
+//! One cache for all stores of a node: blocks of tables and blob files, and bodies that stay in the
+//! node's log.
 //!
 //! The replacement policy is S3-FIFO's: a block enters a short queue first and moves to the main one
 //! when it is asked for again, so that what is read once does not push out what is read often. Folds
-//! offer it no data blocks at all.
+//! offer it little more than where they begin. A body comes in when it is read from the log a second time:
+//! it is of one key alone, where a block of several may be asked for again by its neighbours.
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+use kvorum_backend::{LogPlace, ReadOnce};
+use kvorum_segment::RECORD_ALIGN_BYTES;
 use kvorum_sst::{Block, BlockCache, CacheKey};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -14,68 +20,121 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 /// For sizing the cache's own tables.
 const BLOCK_BYTES_EXPECTED: u64 = 4096;
 
-type Inner = Cache<CacheKey, Arc<Block>, BlockWeight, foldhash::fast::FixedState>;
+/// For telling second readings of bodies.
+const BODY_BYTES_EXPECTED: u64 = 2048;
+/// A larger body is not kept, in bytes: to copy it from the page cache costs more than to ask for it.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// What a body takes beside its bytes: itself, the cache's tables, and the count of its holders.
+const BODY_OVERHEAD_BYTES: usize = 256;
 
-/// A cache of blocks with a bound on their bytes.
+type Inner = Cache<CacheKey, Held, HeldWeight, foldhash::fast::FixedState>;
+
+/// A cache with a bound on its bytes.
 pub struct SharedCache {
-    blocks: Inner,
+    held: Inner,
+    bodies_read: ReadOnce,
     next_table: AtomicU64,
 }
 
 #[derive(Clone)]
-struct BlockWeight;
+enum Held {
+    Block(Arc<Block>),
+    Body { sequence: u64, bytes: Bytes },
+}
 
-impl Weighter<CacheKey, Arc<Block>> for BlockWeight {
-    fn weight(&self, _key: &CacheKey, block: &Arc<Block>) -> u64 {
-        block.memory_bytes() as u64
+#[derive(Clone)]
+struct HeldWeight;
+
+impl Weighter<CacheKey, Held> for HeldWeight {
+    fn weight(&self, _key: &CacheKey, held: &Held) -> u64 {
+        let bytes = match held {
+            Held::Block(block) => block.memory_bytes(),
+            Held::Body { bytes, .. } => bytes.len() + BODY_OVERHEAD_BYTES,
+        };
+        bytes as u64
+    }
+}
+
+/// Names a body: the store that reads it stands in for the table, by the number that it has in the cache.
+fn body_key(store: u64, at: &LogPlace) -> CacheKey {
+    // Places are below 8 GiB in their segments.
+    const OFFSET_BITS: u32 = 30;
+    CacheKey {
+        table: store,
+        offset: u64::from(at.segment) << OFFSET_BITS | at.offset / RECORD_ALIGN_BYTES,
     }
 }
 
 impl SharedCache {
-    /// A cache for at most so many bytes of blocks.
+    /// A cache for at most so many bytes; what tells second readings takes eight bytes beside it for each
+    /// 2 KB of them, and 8 MB at most.
     pub fn new(bytes_max: u64) -> Self {
-        let expected = usize::try_from(bytes_max / BLOCK_BYTES_EXPECTED).unwrap_or(usize::MAX);
-        let blocks = Cache::with(
-            expected.max(16),
+        let expected = |each| usize::try_from(bytes_max / each).unwrap_or(usize::MAX);
+        let held = Cache::with(
+            expected(BLOCK_BYTES_EXPECTED).max(16),
             bytes_max,
-            BlockWeight,
+            HeldWeight,
             // Fixed, so that what is evicted is the same in each run of a simulation.
             foldhash::fast::FixedState::default(),
             DefaultLifecycle::default(),
         );
         Self {
-            blocks,
+            held,
+            bodies_read: ReadOnce::new(expected(BODY_BYTES_EXPECTED)),
             next_table: AtomicU64::new(1),
         }
     }
 
-    /// Bytes of blocks held now.
+    /// Bytes held now.
     pub fn bytes(&self) -> u64 {
-        self.blocks.weight()
+        self.held.weight()
     }
 
     /// The bound.
     pub fn bytes_max(&self) -> u64 {
-        self.blocks.capacity()
+        self.held.capacity()
     }
 
     /// Changes the bound; what no longer fits is dropped.
     pub fn set_bytes_max(&self, bytes_max: u64) {
-        self.blocks.set_capacity(bytes_max);
+        self.held.set_capacity(bytes_max);
     }
 
-    /// A number that no other table in this cache has.
+    /// A number that no other table in this cache has, and no other store.
     pub(crate) fn new_table(&self) -> u64 {
         self.next_table.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The body that a store has read at this place of the node's log, put with this sequence.
+    pub(crate) fn body(&self, store: u64, at: &LogPlace, put_with: u64) -> Option<Bytes> {
+        match self.held.get(&body_key(store, at))? {
+            Held::Body { sequence, bytes } if sequence == put_with => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Takes a copy of a body that was read, if it was read before lately: what was read may be a part of
+    /// something larger, which would be kept with it.
+    pub(crate) fn keep_body(&self, store: u64, at: &LogPlace, sequence: u64, body: &[u8]) {
+        let key = body_key(store, at);
+        let hash = || foldhash::fast::FixedState::default().hash_one(key);
+        if body.len() > BODY_BYTES_MAX || !self.bodies_read.again(hash()) {
+            return;
+        }
+        let bytes = Bytes::copy_from_slice(body);
+        self.held.insert(key, Held::Body { sequence, bytes });
     }
 }
 
 impl BlockCache for SharedCache {
     fn get(&self, key: &CacheKey) -> Option<Arc<Block>> {
-        self.blocks.get(key)
+        match self.held.get(key)? {
+            Held::Block(block) => Some(block),
+            Held::Body { .. } => None,
+        }
     }
 
     fn insert(&self, key: CacheKey, block: &Arc<Block>) {
-        self.blocks.insert(key, Arc::clone(block));
+        self.held.insert(key, Held::Block(Arc::clone(block)));
     }
 }

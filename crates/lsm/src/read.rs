@@ -109,7 +109,8 @@ impl Store {
             Body::Inline(body) => return Ok(Lookup::Found(body.clone())),
             Body::Blob(place) => place,
             Body::Logged(place) => {
-                return self.logged_body(version, (key, sequence, place), reading);
+                let may_keep = ahead.is_none_or(|walk| walk.may_keep(place.len));
+                return self.logged_body(version, (key, sequence, place), reading, may_keep);
             }
         };
         let lost = || {
@@ -140,8 +141,16 @@ impl Store {
         version: &Version,
         (key, sequence, place): (&[u8], u64, &LoggedPlace),
         reading: Reading,
+        may_keep: bool,
     ) -> Result<Lookup<Bytes>> {
+        let (cache, bodies) = (&self.read_side.cache, self.read_side.cached_bodies);
+        if let Some(body) = cache.body(bodies, &place.at, sequence) {
+            return Ok(Lookup::Found(body));
+        }
         let read = read_logged(version, (key, sequence, place), reading);
+        if let (Ok(Lookup::Found(body)), true) = (&read, may_keep) {
+            cache.keep_body(bodies, &place.at, sequence, body);
+        }
         if let Err(error) = &read
             && error.kind() == ErrorKind::Corrupt
         {

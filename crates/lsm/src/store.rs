@@ -78,6 +78,8 @@ pub(crate) struct Store {
 /// What reading needs beside a version.
 pub(crate) struct ReadSide {
     pub(crate) cache: Arc<SharedCache>,
+    /// Under which the cache has bodies that this store read from the node's log.
+    pub(crate) cached_bodies: u64,
     pub(crate) lost: Arc<LostLog>,
     pub(crate) doubts: Arc<Doubts>,
     pub(crate) tables: LostSink,
@@ -125,6 +127,7 @@ impl ReadSide {
             suffix,
         };
         Self {
+            cached_bodies: cache.new_table(),
             cache,
             tables: sink(".sst", Some(doubts.clone())),
             blobs: sink(".blob", None),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Adopting, Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldFilter,
+    Adopting, Backend, Batch, Durability, ErrorKind, Fields, Flow, FoldDetail, FoldEnd, FoldFilter,
     FoldRange, Lease, Lookup, ReadAt, Reading, Result, Sequence, SharedLog, StepBudget, TaskKind,
     Timestamp, Write,
 };
@@ -63,7 +63,7 @@ impl Node {
         let (log, _) = ValueLog::open(disk.clone(), Path::new(LOG), 5, log_settings)?;
         let drawn = AtomicU64::new(7);
         let draw = Arc::new(move || drawn.fetch_add(1, Ordering::Relaxed));
-        let (shared, memory) = (Arc::new(log.clone()), Shared::new(64 << 10, 1 << 20));
+        let (shared, memory) = (Arc::new(log.clone()), Shared::new(1 << 20, 1 << 20));
         let path = Path::new(STORE);
         let store = Leveldb::open_adopting(disk, path, settings, memory, draw, shared)?;
         let store: Arc<dyn Backend> = Arc::new(store);
@@ -332,7 +332,7 @@ fn a_store_with_bodies_in_the_log_is_not_opened_without_it() {
     node.store.close().unwrap();
     drop(node);
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
-    let memory = Shared::new(64 << 10, 1 << 20);
+    let memory = Shared::new(1 << 20, 1 << 20);
     let opened = Leveldb::open(seam, Path::new(STORE), &settings(), memory, Arc::new(|| 9));
     let refused = opened.err().map(|error| error.kind());
     assert_eq!(refused, Some(ErrorKind::Misuse));
@@ -437,4 +437,50 @@ fn a_sequence_whose_batch_was_unreadable_once_is_not_given_out_again() {
     flip(&disk, &first, last_body);
     let node = Node::open(&disk);
     assert_eq!(node.value(2), Ok(Some(2)));
+}
+
+/// A node whose log cannot be read any more from the call of the second one on.
+fn node_and_broken_log() -> (Node, impl Fn()) {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let node = Node::open_on(Arc::new(disk.clone()), &settings()).unwrap();
+    let broken = Rule::new(Fault::Error(kvorum_disk::ErrorKind::Device)).on(Operation::Read);
+    (node, move || {
+        _ = disk.add_rule(broken.clone().path_contains(LOG))
+    })
+}
+
+#[test]
+fn what_is_read_twice_from_the_log_is_kept_in_memory() {
+    let (node, break_log) = node_and_broken_log();
+    node.put(1, 1);
+    node.put(2, 2);
+    for key in [1, 1, 2] {
+        assert_eq!(node.value(key).unwrap(), Some(key as u8));
+    }
+    break_log();
+    assert_eq!(node.value(1).unwrap(), Some(1));
+    node.value(2).unwrap_err();
+    // What is put at another place is not what was read.
+    node.put(1, 9);
+    node.value(1).unwrap_err();
+}
+
+#[test]
+fn of_a_walk_that_comes_again_the_beginning_is_kept_in_memory() {
+    const KEYS: usize = 400;
+    let (node, break_log) = node_and_broken_log();
+    (0..KEYS).for_each(|key| node.put(key, 1));
+    for _ in 0..2 {
+        let snapshot = node.store.snapshot(Lease::Unlimited).unwrap();
+        let (range, filter) = (FoldRange::all(), FoldFilter::unexpired(NOW));
+        let folded = snapshot.fold(FoldDetail::Entries, &range, &filter, &mut |visited| {
+            assert_eq!(visited.body.len(), BODY_BYTES);
+            Flow::Continue
+        });
+        assert_eq!(folded, Ok(FoldEnd::Complete));
+    }
+    break_log();
+    let kept = |keys: std::ops::Range<usize>| keys.filter(|key| node.value(*key).is_ok()).count();
+    assert!(kept(0..100) > 50);
+    assert_eq!(kept(300..KEYS), 0);
 }

@@ -1,0 +1,51 @@
+//! What was read from its file lately, for caches that keep a thing at its second reading.
+//!
+//! Most of what a large store is asked for is not asked for again soon: a copy of it costs more than the
+//! read did, and pushes out what is asked for often.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Readings that are remembered at most.
+const SLOTS_MAX: usize = 1 << 20;
+
+/// Readings: one tag for all that fall into a slot, the last. Two things with one tag make one of them
+/// kept at its first reading, which does no harm. Takes eight bytes a slot.
+pub struct ReadOnce {
+    slots: usize,
+    /// Made by the first reading: a node that is idle needs none.
+    tags: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl ReadOnce {
+    /// Remembers about so many readings, and at most a million.
+    pub fn new(slots: usize) -> Self {
+        Self {
+            slots: slots.clamp(1, SLOTS_MAX),
+            tags: OnceLock::new(),
+        }
+    }
+
+    /// Notes a reading, by a hash of what was read; true when the slot's last one was of the same.
+    pub fn again(&self, hash: u64) -> bool {
+        let tags = self
+            .tags
+            .get_or_init(|| (0..self.slots).map(|_| AtomicU64::new(0)).collect());
+        let slot = usize::try_from((hash >> 32) % tags.len() as u64).unwrap_or(0);
+        // Zero stands for nothing yet.
+        let tag = hash | 1;
+        tags[slot].swap(tag, Ordering::Relaxed) == tag
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_reading_is_told_from_the_first_until_another_takes_its_slot() {
+        let once = ReadOnce::new(1);
+        assert!(!once.again(6 << 32) && once.again(6 << 32));
+        assert!(!once.again(8 << 32) && !once.again(6 << 32));
+    }
+}
