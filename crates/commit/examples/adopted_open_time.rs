@@ -3,7 +3,7 @@
 //! be), with the checkpoint of one store gone, and with all of them gone. `open_time` of
 //! `kvorum-backend-bitcask` does so for stores with entries in files of their own.
 //!
-//! Stores are opened two at a time and admitted to the log together. What was read is the system's
+//! Stores are opened two at a time and admitted to the log together, by two threads. What was read is the system's
 //! count of bytes that the process read from files, cached or not.
 //!
 //! ```text
@@ -37,6 +37,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const STORES: u64 = 64;
 const AT_ONCE: u64 = 2;
+const ADMISSION_THREADS: usize = 2;
 /// The server's defaults: `commit_log.segment_bytes`, and `commit_log.bytes_max` in segments.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENTS_BEHIND_MAX: u32 = 16;
@@ -89,6 +90,23 @@ struct Node {
     admitted: Admission,
 }
 
+/// As a node does it.
+fn admit(log: &ValueLog, stores: &[Arc<dyn Backend>]) -> Admission {
+    let mut all = Admission::default();
+    std::thread::scope(|scope| {
+        let shares = stores.chunks(stores.len() / ADMISSION_THREADS);
+        let threads: Vec<_> = shares
+            .map(|share| scope.spawn(move || log.admit_some(share).unwrap()))
+            .collect();
+        for thread in threads {
+            all.add(thread.join().unwrap());
+        }
+    });
+    log.settle_erasures();
+    assert_eq!(all.failed, Vec::new());
+    all
+}
+
 impl Node {
     fn open(directory: &Path) -> Self {
         let settings = ValueLogSettings {
@@ -100,7 +118,7 @@ impl Node {
         let path = directory.join("value_log");
         let (log, found) = ValueLog::open(disk, &path, 1, settings).unwrap();
         let stores = open_stores(directory, &log);
-        let admitted = log.admit(&stores).unwrap();
+        let admitted = admit(&log, &stores);
         Self {
             log,
             stores,

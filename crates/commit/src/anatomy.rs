@@ -8,11 +8,12 @@ use kvorum_backend::StoreId;
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, shown};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{checksum, mask_checksum};
-use kvorum_segment::{RecordFront, SegmentAnatomy, file_name};
+use kvorum_segment::{RecordFront, SegmentAnatomy, file_name, list_segments};
 
-use crate::error::from_disk;
+use crate::error::{from_disk, from_segment};
 use crate::log_record::{self, Logged};
-use crate::value_log::dropped::{self, Dropped};
+use crate::value_log::dropped::{self, Dropped, Numbers};
+use crate::value_log::identity::Identity;
 use crate::value_log::{contents, identity};
 
 pub use crate::value_log::dropped::in_words;
@@ -150,6 +151,44 @@ pub fn missing_segments(
         told: missing.without(&untold).ranges().collect(),
         untold: untold.ranges().collect(),
     })
+}
+
+/// What a value log knows of its segments without being opened.
+pub struct KnownSegments {
+    /// Tells the log from others; `None` where no file says it any more.
+    pub log_id: Option<u64>,
+    there: Numbers,
+    noted: Option<Dropped>,
+}
+
+impl KnownSegments {
+    /// Reads the small files of a log and lists its segments. What a store says of segments has to be read
+    /// before, where the log is in use.
+    ///
+    /// # Errors
+    /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
+    pub fn read(disk: &dyn Disk, directory: &Path) -> kvorum_backend::Result<Self> {
+        let numbers = list_segments(disk, directory).map_err(|error| from_segment(&error))?;
+        let noted = Dropped::read(disk, directory)?;
+        let identity = Identity::read(disk, directory)?;
+        let of_note = noted.as_ref().map(|it| it.log_id);
+        Ok(Self {
+            log_id: identity.map(|it| it.log_id).or(of_note),
+            there: numbers
+                .into_iter()
+                .filter_map(|it| u32::try_from(it).ok())
+                .collect(),
+            noted,
+        })
+    }
+
+    /// False for a segment that is neither there, nor was let go, nor was told to be missing. Of a log that
+    /// keeps no note nothing is missing.
+    pub fn is_accounted_for(&self, segment: u32) -> bool {
+        let is_noted =
+            |noted: &Dropped| noted.dropped.contains(segment) || noted.missing.contains(segment);
+        self.there.contains(segment) || self.noted.as_ref().is_none_or(is_noted)
+    }
 }
 
 fn is_of_another_log(

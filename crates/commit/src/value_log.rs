@@ -165,7 +165,7 @@ impl ValueLog {
 
     /// As [`ValueLog::admit`] for some of the stores that are there, while others are being opened:
     /// until [`ValueLog::settle_erasures`] the log keeps whatever these may need. A store that fails
-    /// is not admitted, and does not keep others from being.
+    /// is not admitted, and does not keep others from being. Several threads may admit stores at a time.
     ///
     /// # Errors
     /// Those of reading the log; it may be called again.

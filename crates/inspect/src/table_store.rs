@@ -2,14 +2,16 @@
 //! repaired or set aside.
 //!
 //! Every checksum of every file is computed; then every table is walked, and what it holds is compared
-//! with what the manifest says of it, and with the blob files that its entries name.
+//! with what the manifest says of it, and with the blob files and the segments of the node's log that its
+//! entries name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_backend_leveldb::keyspace::key_shown;
+use kvorum_commit::anatomy::KnownSegments;
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name, segment_of};
 use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
@@ -20,14 +22,16 @@ use kvorum_sst::{
 use crate::kind::{Kind, open_pieces, recognise};
 use crate::{InspectError, Result, segment_directory};
 
-/// Checks a store but for its tables and blob files; with `is_live`, what is finished of it.
+/// Checks a store but for its tables and blob files; with `is_live`, what is finished of it. One of the
+/// value logs may be the one that has bodies of it.
 pub(crate) fn check(
-    disk: &dyn Disk,
+    node_disk: &dyn Disk,
     directory: &Path,
+    value_logs: &BTreeSet<PathBuf>,
     is_live: bool,
     progress: &dyn Fn(u64),
 ) -> Result<Checked> {
-    let disk = whole_disk(disk, directory)?;
+    let disk = whole_disk(node_disk, directory)?;
     let disk: &dyn Disk = &disk;
     let mut check = Check {
         disk,
@@ -40,6 +44,7 @@ pub(crate) fn check(
     check.is_each_listed_once(&contents, is_live)?;
     if contents.has_manifest {
         check.blobs_are_there(&contents);
+        check.segments_are_there(&contents, node_disk, value_logs)?;
     } else {
         let what = "no copy of the manifest can be read: `kvorum repair` makes a new one";
         check.found.find("manifest-0", 0, 0, what);
@@ -315,13 +320,57 @@ impl Check<'_> {
             .iter()
             .filter_map(|it| it.blob_file)
             .collect();
-        // Segments of the node's log are checked where they are.
+        // Segments of the node's log are not among the store's files.
         used.retain(|blob, _| segment_of(*blob).is_none());
         for (blob, bytes) in used {
             if !there.contains(&blob) {
                 let what = format!("no blob file {blob}, of which entries use {bytes} bytes");
                 self.found.find("manifest-0", 0, 0, what);
             }
+        }
+    }
+
+    /// What the manifest says of the node's log, compared with the log.
+    fn segments_are_there(
+        &mut self,
+        contents: &Contents,
+        node_disk: &dyn Disk,
+        value_logs: &BTreeSet<PathBuf>,
+    ) -> Result<()> {
+        let bytes: u64 = contents.segments.values().sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let read = |directory: &PathBuf| KnownSegments::read(node_disk, directory);
+        let logs: Vec<_> = value_logs
+            .iter()
+            .map(read)
+            .collect::<std::result::Result<_, _>>()?;
+        let is_own = |it: &&KnownSegments| it.log_id.is_none_or(|it| it == contents.shared_log);
+        let Some(log) = logs.iter().find(is_own) else {
+            self.is_without_log(contents, bytes, logs.is_empty());
+            return Ok(());
+        };
+        for (segment, bytes) in &contents.segments {
+            if !log.is_accounted_for(*segment) {
+                let what = format!(
+                    "segment {segment} of the value log is not there, of which entries use {bytes} bytes"
+                );
+                self.found.find("manifest-0", 0, 0, what);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_without_log(&mut self, contents: &Contents, bytes: u64, is_elsewhere: bool) {
+        let log_id = contents.shared_log;
+        let used = format!("entries use {bytes} bytes of the value log {log_id:#018x}");
+        if is_elsewhere {
+            let note = format!("{used}, which is not in what was checked");
+            self.found.notes.push(note);
+        } else {
+            let what = format!("{used}, and the one here is another");
+            self.found.find("manifest-0", 0, 0, what);
         }
     }
 }

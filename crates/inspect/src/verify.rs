@@ -1,5 +1,6 @@
 //! A check of a store, a partition or a whole data directory, cut into units.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
@@ -52,6 +53,8 @@ pub struct Plan {
     pub bytes: u64,
     /// Files that are not ours, or of an engine that is not known here.
     pub unknown: Vec<PathBuf>,
+    /// Where value logs are.
+    value_logs: BTreeSet<PathBuf>,
     /// A slow directory of a store that was passed by, and the store's own.
     slow: Option<(PathBuf, PathBuf)>,
     locks: Vec<Box<dyn DiskLock>>,
@@ -70,6 +73,7 @@ impl Plan {
             units: Vec::new(),
             bytes: 0,
             unknown: Vec::new(),
+            value_logs: BTreeSet::new(),
             slow: None,
             locks: Vec::new(),
         };
@@ -129,6 +133,9 @@ impl Plan {
             match recognise(disk, &path) {
                 Ok(Kind::Segment) => has_segments = true,
                 Ok(kind) => {
+                    if matches!(kind, Kind::ValueLog(_)) {
+                        self.value_logs.insert(directory.to_owned());
+                    }
                     // It says which segments there should be.
                     has_segments |= kind == Kind::ValueLog(ValueLogFile::Dropped);
                     self.units.push(Unit::File(path.clone(), kind));
@@ -207,7 +214,8 @@ impl Plan {
                 checked.add(found, &self.name_of(directory));
             }
             Unit::TableStore(directory) => {
-                let found = table_store::check(disk, directory, is_live, progress)?;
+                let logs = &self.value_logs;
+                let found = table_store::check(disk, directory, logs, is_live, progress)?;
                 checked.add(found, &self.name_of(directory));
             }
             Unit::Table(directory, file) => {

@@ -61,7 +61,7 @@ fn body_key(store: u64, at: &LogPlace) -> CacheKey {
     const OFFSET_BITS: u32 = 30;
     CacheKey {
         table: store,
-        offset: u64::from(at.segment) << OFFSET_BITS | at.offset / RECORD_ALIGN_BYTES,
+        offset: (u64::from(at.segment) << OFFSET_BITS) | (at.offset / RECORD_ALIGN_BYTES),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The stores of a running node: engines over the node's log.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ use anyhow::Context;
 use kvorum_backend::{Backend, BackendError, SharedLog, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
-use kvorum_commit::{Recovered, ValueLog, recover_some};
+use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
 use kvorum_disk::Disk;
 use kvorum_member::{StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
@@ -19,6 +21,9 @@ use parking_lot::Mutex;
 use crate::data_directory::DataDirectory;
 use crate::engines::Engines;
 use crate::node_log::{self, NodeLog};
+
+/// Threads that give stores what the value log has for them; each reads the log.
+const ADMISSION_THREADS_MAX: usize = 4;
 
 /// Opens and removes stores for the member that this node is.
 pub(crate) struct NodeStores {
@@ -147,7 +152,9 @@ impl NodeStores {
     }
 
     fn admit_to(&self, log: &ValueLog, stores: &[Arc<dyn Backend>]) -> anyhow::Result<Failed> {
-        let found = log.admit_some(stores).context("replay the value log")?;
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = threads.min(ADMISSION_THREADS_MAX);
+        let found = admit_by_threads(log, stores, threads).context("replay the value log")?;
         if found.batches_replayed > 0 {
             tracing::info!(
                 event = "value_log_replayed",
@@ -202,6 +209,24 @@ impl NodeStores {
             None => Ok(()),
         }
     }
+}
+
+/// Has so many threads admit a share of the stores each.
+fn admit_by_threads(
+    log: &ValueLog,
+    stores: &[Arc<dyn Backend>],
+    threads: usize,
+) -> kvorum_backend::Result<Admission> {
+    let share = stores.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let admit = |share| scope.spawn(move || log.admit_some(share));
+        let threads: Vec<_> = stores.chunks(share).map(admit).collect();
+        let mut all = Admission::default();
+        for thread in threads {
+            all.add(thread.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+        }
+        Ok(all)
+    })
 }
 
 impl Stores for NodeStores {

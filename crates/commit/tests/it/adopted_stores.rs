@@ -976,3 +976,38 @@ fn closing_fails_when_the_log_has_no_room_for_what_was_put() {
         assert!(store.close().is_err());
     });
 }
+
+#[test]
+fn several_threads_give_stores_what_one_gives_them() {
+    for kind in KINDS {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        let drawn = Arc::new(AtomicU64::new(1));
+        let node = Node::open_of(kind, &disk, &drawn, Mode::Grouped).unwrap();
+        (0..40).for_each(|number| node.put_durably(number % STORES, number));
+        let expected: Vec<Values> = (0..STORES).map(|store| node.values(store)).collect();
+        drop(node);
+        let (log, _) = ValueLog::open(disk.clone(), Path::new("node/log"), 77, LOG).unwrap();
+        let mut node = Node {
+            log,
+            stores: Vec::new(),
+            disk,
+            drawn,
+            kind,
+            mode: Mode::Grouped,
+        };
+        node.stores = (0..STORES).map(|it| node.open_store(it).unwrap()).collect();
+        let mut all = Admission::default();
+        std::thread::scope(|scope| {
+            let log = &node.log;
+            let admit = |share| scope.spawn(move || log.admit_some(share).unwrap());
+            let threads: Vec<_> = node.stores.chunks(1).map(admit).collect();
+            let found = threads.into_iter().map(|it| it.join().unwrap());
+            found.for_each(|found| all.add(found));
+        });
+        assert_eq!(all.batches_replayed, 40, "{kind:?}");
+        assert_eq!((all.damage.len(), all.failed.len()), (0, 0), "{kind:?}");
+        for (store, values) in expected.iter().enumerate() {
+            assert_eq!(node.values(store), *values, "{kind:?}");
+        }
+    }
+}

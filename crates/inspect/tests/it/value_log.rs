@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{Backend, Batch, Durability, Fields, SharedLog, StepBudget, StoreId, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
+use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode};
@@ -257,4 +258,81 @@ fn a_stray_segment_of_another_log_is_one_finding() {
         !findings.is_empty() && findings.iter().all(|it| it.file.contains("0000000070")),
         "{findings:?}"
     );
+}
+
+/// A log of three segments and more in which a store of leveldb has all its bodies, that in the newest too.
+fn with_tables(log_id: u64) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    disk.create_directory(Path::new(DATA)).unwrap();
+    let shared_disk = Arc::new(disk.clone());
+    let settings = ValueLogSettings {
+        segment_bytes: 700,
+        dead_percent_max: 30,
+    };
+    let (log, _) = ValueLog::open(shared_disk.clone(), Path::new(LOG), log_id, settings).unwrap();
+    let draws = AtomicU64::new(1);
+    let store = Leveldb::open_adopting(
+        shared_disk,
+        Path::new("data/leveldb/0"),
+        &LeveldbSettings {
+            blob_threshold_bytes: 50,
+            ..LeveldbSettings::default()
+        },
+        Shared::new(1 << 20, 1 << 20),
+        Arc::new(move || draws.fetch_add(1, Ordering::Relaxed)),
+        Arc::new(log.clone()),
+    );
+    let store: Arc<dyn Backend> = Arc::new(store.unwrap());
+    log.admit(std::slice::from_ref(&store)).unwrap();
+    (0..24).for_each(|number| put(&store, number));
+    close(&log, std::slice::from_ref(&store));
+    disk
+}
+
+#[test]
+fn a_segment_that_tables_name_is_missing_whether_the_log_knows_it_or_not() {
+    let whole = with_tables(5);
+    assert_eq!(verify(&whole, Path::new(DATA)).findings, []);
+    let there: Vec<_> = files(&whole)
+        .into_iter()
+        .filter(|it| is_segment(it))
+        .collect();
+    assert!(there.len() > 3, "{there:?}");
+    let store_says = |disk: &MemoryDisk| {
+        let findings = verify(disk, Path::new(DATA)).findings;
+        let of_store = findings
+            .into_iter()
+            .filter(|it| it.file.contains("manifest"));
+        of_store.map(|it| it.what).collect::<Vec<_>>()
+    };
+    let last = there.len() - 2;
+    for at in [0, last] {
+        let disk = with_tables(5);
+        there[at..]
+            .iter()
+            .for_each(|path| disk.remove_file(path).unwrap());
+        let said = store_says(&disk);
+        assert!(
+            !said.is_empty() && said.len() <= there.len() - at,
+            "{said:?}"
+        );
+        assert!(
+            said.iter().all(|it| it.contains("is not there")),
+            "{said:?}"
+        );
+    }
+    // The log of another node has segments of the same names.
+    let (disk, other) = (with_tables(5), with_tables(6));
+    for path in files(&other) {
+        let bytes = kvorum_disk::read_file(&other, &path, 1 << 20).unwrap();
+        kvorum_disk::replace_file(&disk, &path, &bytes).unwrap();
+    }
+    let said = store_says(&disk);
+    assert!(
+        said.len() == 1 && said[0].contains("is another"),
+        "{said:?}"
+    );
+    // The store alone.
+    let checked = verify(&disk, Path::new("data/leveldb/0"));
+    assert_eq!((checked.findings, checked.notes.len()), (vec![], 1));
 }
