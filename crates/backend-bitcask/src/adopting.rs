@@ -132,6 +132,7 @@ impl Store {
                     segment: *number,
                     live_bytes: live_bytes + removal_bytes,
                     settle_bytes: if is_covered { 0 } else { checkpoint_bytes },
+                    is_passing: false,
                 });
             } else if *number != newest {
                 unneeded.push(*number);
@@ -145,6 +146,7 @@ impl Store {
                     segment,
                     live_bytes: 0,
                     settle_bytes: 0,
+                    is_passing: false,
                 });
             }
         }

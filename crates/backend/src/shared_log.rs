@@ -251,6 +251,9 @@ pub struct SegmentUse {
     pub live_bytes: u64,
     /// What [`Adopting::settle`] would write beside that, in bytes, about.
     pub settle_bytes: u64,
+    /// The store has some of it in memory alone, and will write that by itself soon, after which it needs
+    /// less of the segment or nothing.
+    pub is_passing: bool,
 }
 
 /// Segments of the log that the copy of a store needs. The store names them in its usage for as long as

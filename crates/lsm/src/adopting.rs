@@ -129,6 +129,7 @@ impl Store {
             let used = usage.entry(number).or_insert(of_tables(number, 0));
             used.live_bytes += bytes;
             used.settle_bytes = in_memory;
+            used.is_passing = true;
         }
         for number in self.held_segments() {
             usage.entry(number).or_insert(of_tables(number, 0));
@@ -181,5 +182,6 @@ fn of_tables(segment: u32, live_bytes: u64) -> SegmentUse {
         segment,
         live_bytes,
         settle_bytes: 0,
+        is_passing: false,
     }
 }

@@ -42,11 +42,14 @@ pub(crate) fn name_of(engine: StorageBackend) -> &'static str {
     }
 }
 
-/// How many segments of the value log a store may lie behind with what its own files say.
-fn segments_behind_max(settings: &Settings) -> u32 {
+/// How many segments of the value log a store may lie behind with what its own files say: between half
+/// and all of those that may wait, by a random number. With one bound for all, stores that take writes
+/// alike would all flush in the same seconds.
+fn segments_behind_max(settings: &Settings, drawn: u64) -> u32 {
     let log = &settings.commit_log;
-    let segments = log.bytes_max / log.segment_bytes.max(1);
-    u32::try_from(segments).unwrap_or(u32::MAX).max(1)
+    let most = (log.bytes_max / log.segment_bytes.max(1)).max(1);
+    let segments = most - drawn % (most / 2 + 1);
+    u32::try_from(segments).unwrap_or(u32::MAX)
 }
 
 /// Opens the stores of a node, one for each partition.
@@ -251,7 +254,8 @@ impl Engines {
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
-        let (disk, settings) = (self.disk.clone(), bitcask::settings_of(&self.settings));
+        let settings = bitcask::settings_of(&self.settings, self.randomness.next_u64());
+        let disk = self.disk.clone();
         let opened = match log {
             Some(log) => {
                 let log = Arc::new(log.clone());

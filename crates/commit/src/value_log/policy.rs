@@ -1,7 +1,12 @@
 //! Which segment is collected next: a function of sizes and ages.
 //!
-//! The dead may take a set share of the log, the segment being written included. Beyond that, the segment is collected that frees most
-//! for what it costs, older ones first: what has lived long will live on, and pays for its copy longer.
+//! The dead may take a set share of the log, the segment being written included. Beyond that, the segment
+//! is collected that frees most for what it costs, older ones first: what has lived long will live on, and
+//! pays for its copy longer.
+//!
+//! Of a segment of which a store has something in memory alone, nothing counts as dead, and it is not
+//! collected. The store lets go of that by itself when it writes it, which it does before it lies too far
+//! behind; collecting it now would have all stores write what they have in memory at once.
 
 /// More victims than this say no more of how much there is to do.
 const VICTIMS_COUNTED: usize = 32;
@@ -15,13 +20,18 @@ pub(crate) struct SegmentFacts {
     pub(crate) live_bytes: u64,
     /// What stores would have to write beside that, about. It is written once for all older segments.
     pub(crate) settle_bytes: u64,
+    /// A store will need less of it soon, by itself.
+    pub(crate) is_passing: bool,
     /// Nothing is appended to it any more, so that it may be collected.
     pub(crate) is_closed: bool,
 }
 
 impl SegmentFacts {
     fn dead_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.live_bytes)
+        match self.is_passing {
+            true => 0,
+            false => self.bytes.saturating_sub(self.live_bytes),
+        }
     }
 
     /// False where nothing would be found that has to be copied.
@@ -101,6 +111,7 @@ mod tests {
             bytes: 100,
             live_bytes,
             settle_bytes: 0,
+            is_passing: false,
             is_closed: true,
         }
     }
@@ -114,6 +125,18 @@ mod tests {
         assert_eq!(choose(&[facts(1, 90), facts(2, 80)], 30), None);
         assert_eq!(choose(&[facts(1, 90), facts(2, 80), open], 30), Some(2));
         assert_eq!(choose(&[open], 30), None);
+    }
+
+    #[test]
+    fn what_stores_have_in_memory_alone_is_left_to_them() {
+        let passing = |number| SegmentFacts {
+            is_passing: true,
+            ..facts(number, 10)
+        };
+        assert_eq!(choose(&[passing(1), passing(2)], 30), None);
+        assert_eq!(choose(&[passing(1), facts(2, 60), facts(3, 100)], 30), None);
+        assert_eq!(choose(&[passing(1), facts(2, 0)], 30), Some(2));
+        assert_eq!(owed_bytes(&[passing(1), passing(2)], 30), 0);
     }
 
     #[test]

@@ -118,6 +118,7 @@ struct Needed {
     by: BTreeSet<StoreId>,
     live_bytes: u64,
     settle_bytes: u64,
+    is_passing: bool,
 }
 
 impl ValueLog {
@@ -279,6 +280,7 @@ impl ValueLog {
                 needed.by.insert(store);
                 needed.live_bytes += used.live_bytes;
                 needed.settle_bytes += used.settle_bytes;
+                needed.is_passing |= used.is_passing;
             }
         }
         needs
@@ -577,6 +579,7 @@ impl Needs {
             bytes,
             live_bytes,
             settle_bytes: needed.map_or(0, |needed| needed.settle_bytes),
+            is_passing: needed.is_some_and(|needed| needed.is_passing),
             is_closed,
         }
     }

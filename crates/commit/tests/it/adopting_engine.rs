@@ -368,9 +368,10 @@ impl Adopting for AdoptingEngine {
             }
         }
         let used = |(segment, live_bytes)| SegmentUse {
-            settle_bytes: 0,
             segment,
             live_bytes,
+            settle_bytes: 0,
+            is_passing: false,
         };
         usage.into_iter().map(used).collect()
     }

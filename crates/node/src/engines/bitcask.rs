@@ -13,7 +13,7 @@ use super::ZSTD_LEVEL;
 const READ_CACHE_SHARE: u64 = 32;
 
 /// The settings of one store.
-pub(super) fn settings_of(settings: &Settings) -> BitcaskSettings {
+pub(super) fn settings_of(settings: &Settings, drawn: u64) -> BitcaskSettings {
     let bitcask = &settings.bitcask;
     let durability = settings.bitcask_durability();
     BitcaskSettings {
@@ -40,7 +40,7 @@ pub(super) fn settings_of(settings: &Settings) -> BitcaskSettings {
             settings::Compression::Lz4 => Compression::Lz4,
             settings::Compression::Zstd => Compression::Zstd(ZSTD_LEVEL),
         },
-        log_segments_behind_max: super::segments_behind_max(settings),
+        log_segments_behind_max: super::segments_behind_max(settings, drawn),
         ..BitcaskSettings::default()
     }
 }

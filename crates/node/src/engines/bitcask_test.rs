@@ -125,7 +125,7 @@ fn open(lines: &[&str]) -> Opened {
     let settings = loaded(&[&[SMALL_FILES, NOT_PACKED], lines].concat());
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam = Arc::new(disk.clone());
-    let own = settings_of(&settings);
+    let own = settings_of(&settings, 0);
     let store = Bitcask::open(seam, Path::new("store"), own, Arc::new(|| 7)).unwrap();
     let store = match read_cache(&settings, None) {
         Some(cache) => store.with_cache(cache),
@@ -145,7 +145,7 @@ fn open_logged(lines: &[&str]) -> Opened {
     let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let log: ValueLog = node_log::open_value_log(&seam, Path::new("log"), &settings, 5).unwrap();
-    let own = settings_of(&settings);
+    let own = settings_of(&settings, 0);
     let shared = Arc::new(log.clone());
     let store =
         Bitcask::open_adopting(seam, Path::new("store"), own, Arc::new(|| 7), shared).unwrap();
@@ -504,7 +504,7 @@ fn values_are_packed_as_told() {
         let read: usize = opened.disk.log().iter().map(|it| it.bytes).sum();
         assert!(read < 300, "{read} bytes were read, {line}");
     }
-    let by_default = settings_of(&loaded(&[])).compression;
+    let by_default = settings_of(&loaded(&[]), 0).compression;
     assert_eq!(by_default, Compression::Lz4);
 }
 

@@ -79,7 +79,7 @@ pub(super) fn settings_of(settings: &Settings, memory: &Memory, drawn: u64) -> L
         },
         expiry: leveldb.expiry(),
         scrub_period: settings.maintenance.scrub_period,
-        log_segments_behind_max: super::segments_behind_max(settings),
+        log_segments_behind_max: super::segments_behind_max(settings, drawn >> 32),
         write_buffer_bytes: least + drawn % (most - least + 1),
         has_filter: leveldb.bloomfilter,
         block_bytes: usize::try_from(leveldb.block_bytes).unwrap_or(usize::MAX),

@@ -424,6 +424,30 @@ fn a_buffer_is_written_at_its_most_size() {
     }
 }
 
+/// Stores that take writes alike do not flush in the same seconds.
+#[test]
+fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
+    let lines = [
+        "commit_log.bytes_max = 64MB",
+        "commit_log.segment_bytes = 4MB",
+    ];
+    let (settings, memory) = (loaded(&lines), memory(&lines, None));
+    let of_leveldb =
+        |drawn: u64| settings_of(&settings, &memory, drawn << 32).log_segments_behind_max;
+    let of_bitcask = |drawn| super::super::bitcask::settings_of(&settings, drawn);
+    let drawn: BTreeSet<u32> = (0..100).map(of_leveldb).collect();
+    assert_eq!(drawn, (8..=16).collect());
+    let drawn: BTreeSet<u32> = (0..100)
+        .map(|drawn| of_bitcask(drawn).log_segments_behind_max)
+        .collect();
+    assert_eq!(drawn, (8..=16).collect());
+    let lines = [
+        "commit_log.bytes_max = 128KB",
+        "commit_log.segment_bytes = 1MB",
+    ];
+    assert_eq!(super::super::segments_behind_max(&loaded(&lines), 7), 1);
+}
+
 fn a_write_is_synced_as_told() {
     let uses_log = |line: &str| {
         let lines = ["storage_backend = leveldb", line];

@@ -60,6 +60,7 @@ pub(super) const KEYS: &[Key] = &[
         },
         "1GB",
         "How much of the node's log may wait for the partitions to catch up. It bounds the time \
-         that a start after a crash takes.",
+         that a start after a crash takes. Each partition catches up when between half of it and \
+         all of it waits, so that not all do so at once.",
     ),
 ];
