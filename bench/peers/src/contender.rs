@@ -42,6 +42,23 @@ pub trait Contender: Send + std::marker::Sync {
         Ok(None)
     }
 
+    /// As [`Contender::put`], findable by a term. Stores without indexes get what a program that uses them
+    /// would write at the least: a second key, made of the term and the first. What an update would have to
+    /// take away is nobody's here.
+    fn put_indexed(&self, key: &[u8], value: &Bytes, term: u64) -> Result<()> {
+        self.put(
+            &[b"term ", &term.to_be_bytes()[..], key].concat(),
+            &Bytes::new(),
+        )?;
+        self.put(key, value)
+    }
+
+    /// Reads the keys of up to so many terms in order, from this term on; how many there were. `None` where
+    /// the store has no order.
+    fn query(&self, from: u64, count: u64) -> Result<Option<u64>> {
+        self.scan(&[b"term ", &from.to_be_bytes()[..]].concat(), count)
+    }
+
     /// Ends background work and closes the files.
     fn close(&self) -> Result<()>;
 }

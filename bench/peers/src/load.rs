@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
-use crate::workload::{Operation, Source, random};
+use crate::workload::{Operation, Source, random, term_of};
 
 /// Of an open loop, before anything counts.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -104,7 +104,10 @@ pub fn preload(store: &Arc<dyn Contender>, source: &Source, workers: usize) -> R
                 return Ok(());
             }
             let (key, value) = source.preload(number, &mut random);
-            store.put(&key, &value)?;
+            match source.is_indexed() {
+                true => store.put_indexed(&key, &value, term_of(&key))?,
+                false => store.put(&key, &value)?,
+            }
         }
     };
     let work = &work;
@@ -190,11 +193,14 @@ impl Shared<'_> {
                     }
                 }
                 Operation::Scan(from, count) => {
-                    let Some(scanned) = self.store.scan(&from, count)? else {
-                        bail!("this contender keeps no order");
-                    };
+                    let scanned = self.store.scan(&from, count)?;
+                    own.scanned += scanned.context("this contender keeps no order")?;
                     note(&mut own.gets, due, counts)?;
-                    own.scanned += scanned;
+                }
+                Operation::Query(from, count) => {
+                    let scanned = self.store.query(from, count)?;
+                    own.scanned += scanned.context("this contender keeps no order")?;
+                    note(&mut own.gets, due, counts)?;
                 }
                 Operation::Put(key, value) => {
                     own.put_bytes += u64::try_from(key.len() + value.len())?;

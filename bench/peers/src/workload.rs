@@ -56,6 +56,8 @@ enum Read {
     Absent,
     /// So many values in order, from a key on.
     Scan(u64),
+    /// The keys of so many terms of an index in order, from a term on.
+    Query(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +164,14 @@ pub const ALL: &[Workload] = &[
         Read::Scan(50),
     ),
     small(
+        "query-100",
+        "100 B with a term each, the keys of 50 terms in order",
+        100,
+        1,
+        0,
+        Read::Query(50),
+    ),
+    small(
         "scan-long",
         "1 KB, 10,000 values in order",
         1_000,
@@ -233,7 +243,12 @@ const fn unique(
 impl Workload {
     /// True where a contender without an order takes no part.
     pub fn scans(&self) -> bool {
-        matches!(self.read, Read::Scan(_))
+        matches!(self.read, Read::Scan(_) | Read::Query(_))
+    }
+
+    /// True where what is written has a term in an index.
+    pub fn is_indexed(&self) -> bool {
+        matches!(self.read, Read::Query(_))
     }
 }
 
@@ -252,6 +267,8 @@ pub enum Operation {
     Get(Bytes, bool),
     /// Read so many values in order, from this key on.
     Scan(Bytes, u64),
+    /// Read the keys of so many terms in order, from this term on.
+    Query(u64, u64),
     /// Write this key.
     Put(Bytes, Bytes),
 }
@@ -315,6 +332,11 @@ impl Source {
         (decimal(number + 1), self.value(random))
     }
 
+    /// True where they are written with a term.
+    pub fn is_indexed(&self) -> bool {
+        self.workload.is_indexed()
+    }
+
     /// How many keys to write before measuring.
     pub fn preload_count(&self) -> u64 {
         if self.workload.is_preloaded {
@@ -350,6 +372,7 @@ impl Source {
             // Behind the key, and before the next one.
             Read::Absent => Operation::Get([&key[..], b"-"].concat().into(), false),
             Read::Scan(count) => Operation::Scan(key, count),
+            Read::Query(count) => Operation::Query(term_of(&key), count),
         }
     }
 
@@ -393,6 +416,11 @@ pub fn random(run: u32, worker: usize) -> WorkerRandom {
 
 fn decimal(number: u64) -> Bytes {
     Bytes::from(number.to_string())
+}
+
+/// The term of a key: terms lie in another order than keys.
+pub fn term_of(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
 }
 
 /// As basho_bench's `eightytwenty_int`.

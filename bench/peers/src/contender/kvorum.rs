@@ -4,6 +4,7 @@
 //! to its own files and leveldb to its own log. Writers are slowed by the arbiter's rule as debt grows; what
 //! else the arbiter decides is done by a simple loop here.
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,14 +15,14 @@ use anyhow::{Result, bail};
 use bytes::Bytes;
 use kvorum_arbiter::put_delay;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange, Lease,
-    Lookup, ReadAt, Reading, StepBudget, Timestamp, Urgency, Write,
+    Backend, Batch, Durability, Fields, Flow, FoldDetail, FoldEnd, FoldFilter, FoldRange,
+    IndexEntry, IndexRange, Lease, Lookup, ReadAt, Reading, StepBudget, Timestamp, Urgency, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, ReadCache, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{Disk, RealDisk};
-use kvorum_encoding::StorageKey;
+use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -38,6 +39,9 @@ const VALUE_LOG: ValueLogSettings = ValueLogSettings {
 const WRITE_BUFFERS_PERCENT: u64 = 40;
 const WRITE_BUFFER_BYTES_MIN: u64 = 30 << 20;
 const WRITE_BUFFER_BYTES_MORE: u64 = 30 << 20;
+/// How far a store may lie behind the value log: as the node's, between half of 1 GB and all of it.
+const SEGMENTS_BEHIND_MIN: u32 = 8;
+const SEGMENTS_BEHIND_MORE: u32 = 9;
 const STEP: StepBudget = StepBudget { bytes: 1 << 20 };
 /// As the node's maintenance does.
 const MEMORY_GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
@@ -47,6 +51,7 @@ const REST_MAX: Duration = Duration::from_millis(20);
 const DEBT_BYTES_MAX: f64 = 4e9;
 const DELAY_MAX: Duration = Duration::from_millis(20);
 const SCAN_LEASE_MICROS: u64 = 60_000_000;
+const INDEX: &[u8] = b"term_int";
 
 struct Node {
     stores: Vec<Arc<dyn Backend>>,
@@ -69,6 +74,7 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
                 Sync::Grouped => SyncStrategy::Grouped,
             },
             compression: Compression::Lz4,
+            log_segments_behind_max: segments_behind_max(draw()),
             ..BitcaskSettings::default()
         };
         let store = match &log {
@@ -85,6 +91,11 @@ pub(super) fn open_bitcask(opening: &Opening<'_>) -> Result<Arc<dyn Contender>> 
         log.admit(&stores)?;
     }
     Ok(start(stores, log, opening.sync))
+}
+
+fn segments_behind_max(drawn: u64) -> u32 {
+    let more = drawn % u64::from(SEGMENTS_BEHIND_MORE);
+    SEGMENTS_BEHIND_MIN + u32::try_from(more).unwrap_or(0)
 }
 
 fn open_log(opening: &Opening<'_>, disk: &Arc<dyn Disk>, id: u64) -> Result<Option<ValueLog>> {
@@ -117,6 +128,7 @@ fn leveldb(opening: &Opening<'_>, blob_threshold_bytes: usize) -> Result<Arc<dyn
                 Sync::Grouped => kvorum_backend_leveldb::SyncStrategy::Grouped,
             },
             write_buffer_bytes: WRITE_BUFFER_BYTES_MIN + draw() % WRITE_BUFFER_BYTES_MORE,
+            log_segments_behind_max: segments_behind_max(draw()),
             blob_threshold_bytes,
             ..LeveldbSettings::default()
         };
@@ -261,23 +273,85 @@ fn timed(is_pressing: bool, step: impl FnOnce() -> bool) -> bool {
     was_done
 }
 
-impl Contender for Node {
-    fn put(&self, key: &[u8], value: &Bytes) -> Result<()> {
+impl Node {
+    fn write(&self, place: &[u8], write: Write) -> Result<()> {
         let delay_micros = self.delay_micros.load(Ordering::Relaxed);
         if delay_micros > 0 {
             std::thread::sleep(Duration::from_micros(delay_micros));
         }
-        let fields = Fields {
-            last_modified: now(),
-            ..Fields::default()
-        };
-        let storage_key = StorageKey::from_encoded(key.to_vec());
-        let write = Write::put(storage_key, fields, Bytes::new(), value.clone());
-        let receipt = self.store(key).put(&Batch::of(write), self.durability)?;
+        let receipt = self.store(place).put(&Batch::of(write), self.durability)?;
         if self.durability == Durability::Grouped {
             receipt.wait()?;
         }
         Ok(())
+    }
+}
+
+fn fields() -> Fields {
+    Fields {
+        last_modified: now(),
+        ..Fields::default()
+    }
+}
+
+/// A key in the one bucket that has an index.
+fn indexed_key(key: &[u8]) -> StorageKey {
+    let (bucket, key) = (Bucket::from("b"), Key::from(key.to_vec()));
+    StorageKey::new(&BucketType::default_type(), &bucket, &key)
+}
+
+impl Contender for Node {
+    fn put(&self, key: &[u8], value: &Bytes) -> Result<()> {
+        let storage_key = StorageKey::from_encoded(key.to_vec());
+        let write = Write::put(storage_key, fields(), Bytes::new(), value.clone());
+        self.write(key, write)
+    }
+
+    fn put_indexed(&self, key: &[u8], value: &Bytes, term: u64) -> Result<()> {
+        let entry = IndexEntry {
+            field: Bytes::from_static(INDEX),
+            term: Bytes::copy_from_slice(&term.to_be_bytes()),
+        };
+        let write = Write::Put {
+            key: indexed_key(key),
+            fields: fields(),
+            head: Bytes::new(),
+            body: value.clone(),
+            index_entries: vec![entry],
+        };
+        self.write(key, write)
+    }
+
+    /// Within the vnode of the term's bytes, as a query asks each vnode for its part.
+    fn query(&self, from: u64, count: u64) -> Result<Option<u64>> {
+        let from = Bytes::copy_from_slice(&from.to_be_bytes());
+        let Some(indexes) = self.store(&from).indexes() else {
+            return Ok(None);
+        };
+        let now = now();
+        let key = indexed_key(b"");
+        let prefix_len = key.bucket_prefix_len().unwrap_or(0);
+        let range = IndexRange {
+            bucket_prefix: Bytes::copy_from_slice(&key.as_bytes()[..prefix_len]),
+            field: Bytes::from_static(INDEX),
+            from: Bound::Included(from),
+            to: Bound::Unbounded,
+            after: None,
+        };
+        let mut visited = 0;
+        let mut visit = |_: &Bytes, key: &StorageKey| {
+            std::hint::black_box(key);
+            visited += 1;
+            match visited == count {
+                true => Flow::Stop,
+                false => Flow::Continue,
+            }
+        };
+        let lease = Lease::Until(Timestamp(now.0 + SCAN_LEASE_MICROS));
+        match indexes.fold_index(&range, lease, now, &mut visit)? {
+            FoldEnd::LeaseExpired(_) => bail!("a query took longer than its lease"),
+            FoldEnd::Complete | FoldEnd::Stopped(_) => Ok(Some(visited)),
+        }
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
