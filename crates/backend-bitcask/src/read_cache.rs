@@ -158,9 +158,12 @@ impl ReadCache {
         body: &[u8],
     ) {
         self.misses.fetch_add(1, Ordering::Relaxed);
+        if front.len() + body.len() > ENTRY_BYTES_MAX {
+            return;
+        }
         let place = Place { segment, offset };
-        let hash = || foldhash::fast::FixedState::default().hash_one(place);
-        if front.len() + body.len() > ENTRY_BYTES_MAX || !self.once.again(hash()) {
+        let hash = foldhash::fast::FixedState::default().hash_one(place);
+        if !self.once.again(hash) {
             return;
         }
         let entry = CachedEntry {

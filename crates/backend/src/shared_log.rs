@@ -21,6 +21,7 @@
 //! Letting go: a segment stays for as long as [`Adopting::usage`] of any store names it. What keeps a
 //! segment with little that lives is offered to its stores by [`Adopting::relocate`], record by record,
 //! and [`Adopting::settle`] says that nothing more comes. One in which nothing lives is not read for it.
+//! One of which a store has something in memory alone ([`SegmentUse::is_passing`]) is left to that store.
 //!
 //! Erasing: [`SharedLog::announce_erasure`] before the store's own files go, [`SharedLog::forget`]
 //! after it. A crash in between finds either a store that is whole, or one that nobody waits for.

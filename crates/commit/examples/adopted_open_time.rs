@@ -3,8 +3,8 @@
 //! be), with the checkpoint of one store gone, and with all of them gone. `open_time` of
 //! `kvorum-backend-bitcask` does so for stores with entries in files of their own.
 //!
-//! Stores are opened two at a time and admitted to the log together, by two threads. What was read is the system's
-//! count of bytes that the process read from files, cached or not.
+//! Stores are opened two at a time and admitted to the log together, by two threads. What was read is the
+//! system's count of bytes that the process read from files, cached or not.
 //!
 //! ```text
 //! cargo run --release -p kvorum-commit --example adopted_open_time -- [DIRECTORY] [KEYS] [VALUE_BYTES]

@@ -8,9 +8,9 @@ use kvorum_backend::StoreId;
 use kvorum_disk::anatomy::{Check, Dissection, Field, Piece, shown};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{checksum, mask_checksum};
-use kvorum_segment::{RecordFront, SegmentAnatomy, file_name, list_segments};
+use kvorum_segment::{RecordFront, SegmentAnatomy, file_name};
 
-use crate::error::{from_disk, from_segment};
+use crate::error::from_disk;
 use crate::log_record::{self, Logged};
 use crate::value_log::dropped::{self, Dropped, Numbers};
 use crate::value_log::identity::Identity;
@@ -122,68 +122,71 @@ pub struct MissingSegments {
     pub told: Vec<(u32, u32)>,
 }
 
-/// Finds out which segments a value log lacks, of which these are there; of one that keeps no note of
-/// what it let go, or whose note is damaged, nothing is known.
-///
-/// Where the log is in use, what is there has to be listed before this is called.
-///
-/// # Errors
-/// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
-pub fn missing_segments(
-    disk: &dyn Disk,
-    directory: &Path,
-    there: &[u64],
-) -> kvorum_backend::Result<MissingSegments> {
-    let Some(noted) = Dropped::read(disk, directory)? else {
-        return Ok(MissingSegments::default());
-    };
-    let mut there: Vec<u64> = there.to_vec();
-    // A stray file makes nothing missing below its number.
-    while let Some(number) = there.last()
-        && is_of_another_log(disk, directory, noted.log_id, *number)?
-    {
-        there.pop();
-    }
-    let numbers = there.iter().filter_map(|it| u32::try_from(*it).ok());
-    let missing = noted.missing_beside(&numbers.collect());
-    let untold = missing.without(&noted.missing);
-    Ok(MissingSegments {
-        told: missing.without(&untold).ranges().collect(),
-        untold: untold.ranges().collect(),
-    })
-}
-
 /// What a value log knows of its segments without being opened.
 pub struct KnownSegments {
-    /// Tells the log from others; `None` where no file says it any more.
-    pub log_id: Option<u64>,
     there: Numbers,
+    /// `None` of a log that keeps no note of what it let go, or whose note is damaged: nothing of it is
+    /// known to be missing.
     noted: Option<Dropped>,
 }
 
 impl KnownSegments {
-    /// Reads the small files of a log and lists its segments. What a store says of segments has to be read
-    /// before, where the log is in use.
+    /// Reads the small files of a log of which these segments are there.
+    ///
+    /// Where the log is in use, what is there has to be listed before this is called, and what a store
+    /// says of segments be read before that.
     ///
     /// # Errors
     /// Those of the disk; [`kvorum_backend::ErrorKind::NewerFormat`].
-    pub fn read(disk: &dyn Disk, directory: &Path) -> kvorum_backend::Result<Self> {
-        let numbers = list_segments(disk, directory).map_err(|error| from_segment(&error))?;
+    pub fn read(
+        disk: &dyn Disk,
+        directory: &Path,
+        mut there: &[u64],
+    ) -> kvorum_backend::Result<Self> {
         let noted = Dropped::read(disk, directory)?;
-        let identity = Identity::read(disk, directory)?;
         let of_note = noted.as_ref().map(|it| it.log_id);
+        // A stray file makes nothing missing below its number.
+        while let (Some(log_id), Some((number, below))) = (of_note, there.split_last())
+            && is_of_another_log(disk, directory, log_id, *number)?
+        {
+            there = below;
+        }
+        let there = there.iter().filter_map(|it| u32::try_from(*it).ok());
         Ok(Self {
-            log_id: identity.map(|it| it.log_id).or(of_note),
-            there: numbers
-                .into_iter()
-                .filter_map(|it| u32::try_from(it).ok())
-                .collect(),
+            there: there.collect(),
             noted,
         })
     }
 
-    /// False for a segment that is neither there, nor was let go, nor was told to be missing. Of a log that
-    /// keeps no note nothing is missing.
+    /// True for the log of this id, and for one of which no file says any more which it is.
+    ///
+    /// # Errors
+    /// As of [`KnownSegments::read`].
+    pub fn may_be_of(
+        &self,
+        disk: &dyn Disk,
+        directory: &Path,
+        log_id: u64,
+    ) -> kvorum_backend::Result<bool> {
+        let identity = Identity::read(disk, directory)?.map(|it| it.log_id);
+        let known = identity.or_else(|| Some(self.noted.as_ref()?.log_id));
+        Ok(known.is_none_or(|known| known == log_id))
+    }
+
+    /// The segments that the log lacks.
+    pub fn missing(&self) -> MissingSegments {
+        let Some(noted) = &self.noted else {
+            return MissingSegments::default();
+        };
+        let missing = noted.missing_beside(&self.there);
+        let untold = missing.without(&noted.missing);
+        MissingSegments {
+            told: missing.without(&untold).ranges().collect(),
+            untold: untold.ranges().collect(),
+        }
+    }
+
+    /// False for a segment that is neither there, nor was let go, nor was told to be missing.
     pub fn is_accounted_for(&self, segment: u32) -> bool {
         let is_noted =
             |noted: &Dropped| noted.dropped.contains(segment) || noted.missing.contains(segment);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kvorum_backend_bitcask::check::Checked;
-use kvorum_commit::anatomy::{COMMIT_LOG_KINDS, in_words, missing_segments};
+use kvorum_commit::anatomy::{COMMIT_LOG_KINDS, KnownSegments, in_words};
 use kvorum_disk::Disk;
 use kvorum_segment::{
     FILE_HEADER_BYTES, ScanOptions, Scanned, SegmentError, SegmentReader, Tail, file_name,
@@ -23,7 +23,7 @@ pub(crate) fn check(
     let mut found = Checked::default();
     let mut is_proven = false;
     let numbers = list_segments(disk, directory)?;
-    let missing = missing_segments(disk, directory, &numbers)?;
+    let missing = KnownSegments::read(disk, directory, &numbers)?.missing();
     for range in missing.untold {
         found.find(&file_name(u64::from(range.0)), 0, 0, in_words(range));
     }

@@ -15,6 +15,7 @@ use kvorum_commit::anatomy::KnownSegments;
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name, segment_of};
 use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
+use kvorum_segment::list_segments;
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
 };
@@ -43,8 +44,9 @@ pub(crate) fn check(
     check.small_files(&contents)?;
     check.is_each_listed_once(&contents, is_live)?;
     if contents.has_manifest {
-        check.blobs_are_there(&contents);
-        check.segments_are_there(&contents, node_disk, value_logs)?;
+        let used = used_by_entries(&contents);
+        check.blobs_are_there(&contents, &used);
+        check.segments_are_there(contents.shared_log, &used, node_disk, value_logs)?;
     } else {
         let what = "no copy of the manifest can be read: `kvorum repair` makes a new one";
         check.found.find("manifest-0", 0, 0, what);
@@ -73,8 +75,18 @@ pub(crate) fn check_file(
     Ok(check.found)
 }
 
-/// Bytes of blob files that entries use, by file.
+/// Bytes that entries use, by blob file; segments of the node's log count as such.
 type Used = BTreeMap<u64, u64>;
+
+/// As the manifest says of all tables.
+fn used_by_entries(contents: &Contents) -> Used {
+    let files = contents.files.iter();
+    let mut used = Used::new();
+    for blob in files.flat_map(|it| &it.known.properties.blobs) {
+        *used.entry(blob.file).or_default() += blob.bytes;
+    }
+    used
+}
 
 struct Check<'a> {
     disk: &'a dyn Disk,
@@ -306,53 +318,53 @@ impl Check<'_> {
         }
     }
 
-    fn blobs_are_there(&mut self, contents: &Contents) {
-        let mut used = Used::new();
-        for blob in contents
-            .files
-            .iter()
-            .flat_map(|it| &it.known.properties.blobs)
-        {
-            *used.entry(blob.file).or_default() += blob.bytes;
-        }
-        let there: BTreeSet<u64> = contents
-            .files
-            .iter()
-            .filter_map(|it| it.blob_file)
-            .collect();
-        // Segments of the node's log are not among the store's files.
-        used.retain(|blob, _| segment_of(*blob).is_none());
+    fn blobs_are_there(&mut self, contents: &Contents, used: &Used) {
+        let files = contents.files.iter();
+        let there: BTreeSet<u64> = files.filter_map(|it| it.blob_file).collect();
         for (blob, bytes) in used {
-            if !there.contains(&blob) {
+            if segment_of(*blob).is_none() && !there.contains(blob) {
                 let what = format!("no blob file {blob}, of which entries use {bytes} bytes");
                 self.found.find("manifest-0", 0, 0, what);
             }
         }
     }
 
-    /// What the manifest says of the node's log, compared with the log.
+    /// What entries use of the node's log, compared with the log.
     fn segments_are_there(
         &mut self,
-        contents: &Contents,
+        log_id: u64,
+        used: &Used,
         node_disk: &dyn Disk,
         value_logs: &BTreeSet<PathBuf>,
     ) -> Result<()> {
-        let bytes: u64 = contents.segments.values().sum();
-        if bytes == 0 {
+        let segments = used.iter();
+        let segments = segments.filter_map(|(file, bytes)| Some((segment_of(*file)?, *bytes)));
+        let segments: BTreeMap<u32, u64> = segments.collect();
+        if segments.is_empty() {
             return Ok(());
         }
-        let read = |directory: &PathBuf| KnownSegments::read(node_disk, directory);
-        let logs: Vec<_> = value_logs
-            .iter()
-            .map(read)
-            .collect::<std::result::Result<_, _>>()?;
-        let is_own = |it: &&KnownSegments| it.log_id.is_none_or(|it| it == contents.shared_log);
-        let Some(log) = logs.iter().find(is_own) else {
-            self.is_without_log(contents, bytes, logs.is_empty());
+        let mut own = None;
+        for directory in value_logs {
+            let there = list_segments(node_disk, directory)?;
+            let known = KnownSegments::read(node_disk, directory, &there)?;
+            if known.may_be_of(node_disk, directory, log_id)? {
+                own.get_or_insert(known);
+            }
+        }
+        let Some(log) = own else {
+            let bytes: u64 = segments.values().sum();
+            let used = format!("entries use {bytes} bytes of the value log {log_id:#018x}");
+            if value_logs.is_empty() {
+                let note = format!("{used}, which is not in what was checked");
+                self.found.notes.push(note);
+            } else {
+                let what = format!("{used}, and the one here is another");
+                self.found.find("manifest-0", 0, 0, what);
+            }
             return Ok(());
         };
-        for (segment, bytes) in &contents.segments {
-            if !log.is_accounted_for(*segment) {
+        for (segment, bytes) in segments {
+            if !log.is_accounted_for(segment) {
                 let what = format!(
                     "segment {segment} of the value log is not there, of which entries use {bytes} bytes"
                 );
@@ -360,18 +372,6 @@ impl Check<'_> {
             }
         }
         Ok(())
-    }
-
-    fn is_without_log(&mut self, contents: &Contents, bytes: u64, is_elsewhere: bool) {
-        let log_id = contents.shared_log;
-        let used = format!("entries use {bytes} bytes of the value log {log_id:#018x}");
-        if is_elsewhere {
-            let note = format!("{used}, which is not in what was checked");
-            self.found.notes.push(note);
-        } else {
-            let what = format!("{used}, and the one here is another");
-            self.found.find("manifest-0", 0, 0, what);
-        }
     }
 }
 

@@ -57,11 +57,10 @@ impl Weighter<CacheKey, Held> for HeldWeight {
 
 /// Names a body: the store that reads it stands in for the table, by the number that it has in the cache.
 fn body_key(store: u64, at: &LogPlace) -> CacheKey {
-    // Places are below 8 GiB in their segments.
-    const OFFSET_BITS: u32 = 30;
+    // In units of eight bytes an offset takes less than 32 bits.
     CacheKey {
         table: store,
-        offset: (u64::from(at.segment) << OFFSET_BITS) | (at.offset / RECORD_ALIGN_BYTES),
+        offset: (u64::from(at.segment) << 32) + at.offset / RECORD_ALIGN_BYTES,
     }
 }
 
@@ -116,9 +115,12 @@ impl SharedCache {
     /// Takes a copy of a body that was read, if it was read before lately: what was read may be a part of
     /// something larger, which would be kept with it.
     pub(crate) fn keep_body(&self, store: u64, at: &LogPlace, sequence: u64, body: &[u8]) {
+        if body.len() > BODY_BYTES_MAX {
+            return;
+        }
         let key = body_key(store, at);
-        let hash = || foldhash::fast::FixedState::default().hash_one(key);
-        if body.len() > BODY_BYTES_MAX || !self.bodies_read.again(hash()) {
+        let hash = foldhash::fast::FixedState::default().hash_one(key);
+        if !self.bodies_read.again(hash) {
             return;
         }
         let bytes = Bytes::copy_from_slice(body);

@@ -1,6 +1,5 @@
 //! What a store is made of, for whoever checks it without opening it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use kvorum_backend::{LostRange, Result};
@@ -39,8 +38,6 @@ pub struct Contents {
     pub files: Vec<ListedFile>,
     /// The log of the node in which entries have bodies; 0 for none.
     pub shared_log: u64,
-    /// Its segments that tables name, and the bytes of records there.
-    pub segments: BTreeMap<u32, u64>,
     /// What was lost before, as `lost/BLOCKS.bad` lists it.
     pub lost: Vec<LostRange>,
 }
@@ -104,7 +101,6 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
         has_manifest: found.manifest.is_some(),
         files: Vec::new(),
         shared_log: 0,
-        segments: BTreeMap::new(),
         lost: LostLog::open(disk, directory).ranges(),
     };
     let Some(manifest) = found.manifest else {
@@ -119,12 +115,6 @@ pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
         properties,
     };
     contents.shared_log = manifest.shared_log;
-    let blobs = manifest.tables.iter().flat_map(|it| &it.properties.blobs);
-    for blob in blobs {
-        if let Some(segment) = segment_of(blob.file) {
-            *contents.segments.entry(segment).or_default() += blob.bytes;
-        }
-    }
     for it in manifest.tables {
         contents.files.push(ListedFile {
             name: format!("{:010}.sst", it.number),
