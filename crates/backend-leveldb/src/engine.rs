@@ -20,7 +20,7 @@ use kvorum_lsm::{
 
 use crate::LeveldbSettings;
 use crate::index::{ops_of, plain_counts};
-use crate::keyspace::{all_objects, index_range, object_key, term_and_key};
+use crate::keyspace::{IndexKeys, all_objects, index_range, object_key};
 use crate::reindexing::Reindexing;
 use crate::snapshot::LeveldbSnapshot;
 
@@ -324,6 +324,7 @@ impl IndexFolds for Leveldb {
         now: Timestamp,
         visitor: &mut IndexVisitor<'_>,
     ) -> Result<FoldEnd> {
+        let keys = IndexKeys::of(range);
         let (from, to) = index_range(range);
         // Before the view is taken and once it was walked: what was made again in between is not in it.
         let opened = self.lsm.doubts_opened();
@@ -332,7 +333,7 @@ impl IndexFolds for Leveldb {
         let mut last = StorageKey::from_encoded(Bytes::new());
         let filter = FoldFilter::unexpired(now);
         let end = view.scan(&ScanRange { from, to }, &filter, &mut |shown| {
-            let Some((term, key)) = term_and_key(range, shown.key) else {
+            let Some((term, key)) = keys.term_and_key(shown.key) else {
                 return ScanStep::Next;
             };
             let flow = visitor(&term, &key);
@@ -349,7 +350,7 @@ impl IndexFolds for Leveldb {
             ScanEnd::Complete => FoldEnd::Complete,
             ScanEnd::Stopped => FoldEnd::Stopped(last),
             ScanEnd::LeaseExpired(at) => {
-                let key = term_and_key(range, &at).map_or(last, |(_, key)| key);
+                let key = keys.term_and_key(&at).map_or(last, |(_, key)| key);
                 FoldEnd::LeaseExpired(key)
             }
         })

@@ -102,13 +102,26 @@ pub fn index_range(range: &IndexRange) -> (Bound<Bytes>, Bound<Bytes>) {
     (Bound::Included(from.into()), Bound::Excluded(to.into()))
 }
 
-/// The term and the storage key in the tree's key of an index entry of this range.
-pub fn term_and_key(range: &IndexRange, index_key: &[u8]) -> Option<(Bytes, StorageKey)> {
-    let prefix = index_prefix(&range.bucket_prefix, &range.field);
-    let rest = index_key.strip_prefix(&prefix[..])?;
-    let (term, key) = take_part(rest)?;
-    let key = StorageKey::from_encoded(Bytes::copy_from_slice(key));
-    Some((term.into(), key))
+/// Taking apart the tree's keys of the entries of one index.
+pub struct IndexKeys {
+    prefix: Vec<u8>,
+}
+
+impl IndexKeys {
+    /// For the index that the range is of.
+    pub fn of(range: &IndexRange) -> Self {
+        Self {
+            prefix: index_prefix(&range.bucket_prefix, &range.field),
+        }
+    }
+
+    /// The term and the storage key in the tree's key of an entry; `None` where it is of another index.
+    pub fn term_and_key(&self, index_key: &[u8]) -> Option<(Bytes, StorageKey)> {
+        let rest = index_key.strip_prefix(&self.prefix[..])?;
+        let (term, key) = take_part(rest)?;
+        let key = StorageKey::from_encoded(Bytes::copy_from_slice(key));
+        Some((term, key))
+    }
 }
 
 /// All index entries.
@@ -160,10 +173,7 @@ pub(crate) fn entry_and_key(index_key: &[u8]) -> Option<(IndexEntry, StorageKey)
     let parts = &rest[bucket_of(rest)?.len()..];
     let (field, parts) = take_part(parts)?;
     let (term, key) = take_part(parts)?;
-    let entry = IndexEntry {
-        field: field.into(),
-        term: term.into(),
-    };
+    let entry = IndexEntry { field, term };
     let key = StorageKey::from_encoded(Bytes::copy_from_slice(key));
     Some((entry, key))
 }
@@ -200,16 +210,25 @@ fn put_part(out: &mut Vec<u8>, part: &[u8]) {
     out.extend_from_slice(&PART_END);
 }
 
-fn take_part(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let mut part = Vec::new();
-    let mut rest = bytes;
+/// The part at the beginning, and what stands behind it.
+fn take_part(bytes: &[u8]) -> Option<(Bytes, &[u8])> {
+    let zero_at = bytes.iter().position(|it| *it == 0)?;
+    let (plain, rest) = bytes.split_at(zero_at);
+    match rest.strip_prefix(&PART_END) {
+        Some(behind) => Some((Bytes::copy_from_slice(plain), behind)),
+        None => take_escaped_part(plain.to_vec(), rest),
+    }
+}
+
+/// A part with zeros, up to the first of which it was taken.
+fn take_escaped_part(mut part: Vec<u8>, mut rest: &[u8]) -> Option<(Bytes, &[u8])> {
     loop {
         match rest {
             [0x00, 0xff, behind @ ..] => {
                 part.push(0);
                 rest = behind;
             }
-            [0x00, 0x01, behind @ ..] => return Some((part, behind)),
+            [0x00, 0x01, behind @ ..] => return Some((part.into(), behind)),
             [0x00, ..] | [] => return None,
             [byte, behind @ ..] => {
                 part.push(*byte);
@@ -297,7 +316,7 @@ mod tests {
                 let parsed = entry_and_key(&at).unwrap();
                 prop_assert_eq!(&parsed.0.term[..], &entry.0[..]);
                 prop_assert_eq!((parsed.0.field, parsed.1), (field.clone(), key(bucket, &entry.1)));
-                let (term, found) = term_and_key(&range, &at).unwrap();
+                let (term, found) = IndexKeys::of(&range).term_and_key(&at).unwrap();
                 prop_assert_eq!(&term[..], &entry.0[..]);
                 prop_assert_eq!(found, key(bucket, &entry.1));
                 for other in &entries {

@@ -358,13 +358,13 @@ fn read_part(
     let mut last = Bytes::new();
     let filter = FoldFilter::unexpired(OF_ANY_AGE.now);
     let end = view.scan(&range, &filter, &mut |shown| {
-        let value = shown.value;
+        let value = shown.value();
         let body_len = match &value.body {
             Body::Inline(body) => body.len(),
             Body::Blob(_) | Body::Logged(_) => 0,
         };
         let read = shown.key.len() + value.extra.len() + value.head.len() + body_len;
-        let lookups = show(shown.key, value) as u64;
+        let lookups = show(shown.key, &value) as u64;
         bytes += read as u64 + lookups * LOOKUP_BYTES;
         if bytes < budget_bytes {
             return ScanStep::Next;

@@ -43,12 +43,12 @@ impl LeveldbSnapshot {
                 };
                 let head = match detail {
                     FoldDetail::Keys => Bytes::new(),
-                    _ => shown.value.head.clone(),
+                    _ => shown.head(),
                 };
                 let flow = visitor(Visited {
                     key: &key,
                     sequence: Sequence(shown.sequence),
-                    fields: shown.value.fields,
+                    fields: *shown.fields(),
                     head,
                     body,
                 });

@@ -160,6 +160,11 @@ impl FoldFilter {
 
     /// True when an entry with these fields is visited.
     pub fn admits(&self, fields: &Fields) -> bool {
+        self.admits_of_any_age(fields) && !fields.is_expired(self.now)
+    }
+
+    /// The same for who looks after expiry by other rules.
+    pub fn admits_of_any_age(&self, fields: &Fields) -> bool {
         let modified = self
             .last_modified
             .as_ref()
@@ -168,7 +173,7 @@ impl FoldFilter {
             .segments
             .as_ref()
             .is_none_or(|ids| ids.binary_search(&fields.segment).is_ok());
-        modified && segment && !fields.is_expired(self.now)
+        modified && segment
     }
 }
 

@@ -125,19 +125,9 @@ impl Entry {
     /// Decodes what [`Entry::encode`] wrote; parts are slices of `bytes`.
     pub(crate) fn decode(bytes: &Bytes) -> Result<Self, Truncated> {
         let parts = Parts::decode(bytes)?;
-        let value = parts.value.map(|value| Value {
-            fields: value.fields,
-            extra: bytes.slice(value.extra),
-            head: bytes.slice(value.head),
-            body: match value.body {
-                BodyPart::Inline { from } => Body::Inline(bytes.slice(from..)),
-                BodyPart::Blob(place) => Body::Blob(place),
-                BodyPart::Logged(place) => Body::Logged(place),
-            },
-        });
         Ok(Self {
             sequence: parts.sequence,
-            value,
+            value: parts.value.map(|value| value.cut_from(bytes)),
         })
     }
 
@@ -250,26 +240,49 @@ pub(crate) fn encode_but_body(out: &mut Vec<u8>, sequence: u64, value: Option<&V
 }
 
 /// Where the parts of an encoded entry are.
-struct Parts {
-    sequence: u64,
-    value: Option<ValueParts>,
+pub(crate) struct Parts {
+    pub(crate) sequence: u64,
+    pub(crate) value: Option<ValueParts>,
 }
 
-struct ValueParts {
-    fields: Fields,
+pub(crate) struct ValueParts {
+    pub(crate) fields: Fields,
     extra: Range<usize>,
-    head: Range<usize>,
-    body: BodyPart,
+    pub(crate) head: Range<usize>,
+    pub(crate) body: BodyPart,
 }
 
-enum BodyPart {
+pub(crate) enum BodyPart {
     Inline { from: usize },
     Blob(BlobPlace),
     Logged(LoggedPlace),
 }
 
+impl ValueParts {
+    /// The parts as slices of the bytes that were decoded.
+    pub(crate) fn cut_from(&self, bytes: &Bytes) -> Value {
+        Value {
+            fields: self.fields,
+            extra: bytes.slice(self.extra.clone()),
+            head: bytes.slice(self.head.clone()),
+            body: self.body.cut_from(bytes),
+        }
+    }
+}
+
+impl BodyPart {
+    /// The body, or where it is, of the bytes that were decoded.
+    pub(crate) fn cut_from(&self, bytes: &Bytes) -> Body {
+        match self {
+            Self::Inline { from } => Body::Inline(bytes.slice(from..)),
+            Self::Blob(place) => Body::Blob(*place),
+            Self::Logged(place) => Body::Logged(*place),
+        }
+    }
+}
+
 impl Parts {
-    fn decode(bytes: &[u8]) -> Result<Self, Truncated> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Truncated> {
         let mut reader = ByteReader::new(bytes);
         let flags = reader.u8()?;
         if flags & UNKNOWN != 0 {

@@ -56,6 +56,7 @@ mod entry;
 mod error;
 mod expiry;
 mod flush;
+mod held;
 mod install;
 mod log;
 mod logged;

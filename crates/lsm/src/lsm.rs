@@ -166,7 +166,7 @@ impl Lsm {
             Lookup::Absent => return Ok(Lookup::Absent),
             Lookup::WouldBlock => return Ok(Lookup::WouldBlock),
         };
-        let entry = (&key[..], sequence, &value);
+        let entry = (&key[..], sequence, value.body.clone());
         let body = self.store.body(&version, entry, None, reading)?;
         Ok(body.map(|body| (Sequence(sequence), value, body)))
     }

@@ -101,16 +101,16 @@ impl Store {
     pub(crate) fn body(
         &self,
         version: &Version,
-        (key, sequence, value): (&[u8], u64, &Value),
+        (key, sequence, body): (&[u8], u64, Body),
         ahead: Option<&mut BlobsAhead>,
         reading: Reading,
     ) -> Result<Lookup<Bytes>> {
-        let place = match &value.body {
-            Body::Inline(body) => return Ok(Lookup::Found(body.clone())),
+        let place = match body {
+            Body::Inline(body) => return Ok(Lookup::Found(body)),
             Body::Blob(place) => place,
             Body::Logged(place) => {
                 let may_keep = ahead.is_none_or(|walk| walk.may_keep(place.len));
-                return self.logged_body(version, (key, sequence, place), reading, may_keep);
+                return self.logged_body(version, (key, sequence, &place), reading, may_keep);
             }
         };
         let lost = || {
@@ -120,7 +120,7 @@ impl Store {
         let read = match version.blobs.get(&place.file) {
             Some(file) => {
                 let ahead = ahead.map(|it| it.of(place.file));
-                file.read(place, ahead, &self.read_side.at_blobs(reading))
+                file.read(&place, ahead, &self.read_side.at_blobs(reading))
             }
             None => Err(lost()),
         };

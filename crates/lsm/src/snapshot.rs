@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use kvorum_backend::{FoldFilter, Lease, LeaseWatch, Result, Sequence};
+use kvorum_backend::{Fields, FoldFilter, Lease, LeaseWatch, Result, Sequence};
 use kvorum_disk::Reading;
 use kvorum_sst::ScanFilter;
 
 use crate::blob::BlobsAhead;
+use crate::held::{Held, HeldValue};
 use crate::merge::{MergeWalk, Merged};
 use crate::pins::Pin;
 use crate::store::Store;
 use crate::version::Version;
-use crate::{Entry, KeyRange, Value};
+use crate::{KeyRange, Value};
 
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,21 +33,35 @@ pub struct Shown<'a> {
     pub key: &'a [u8],
     /// The batch that wrote it.
     pub sequence: u64,
-    /// What the key holds; [`Shown::body`] reads the body where it is elsewhere.
-    pub value: &'a Value,
+    value: &'a HeldValue,
     store: &'a Store,
     version: &'a Version,
     ahead: &'a RefCell<BlobsAhead>,
 }
 
 impl Shown<'_> {
-    /// The body.
+    /// What folds filter by.
+    pub fn fields(&self) -> &Fields {
+        self.value.fields()
+    }
+
+    /// The head.
+    pub fn head(&self) -> Bytes {
+        self.value.head()
+    }
+
+    /// All that the key holds; a body that is elsewhere is not read.
+    pub fn value(&self) -> Value {
+        self.value.value()
+    }
+
+    /// The body, wherever it is.
     ///
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Corrupt`] when the body is damaged.
     pub fn body(&self) -> Result<Bytes> {
         let mut ahead = self.ahead.borrow_mut();
-        let entry = (self.key, self.sequence, self.value);
+        let entry = (self.key, self.sequence, self.value.body());
         let reading = Reading::MayBlock;
         match self
             .store
@@ -164,13 +179,13 @@ impl LsmSnapshot {
         let mut lease = LeaseWatch::new(self.pin.lease, filter);
         let ahead = RefCell::default();
         loop {
-            let entry = match walk.advance::<Entry>(&self.store.read_side)? {
+            let entry = match walk.advance::<Held>(&self.store.read_side)? {
                 Merged::End => {
                     self.note_damage(&walk, from, &range.to);
                     return Ok(ScanEnd::Complete);
                 }
                 Merged::Hidden => None,
-                Merged::Entry(entry) => entry.value.map(|value| (entry.sequence, value)),
+                Merged::Entry(held) => held.value.map(|value| (held.sequence, value)),
             };
             if is_past(&range.to, walk.key()) {
                 self.note_damage(&walk, from, &range.to);
@@ -179,7 +194,8 @@ impl LsmSnapshot {
             if lease.passes_key() {
                 return Ok(ScanEnd::LeaseExpired(Bytes::copy_from_slice(walk.key())));
             }
-            let Some((sequence, value)) = entry.filter(|(_, value)| self.admits(value, filter))
+            let Some((sequence, value)) =
+                entry.filter(|(_, value)| self.admits(value.fields(), filter))
             else {
                 continue;
             };
@@ -223,20 +239,8 @@ impl LsmSnapshot {
         }
     }
 
-    fn admits(&self, value: &Value, filter: &FoldFilter) -> bool {
-        let unexpired = FoldFilter {
-            last_modified: filter.last_modified.clone(),
-            ..FoldFilter::unexpired(kvorum_backend::Timestamp(0))
-        };
-        let segments = filter.segments.as_ref();
-        let is_wanted = segments.is_none_or(|ids| ids.binary_search(&value.fields.segment).is_ok());
-        let fields = kvorum_backend::Fields {
-            expiry: None,
-            ..value.fields
-        };
-        is_wanted
-            && unexpired.admits(&fields)
-            && !self.store.expiry.is_over(&value.fields, filter.now)
+    fn admits(&self, fields: &Fields, filter: &FoldFilter) -> bool {
+        filter.admits_of_any_age(fields) && !self.store.expiry.is_over(fields, filter.now)
     }
 }
 

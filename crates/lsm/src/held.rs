@@ -1,0 +1,127 @@
+//! An entry as a walk comes by it. Few walks want all of most entries, so where the parts are is looked up
+//! at once, and a part is cut out when it is asked for.
+
+use bytes::Bytes;
+use kvorum_backend::Fields;
+
+use crate::entry::{Parts, ValueParts};
+use crate::merge::Taken;
+use crate::{Body, Entry, Value};
+
+/// What a batch wrote to a key.
+pub(crate) struct Held {
+    pub(crate) sequence: u64,
+    /// `None` when the key was removed.
+    pub(crate) value: Option<HeldValue>,
+}
+
+/// What a key holds.
+pub(crate) enum HeldValue {
+    /// As a table has it, or a memtable.
+    Packed { bytes: Bytes, parts: ValueParts },
+    /// Too large for a memtable's piece of memory.
+    Apart(Value),
+}
+
+impl HeldValue {
+    pub(crate) fn fields(&self) -> &Fields {
+        match self {
+            Self::Packed { parts, .. } => &parts.fields,
+            Self::Apart(value) => &value.fields,
+        }
+    }
+
+    pub(crate) fn head(&self) -> Bytes {
+        match self {
+            Self::Packed { bytes, parts } => bytes.slice(parts.head.clone()),
+            Self::Apart(value) => value.head.clone(),
+        }
+    }
+
+    pub(crate) fn body(&self) -> Body {
+        match self {
+            Self::Packed { bytes, parts } => parts.body.cut_from(bytes),
+            Self::Apart(value) => value.body.clone(),
+        }
+    }
+
+    pub(crate) fn value(&self) -> Value {
+        match self {
+            Self::Packed { bytes, parts } => parts.cut_from(bytes),
+            Self::Apart(value) => value.clone(),
+        }
+    }
+}
+
+impl Taken for Held {
+    fn of_entry(entry: Entry) -> Self {
+        Self {
+            sequence: entry.sequence,
+            value: entry.value.map(HeldValue::Apart),
+        }
+    }
+
+    fn of_bytes(bytes: Bytes) -> Option<Self> {
+        let parts = Parts::decode(&bytes).ok()?;
+        Some(Self {
+            sequence: parts.sequence,
+            value: parts.value.map(|parts| HeldValue::Packed { bytes, parts }),
+        })
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_backend::{Tag, Timestamp};
+
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            sequence: 9,
+            value: Some(Value {
+                fields: Fields {
+                    segment: 5,
+                    last_modified: Timestamp(6),
+                    expiry: Some(Timestamp(7)),
+                    tag: Tag(8),
+                },
+                extra: Bytes::from_static(b"ex"),
+                head: Bytes::from_static(b"head"),
+                body: Body::Inline(Bytes::from_static(b"body")),
+            }),
+        }
+    }
+
+    #[test]
+    fn packed_or_apart_it_says_the_same() {
+        let (entry, mut bytes) = (entry(), Vec::new());
+        entry.encode(&mut bytes);
+        let packed = Held::of_bytes(bytes.into()).unwrap();
+        for held in [packed, Held::of_entry(entry.clone())] {
+            assert_eq!(held.sequence(), entry.sequence);
+            let (held, value) = (held.value.unwrap(), entry.value.clone().unwrap());
+            assert_eq!(held.fields(), &value.fields);
+            assert_eq!(
+                (held.head(), held.body()),
+                (value.head.clone(), value.body.clone())
+            );
+            assert_eq!(held.value(), value);
+        }
+    }
+
+    #[test]
+    fn a_removal_holds_nothing_and_what_does_not_decode_is_none() {
+        let (removal, mut bytes) = (Entry::removal(3), Vec::new());
+        removal.encode(&mut bytes);
+        let packed = Held::of_bytes(bytes.clone().into()).unwrap();
+        assert!(packed.sequence() == 3 && packed.value.is_none());
+        assert!(Held::of_entry(removal).value.is_none());
+        bytes.truncate(1);
+        assert!(Held::of_bytes(bytes.into()).is_none());
+    }
+}
