@@ -130,7 +130,7 @@ impl Properties {
         &self.smallest[..] <= to && from <= &self.largest[..]
     }
 
-    /// Appends the properties: eleven varints in the order of the fields (the two keys apart), then
+    /// Appends the properties: ten varints in the order of the fields (the two keys apart), then
     /// varint length and bytes of the lowest and the highest key, varint number of blob uses with
     /// three varints each, and the marks.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -241,5 +241,40 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Properties::decode(&mut ByteReader::new(&bytes[..cut])).is_err());
         }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let blob = |file, count, bytes| BlobUse { file, count, bytes };
+        let mark = Mark {
+            from: Bytes::from("a"),
+            to: Bytes::from("d"),
+            sequence: 12,
+            kind: MarkKind::Removed,
+            filter: Bytes::from("f"),
+        };
+        let properties = Properties {
+            entries: 1,
+            removals: 2,
+            raw_bytes: 300,
+            sequence_min: 4,
+            sequence_max: 5,
+            last_modified_min: 6,
+            last_modified_max: 7,
+            expiring: 8,
+            expiry_min: 9,
+            expiry_max: 10,
+            smallest: Bytes::from("b"),
+            largest: Bytes::from("cd"),
+            blobs: vec![blob(11, 12, 13), blob(14, 15, 16)],
+            marks: Marks::new(vec![mark]),
+        };
+        let mut bytes = Vec::new();
+        properties.encode(&mut bytes);
+        let numbers = [1, 2, 0xac, 2, 4, 5, 6, 7, 8, 9, 10];
+        let keys = *b"\x01b\x02cd";
+        let blobs = [2, 11, 12, 13, 14, 15, 16];
+        let marks = *b"\x01\x00\x0c\x01a\x01d\x01f";
+        assert_eq!(bytes, [&numbers[..], &keys, &blobs, &marks].concat());
     }
 }

@@ -291,8 +291,10 @@ impl TableScan {
                 }
             }
             self.segment_sets = None;
+            // An index that was made again has one row for damaged neighbours, which have a set each.
+            let has_row_for_each = is_from_start && partition.rebuilt.get().is_none();
             if let (Some(handle), Some(_), true) =
-                (partition.segment_sets, &self.wanted, is_from_start)
+                (partition.segment_sets, &self.wanted, has_row_for_each)
             {
                 match self.table.opaque(handle, Part::SegmentSets, context) {
                     Ok(block) => {

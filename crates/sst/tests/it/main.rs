@@ -8,4 +8,5 @@
 
 mod damage;
 mod model;
+mod segment_scans;
 mod support;
