@@ -1,15 +1,16 @@
 //! Rot: what it hits is told and set aside, everything else is served, and upkeep comes to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kvorum_backend::{ErrorKind, StepBudget, TaskKind, Timestamp};
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
+use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::{Lsm, LsmSettings, Op};
 
 use crate::support::{
-    do_all, everything, files, flip, get, key, open, put, put_op, scanned, settings, write,
+    NOW, do_all, everything, files, flip, get, key, open, put, put_op, scanned, settings, write,
 };
 
 const KEYS: usize = 60;
@@ -249,46 +250,171 @@ fn r25_any_flip_of_a_log_that_was_not_closed_costs_a_batch_at_most_and_is_told()
     }
 }
 
-#[test]
-fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns() {
-    let settings = settings();
-    let disk = MemoryDisk::new();
-    filled(&disk, &settings);
-    let tables = files(&disk, ".sst");
-    for table in &tables {
-        flip(&disk, table, 100);
-    }
-    let store = open(&disk, settings.clone());
-    let (_, damaged) = right_and_damaged(&store);
-    assert!(damaged > 0);
-    let lost = store.status(&everything()).lost.len();
-    // New entries on all sides, so that everything is merged.
-    for round in 0..4 {
-        (100..220).for_each(|number| put(&store, number, &[round; 80]));
-        write(
-            &store,
-            &[
-                Op::Remove { key: key(0) },
-                Op::Remove { key: key(KEYS - 1) },
-            ],
-        );
-        do_all(&store);
-    }
-    for number in 1..KEYS - 1 {
-        match get(&store, number) {
-            Ok(Some(got)) => assert_eq!(got, body(number)),
-            Ok(None) => {}
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt),
+/// What merging came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Merging {
+    /// Steps of merges, of any length.
+    attempts: u64,
+    /// Merges and moves that came to their end.
+    ended: u64,
+    /// Bytes read and written.
+    cost_bytes: u64,
+}
+
+fn merges_ended(store: &Lsm) -> u64 {
+    let details = store.status(&everything()).details;
+    let of = |name| details.iter().find(|it| it.0 == name);
+    let count = |name| of(name).map_or(0, |it| it.1.parse().unwrap());
+    count("merges") + count("moves")
+}
+
+/// Does all upkeep, each merge in one step, and counts.
+fn merge_all(store: &Lsm, merging: &mut Merging) {
+    let before = merges_ended(store);
+    for _ in 0..100 {
+        let Some(task) = store.maintenance_due(NOW).into_iter().next() else {
+            merging.ended += merges_ended(store) - before;
+            return;
+        };
+        let budget = StepBudget { bytes: u64::MAX };
+        let outcome = store.maintenance_step(&task, budget, NOW).unwrap();
+        if matches!(task.kind, TaskKind::Compact) {
+            merging.attempts += 1;
+            merging.cost_bytes += outcome.cost_bytes;
         }
     }
-    let status = store.status(&everything());
-    assert_eq!(status.lost.len(), lost, "{:?}", status.lost);
-    assert!(
-        status
-            .lost
-            .iter()
-            .any(|it| it.held.contains("with the keys from"))
-    );
+    panic!("upkeep never ends: {:?}", store.maintenance_due(NOW));
+}
+
+/// Below level 0 there is one: what comes down is merged with all that has keys in its range.
+fn one_level() -> LsmSettings {
+    let all = settings();
+    LsmSettings {
+        policy: PolicySettings {
+            levels: 2,
+            ..all.policy.clone()
+        },
+        ..all
+    }
+}
+
+/// Older values on the last level, and above them one table of newer ones, whose path is returned.
+fn two_layers(disk: &MemoryDisk) -> PathBuf {
+    let at_once = LsmSettings {
+        memtable_bytes: 1 << 20,
+        ..one_level()
+    };
+    for round in 0..2 {
+        let store = open(disk, at_once.clone());
+        (0..KEYS).for_each(|number| put(&store, number, b"an older value that must not return"));
+        store.close().unwrap();
+        drop(store);
+        if round == 1 {
+            do_all(&open(disk, at_once.clone()));
+        }
+    }
+    let old = files(disk, ".sst");
+    let store = open(disk, at_once);
+    (0..KEYS).for_each(|number| put(&store, number, &body(number)));
+    store.close().unwrap();
+    let mut tables = files(disk, ".sst");
+    tables.retain(|it| !old.contains(it));
+    assert_eq!((tables.len(), old.is_empty()), (1, false), "{tables:?}");
+    tables.remove(0)
+}
+
+/// What became of the keys of a damaged store as all its tables were merged.
+struct Merged {
+    /// Keys that said that they were damaged before.
+    damaged: usize,
+    /// Keys that are not there afterwards.
+    missing: usize,
+    merging: Merging,
+}
+
+/// Merges all tables of a store on this disk with new entries on all sides of what they have.
+fn merge_everything(disk: &MemoryDisk) -> Merged {
+    let old = files(disk, ".sst");
+    let store = open(disk, one_level());
+    let (_, damaged) = right_and_damaged(&store);
+    let mut merging = Merging::default();
+    for round in 0..2 {
+        (100..220).for_each(|number| put(&store, number, &[round; 80]));
+        let ends = [key(0), key(KEYS - 1)].map(|key| Op::Remove { key });
+        write(&store, &ends);
+        merge_all(&store, &mut merging);
+    }
+    let left = files(disk, ".sst");
+    assert!(old.iter().all(|it| !left.contains(it)), "{old:?}, {left:?}");
+    let missing = missing(&store);
+    Merged {
+        damaged,
+        missing,
+        merging,
+    }
+}
+
+/// How many keys are gone or damaged; the others are right.
+fn missing(store: &Lsm) -> usize {
+    let is_missing = |number: &usize| match get(store, *number) {
+        Ok(Some(got)) => {
+            assert_eq!(got, body(*number), "key {number}");
+            false
+        }
+        Ok(None) => true,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+            true
+        }
+    };
+    (1..KEYS - 1).filter(is_missing).count()
+}
+
+#[test]
+fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns() {
+    let whole = MemoryDisk::new();
+    let newer = two_layers(&whole);
+    let image = || whole.crash_image(CrashOptions::everything());
+    let clean = merge_everything(&image()).merging;
+    let mut costs = BTreeSet::new();
+    for table in files(&whole, ".sst") {
+        let len = whole.info(&table).unwrap().unwrap().len;
+        // Odd, so that all parts of blocks are met.
+        for offset in (0..len).step_by(61) {
+            let disk = image();
+            flip(&disk, &table, offset);
+            let Merged {
+                damaged,
+                missing,
+                merging,
+            } = merge_everything(&disk);
+            let story = format!("{merging:?}, byte {offset} of {table:?}");
+            assert!(missing <= damaged, "{missing} after {damaged}, {story}");
+            assert!(damaged == 0 || table == newer, "{story}");
+            let is_once = merging.attempts == clean.attempts && merging.ended == clean.ended;
+            assert!(is_once, "{clean:?}, {story}");
+            let is_dearer = merging.cost_bytes > clean.cost_bytes;
+            assert!(!is_dearer, "{clean:?}, {story}");
+            costs.insert(missing);
+        }
+    }
+    assert!(costs.contains(&0) && costs.contains(&4), "{costs:?}");
+}
+
+#[test]
+fn r27_what_is_known_of_a_bad_block_stays_when_its_table_is_merged_away() {
+    let disk = MemoryDisk::new();
+    let newer = two_layers(&disk);
+    flip(&disk, &newer, 100);
+    let store = open(&disk, one_level());
+    assert!(right_and_damaged(&store).1 > 0);
+    let told = store.status(&everything()).lost;
+    let is_told = told.len() == 1 && told[0].held.contains("with the keys from");
+    assert!(is_told, "{told:?}");
+    drop(store);
+    assert!(merge_everything(&disk).missing > 0);
+    let store = open(&disk, one_level());
+    assert_eq!(store.status(&everything()).lost, told);
     let kept = disk.list(Path::new("store/lost")).unwrap();
     assert!(
         kept.iter().any(|it| it.name == "BLOCKS.bad") && kept.len() > 1,
