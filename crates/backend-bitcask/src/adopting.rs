@@ -17,6 +17,7 @@ use kvorum_segment::{Location, RECORD_ALIGN_BYTES};
 use crate::Bitcask;
 use crate::checkpoint_steps::CheckpointJob;
 use crate::entry::KIND_ENTRY;
+use crate::expiry::Expired;
 use crate::key_table::KeyEntry;
 use crate::keydir::Change;
 use crate::merge::{Fate, GATHERED_BYTES, Gathered};
@@ -118,6 +119,7 @@ impl Store {
         let checkpoint_bytes = self.checkpoint_bytes(&catalog);
         let mut usage = Vec::new();
         let mut unneeded = Vec::new();
+        let mut expired_bytes = 0;
         for (number, entry) in &catalog.shared {
             if is_held(*number) || self.needs(&catalog, entry, oldest) {
                 let removal_bytes = if catalog.are_removals_needed(entry, oldest) {
@@ -126,8 +128,9 @@ impl Store {
                     0
                 };
                 let is_covered = entry.stats.sequence_max <= covered;
-                // Where it says zero, nobody looks for what is to be copied.
-                let live_bytes = entry.stats.live_bytes.max(entry.stats.live_records);
+                let expired = self.expired_in(&entry.stats);
+                expired_bytes += expired.bytes;
+                let live_bytes = lasting_bytes(&catalog, entry, &expired, oldest);
                 usage.push(SegmentUse {
                     segment: *number,
                     live_bytes: live_bytes + removal_bytes,
@@ -155,6 +158,8 @@ impl Store {
         }
         let first = oldest.unwrap_or(newest);
         catalog.log_starts.retain(|number, _| *number >= first);
+        self.expired_told_bytes
+            .store(expired_bytes, Ordering::Relaxed);
         usage
     }
 
@@ -184,8 +189,13 @@ impl Store {
         let mut gathered = Gathered::default();
         let mut copied_bytes = 0;
         for record in records {
-            let Some(fate) = self.fate_of_logged(record, oldest) else {
-                continue;
+            let fate = match self.fate_of_logged(record, oldest) {
+                Fate::Gone => continue,
+                Fate::Expired(slot) => {
+                    self.catalog.write().forget(&self.keydir, &slot);
+                    continue;
+                }
+                fate => fate,
             };
             let Some(stored) = stored_record(record.clone()) else {
                 continue;
@@ -203,24 +213,37 @@ impl Store {
         Ok(copied_bytes)
     }
 
-    /// `None` when nobody needs the record any more.
-    fn fate_of_logged(&self, record: &LoggedRecord, oldest: Option<u32>) -> Option<Fate> {
+    fn fate_of_logged(&self, record: &LoggedRecord, oldest: Option<u32>) -> Fate {
         if record.head.kind != KIND_ENTRY || record.head.store != StoreId(self.log_id()) {
-            return None;
+            return Fate::Gone;
         }
         let number = record.head.place.segment;
-        let entry = KeyEntry::of(&stored_front(record.head.clone()))?;
+        let Some(entry) = KeyEntry::of(&stored_front(record.head.clone())) else {
+            return Fate::Gone;
+        };
         let catalog = self.catalog.read();
-        let shared = catalog.shared.get(&number)?;
+        let Some(shared) = catalog.shared.get(&number) else {
+            return Fate::Gone;
+        };
+        let may_be_older = || catalog.is_older_than_in_log(entry.sequence, number, oldest);
         if entry.removal {
-            let is_in_older = oldest.is_some_and(|oldest| oldest < number);
-            let is_needed = is_in_older || catalog.is_older_own(entry.sequence);
-            return is_needed.then_some(Fate::Copied(None));
+            return match may_be_older() {
+                true => Fate::Copied(None),
+                false => Fate::Gone,
+            };
         }
         let fingerprint = self.fingerprints.of(&entry.key);
         let slot = Slot::new(fingerprint, shared.place.index, entry.at);
-        let is_current = self.keydir.contains(&slot);
-        is_current.then_some(Fate::Copied(Some(slot)))
+        if !self.keydir.contains(&slot) {
+            return Fate::Gone;
+        }
+        if !self.is_collectable(&entry.fields, self.known_time()) {
+            return Fate::Copied(Some(slot));
+        }
+        match may_be_older() {
+            true => Fate::BecomesRemoval(slot),
+            false => Fate::Expired(slot),
+        }
     }
 
     /// Makes copies durable and lets go of a segment of which everything readable was offered, or of which
@@ -310,6 +333,23 @@ impl Store {
         }
         log.usage_changed();
     }
+}
+
+/// What would have to be copied of a segment's entries. Where it says zero, nobody looks for that.
+fn lasting_bytes(
+    catalog: &Catalog,
+    entry: &SharedEntry,
+    expired: &Expired,
+    oldest: Option<u32>,
+) -> u64 {
+    let stats = &entry.stats;
+    let number = entry.place.number();
+    let removal_bytes = match catalog.is_older_than_in_log(stats.sequence_max, number, oldest) {
+        true => expired.removal_bytes(),
+        false => 0,
+    };
+    let lasting_bytes = stats.live_bytes.saturating_sub(expired.bytes);
+    (lasting_bytes + removal_bytes).max(stats.live_records)
 }
 
 impl Adopting for Bitcask {

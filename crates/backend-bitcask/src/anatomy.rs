@@ -424,6 +424,21 @@ struct CheckpointPieces {
     has_failed: bool,
 }
 
+const SEGMENT_FIELDS: [&str; 8] = [
+    "covered to",
+    "records",
+    "removals",
+    "bytes of removals",
+    "lowest sequence",
+    "highest sequence",
+    "expires by",
+    "modified by",
+];
+
+const EXPIRIES_FIELDS: [&str; 8] = [
+    "gone by", "bytes", "gone by", "bytes", "gone by", "bytes", "gone by", "bytes",
+];
+
 impl CheckpointPieces {
     fn open(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Pieces> {
         let source = Source::open(disk, path)?;
@@ -544,21 +559,17 @@ impl CheckpointPieces {
             fields.number("number", 8);
             return Ok(fields.finish("place"));
         }
+        let are_times = checkpoint::is_about_expiries(&bytes);
+        let (names, title) = match are_times {
+            true => (EXPIRIES_FIELDS, "times of a segment"),
+            false => (SEGMENT_FIELDS, "segment"),
+        };
         fields.number("number", 4);
         fields.number("kind", 4);
-        for name in [
-            "covered to",
-            "records",
-            "removals",
-            "bytes of removals",
-            "lowest sequence",
-            "highest sequence",
-            "expires by",
-            "modified by",
-        ] {
+        for name in names {
             fields.number(name, 8);
         }
-        Ok(fields.finish("segment"))
+        Ok(fields.finish(title))
     }
 }
 

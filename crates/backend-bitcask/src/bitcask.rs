@@ -29,7 +29,7 @@ use crate::recovery::Recovery;
 use crate::snapshot::BitcaskSnapshot;
 use crate::store::{Counters, Store, WriteSide, group_sync};
 use crate::unread::UnreadRecords;
-use crate::upkeep::{Upkeep, owed_bytes, whole_store};
+use crate::upkeep::{Upkeep, owed_bytes};
 use crate::write::segment_number;
 
 pub use crate::store::DrawNumber;
@@ -136,6 +136,8 @@ impl Bitcask {
             covered: AtomicU64::new(recovered.covered),
             hidden: Mutex::new(recovered.hidden),
             holds: Holds::default(),
+            known_time: AtomicU64::new(0),
+            expired_told_bytes: AtomicU64::new(0),
             log,
             meta: Mutex::new(meta),
             lost: Mutex::new(recovered.lost),
@@ -305,7 +307,7 @@ impl Store {
             engine: "bitcask",
             keys: self.keydir.len(),
             live_bytes: stats().map(|it| it.live_bytes).sum::<u64>() + shared_live_bytes,
-            dead_bytes: whole_store(&catalog).dead_bytes,
+            dead_bytes: stats().map(|it| it.dead_bytes()).sum(),
             disk_bytes: segment_bytes + hint_bytes + side_bytes + shared_bytes,
             files: catalog.segments.len() as u64 + hint_files,
             memory_bytes: self.keydir.memory_bytes() + catalog.memory_bytes(),

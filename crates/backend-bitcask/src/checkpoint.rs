@@ -12,6 +12,7 @@ use std::sync::Arc;
 use kvorum_disk::{Disk, DiskFile, OpenMode, Reading, temporary_name};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
 
+use crate::expiries::{Expiries, STEPS, Step};
 use crate::keydir::{Keydir, SHARDS};
 use crate::places::{Place, Places};
 use crate::segments::SegmentStats;
@@ -35,6 +36,8 @@ const LOG_START: u8 = 4;
 const LOG_REMOVAL: u8 = 5;
 const SEGMENT_OWN: u32 = 0;
 const SEGMENT_SHARED: u32 = 1;
+const EXPIRIES_OWN: u32 = 2;
+const EXPIRIES_SHARED: u32 = 3;
 pub(crate) const SLOT_BYTES: usize = size_of::<Packed>();
 pub(crate) const CHUNK_HEADER_BYTES: usize = 16;
 /// Slots in a chunk at most: a megabyte.
@@ -73,7 +76,7 @@ pub(crate) struct Covered {
 ///     40     8  offset of the tables (t)
 ///     48     8  length of the file
 ///     56     4  next segment
-///     60     4  number of segments (s)
+///     60     4  number of rows about segments (s)
 ///     64     4  number of places and what else is said of the log (p)
 ///     68     4  number of shards
 ///     72        chunks, to t
@@ -86,6 +89,8 @@ pub(crate) struct Covered {
 /// slot:    16, as in memory (slot)
 /// segment: 4 number, 4 kind (0: of the store, 1: of the node's log, its own records alone), 8 covered to, 8 records, 8 removals, 8 bytes of removals,
 ///          8 lowest sequence, 8 highest sequence, 8 expires by, 8 modified by
+///          kinds 2 and 3, of segments of kinds 0 and 1 with entries that expire: 4 number, 4 kind, then four
+///          times: 8 gone by (microseconds), 8 bytes of entries. A reader passes over kinds that it does not know
 /// place:   4 what slots call it, 1 kind (1: a segment of the store, 2: of the log), 3 zero, 8 number
 ///          kind 3: 4 zero, 1 kind, 3 zero, 8 the log's id
 ///          kind 4: 4 number of a segment of the log, 1 kind, 3 zero, 8 the store's first sequence there
@@ -153,12 +158,8 @@ impl CheckpointWriter {
     pub(crate) fn finish(mut self, disk: &dyn Disk, places: &Places) -> kvorum_disk::Result<u64> {
         let tables_at = self.offset;
         let mut tables = Vec::new();
-        for (number, stats) in &self.covered.segments {
-            put_segment(&mut tables, *number, SEGMENT_OWN, stats);
-        }
-        for (number, stats) in &self.covered.log.segments {
-            put_segment(&mut tables, *number, SEGMENT_SHARED, stats);
-        }
+        put_segments(&mut tables, &self.covered);
+        let segments_written = count_of(tables.len() / SEGMENT_BYTES);
         let mut places_written = 0;
         for (index, place) in places.iter() {
             let (kind, number) = match place {
@@ -172,7 +173,8 @@ impl CheckpointWriter {
         self.buffer.extend_from_slice(&tables);
         self.offset += tables.len() as u64;
         self.flush()?;
-        let header = self.header(tables_at, places_written, &tables);
+        let counts = (segments_written, places_written);
+        let header = self.header(tables_at, counts, &tables);
         self.file.write_at(&header, 0)?;
         self.file.sync()?;
         disk.rename(&temporary_name(&self.path), &self.path)?;
@@ -187,7 +189,7 @@ impl CheckpointWriter {
         Ok(())
     }
 
-    fn header(&self, tables_at: u64, places: u32, tables: &[u8]) -> Vec<u8> {
+    fn header(&self, tables_at: u64, (segments, places): (u32, u32), tables: &[u8]) -> Vec<u8> {
         let covered = &self.covered;
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&[VERSION, u8::from(covered.is_clean), 0, 0, 0, 0, 0, 0]);
@@ -200,9 +202,7 @@ impl CheckpointWriter {
         ] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let segments = narrow(covered.segments.len() + covered.log.segments.len());
-        for number in [covered.next_segment, segments, places, narrow(SHARDS)] {
+        for number in [covered.next_segment, segments, places, count_of(SHARDS)] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         let check = header_checksum(&out, tables);
@@ -509,7 +509,36 @@ fn put_log(out: &mut Vec<u8>, log: &CoveredLog) -> u32 {
     for (number, standing) in &log.removals {
         put_row(out, *number, LOG_REMOVAL, standing.bits());
     }
-    u32::try_from((out.len() - before) / PLACE_BYTES).unwrap_or(u32::MAX)
+    count_of((out.len() - before) / PLACE_BYTES)
+}
+
+fn count_of(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
+}
+
+fn put_segments(out: &mut Vec<u8>, covered: &Covered) {
+    let own = &covered.segments;
+    let shared = &covered.log.segments;
+    for (segments, kind) in [(own, SEGMENT_OWN), (shared, SEGMENT_SHARED)] {
+        for (number, stats) in segments {
+            put_segment(out, *number, kind, stats);
+        }
+    }
+    for (segments, kind) in [(own, EXPIRIES_OWN), (shared, EXPIRIES_SHARED)] {
+        let expiring = segments.iter().filter(|(_, it)| !it.expiries.is_empty());
+        for (number, stats) in expiring {
+            put_expiries(out, *number, kind, &stats.expiries);
+        }
+    }
+}
+
+fn put_expiries(out: &mut Vec<u8>, number: u32, kind: u32, expiries: &Expiries) {
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
+    for step in expiries.steps() {
+        out.extend_from_slice(&step.by.to_le_bytes());
+        out.extend_from_slice(&step.bytes.to_le_bytes());
+    }
 }
 
 fn put_segment(out: &mut Vec<u8>, number: u32, kind: u32, stats: &SegmentStats) {
@@ -534,25 +563,54 @@ fn take_segments(bytes: &[u8], covered: &mut Covered) -> Result<(), Truncated> {
     while !reader.is_empty() {
         let number = reader.u32()?;
         let kind = reader.u32()?;
-        let stats = SegmentStats {
-            data_end: reader.u64()?,
-            records: reader.u64()?,
-            removals: reader.u64()?,
-            removal_bytes: reader.u64()?,
-            sequence_min: reader.u64()?,
-            sequence_max: reader.u64()?,
-            expires_by: reader.u64()?,
-            modified_by: reader.u64()?,
-            live_records: 0,
-            live_bytes: 0,
+        let mut row = [0; 8];
+        for field in &mut row {
+            *field = reader.u64()?;
+        }
+        let segments = match kind {
+            SEGMENT_OWN | EXPIRIES_OWN => &mut covered.segments,
+            SEGMENT_SHARED | EXPIRIES_SHARED => &mut covered.log.segments,
+            _ => continue,
         };
-        match kind {
-            SEGMENT_OWN => covered.segments.insert(number, stats),
-            SEGMENT_SHARED => covered.log.segments.insert(number, stats),
-            _ => None,
-        };
+        if kind == SEGMENT_OWN || kind == SEGMENT_SHARED {
+            segments.insert(number, stats_of(row));
+        } else if let Some(stats) = segments.get_mut(&number) {
+            stats.expiries = expiries_of(row);
+        }
     }
     Ok(())
+}
+
+/// True for a row that says when a segment's entries expire.
+pub(crate) fn is_about_expiries(row: &[u8]) -> bool {
+    let kind = row.get(4..8).and_then(|kind| kind.try_into().ok());
+    let kind = kind.map_or(SEGMENT_OWN, u32::from_le_bytes);
+    kind == EXPIRIES_OWN || kind == EXPIRIES_SHARED
+}
+
+fn stats_of(row: [u64; 8]) -> SegmentStats {
+    let [data_end, records, removals, removal_bytes, ..] = row;
+    let [.., sequence_min, sequence_max, expires_by, modified_by] = row;
+    SegmentStats {
+        data_end,
+        records,
+        removals,
+        removal_bytes,
+        sequence_min,
+        sequence_max,
+        expires_by,
+        modified_by,
+        ..SegmentStats::default()
+    }
+}
+
+fn expiries_of(row: [u64; 8]) -> Expiries {
+    let (pairs, _none) = row.as_chunks::<2>();
+    let mut steps = [Step::default(); STEPS];
+    for (step, [by, bytes]) in steps.iter_mut().zip(pairs) {
+        (step.by, step.bytes) = (*by, *bytes);
+    }
+    Expiries::of(steps)
 }
 
 /// Places of a kind that is not known are left out, and with them their slots.
@@ -612,9 +670,13 @@ mod tests {
     use crate::slot::Slot;
 
     fn covered() -> Covered {
+        let mut expiries = Expiries::default();
+        expiries.add(1_000, 64);
+        expiries.add(2_000, 128);
         let stats = SegmentStats {
             records: 7,
             sequence_max: 99,
+            expiries,
             ..SegmentStats::default()
         };
         Covered {

@@ -63,7 +63,7 @@ impl Store {
     pub(crate) fn checkpoint_bytes(&self, catalog: &Catalog) -> u64 {
         let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
         let segments = catalog.segments.len() + catalog.shared.len();
-        let segment_bytes = SEGMENT_BYTES + 2 * PLACE_BYTES;
+        let segment_bytes = 2 * SEGMENT_BYTES + 2 * PLACE_BYTES;
         self.keydir.len() * size_of::<Packed>() as u64
             + removals * PLACE_BYTES as u64
             + (segments * segment_bytes) as u64

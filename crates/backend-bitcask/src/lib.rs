@@ -31,6 +31,8 @@ mod checkpoint;
 mod checkpoint_steps;
 mod entry;
 mod error;
+mod expiries;
+mod expiry;
 mod fingerprint;
 mod found_segment;
 mod hint;

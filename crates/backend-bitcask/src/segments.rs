@@ -8,6 +8,7 @@ use kvorum_backend::Fields;
 use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentReader};
 use parking_lot::RwLock;
 
+use crate::expiries::Expiries;
 use crate::hint::{HintFile, HintedSegment};
 use crate::key_table::KeyEntry;
 use crate::keydir::{Change, Keydir};
@@ -86,6 +87,8 @@ pub(crate) struct SegmentStats {
     pub(crate) expires_by: u64,
     /// When the last of its entries was last modified, in microseconds.
     pub(crate) modified_by: u64,
+    /// When those of its entries expire that do by themselves.
+    pub(crate) expiries: Expiries,
 }
 
 impl Default for SegmentStats {
@@ -101,6 +104,7 @@ impl Default for SegmentStats {
             sequence_max: 0,
             expires_by: 0,
             modified_by: 0,
+            expiries: Expiries::default(),
         }
     }
 }
@@ -110,7 +114,7 @@ impl SegmentStats {
     pub(crate) fn count(&mut self, sequence: u64, stored_bytes: u64, fields: Option<&Fields>) {
         self.count_sequence(sequence);
         match fields {
-            Some(fields) => self.count_times(fields),
+            Some(fields) => self.count_times(fields, stored_bytes),
             None => {
                 self.removals += 1;
                 self.removal_bytes += stored_bytes;
@@ -134,9 +138,12 @@ impl SegmentStats {
         self.records += 1;
     }
 
-    fn count_times(&mut self, fields: &Fields) {
+    fn count_times(&mut self, fields: &Fields, stored_bytes: u64) {
         let expiry = fields.expiry.map_or(u64::MAX, |expiry| expiry.0);
         self.expires_by = self.expires_by.max(expiry);
+        if let Some(own) = fields.expiry {
+            self.expiries.add(own.0, stored_bytes);
+        }
         self.modified_by = self.modified_by.max(fields.last_modified.0);
     }
 

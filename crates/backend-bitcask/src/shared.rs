@@ -313,8 +313,19 @@ impl Catalog {
 
     /// True when removals of a segment of the log may still hide something elsewhere.
     pub(crate) fn are_removals_needed(&self, entry: &SharedEntry, oldest: Option<u32>) -> bool {
-        let is_in_older = oldest.is_some_and(|oldest| oldest < entry.place.number());
-        entry.stats.removals > 0 && (is_in_older || self.is_older_own(entry.stats.sequence_max))
+        let (sequence, number) = (entry.stats.sequence_max, entry.place.number());
+        entry.stats.removals > 0 && self.is_older_than_in_log(sequence, number, oldest)
+    }
+
+    /// True when there may be an older entry than one of this sequence in a segment of the log, in an older
+    /// segment of the log or in one of the store's own.
+    pub(crate) fn is_older_than_in_log(
+        &self,
+        sequence: u64,
+        number: u32,
+        oldest: Option<u32>,
+    ) -> bool {
+        oldest.is_some_and(|oldest| oldest < number) || self.is_older_own(sequence)
     }
 
     /// True when a segment of the store's own may have an older entry, which is dead.

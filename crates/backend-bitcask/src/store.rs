@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
-    BackendError, ErrorKind, Fields, GroupSync, Holds, Result, SharedLog, Timestamp, Written,
-    mark_suspect,
+    BackendError, ErrorKind, GroupSync, Holds, Result, SharedLog, Written, mark_suspect,
 };
 use kvorum_disk::{Disk, DiskLock};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
@@ -68,6 +67,10 @@ pub(crate) struct Store {
     pub(crate) file_bytes_aim: AtomicU64,
     /// What copies of the store that are being made need of the log.
     pub(crate) holds: Holds,
+    /// The time when upkeep was last asked for, in microseconds.
+    pub(crate) known_time: AtomicU64,
+    /// What was known to have expired in the log when the log last asked. Bytes.
+    pub(crate) expired_told_bytes: AtomicU64,
     pub(crate) is_closed: AtomicBool,
     /// Why the store takes no more writes.
     pub(crate) failure: Mutex<Option<BackendError>>,
@@ -253,38 +256,6 @@ impl Store {
         }
         *held = changed;
         Ok(())
-    }
-
-    /// When an entry is gone, by its own expiry or the store's.
-    pub(crate) fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
-        let by_age = self.settings.expiry.map(|age| {
-            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
-            Timestamp(fields.last_modified.0.saturating_add(micros))
-        });
-        match (fields.expiry, by_age) {
-            (Some(own), Some(by_age)) => Some(own.min(by_age)),
-            (own, by_age) => own.or(by_age),
-        }
-    }
-
-    /// True when an entry is not shown any more.
-    pub(crate) fn is_expired(&self, fields: &Fields, now: Timestamp) -> bool {
-        #[cfg(feature = "planted-defects")]
-        if self.has_defect(kvorum_backend::PlantedDefect::ExpiredEntryReturned) {
-            return false;
-        }
-        self.expiry_of(fields).is_some_and(|expiry| expiry <= now)
-    }
-
-    /// True when an entry may be taken off the disk.
-    pub(crate) fn is_collectable(&self, fields: &Fields, now: Timestamp) -> bool {
-        let grace = self.grace_micros();
-        self.expiry_of(fields)
-            .is_some_and(|expiry| expiry.0.saturating_add(grace) <= now.0)
-    }
-
-    pub(crate) fn grace_micros(&self) -> u64 {
-        u64::try_from(self.settings.expiry_grace.as_micros()).unwrap_or(u64::MAX)
     }
 
     #[cfg(feature = "planted-defects")]

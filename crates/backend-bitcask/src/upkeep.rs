@@ -83,12 +83,14 @@ enum HintPhase {
 
 impl Store {
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Task> {
+        self.note_time(now);
         let mut upkeep = self.upkeep.lock();
         let mut tasks = Vec::new();
         tasks.extend(self.sync_due(&mut upkeep, now));
         tasks.extend(self.next_segment_due());
         let catalog = self.catalog.read();
         self.aim_at_file_bytes(&catalog);
+        self.tell_expired_in_log(&catalog);
         tasks.extend(self.merge_due(&mut upkeep, &catalog, now));
         tasks.extend(hints_due(&upkeep, &catalog));
         tasks.extend(self.log_hint_due(&upkeep, &catalog));
@@ -271,7 +273,7 @@ impl Store {
         if upkeep.round.is_empty() {
             let mut candidates = self.candidates(catalog);
             candidates.retain(|it| upkeep.is_mergeable(it.number));
-            let whole = whole_store(catalog);
+            let whole = self.whole_store(catalog);
             upkeep.round = choose_round(&candidates, whole, &self.settings.merge).into();
         }
         let number = upkeep.round.front()?;
@@ -283,49 +285,61 @@ impl Store {
     /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
     fn merge_urgency(&self, entry: &SegmentEntry, catalog: &Catalog) -> Urgency {
         let stats = &entry.stats;
-        let is_mostly_dead = stats.dead_bytes() * 2 > stats.data_bytes();
+        let dead_bytes = stats.dead_bytes() + self.expired_in(stats).bytes;
+        let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
         let by_itself = if is_mostly_dead {
             Urgency::Normal
         } else {
             Urgency::Idle
         };
-        let bound = urgency(whole_store(catalog), &self.settings.merge);
+        let bound = urgency(self.whole_store(catalog), &self.settings.merge);
         bound.map_or(by_itself, |urgency| urgency.max(by_itself))
     }
 
-    /// Removals count as dead where a merge could drop them all.
     fn candidates(&self, catalog: &Catalog) -> Vec<Candidate> {
         let sealed = catalog.segments.iter().filter(|(_, entry)| entry.is_sealed);
         let oldest = self.oldest_in_log();
-        let candidate = |(number, entry): (&u32, &SegmentEntry)| {
-            let stats = &entry.stats;
-            let are_removals_dead = stats.removals > 0
-                && catalog.is_removal_droppable(stats.sequence_max, *number, oldest);
-            let (removals, removal_bytes) = if are_removals_dead {
-                (stats.removals, stats.removal_bytes)
-            } else {
-                (0, 0)
-            };
-            Candidate {
-                number: *number,
-                bytes: stats.data_bytes(),
-                dead_bytes: stats.dead_bytes() + removal_bytes,
-                records: stats.records,
-                dead_records: stats.dead_entries() + removals,
-            }
-        };
-        sealed.map(candidate).collect()
+        sealed
+            .map(|(number, entry)| self.candidate(catalog, *number, &entry.stats, oldest))
+            .collect()
     }
 
-    /// True when every entry of a segment has expired and may be taken off the disk.
-    pub(crate) fn is_all_collectable(&self, stats: &SegmentStats, now: Timestamp) -> bool {
-        let by_age = self.settings.expiry.map_or(u64::MAX, |age| {
-            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
-            stats.modified_by.saturating_add(micros)
-        });
-        let expired_by = stats.expires_by.min(by_age);
-        let has_entries = stats.records > stats.removals;
-        has_entries && expired_by.saturating_add(self.grace_micros()) <= now.0
+    /// Removals count as dead where a merge could drop them all, and what has expired where it does not
+    /// become a removal.
+    fn candidate(
+        &self,
+        catalog: &Catalog,
+        number: u32,
+        stats: &SegmentStats,
+        oldest: Option<u32>,
+    ) -> Candidate {
+        let expired = self.expired_in(stats);
+        let has_removals = stats.removals + expired.records > 0;
+        let are_removals_dead =
+            has_removals && catalog.is_removal_droppable(stats.sequence_max, number, oldest);
+        let (bytes, records) = match are_removals_dead {
+            true => (
+                expired.bytes + stats.removal_bytes,
+                expired.records + stats.removals,
+            ),
+            false => (expired.bytes.saturating_sub(expired.removal_bytes()), 0),
+        };
+        Candidate {
+            number,
+            bytes: stats.data_bytes(),
+            dead_bytes: stats.dead_bytes() + bytes,
+            records: stats.records,
+            dead_records: stats.dead_entries() + records,
+        }
+    }
+
+    pub(crate) fn whole_store(&self, catalog: &Catalog) -> WholeStore {
+        let stats = || catalog.segments.values().map(|entry| &entry.stats);
+        let dead_bytes = |it: &SegmentStats| it.dead_bytes() + self.expired_in(it).bytes;
+        WholeStore {
+            bytes: stats().map(SegmentStats::data_bytes).sum(),
+            dead_bytes: stats().map(dead_bytes).sum(),
+        }
     }
 
     /// Seals a full segment, or writes a part of the hint of a sealed one.
@@ -533,14 +547,6 @@ fn merge_task(entry: &SegmentEntry, kind: TaskKind, done_bytes: u64, urgency: Ur
         subject: u64::from(entry.segment.number),
         urgency,
         cost_bytes: stats.data_end.saturating_sub(done_bytes) + stats.live_bytes,
-    }
-}
-
-pub(crate) fn whole_store(catalog: &Catalog) -> WholeStore {
-    let stats = || catalog.segments.values().map(|entry| &entry.stats);
-    WholeStore {
-        bytes: stats().map(SegmentStats::data_bytes).sum(),
-        dead_bytes: stats().map(SegmentStats::dead_bytes).sum(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Triggers start a round, thresholds say what belongs to it, as in Riak; within a round the segment
 //! that frees the most for what it costs goes first. One segment at a time: merging all of them at
-//! once is what made merges felt.
+//! once is what made merges felt. What is estimated to have expired counts as dead.
 //!
 //! The bound on the whole store's dead bytes takes the one segment that frees the most for what it
 //! costs, times its age, and looks again: where every segment has something dead in it, a round of all

@@ -106,3 +106,35 @@ fn a_store_of_expired_entries_is_empty() {
     assert!(!store.is_empty(NOW).unwrap());
     assert!(store.is_empty(later(10)).unwrap());
 }
+
+#[test]
+fn expired_entries_beside_others_that_last_are_a_reason_to_merge() {
+    let disk = MemoryDisk::new();
+    let settings = BitcaskSettings {
+        file_bytes_max: 64 << 10,
+        ..BitcaskSettings::default()
+    };
+    let store = open(&disk, settings.clone());
+    let body = "x".repeat(1_000);
+    for number in 0..4_000 {
+        let name = number.to_string();
+        match number % 4 {
+            0 => write(&store, put_of(&name, &body, expiring(10))),
+            1 => write(&store, put_of(&name, &body, expiring(20))),
+            _ => put(&store, &name, &body),
+        };
+    }
+    do_all(&store, later(9));
+    let disk_bytes = |store: &kvorum_backend_bitcask::Bitcask| store.status().disk_bytes;
+    let before = disk_bytes(&store);
+    let check = |store: &kvorum_backend_bitcask::Bitcask| {
+        do_all(store, later(20));
+        let after = disk_bytes(store);
+        assert!(after * 10 < before * 8, "{after} of {before}");
+        assert_eq!(folded(store, later(20)).len(), 2_000);
+    };
+    // What is known of it outlives the process.
+    store.close().unwrap();
+    let store = open(&disk, settings);
+    check(&store);
+}

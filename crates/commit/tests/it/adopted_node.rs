@@ -58,10 +58,13 @@ impl AdoptedNode {
         }
     }
 
+    pub(crate) fn key(number: usize) -> StorageKey {
+        StorageKey::from_encoded(format!("key {number:08}").into_bytes())
+    }
+
     pub(crate) fn put(&self, number: usize, fields: Fields) {
-        let key = StorageKey::from_encoded(format!("key {number:08}").into_bytes());
         let body = Bytes::from(vec![b'v'; VALUE_BYTES]);
-        let batch = Batch::of(Write::put(key, fields, Bytes::new(), body));
+        let batch = Batch::of(Write::put(Self::key(number), fields, Bytes::new(), body));
         let receipt = self.stores[number % STORES].put(&batch, Durability::Grouped);
         receipt.unwrap().wait().unwrap();
     }

@@ -1,0 +1,123 @@
+//! When entries are gone by time: one by one, and how much of a segment, about.
+
+use std::sync::atomic::Ordering;
+
+use kvorum_backend::{Fields, Timestamp};
+
+use crate::segments::{Catalog, SegmentStats};
+use crate::store::Store;
+
+/// What a removal takes in place of an entry, about, in bytes.
+const REMOVAL_BYTES_ABOUT: u64 = 80;
+/// The log is told when so much more of what the store has there has expired: a part in so many.
+const TOLD_PARTS: u64 = 16;
+
+/// What has expired of what counts as living in a segment, about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Expired {
+    /// What it takes as removals, where older entries of the keys may have to be hidden.
+    pub(crate) fn removal_bytes(&self) -> u64 {
+        let all = self.records.saturating_mul(REMOVAL_BYTES_ABOUT);
+        all.min(self.bytes)
+    }
+}
+
+impl Store {
+    /// When an entry is gone, by its own expiry or the store's.
+    pub(crate) fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
+        let by_age = self.settings.expiry.map(|age| {
+            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+            Timestamp(fields.last_modified.0.saturating_add(micros))
+        });
+        match (fields.expiry, by_age) {
+            (Some(own), Some(by_age)) => Some(own.min(by_age)),
+            (own, by_age) => own.or(by_age),
+        }
+    }
+
+    /// True when an entry is not shown any more.
+    pub(crate) fn is_expired(&self, fields: &Fields, now: Timestamp) -> bool {
+        #[cfg(feature = "planted-defects")]
+        if self.has_defect(kvorum_backend::PlantedDefect::ExpiredEntryReturned) {
+            return false;
+        }
+        self.expiry_of(fields).is_some_and(|expiry| expiry <= now)
+    }
+
+    /// True when an entry may be taken off the disk.
+    pub(crate) fn is_collectable(&self, fields: &Fields, now: Timestamp) -> bool {
+        let grace = self.grace_micros();
+        self.expiry_of(fields)
+            .is_some_and(|expiry| expiry.0.saturating_add(grace) <= now.0)
+    }
+
+    pub(crate) fn grace_micros(&self) -> u64 {
+        u64::try_from(self.settings.expiry_grace.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// True when every entry of a segment has expired and may be taken off the disk.
+    pub(crate) fn is_all_collectable(&self, stats: &SegmentStats, now: Timestamp) -> bool {
+        let by_age = self.settings.expiry.map_or(u64::MAX, |age| {
+            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
+            stats.modified_by.saturating_add(micros)
+        });
+        let expired_by = stats.expires_by.min(by_age);
+        let has_entries = stats.records > stats.removals;
+        has_entries && expired_by.saturating_add(self.grace_micros()) <= now.0
+    }
+
+    /// Upkeep goes by the time when it was last asked for.
+    pub(crate) fn note_time(&self, now: Timestamp) {
+        self.known_time.store(now.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn known_time(&self) -> Timestamp {
+        Timestamp(self.known_time.load(Ordering::Relaxed))
+    }
+
+    /// What a merge would find expired: of what lives as much as of all that was written.
+    pub(crate) fn expired_in(&self, stats: &SegmentStats) -> Expired {
+        let now = self.known_time();
+        if self.is_all_collectable(stats, now) {
+            return Expired {
+                records: stats.live_records,
+                bytes: stats.live_bytes,
+            };
+        }
+        let grace = self.grace_micros();
+        let gone_bytes = stats.expiries.bytes_by(now.0.saturating_sub(grace));
+        let written_bytes = stats.data_bytes().saturating_sub(stats.removal_bytes);
+        let part_of = |whole: u64| match written_bytes {
+            0 => 0,
+            _ => scaled(whole, gone_bytes.min(written_bytes), written_bytes),
+        };
+        Expired {
+            records: part_of(stats.live_records),
+            bytes: part_of(stats.live_bytes),
+        }
+    }
+
+    /// Has the log ask again when much has expired there since.
+    pub(crate) fn tell_expired_in_log(&self, catalog: &Catalog) {
+        let Some(log) = &self.log else {
+            return;
+        };
+        let told_bytes = self.expired_told_bytes.load(Ordering::Relaxed);
+        let shared = || catalog.shared.values().map(|it| &it.stats);
+        let expired_bytes: u64 = shared().map(|it| self.expired_in(it).bytes).sum();
+        let live_bytes: u64 = shared().map(|it| it.live_bytes).sum();
+        if expired_bytes > told_bytes + live_bytes / TOLD_PARTS {
+            log.usage_changed();
+        }
+    }
+}
+
+fn scaled(whole: u64, part: u64, of: u64) -> u64 {
+    let scaled = u128::from(whole) * u128::from(part) / u128::from(of.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
