@@ -286,134 +286,148 @@ fn merge_all(store: &Lsm, merging: &mut Merging) {
     panic!("upkeep never ends: {:?}", store.maintenance_due(NOW));
 }
 
-/// Below level 0 there is one: what comes down is merged with all that has keys in its range.
-fn one_level() -> LsmSettings {
+/// A store whose last level is this one, with all levels in use, or the last one alone.
+fn deep(last_level: usize, base_bytes: u64) -> LsmSettings {
     let all = settings();
     LsmSettings {
+        memtable_bytes: 2_000,
         policy: PolicySettings {
-            levels: 2,
+            levels: last_level + 1,
+            base_bytes,
+            multiplier: 2,
             ..all.policy.clone()
         },
         ..all
     }
 }
 
-/// Older values on the last level, and above them one table of newer ones, whose path is returned.
-fn two_layers(disk: &MemoryDisk) -> PathBuf {
+/// Older values on the last level, with enough beside them that level 1 may hold all the rest, and on
+/// level 0 one table of newer ones, whose path is returned.
+fn two_layers(disk: &MemoryDisk, last_level: usize) -> PathBuf {
     let at_once = LsmSettings {
         memtable_bytes: 1 << 20,
-        ..one_level()
+        ..deep(last_level, 1 << 30)
     };
-    for round in 0..2 {
+    for _ in 0..2 {
         let store = open(disk, at_once.clone());
         (0..KEYS).for_each(|number| put(&store, number, b"an older value that must not return"));
+        (300..400).for_each(|number| put(&store, number, &[7; 390]));
         store.close().unwrap();
-        drop(store);
-        if round == 1 {
-            do_all(&open(disk, at_once.clone()));
-        }
     }
+    do_all(&open(disk, at_once.clone()));
     let old = files(disk, ".sst");
     let store = open(disk, at_once);
     (0..KEYS).for_each(|number| put(&store, number, &body(number)));
     store.close().unwrap();
+    let between = "0 ".repeat(last_level - 1);
+    assert_eq!(
+        tables_per_level(&store),
+        format!("1 {between}{}", old.len())
+    );
     let mut tables = files(disk, ".sst");
     tables.retain(|it| !old.contains(it));
     assert_eq!((tables.len(), old.is_empty()), (1, false), "{tables:?}");
     tables.remove(0)
 }
 
-/// What became of the keys of a damaged store as all its tables were merged.
+fn tables_per_level(store: &Lsm) -> String {
+    let details = store.status(&everything()).details;
+    let found = details.into_iter().find(|it| it.0 == "tables_per_level");
+    found.unwrap().1
+}
+
+/// What became of the keys of a damaged store when its tables were merged.
+#[derive(Debug)]
 struct Merged {
     /// Keys that said that they were damaged before.
     damaged: usize,
-    /// Keys that are not there afterwards.
-    missing: usize,
+    /// Keys that say so afterwards.
+    still_damaged: usize,
+    /// Keys that are absent afterwards.
+    absent: usize,
     merging: Merging,
 }
 
-/// Merges all tables of a store on this disk with new entries on all sides of what they have.
-fn merge_everything(disk: &MemoryDisk) -> Merged {
-    let old = files(disk, ".sst");
-    let store = open(disk, one_level());
+/// Merges what is on level 0, and on level 1 below it, with new entries on all sides.
+fn merge_down(disk: &MemoryDisk, last_level: usize) -> Merged {
+    let store = open(disk, deep(last_level, 1));
     let (_, damaged) = right_and_damaged(&store);
     let mut merging = Merging::default();
     for round in 0..2 {
-        (100..220).for_each(|number| put(&store, number, &[round; 80]));
+        (100..130).for_each(|number| put(&store, number, &[round; 80]));
         let ends = [key(0), key(KEYS - 1)].map(|key| Op::Remove { key });
         write(&store, &ends);
         merge_all(&store, &mut merging);
     }
-    let left = files(disk, ".sst");
-    assert!(old.iter().all(|it| !left.contains(it)), "{old:?}, {left:?}");
-    let missing = missing(&store);
+    let is_on_level_one = !tables_per_level(&store).starts_with("0 0");
+    assert!(is_on_level_one, "{}", tables_per_level(&store));
+    let (mut still_damaged, mut absent) = (0, 0);
+    for number in 1..KEYS - 1 {
+        match get(&store, number) {
+            Ok(Some(got)) => assert_eq!(got, body(number), "key {number}"),
+            Ok(None) => absent += 1,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                still_damaged += 1;
+            }
+        }
+    }
     Merged {
         damaged,
-        missing,
+        still_damaged,
+        absent,
         merging,
     }
 }
 
-/// How many keys are gone or damaged; the others are right.
-fn missing(store: &Lsm) -> usize {
-    let is_missing = |number: &usize| match get(store, *number) {
-        Ok(Some(got)) => {
-            assert_eq!(got, body(*number), "key {number}");
-            false
-        }
-        Ok(None) => true,
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-            true
-        }
-    };
-    (1..KEYS - 1).filter(is_missing).count()
-}
-
 #[test]
 fn r27_a_merge_passes_over_a_bad_block_in_one_attempt_and_nothing_older_returns() {
-    let whole = MemoryDisk::new();
-    let newer = two_layers(&whole);
-    let image = || whole.crash_image(CrashOptions::everything());
-    let clean = merge_everything(&image()).merging;
-    let mut costs = BTreeSet::new();
-    for table in files(&whole, ".sst") {
-        let len = whole.info(&table).unwrap().unwrap().len;
-        // Odd, so that all parts of blocks are met.
-        for offset in (0..len).step_by(61) {
-            let disk = image();
-            flip(&disk, &table, offset);
-            let Merged {
-                damaged,
-                missing,
-                merging,
-            } = merge_everything(&disk);
-            let story = format!("{merging:?}, byte {offset} of {table:?}");
-            assert!(missing <= damaged, "{missing} after {damaged}, {story}");
-            assert!(damaged == 0 || table == newer, "{story}");
-            let is_once = merging.attempts == clean.attempts && merging.ended == clean.ended;
-            assert!(is_once, "{clean:?}, {story}");
-            let is_dearer = merging.cost_bytes > clean.cost_bytes;
-            assert!(!is_dearer, "{clean:?}, {story}");
-            costs.insert(missing);
+    for last_level in [1, 2] {
+        let whole = MemoryDisk::new();
+        let newer = two_layers(&whole, last_level);
+        let image = || whole.crash_image(CrashOptions::everything());
+        let clean = merge_down(&image(), last_level).merging;
+        let mut costs = BTreeSet::new();
+        let older = files(&whole, ".sst").remove(0);
+        for table in [newer.clone(), older] {
+            let len = whole.info(&table).unwrap().unwrap().len;
+            // Odd, so that all parts of blocks are met.
+            for offset in (0..len).step_by(91) {
+                let disk = image();
+                flip(&disk, &table, offset);
+                let merged = merge_down(&disk, last_level);
+                let story = format!("{merged:?}, {clean:?}, byte {offset} of {table:?}");
+                assert!(disk.info(&newer).unwrap().is_none(), "{story}");
+                let (gone, merging) = (merged.still_damaged + merged.absent, merged.merging);
+                assert!(gone <= merged.damaged, "{story}");
+                assert!(merged.damaged == 0 || table == newer, "{story}");
+                // Where there is nothing older to be hidden, nothing tells of them any more.
+                assert!(last_level == 1 || merged.absent == 0, "{story}");
+                let is_once = merging.attempts == clean.attempts && merging.ended == clean.ended;
+                assert!(
+                    is_once && merging.cost_bytes <= clean.cost_bytes + 100,
+                    "{story}"
+                );
+                costs.insert(gone);
+            }
         }
+        assert!(costs.contains(&0) && costs.contains(&4), "{costs:?}");
     }
-    assert!(costs.contains(&0) && costs.contains(&4), "{costs:?}");
 }
 
 #[test]
 fn r27_what_is_known_of_a_bad_block_stays_when_its_table_is_merged_away() {
     let disk = MemoryDisk::new();
-    let newer = two_layers(&disk);
+    let newer = two_layers(&disk, 1);
     flip(&disk, &newer, 100);
-    let store = open(&disk, one_level());
+    let store = open(&disk, deep(1, 1));
     assert!(right_and_damaged(&store).1 > 0);
     let told = store.status(&everything()).lost;
     let is_told = told.len() == 1 && told[0].held.contains("with the keys from");
     assert!(is_told, "{told:?}");
     drop(store);
-    assert!(merge_everything(&disk).missing > 0);
-    let store = open(&disk, one_level());
+    assert!(merge_down(&disk, 1).absent > 0);
+    let store = open(&disk, deep(1, 1));
     assert_eq!(store.status(&everything()).lost, told);
     let kept = disk.list(Path::new("store/lost")).unwrap();
     assert!(
