@@ -1,11 +1,12 @@
 //! A store checked from end to end without being opened: nothing is written, repaired or set aside.
 //!
-//! Every checksum of every file is computed; a hint is compared with the keys of its segment; and the
-//! key directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
+//! Every checksum of every file is computed; a hint is compared with the keys of its segment, and a log
+//! hint with the records that it names, in the node's log too where that is at hand; and the key directory of the checkpoint is compared with one that is rebuilt from the segments, a share of
 //! its shards at a time, so that memory is bounded by what the checkpoint takes and
 //! [`CheckOptions::keys_at_once`].
 
 mod directory;
+mod log_hints;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,9 +25,10 @@ use crate::error::IntoBackend;
 use crate::hint::{HintFile, HintedSegment, hint_path};
 use crate::key_blocks::HintError;
 use crate::key_table::{KeyEntry, KeyTable, KeyTableBuilder};
-use crate::log_hint::log_hint_number;
 use crate::meta::{self, Meta};
 use crate::segments::segment_id;
+
+pub use self::log_hints::{FindLog, FoundLog, LogInFiles};
 
 /// Names shown of one finding at most.
 const KEYS_SHOWN_MAX: usize = 20;
@@ -147,20 +149,23 @@ pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     Ok(meta::read(disk, directory)?.meta.map(|meta| meta.identity))
 }
 
-/// Checks a store. `progress` is told of every piece of work, in bytes.
+/// Checks a store. `progress` is told of every piece of work, in bytes; `find_log` is asked for the node's
+/// log, of which log hints speak.
 ///
 /// # Errors
 /// Those of the disk; damage is what is returned otherwise.
-pub fn check_store(
-    disk: &dyn Disk,
-    directory: &Path,
+pub fn check_store<'a>(
+    disk: &'a dyn Disk,
+    directory: &'a Path,
     options: CheckOptions,
-    progress: &dyn Fn(u64),
+    find_log: FindLog<'a>,
+    progress: &'a dyn Fn(u64),
 ) -> Result<Checked> {
     let mut check = StoreCheck {
         disk,
         directory,
         options,
+        find_log,
         progress,
         found: Checked::default(),
         segments: BTreeMap::new(),
@@ -173,6 +178,7 @@ struct StoreCheck<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     options: CheckOptions,
+    find_log: FindLog<'a>,
     progress: &'a dyn Fn(u64),
     found: Checked,
     segments: BTreeMap<u32, CheckedSegment>,
@@ -208,7 +214,7 @@ impl StoreCheck<'_> {
         let checkpoint = self.open_checkpoint(&meta)?;
         self.check_segments(&meta, checkpoint.as_ref())?;
         self.check_stray_hints()?;
-        self.check_log_hints()?;
+        self.check_log_hints(&meta)?;
         match checkpoint {
             Some(checkpoint) => self.compare_directories(&meta, &checkpoint),
             None => Ok(()),
@@ -256,6 +262,12 @@ impl StoreCheck<'_> {
         Ok(before == self.found.findings.len())
     }
 
+    /// True for a file of a store in use that was removed meanwhile.
+    fn is_gone(&self, name: &str) -> Result<bool> {
+        let path = self.directory.join(name);
+        Ok(self.options.is_live && self.disk.info(&path).into_backend()?.is_none())
+    }
+
     fn read(&mut self, bytes: u64) {
         self.found.bytes += bytes;
         (self.progress)(bytes);
@@ -298,7 +310,11 @@ impl StoreCheck<'_> {
             }
             let covered = checkpoint.and_then(|it| it.covered.segments.get(number));
             let covered_to = covered.map_or(0, |stats| stats.data_end);
-            self.check_segment(meta, *number, covered_to, &mut is_proven)?;
+            match self.check_segment(meta, *number, covered_to, &mut is_proven) {
+                // It was merged.
+                Err(_) if self.is_gone(&file_name(u64::from(*number)))? => {}
+                checked => checked?,
+            }
         }
         let covered = checkpoint.map(|it| &it.covered.segments);
         for (number, stats) in covered.into_iter().flatten() {
@@ -511,19 +527,6 @@ impl StoreCheck<'_> {
                 what: "does not say what its segment says".to_owned(),
                 keys,
             }),
-        }
-        Ok(())
-    }
-
-    /// Every checksum in log hints; what is wrong in one is written again.
-    fn check_log_hints(&mut self) -> Result<()> {
-        if self.options.is_live {
-            return Ok(());
-        }
-        for entry in self.disk.list(self.directory).into_backend()? {
-            if log_hint_number(&entry.name).is_some() {
-                self.check_pieces(StoreFile::LogHint, &entry.name)?;
-            }
         }
         Ok(())
     }

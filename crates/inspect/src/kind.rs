@@ -23,6 +23,10 @@ use crate::{InspectError, Result};
 const BEGIN_BYTES: usize = 64;
 /// Files that are for people.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
+const REPAIR_PROGRESS_BYTES_MAX: u64 = 1 << 30;
+
+/// What `kvorum repair` leaves in the directory of a store while it is not finished.
+pub(crate) const REPAIR_PROGRESS: &str = "repair.progress";
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub enum Kind {
     Format,
     /// Whose stores are in a data directory.
     Engine,
+    /// How far a repair of a leveldb store has come.
+    RepairProgress,
     /// A lock or a mark: what it says is for people.
     Text,
 }
@@ -125,6 +131,7 @@ fn by_name(name: &str) -> Option<Kind> {
             Some(Kind::Text)
         }
         "format" => Some(Kind::Format),
+        REPAIR_PROGRESS => Some(Kind::RepairProgress),
         "engine" => Some(Kind::Engine),
         "log" => Some(Kind::AgreedLog),
         "dot_leases" | "dot_leases.unreadable" => Some(Kind::Leases),
@@ -173,6 +180,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
         Kind::AgreedSnapshot => one(kvorum_agreement::anatomy::snapshot_piece(disk, path)?),
         Kind::Format => one(format_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::Engine => one(engine_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
+        Kind::RepairProgress => one(progress_piece(disk, path)?),
         Kind::Text => one(text_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
     })
 }
@@ -244,6 +252,14 @@ fn text_piece(bytes: &[u8]) -> Piece {
     let name = "text for people, believed by nobody";
     fields.field(name, bytes.len(), text, Check::Covered);
     fields.finish("text")
+}
+
+/// It is believed up to its first record that is not whole, so that nothing in it is damage.
+fn progress_piece(disk: &dyn Disk, path: &Path) -> Result<Piece> {
+    let bytes = read_file(disk, path, REPAIR_PROGRESS_BYTES_MAX)?;
+    let mut fields = Dissection::new(&bytes, 0);
+    fields.bytes("what `kvorum repair` has done so far", bytes.len());
+    Ok(fields.finish("progress of a repair"))
 }
 
 fn format_piece(bytes: &[u8]) -> Piece {

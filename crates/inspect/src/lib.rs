@@ -11,6 +11,7 @@ mod kind;
 mod segment_directory;
 mod show;
 mod table_store;
+mod value_logs;
 mod verify;
 
 pub use error::{InspectError, Result};

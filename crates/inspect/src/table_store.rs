@@ -11,17 +11,16 @@ use std::sync::Arc;
 
 use kvorum_backend_bitcask::check::{Checked, Finding};
 use kvorum_backend_leveldb::keyspace::key_shown;
-use kvorum_commit::anatomy::KnownSegments;
 use kvorum_disk::{Disk, ErrorKind};
 use kvorum_lsm::check::{Contents, ListedFile, contents, entry_summary, is_table_name, segment_of};
 use kvorum_lsm::tiers::{CARD_OF_FAST, whole_disk};
-use kvorum_segment::list_segments;
 use kvorum_sst::{
     Gap, IgnoreDamage, ReadContext, ScanItem, ScanOptions, SstError, Table, TableScan,
 };
 
-use crate::kind::{Kind, open_pieces, recognise};
-use crate::{InspectError, Result, segment_directory};
+use crate::kind::{Kind, REPAIR_PROGRESS, open_pieces, recognise};
+use crate::value_logs::Found;
+use crate::{InspectError, Result, segment_directory, value_logs};
 
 /// Checks a store but for its tables and blob files; with `is_live`, what is finished of it. One of the
 /// value logs may be the one that has bodies of it.
@@ -115,7 +114,7 @@ impl Check<'_> {
         }
         if self
             .disk
-            .info(&self.directory.join("repair.progress"))?
+            .info(&self.directory.join(REPAIR_PROGRESS))?
             .is_some()
         {
             let note = "a repair was begun and not finished; `kvorum repair` goes on with it";
@@ -343,25 +342,20 @@ impl Check<'_> {
         if segments.is_empty() {
             return Ok(());
         }
-        let mut own = None;
-        for directory in value_logs {
-            let there = list_segments(node_disk, directory)?;
-            let known = KnownSegments::read(node_disk, directory, &there)?;
-            if known.may_be_of(node_disk, directory, log_id)? {
-                own.get_or_insert(known);
+        let log = match value_logs::find(node_disk, value_logs, log_id)? {
+            Found::Here(_, log) => log,
+            found => {
+                let bytes: u64 = segments.values().sum();
+                let used = format!("entries use {bytes} bytes of the value log {log_id:#018x}");
+                if matches!(found, Found::NotChecked) {
+                    let note = format!("{used}, which is not in what was checked");
+                    self.found.notes.push(note);
+                } else {
+                    let what = format!("{used}, and the one here is another");
+                    self.found.find("manifest-0", 0, 0, what);
+                }
+                return Ok(());
             }
-        }
-        let Some(log) = own else {
-            let bytes: u64 = segments.values().sum();
-            let used = format!("entries use {bytes} bytes of the value log {log_id:#018x}");
-            if value_logs.is_empty() {
-                let note = format!("{used}, which is not in what was checked");
-                self.found.notes.push(note);
-            } else {
-                let what = format!("{used}, and the one here is another");
-                self.found.find("manifest-0", 0, 0, what);
-            }
-            return Ok(());
         };
         for (segment, bytes) in segments {
             if !log.is_accounted_for(segment) {

@@ -10,7 +10,7 @@ use kvorum_lsm::check::{ListedFile, contents};
 use kvorum_lsm::tiers::{fast_of, whole_disk};
 
 use crate::kind::{Kind, open_pieces, recognise};
-use crate::{InspectError, Result, segment_directory, table_store};
+use crate::{InspectError, Result, segment_directory, table_store, value_logs};
 
 /// The lock of a data directory.
 const NODE_LOCK_NAME: &str = "LOCK";
@@ -210,7 +210,8 @@ impl Plan {
                     is_live,
                     ..CheckOptions::default()
                 };
-                let found = check_store(disk, directory, options, progress)?;
+                let find_log = |log_id| value_logs::find_for_store(disk, &self.value_logs, log_id);
+                let found = check_store(disk, directory, options, &find_log, progress)?;
                 checked.add(found, &self.name_of(directory));
             }
             Unit::TableStore(directory) => {

@@ -16,7 +16,7 @@ use kvorum_backend_leveldb::{
 use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode, read_file};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
-use kvorum_inspect::{InspectError, Plan, VerifyOptions};
+use kvorum_inspect::{InspectError, Kind, Plan, VerifyOptions, recognise};
 
 use crate::store::{covers, harmless, is_lock, pieces, verify, with_each_flip};
 
@@ -365,4 +365,22 @@ fn a_store_in_use_is_checked_only_where_it_is_finished_and_nothing_is_written() 
     drop(store);
     flush(&disk);
     let _found = verify(&disk, Path::new("data"));
+}
+
+/// It was a file of nobody.
+#[test]
+fn the_progress_of_a_repair_is_known_for_what_it_is() {
+    let disk = filled(false);
+    let path = Path::new(STORE).join("repair.progress");
+    let file = disk.open(&path, OpenMode::CreateNew).unwrap();
+    // Believed up to the first record that is not whole, here from the beginning.
+    file.write_at(b"KVlsmrpr and what a crash left", 0).unwrap();
+    assert_eq!(recognise(&disk, &path).unwrap(), Kind::RepairProgress);
+    let pieces = pieces(&disk, &path);
+    covers(&pieces, file.len().unwrap(), &path);
+    assert!(!pieces.iter().any(Piece::is_damaged));
+    let checked = verify(&disk, Path::new(STORE));
+    assert_eq!(checked.findings, []);
+    let mut notes = checked.notes.iter();
+    assert!(notes.any(|note| note.contains("repair")), "{checked:?}");
 }

@@ -1,6 +1,7 @@
 //! Files are written by the code that writes them, looked into, and damaged byte by byte.
 
 mod leveldb;
+mod log_hints;
 mod logs;
 mod store;
 mod value_log;

@@ -1,0 +1,370 @@
+//! Log hints compared with the records that they name, in the node's log and in the store's own segments.
+//!
+//! Each entry is read where it says that its record stands. That a hint leaves nothing out is not checked:
+//! it would take reading the whole log for every store.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use kvorum_backend::{LogRecord, Result};
+use kvorum_disk::Reading;
+use kvorum_segment::{Location, ScanOptions, Scanned, SegmentError, SegmentReader, StoredFront};
+
+use super::{Finding, KEYS_SHOWN_MAX, StoreCheck};
+use crate::anatomy::{StoreFile, key_shown};
+use crate::error::IntoBackend;
+use crate::key_blocks::HintError;
+use crate::key_table::{KeyEntry, OWN};
+use crate::log_hint::{BoundTo, LogHint, log_hint_number, log_hint_path};
+use crate::meta::Meta;
+
+/// Entries that are read in the order in which their records stand. About 150 bytes of memory each.
+const ENTRIES_AT_ONCE: usize = 64 << 10;
+
+/// The node's log as files, to which a check of a store looks.
+pub trait LogInFiles {
+    /// False for a segment that is neither there, nor was let go, nor was told to be missing.
+    fn is_accounted_for(&self, segment: u32) -> bool;
+
+    /// The segment of this number, if it is there.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn segment(&self, number: u32) -> Result<Option<SegmentReader>>;
+}
+
+/// What is known of the log of an id.
+pub enum FoundLog<'a> {
+    /// It is there.
+    Here(Box<dyn LogInFiles + 'a>),
+    /// There is another one.
+    Another,
+    /// It is not in what is checked.
+    NotChecked,
+}
+
+/// Finds the node's log by its id. It is called when what a store says of segments was read: what a
+/// store that is in use needs is then still there, or was let go.
+pub type FindLog<'a> = &'a dyn Fn(u64) -> Result<FoundLog<'a>>;
+
+/// Where the records of a log hint stand: segments that were opened for it, `None` for what need not be
+/// there.
+struct Records<'a> {
+    store: u64,
+    log: Option<&'a (dyn LogInFiles + 'a)>,
+    opened: BTreeMap<u32, Option<SegmentReader>>,
+    /// Ranges of segments of the log that cannot be read, of those that were looked into for them.
+    damaged: BTreeMap<u32, Vec<(u64, u64)>>,
+}
+
+/// What a log hint is found to be wrong in.
+#[derive(Default)]
+struct Wrong {
+    count: u64,
+    keys: Vec<String>,
+    /// Keys by segments of the log that are not there and should be.
+    missing: BTreeMap<u32, (u64, Vec<String>)>,
+}
+
+impl StoreCheck<'_> {
+    /// Every checksum in log hints, and what they say; what is wrong in one is written again.
+    pub(super) fn check_log_hints(&mut self, meta: &Meta) -> Result<()> {
+        let mut hints = Vec::new();
+        for entry in self.disk.list(self.directory).into_backend()? {
+            let Some(number) = log_hint_number(&entry.name) else {
+                continue;
+            };
+            match self.open_log_hint(meta, number, &entry.name) {
+                Ok(hint) => hints.extend(hint.map(|hint| (entry.name, hint))),
+                // It was merged with others.
+                Err(_) if self.is_gone(&entry.name)? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if hints.is_empty() {
+            return Ok(());
+        }
+        let found = (self.find_log)(meta.shared_log)?;
+        let log = match &found {
+            FoundLog::Here(log) => Some(&**log),
+            FoundLog::Another | FoundLog::NotChecked => None,
+        };
+        self.tell_of_log(meta, &found, &hints[0].0);
+        let mut records = Records {
+            store: meta.identity,
+            log,
+            opened: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+        };
+        for (name, hint) in &hints {
+            self.compare_log_hint(name, hint, &mut records)?;
+        }
+        Ok(())
+    }
+
+    /// Without the log, what is said of it cannot be compared.
+    fn tell_of_log(&mut self, meta: &Meta, found: &FoundLog<'_>, first: &str) {
+        let spoken = format!("log hints speak of the value log {:#018x}", meta.shared_log);
+        match found {
+            FoundLog::Here(_) => {}
+            FoundLog::Another => {
+                let what = format!("{spoken}, and the one here is another");
+                self.found.find(first, 0, 0, what);
+            }
+            FoundLog::NotChecked => {
+                let note = format!("{spoken}, which is not in what was checked");
+                self.found.notes.push(note);
+            }
+        }
+    }
+
+    /// A log hint whose checksums are right and that openings would use.
+    fn open_log_hint(&mut self, meta: &Meta, number: u32, name: &str) -> Result<Option<LogHint>> {
+        if !self.check_pieces(StoreFile::LogHint, name)? {
+            return Ok(None);
+        }
+        let bound = BoundTo {
+            store: meta.identity,
+            log_id: meta.shared_log,
+        };
+        let path = log_hint_path(self.directory, number);
+        match LogHint::open(self.disk, &path, number, bound) {
+            Ok(Some(hint)) => return Ok(Some(hint)),
+            Ok(None) => {
+                let note = format!("{name} is of another store or log, and of no use");
+                self.found.notes.push(note);
+            }
+            Err(HintError::Disk(error)) => return Err((&error).into()),
+            Err(HintError::Newer) => {
+                let note = format!("{name} is of a newer version and was not compared");
+                self.found.notes.push(note);
+            }
+            Err(HintError::Unusable(why)) => {
+                self.found.find(name, 0, 0, format!("not usable: {why}"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare_log_hint(
+        &mut self,
+        name: &str,
+        hint: &LogHint,
+        records: &mut Records<'_>,
+    ) -> Result<()> {
+        let mut wrong = Wrong::default();
+        let mut by_segment: BTreeMap<u32, u64> = BTreeMap::new();
+        let (mut batch, mut last) = (Vec::new(), None);
+        for block in 0..hint.index().len() {
+            let read = match hint.read(block) {
+                Ok(read) => read,
+                Err(HintError::Disk(error)) => return Err((&error).into()),
+                Err(error) => {
+                    self.found.find(name, 0, hint.len(), format!("{error:?}"));
+                    return Ok(());
+                }
+            };
+            for entry in read {
+                *by_segment.entry(entry.segment).or_default() += 1;
+                let is_in_order = last.as_ref().is_none_or(|last| *last <= entry.key);
+                let is_found = hint.index().block_of(&entry.key) == block;
+                last = Some(entry.key.clone());
+                match is_in_order && is_found && is_in_part(hint, &entry) {
+                    true => batch.push(entry),
+                    false => wrong.add(&entry),
+                }
+            }
+            if batch.len() >= ENTRIES_AT_ONCE {
+                self.compare_records(&mut batch, records, &mut wrong)?;
+            }
+        }
+        self.compare_records(&mut batch, records, &mut wrong)?;
+        self.compare_counts(name, hint, by_segment);
+        self.tell_wrong(name, hint.len(), wrong);
+        Ok(())
+    }
+
+    fn compare_counts(&mut self, name: &str, hint: &LogHint, by_segment: BTreeMap<u32, u64>) {
+        let entries: u64 = by_segment.values().sum();
+        if entries != hint.entries {
+            let what = format!("{entries} entries, where it says {}", hint.entries);
+            self.found.find(name, 0, hint.len(), what);
+        }
+        for (number, entries) in by_segment {
+            let parts = hint.parts_of(number).iter();
+            let said: u64 = parts.map(|part| part.entries).sum();
+            if entries != said {
+                let segment = segment_shown(number);
+                let what = format!("{entries} entries of {segment}, where it says {said}");
+                self.found.find(name, 0, hint.len(), what);
+            }
+        }
+    }
+
+    /// Reads the records of these entries, in the order in which they stand.
+    fn compare_records(
+        &self,
+        batch: &mut Vec<KeyEntry>,
+        records: &mut Records<'_>,
+        wrong: &mut Wrong,
+    ) -> Result<()> {
+        batch.sort_unstable_by_key(|entry| (entry.segment, entry.at.offset));
+        for entry in batch.drain(..) {
+            self.compare_record(&entry, records, wrong)?;
+        }
+        Ok(())
+    }
+
+    fn compare_record(
+        &self,
+        entry: &KeyEntry,
+        records: &mut Records<'_>,
+        wrong: &mut Wrong,
+    ) -> Result<()> {
+        let number = entry.segment;
+        if number & OWN != 0 {
+            return self.compare_own(entry, wrong);
+        }
+        let Some(log) = records.log else {
+            return Ok(());
+        };
+        let Some(reader) = records.reader(log, number)? else {
+            if !log.is_accounted_for(number) {
+                wrong.add_missing(entry);
+            }
+            return Ok(());
+        };
+        let front = whole(reader.read_front(entry.at, Reading::MayBlock))?;
+        let front = front.and_then(|front| of_store(front, records.store));
+        if !is_said(front, entry) && !records.is_damaged(&reader, number, entry.at)? {
+            wrong.add(entry);
+        }
+        Ok(())
+    }
+
+    fn compare_own(&self, entry: &KeyEntry, wrong: &mut Wrong) -> Result<()> {
+        let Some(segment) = self.segments.get(&(entry.segment & !OWN)) else {
+            // It was merged, or is being written.
+            return Ok(());
+        };
+        let front = whole(segment.reader.read_front(entry.at, Reading::MayBlock))?;
+        if !is_said(front, entry) && !segment.is_damaged_at(entry.at.offset) {
+            wrong.add(entry);
+        }
+        Ok(())
+    }
+
+    fn tell_wrong(&mut self, name: &str, len: u64, wrong: Wrong) {
+        let finding = |what: String, keys: Vec<String>| Finding {
+            file: name.to_owned(),
+            offset: 0,
+            len,
+            what,
+            keys,
+        };
+        if wrong.count > 0 {
+            let what = format!("{} entries are not as their records", wrong.count);
+            self.found.findings.push(finding(what, wrong.keys));
+        }
+        for (number, (count, keys)) in wrong.missing {
+            let segment = segment_shown(number);
+            let what = format!("{segment} is not there, of which it has {count} entries");
+            self.found.findings.push(finding(what, keys));
+        }
+    }
+}
+
+impl Records<'_> {
+    fn reader(&mut self, log: &dyn LogInFiles, number: u32) -> Result<Option<SegmentReader>> {
+        if let Some(known) = self.opened.get(&number) {
+            return Ok(known.clone());
+        }
+        // Entries come by segment: one is open at a time.
+        self.opened.clear();
+        let reader = log.segment(number)?;
+        self.opened.insert(number, reader.clone());
+        Ok(reader)
+    }
+
+    /// True when a record cannot be read where this one is said to stand: the log's damage is told of the
+    /// log.
+    fn is_damaged(&mut self, reader: &SegmentReader, number: u32, at: Location) -> Result<bool> {
+        let ranges = match self.damaged.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(damaged_ranges(reader)?),
+        };
+        let mut ranges = ranges.iter();
+        Ok(ranges.any(|(from, to)| (*from..*to).contains(&at.offset)))
+    }
+}
+
+impl Wrong {
+    fn add(&mut self, entry: &KeyEntry) {
+        self.count += 1;
+        show_key(&mut self.keys, entry);
+    }
+
+    fn add_missing(&mut self, entry: &KeyEntry) {
+        let (count, keys) = self.missing.entry(entry.segment).or_default();
+        *count += 1;
+        show_key(keys, entry);
+    }
+}
+
+fn show_key(keys: &mut Vec<String>, entry: &KeyEntry) {
+    if keys.len() < KEYS_SHOWN_MAX {
+        keys.push(key_shown(&entry.key));
+    }
+}
+
+fn is_in_part(hint: &LogHint, entry: &KeyEntry) -> bool {
+    let mut parts = hint.parts_of(entry.segment).iter();
+    parts.any(|part| (part.from..part.to).contains(&entry.at.offset))
+}
+
+fn damaged_ranges(reader: &SegmentReader) -> Result<Vec<(u64, u64)>> {
+    let options = ScanOptions {
+        durable_to: u64::MAX,
+        ..ScanOptions::default()
+    };
+    let mut ranges = Vec::new();
+    for scanned in reader.scan(options).into_backend()? {
+        if let Scanned::Damage(damage) = scanned.into_backend()? {
+            ranges.push((damage.offset, damage.offset + damage.len));
+        }
+    }
+    Ok(ranges)
+}
+
+/// A front of the log without what the log put before the engine's; `None` when it is another store's.
+fn of_store(mut front: StoredFront, store: u64) -> Option<StoredFront> {
+    let prefix = front.front.first_chunk::<{ LogRecord::PREFIX_BYTES }>()?;
+    if u64::from_le_bytes(*prefix) != store {
+        return None;
+    }
+    front.front = front.front.slice(LogRecord::PREFIX_BYTES..);
+    Some(front)
+}
+
+/// `None` where no whole record stands.
+fn whole(front: std::result::Result<StoredFront, SegmentError>) -> Result<Option<StoredFront>> {
+    match front {
+        Ok(front) => Ok(Some(front)),
+        Err(error) if error.is_damage() => Ok(None),
+        Err(error) => Err(error).into_backend(),
+    }
+}
+
+/// True when a record says what an entry does.
+fn is_said(front: Option<StoredFront>, entry: &KeyEntry) -> bool {
+    let segment = entry.segment;
+    let found = front.and_then(|front| KeyEntry::of(&front));
+    found.is_some_and(|found| KeyEntry { segment, ..found } == *entry)
+}
+
+fn segment_shown(number: u32) -> String {
+    match number & OWN {
+        0 => format!("segment {number} of the value log"),
+        _ => format!("segment {}", number & !OWN),
+    }
+}
