@@ -673,6 +673,46 @@ fn partitions_of_a_node_write_their_buffers_at_different_sizes() {
     );
 }
 
+/// A cache and a budget for each store would come to many times what the node may take.
+#[test]
+fn all_stores_of_a_node_have_one_cache_and_one_budget_for_memtables() {
+    let lines = ["storage_backend = leveldb", "leveldb.data_root = /stores"];
+    let ring_size = RingSize::new(8).unwrap();
+    let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+    let engines = Engines::new(seam, loaded(&lines), Arc::new(SeededRandomness::new(1)));
+    let shared = engines.leveldb_shared().unwrap();
+    let open = |partition: Option<Partition>| match partition {
+        Some(partition) => engines.open(ring_size, partition, None).unwrap(),
+        None => engines.open_hints(None).unwrap(),
+    };
+    let of_all = || ring_size.partitions().map(Some).chain([None]);
+    let stores: Vec<Arc<dyn Backend>> = of_all().map(open).collect();
+    let mut in_memory = shared.memory.used();
+    for store in &stores {
+        for number in 0..100 {
+            let (head, body) = (Bytes::from_static(b"head"), text(number, 200));
+            let write = Write::put(key(number), Fields::default(), head, body);
+            drop(store.put(&Batch::of(write), Durability::Buffered).unwrap());
+        }
+        let with_this = shared.memory.used();
+        assert!(with_this > in_memory + 100 * 200, "{with_this}");
+        in_memory = with_this;
+    }
+    stores.iter().for_each(|store| store.close().unwrap());
+    drop(stores);
+    let mut in_cache = shared.cache.bytes();
+    for store in of_all().map(open) {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: NOW,
+        };
+        assert!(matches!(store.get(&key(7), at).unwrap(), Lookup::Found(_)));
+        let with_this = shared.cache.bytes();
+        assert!(with_this > in_cache + 200, "{with_this} after {in_cache}");
+        in_cache = with_this;
+    }
+}
+
 #[test]
 fn with_syncs_in_intervals_the_stores_own_log_is_synced() {
     let lines = ["durability = interval", "durability.interval = 3s"];
