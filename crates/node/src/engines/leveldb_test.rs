@@ -11,7 +11,8 @@ use kvorum_backend::{
     Write,
 };
 use kvorum_backend_leveldb::{Leveldb, PolicySettings};
-use kvorum_disk::{Disk, FaultyDisk, MemoryDisk};
+use kvorum_commit::ValueLog;
+use kvorum_disk::{CrashOptions, Disk, FaultyDisk, MemoryDisk, create_directory_durably};
 use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::SeededRandomness;
@@ -19,6 +20,8 @@ use kvorum_settings::{Configuration, Fate, honoured_keys, riak_families};
 
 use super::*;
 use crate::engines::Engines;
+use crate::node_log::open_value_log;
+use crate::store_roots::StoreRoots;
 
 const GIGABYTE: u64 = 1 << 30;
 /// Of entries and of questions, in microseconds.
@@ -223,6 +226,13 @@ impl Opened {
         named.map(|it| directory.join(it.name)).collect()
     }
 
+    fn tables_per_level(&self) -> Vec<usize> {
+        let details = self.store.status().details.into_iter();
+        let levels = details.into_iter().find(|it| it.0 == "tables_per_level");
+        let numbers = levels.unwrap().1;
+        numbers.split(' ').map(|it| it.parse().unwrap()).collect()
+    }
+
     /// Bytes of all files with names that end so.
     fn bytes(&self, suffix: &str) -> u64 {
         let files = self.files(suffix).into_iter();
@@ -230,6 +240,62 @@ impl Opened {
             .map(|it| self.disk.info(&it).unwrap().unwrap().len)
             .sum()
     }
+}
+
+/// A store of a node as it is run: over the node's log, if these settings have one.
+struct Running {
+    store: Arc<dyn Backend>,
+    log: Option<ValueLog>,
+}
+
+impl Running {
+    /// Opens the first partition's store, and what an earlier opening has left.
+    fn open(disk: &MemoryDisk, lines: &[&str]) -> Self {
+        let of_node = ["storage_backend = leveldb", "leveldb.data_root = /stores"];
+        let settings = loaded(&[&of_node, lines].concat());
+        let seam: Arc<dyn Disk> = Arc::new(disk.clone());
+        let randomness = Arc::new(SeededRandomness::new(1));
+        let engines = Engines::new(seam.clone(), settings.clone(), randomness);
+        let directory = Path::new("/value_log");
+        let log = engines.use_value_log(false).then(|| {
+            create_directory_durably(&*seam, directory).unwrap();
+            open_value_log(&seam, directory, &settings, 77).unwrap()
+        });
+        let ring_size = RingSize::new(8).unwrap();
+        let partition: Partition = ring_size.partitions().next().unwrap();
+        let store = engines.open(ring_size, partition, log.as_ref()).unwrap();
+        if let Some(log) = &log {
+            let _given = log.admit(std::slice::from_ref(&store)).unwrap();
+        }
+        Self { store, log }
+    }
+
+    /// Puts a value as a client's put does, and waits until it is acknowledged.
+    fn put(&self, number: u32, body: Bytes) {
+        let write = Write::put(key(number), Fields::default(), Bytes::from("head"), body);
+        let receipt = self
+            .store
+            .put(&Batch::of(write), Durability::BackendDefault);
+        receipt.unwrap().wait().unwrap();
+    }
+
+    fn holds(&self, number: u32) -> bool {
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: NOW,
+        };
+        matches!(self.store.get(&key(number), at).unwrap(), Lookup::Found(_))
+    }
+}
+
+/// What 300 longer values take of the node's log.
+fn log_bytes(lines: &[&str]) -> u64 {
+    let grouped = ["leveldb.sync_on_write = on"];
+    let running = Running::open(&MemoryDisk::new(), &[&grouped, lines].concat());
+    let log = running.log.as_ref().unwrap();
+    let before = log.status().bytes;
+    (0..300).for_each(|it| running.put(it, text(it, 2_000)));
+    log.status().bytes - before
 }
 
 /// The length of all tables of a store with 2,000 short values.
@@ -315,14 +381,48 @@ fn has(names: &[String], suffix: &str) -> bool {
     names.iter().any(|it| it.ends_with(suffix))
 }
 
-fn old_tables_are_those_from_the_level_on() {
-    for level in ["1", "6"] {
-        let (fast, slow) = tiered(level);
-        assert!(
-            !has(&fast, ".sst") && has(&slow, ".sst"),
-            "{fast:?} {slow:?}"
-        );
+/// How many tables a store on many levels has on each of them, and behind each of the two paths.
+fn tables_by_tier(level: usize) -> (Vec<usize>, usize, usize) {
+    let line = format!("leveldb.tiered = {level}");
+    let lines = [
+        "storage_backend = leveldb",
+        "leveldb.data_root = /stores",
+        "leveldb.tiered.path.fast = /quick",
+        "leveldb.tiered.path.slow = /large",
+        &line,
+    ];
+    let all = settings_of(&loaded(&lines), &memory(&lines, Some(GIGABYTE)), 5);
+    let opened = open_with(&LeveldbSettings {
+        tiers: StoreRoots::of(&loaded(&lines)).unwrap().tiers("0"),
+        policy: small_levels(&all),
+        ..all
+    });
+    for part in 0..6 {
+        opened.fill(part * 1_000..part * 1_000 + 1_000, 30);
+        opened.flush();
+        opened.tend();
     }
+    let large = Path::new("/large/stores/0");
+    let listed = opened.disk.list(large).unwrap().into_iter();
+    let slow = listed.filter(|it| it.name.ends_with(".sst")).count();
+    (opened.tables_per_level(), opened.files(".sst").len(), slow)
+}
+
+fn old_tables_are_those_from_the_level_on() {
+    let mut fast_counts = BTreeSet::new();
+    for level in [1, 5, 6] {
+        let (levels, fast, slow) = tables_by_tier(level);
+        let (young, old) = levels.split_at(level);
+        let expected = (young.iter().sum(), old.iter().sum());
+        assert_eq!((fast, slow), expected, "{level}: {levels:?}");
+        fast_counts.insert(fast);
+    }
+    assert_eq!(fast_counts.len(), 3, "{fast_counts:?}");
+    let (fast, slow) = tiered("1");
+    assert!(
+        !has(&fast, ".sst") && has(&slow, ".sst"),
+        "{fast:?} {slow:?}"
+    );
     let lines = ["leveldb.tiered = off", "leveldb.tiered.path.fast = /quick"];
     assert_eq!(loaded(&lines).leveldb.tiers(), None);
 }
@@ -449,17 +549,28 @@ fn how_far_stores_may_lie_behind_the_log_differs_by_up_to_a_factor_of_two() {
     assert_eq!((of_two(6), of_two(7)), (2, 1));
 }
 
+/// Whether a write that was acknowledged is there after a crash.
+fn outlives(line: &str, crash: CrashOptions) -> bool {
+    let disk = MemoryDisk::new();
+    let running = Running::open(&disk, &[line]);
+    running.put(3, text(3, 100));
+    running.put(4, text(4, 2_000));
+    let left = disk.crash_image(crash);
+    drop(running);
+    let running = Running::open(&left, &[line]);
+    assert_eq!(running.holds(3), running.holds(4));
+    running.holds(3)
+}
+
 fn a_write_is_synced_as_told() {
-    let uses_log = |line: &str| {
-        let lines = ["storage_backend = leveldb", line];
-        let randomness = Arc::new(SeededRandomness::new(1));
-        let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        Engines::new(seam, loaded(&lines), randomness).use_value_log(false)
-    };
-    assert!(uses_log("leveldb.sync_on_write = on"));
-    assert!(!uses_log("leveldb.sync_on_write = off"));
-    // Without the node's log a store has one of its own, which a crash of the server leaves whole.
-    let opened = open_as_told(&store(&["leveldb.sync_on_write = off"]));
+    let (on, off) = ("leveldb.sync_on_write = on", "leveldb.sync_on_write = off");
+    assert!(outlives(on, CrashOptions::nothing_unsynced()));
+    assert!(!outlives(off, CrashOptions::nothing_unsynced()));
+    // A crash of the server alone costs nothing.
+    assert!(outlives(on, CrashOptions::everything()));
+    assert!(outlives(off, CrashOptions::everything()));
+    // Without the node's log a store has one of its own.
+    let opened = open_as_told(&store(&[off]));
     opened.fill(0..10, 100);
     assert_eq!(opened.files(".segment").len(), 1);
 }
@@ -506,33 +617,43 @@ fn more_keys_share_their_beginnings() {
     assert!(each > few + 2_000 * 10, "{each}, {few}");
 }
 
+/// In blob files, and in the node's log where there is one.
 fn values_are_packed_or_not() {
-    let plain = value_bytes(&["leveldb.compression = off"]);
-    let packed = value_bytes(&["leveldb.compression = on"]);
-    assert!(
-        plain > 300 * 2_000 && packed < plain / 2,
-        "{plain}, {packed}"
-    );
+    for bytes in [value_bytes, log_bytes] {
+        let plain = bytes(&["leveldb.compression = off"]);
+        let packed = bytes(&["leveldb.compression = on"]);
+        assert!(
+            plain > 300 * 2_000 && packed < plain / 2,
+            "{plain}, {packed}"
+        );
+    }
 }
 
 fn values_are_packed_as_told() {
-    let algorithm = |name: &str| value_bytes(&[&format!("leveldb.compression.algorithm = {name}")]);
-    let (lz4, zstd) = (algorithm("lz4"), algorithm("zstd"));
-    assert!(zstd < lz4, "{zstd}, {lz4}");
-    assert_eq!(algorithm("snappy"), lz4);
+    for bytes in [value_bytes, log_bytes] {
+        let algorithm = |name: &str| bytes(&[&format!("leveldb.compression.algorithm = {name}")]);
+        let (lz4, zstd) = (algorithm("lz4"), algorithm("zstd"));
+        assert!(zstd < lz4, "{zstd}, {lz4}");
+        assert_eq!(algorithm("snappy"), lz4);
+    }
+}
+
+/// Levels so small that a few thousand entries are on all of them.
+fn small_levels(settings: &LeveldbSettings) -> PolicySettings {
+    PolicySettings {
+        level_zero_tables: 1,
+        base_bytes: 4_000,
+        multiplier: 2,
+        table_bytes_max: 50_000,
+        ..settings.policy.clone()
+    }
 }
 
 /// Bytes of the tables of a store of short values: all on level 0, and all on the last levels.
 fn young_and_old_bytes(lines: &[&str]) -> (u64, u64) {
     let all = store(lines);
     let opened = open_with(&LeveldbSettings {
-        policy: PolicySettings {
-            level_zero_tables: 1,
-            base_bytes: 4_000,
-            multiplier: 2,
-            table_bytes_max: 50_000,
-            ..all.policy.clone()
-        },
+        policy: small_levels(&all),
         ..all
     });
     opened.fill(0..6_000, 30);
@@ -541,10 +662,7 @@ fn young_and_old_bytes(lines: &[&str]) -> (u64, u64) {
     // Until nothing is on the levels that are as young.
     for more in 0..100 {
         opened.tend();
-        let details = opened.store.status().details.into_iter();
-        let levels = details.into_iter().find(|it| it.0 == "tables_per_level");
-        let levels = levels.unwrap().1;
-        if levels.starts_with("0 0 ") {
+        if opened.tables_per_level()[..2] == [0, 0] {
             return (young, opened.bytes(".sst"));
         }
         opened.fill(6_000 + more..6_001 + more, 30);
