@@ -8,6 +8,7 @@ mod expiry;
 mod merge_cuts;
 mod merges;
 mod planted;
+mod reads;
 mod restarts;
 mod store;
 mod threads;

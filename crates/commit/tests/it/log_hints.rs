@@ -1,4 +1,4 @@
-//! Folds of bitcask over the value log: what they read, with log hints, without, and with damaged ones.
+//! Bitcask over the value log: what folds read, with log hints, without, and with damaged ones; and heads.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use kvorum_backend::{
     Backend, Batch, Durability, Fields, Flow, FoldClock, FoldDetail, FoldEnd, FoldFilter,
-    FoldRange, Lease, StepBudget, TaskKind, Timestamp, Visited, Write,
+    FoldRange, Lease, Lookup, ReadAt, Reading, StepBudget, TaskKind, Timestamp, Visited, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_commit::{ValueLog, ValueLogSettings};
@@ -499,4 +499,44 @@ fn a_key_takes_no_more_than_24_bytes_whether_log_hints_are_written_or_not() {
     let each = status.memory_bytes as f64 / status.keys as f64;
     assert!(status.memory_bytes > before, "their indexes count");
     assert!(each <= 24.0, "{each}");
+}
+
+/// Heads are read without bodies in the log too.
+#[test]
+fn a_head_in_the_log_is_read_without_its_body() {
+    const BODY: usize = 40 << 10;
+    let memory = MemoryDisk::new();
+    let node = Node::open(&memory);
+    let (head, body) = (Bytes::from_static(b"the head"), Bytes::from(vec![7; BODY]));
+    let write = Write::put(key(1, 20), Fields::default(), head.clone(), body.clone());
+    node.put(vec![write]);
+    node.store.close().unwrap();
+    node.log.stop();
+    drop(node);
+    let node = Node::open(&memory);
+    let bytes_read = || {
+        let log = node.disk.log().into_iter();
+        let reads = log.filter(|it| it.operation == Operation::Read);
+        let of_log = reads.filter(|it| it.path.starts_with("log"));
+        let bytes: usize = of_log.map(|it| it.bytes).sum();
+        node.disk.clear_log();
+        bytes
+    };
+    let at = ReadAt {
+        reading: Reading::MayBlock,
+        now: NOW,
+    };
+    assert!(node.store.capabilities().cheap_heads);
+    node.disk.clear_log();
+    let Lookup::Found(found) = node.store.head(&key(1, 20), at).unwrap() else {
+        panic!("no head");
+    };
+    assert_eq!((found.head, found.body_len), (head, BODY as u64));
+    let of_head = bytes_read();
+    assert!((1..512).contains(&of_head), "{of_head}");
+    let Lookup::Found(found) = node.store.get(&key(1, 20), at).unwrap() else {
+        panic!("no entry");
+    };
+    assert_eq!(found.body, body);
+    assert!(bytes_read() >= BODY);
 }
