@@ -2,7 +2,7 @@
 //! overwritten at random, once or several times over, as fast as it takes writes, beside a witness. On
 //! the leveldb engine, unless a setting says otherwise.
 //!
-//! Everything is what an operator would run: the binary with its defaults, its commit log, its arbiter
+//! Everything is what an operator would run: the binary with its defaults, its value log, its arbiter
 //! and its budgets, driven over protocol buffers by as many connections as are asked for, each with one
 //! write under way. Load follows acceptance, so the rate is the highest that can be kept up.
 //!

@@ -3,7 +3,8 @@
 //!
 //! An entry is the same wherever its body stands: a copy keeps its sequence. It goes to a table on level 0,
 //! below everything that is in memory, as [`crate::below`] has it; there it hides the entry that it was
-//! made of, which goes with a merge. Nothing but the body is written: large entries have small heads.
+//! made of, which goes with a merge. So beside the body, key and head are written again: large entries have
+//! small ones.
 //!
 //! The log offers a segment in pieces. A table for each of them, with its syncs, would be dear where a
 //! store has a few records in each; so copies are gathered until the log says that nothing more comes, and

@@ -74,7 +74,8 @@ impl EngineUnderTest for AdoptedBitcask {
     }
 
     /// A write that finds no space in a file whose space was reserved, as the suite has it, comes when
-    /// the put can be seen: it stays, and later ones are refused until it is written.
+    /// the put can be seen: it stays, and later ones are refused until it is written. Where each value
+    /// of the suite needs a segment of its own, as here, the first one is refused; that is chance.
     fn works_on_a_full_disk(&self) -> bool {
         false
     }
