@@ -84,7 +84,7 @@ async fn listed(client: &mut Client) -> Result<BTreeSet<Bytes>, kvorum_client::E
 
 /// Status line and body of an answer.
 /// Headers may follow the request's line.
-fn http(site: &Site, request: &str, body: &str) -> (String, String) {
+pub(crate) fn http(site: &Site, request: &str, body: &str) -> (String, String) {
     let (line, more) = request.split_once("\r\n").unwrap_or((request, ""));
     let more = match more {
         "" => String::new(),

@@ -13,6 +13,7 @@ mod budgets;
 mod cluster;
 mod import;
 mod import_leveldb;
+mod indexes;
 mod json_answers;
 #[path = "../../../import-leveldb/tests/it/level_store.rs"]
 #[expect(dead_code, reason = "what the importer's own tests need beyond these")]
