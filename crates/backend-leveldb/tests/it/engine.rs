@@ -1,12 +1,15 @@
 //! The engine with settings so small that a few dozen writes fill memtables, tables and blob files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, PlantedDefect, Result};
 use kvorum_backend_conformance::{EngineUnderTest, Opening};
 use kvorum_backend_leveldb::{Compression, Leveldb, LeveldbSettings, Shared, SyncStrategy, Tiers};
 use kvorum_lsm::policy::PolicySettings;
+
+/// The variation over two directories.
+const TIERED: u32 = 3;
 
 /// Leveldb, perhaps with a defect.
 pub(crate) struct Engine {
@@ -31,8 +34,8 @@ impl EngineUnderTest for Engine {
     fn open(&self, opening: &Opening) -> Result<Box<dyn Backend>> {
         let settings = LeveldbSettings {
             defect: self.defect,
-            tiers: (opening.variation == 3).then(|| Tiers {
-                slow_directory: Path::new("slow").join(&opening.directory),
+            tiers: (opening.variation == TIERED).then(|| Tiers {
+                slow_directory: slow_directory(opening),
                 from_level: 2,
             }),
             ..small_settings(opening.variation)
@@ -41,6 +44,14 @@ impl EngineUnderTest for Engine {
         let draw = opening.draw.clone();
         let store = Leveldb::open(disk, &opening.directory, &settings, shared(), draw)?;
         Ok(Box::new(store))
+    }
+
+    fn directories(&self, opening: &Opening) -> Vec<PathBuf> {
+        let mut directories = vec![opening.directory.clone()];
+        if opening.variation == TIERED {
+            directories.push(slow_directory(opening));
+        }
+        directories
     }
 
     fn variations(&self) -> u32 {
@@ -56,6 +67,11 @@ impl EngineUnderTest for Engine {
     fn keys_lost_per_flip_max(&self) -> usize {
         10
     }
+}
+
+/// Where the old tables of a store over two directories are.
+fn slow_directory(opening: &Opening) -> PathBuf {
+    Path::new("slow").join(&opening.directory)
 }
 
 /// A cache and a budget of a store's own.
@@ -94,7 +110,7 @@ pub(crate) fn small_settings(variation: u32) -> LeveldbSettings {
             ..eager
         },
         // Over two directories, with many levels.
-        3 => LeveldbSettings {
+        TIERED => LeveldbSettings {
             policy: PolicySettings {
                 base_bytes: 3_000,
                 multiplier: 2,
