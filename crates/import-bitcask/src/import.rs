@@ -199,10 +199,6 @@ impl Run {
             };
             let behind = self.state.index_lens.iter().take(index_files).sum::<u64>();
             let behind = behind / ENTRY_BYTES as u64;
-            if !has_begun {
-                progress.begin(WorkStage::Transfer, runtime.now(), behind, total);
-                has_begun = true;
-            }
             let (groups, reduced) = self.load(index_files, len, &store_of).await?;
             let file = IndexFileWork {
                 groups,
@@ -212,6 +208,13 @@ impl Run {
             };
             if keys == 0 {
                 self.state.counts.add(&reduced);
+            }
+            if !has_begun {
+                // What an earlier run has done is no measure of the pace of this one.
+                let done = file.records_done(keys);
+                progress.begin(WorkStage::Transfer, runtime.now(), done, total);
+                progress.set(done, self.state.counts);
+                has_begun = true;
             }
             let outcome = self.transfer_file(file, &mut reader, target.as_mut(), progress);
             if let Err(error) = outcome.await {
@@ -271,14 +274,7 @@ impl Run {
             if let Stage::Transfer { keys, .. } = &mut self.state.stage {
                 *keys = done;
             }
-            let share = done as f64 / file.groups.len().max(1) as f64;
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a share of a count, for people to look at"
-            )]
-            let entries = (file.entries as f64 * share) as u64;
-            progress.set(file.behind + entries, self.state.counts);
+            progress.set(file.records_done(done), self.state.counts);
             if runtime.now().since(self.saved) >= SAVE_INTERVAL {
                 self.save()?;
             }
@@ -356,6 +352,19 @@ struct IndexFileWork {
     behind: u64,
     /// Records of this one.
     entries: u64,
+}
+
+impl IndexFileWork {
+    /// How many records have been done when so many keys of the file have, about.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a count, for people to look at"
+    )]
+    fn records_done(&self, keys: usize) -> u64 {
+        let share = keys as f64 / self.groups.len().max(1) as f64;
+        self.behind + (self.entries as f64 * share) as u64
+    }
 }
 
 /// A guess at the number of records, good enough to spread the index by.

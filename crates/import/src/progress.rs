@@ -140,4 +140,76 @@ mod tests {
         let line = view.to_string();
         assert_eq!(line, "import 60 %: 7 objects, 0 MB, about 0:00:40 left");
     }
+
+    fn view(stage: WorkStage, counts: Counts) -> ProgressView {
+        ProgressView {
+            stage,
+            done: 3 << 20,
+            total: 4 << 20,
+            left: None,
+            counts,
+        }
+    }
+
+    #[test]
+    fn each_stage_tells_what_it_counts_and_what_cannot_be_read() {
+        let counts = Counts {
+            records: 12,
+            unreadable: 2,
+            objects: 7,
+            value_bytes: 5 << 20,
+            ..Counts::default()
+        };
+        let survey = view(WorkStage::Survey, counts).to_string();
+        assert_eq!(survey, "survey 75 %: 12 records in 3 of 4 MB, 2 unreadable");
+        let transfer = view(WorkStage::Transfer, counts).to_string();
+        assert_eq!(transfer, "import 75 %: 7 objects, 5 MB, 2 unreadable");
+    }
+
+    #[test]
+    fn a_stage_that_has_just_begun_has_no_estimate_and_one_that_stands_still_a_longer_one() {
+        let progress = Progress::default();
+        let start = Moment::from_start(Duration::from_secs(9));
+        progress.begin(WorkStage::Survey, start, 100, 400);
+        let left_after = |seconds| {
+            let now = start.plus(Duration::from_secs(seconds));
+            progress.view(now).unwrap().left
+        };
+        assert_eq!(left_after(30), None);
+        progress.set(200, Counts::default());
+        assert_eq!(left_after(30), Some(Duration::from_secs(60)));
+        assert_eq!(left_after(60), Some(Duration::from_secs(120)));
+        // The next stage has a pace of its own.
+        progress.begin(WorkStage::Transfer, start, 0, 10);
+        assert_eq!(left_after(60), None);
+    }
+
+    #[test]
+    fn more_than_was_expected_and_nothing_at_all_are_whole() {
+        let of = |done, total| {
+            let counts = Counts::default();
+            let view = ProgressView {
+                done,
+                total,
+                ..view(WorkStage::Transfer, counts)
+            };
+            view.to_string()
+        };
+        assert!(of(7, 5).starts_with("import 100 %"));
+        assert!(of(0, 0).starts_with("import 0 %"));
+        let progress = Progress::default();
+        progress.begin(WorkStage::Survey, Moment::default(), 0, 5);
+        progress.set(7, Counts::default());
+        let later = Moment::default().plus(Duration::from_secs(10));
+        assert_eq!(progress.view(later).unwrap().left, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn hours_are_shown_as_such() {
+        let view = ProgressView {
+            left: Some(Duration::from_secs(2 * 86_400 + 3 * 60 + 4)),
+            ..view(WorkStage::Transfer, Counts::default())
+        };
+        assert!(view.to_string().ends_with(", about 48:03:04 left"));
+    }
 }

@@ -13,6 +13,7 @@ mod fake_server;
 mod formats;
 mod interruptions;
 mod objects;
+mod progress;
 mod replicas;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;

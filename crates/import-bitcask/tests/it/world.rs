@@ -8,7 +8,7 @@ use kvorum_disk::{Disk, MemoryDisk, OpenMode};
 use kvorum_import_bitcask::{
     ImportError, ImportOptions, ImportTarget, Progress, Summary, System, import,
 };
-use kvorum_runtime::{Executor, Runtime};
+use kvorum_runtime::{Executor, Moment, Runtime};
 
 use crate::basho::CaskFile;
 use crate::fake_server::FakeServer;
@@ -77,6 +77,11 @@ impl World {
     }
 
     pub(crate) fn import(&self) -> Result<Summary, ImportError> {
+        self.import_with(&Arc::new(Progress::default()))
+    }
+
+    /// With a progress that somebody looks at meanwhile.
+    pub(crate) fn import_with(&self, progress: &Arc<Progress>) -> Result<Summary, ImportError> {
         let system = System {
             disk: self.disk.clone(),
             runtime: self.executor.runtime(),
@@ -84,9 +89,12 @@ impl World {
             is_running: self.is_running,
             lock_holder: |_| None,
         };
-        let progress = Arc::new(Progress::default());
         self.executor
-            .block_on(import(system, self.options.clone(), progress))
+            .block_on(import(system, self.options.clone(), progress.clone()))
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.executor.runtime().now()
     }
 
     pub(crate) fn wall_seconds(&self) -> u64 {

@@ -28,6 +28,8 @@ pub(crate) struct Store {
     pub(crate) close_every: Option<usize>,
     /// A key that is always refused.
     pub(crate) refused_key: Option<&'static str>,
+    /// Called before each put that is taken.
+    pub(crate) on_put: Option<Box<dyn FnMut() + Send>>,
     requests: usize,
 }
 
@@ -143,6 +145,9 @@ fn put(request: &Frame, store: &mut Store, output: &mut BytesMut) {
     }
     if store.refused_key.is_some_and(|refused| key == refused) {
         return frame::encode_error(b"{too_large,77}", output);
+    }
+    if let Some(look) = &mut store.on_put {
+        look();
     }
     store.puts += 1;
     let clock = Clock::decode(put.vclock()).unwrap();
