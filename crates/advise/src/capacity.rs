@@ -87,14 +87,17 @@ pub fn capacity(
     let stored_key =
         (question.key_bytes + question.bucket_bytes) as f64 + table.object.key_framing.value;
     let entry = stored_key + table.object.head.value + question.value_bytes as f64;
-    let memory_per_key = memory_per_key(costs, entry);
+    let in_memory = if costs.memory_has_entry { entry } else { 0.0 };
+    let key_memory = costs.memory_per_key_of(keys_per_node as f64);
+    let memory_per_key = key_memory.value + in_memory;
     let disk_per_object = disk_per_object(costs, stored_key, entry);
     let on_node = |each: f64| whole(each * keys_per_node as f64);
     let record = disk_per_object.record;
     let live = on_node(record + disk_per_object.index);
     let space_factor = value_of(costs.space_factor.as_ref(), 1.0);
     let provided = on_node(record * space_factor + disk_per_object.index);
-    let keys_per_gib = whole(GIB / memory_per_key);
+    // They are many, whatever was asked.
+    let keys_per_gib = whole(GIB / (costs.memory_per_key.value + in_memory));
     let is_bitcask = question.backend == "bitcask";
     Ok(CapacityAnswer {
         copies,
@@ -108,7 +111,7 @@ pub fn capacity(
         keys_per_gib,
         distinct_keys_per_gib: keys_per_gib / copies,
         riak: is_bitcask.then(|| riak_comparison(table, &question)),
-        sources: sources(table, costs),
+        sources: sources(table, costs, key_memory),
         question,
     })
 }
@@ -116,11 +119,6 @@ pub fn capacity(
 struct DiskPerObject {
     record: f64,
     index: f64,
-}
-
-fn memory_per_key(costs: &Costs, entry: f64) -> f64 {
-    let in_memory = if costs.memory_has_entry { entry } else { 0.0 };
-    costs.memory_per_key.value + in_memory
 }
 
 fn disk_per_object(costs: &Costs, stored_key: f64, entry: f64) -> DiskPerObject {
@@ -150,9 +148,9 @@ fn riak_comparison(table: &EngineTable, question: &CapacityQuestion) -> RiakComp
     }
 }
 
-fn sources(table: &EngineTable, costs: &Costs) -> Vec<String> {
+fn sources(table: &EngineTable, costs: &Costs, key_memory: &Figure) -> Vec<String> {
     let named: [(&str, Option<&Figure>); 8] = [
-        ("memory for each key", Some(&costs.memory_per_key)),
+        ("memory for each key", Some(key_memory)),
         ("disk for each entry", costs.disk_per_entry.as_ref()),
         ("alignment on disk", costs.disk_align.as_ref()),
         ("room for what is dead", costs.space_factor.as_ref()),
@@ -291,7 +289,7 @@ mod tests {
     #[test]
     fn keys_of_67_bytes_take_no_more_memory_than_short_ones() {
         let long = answer(question());
-        assert_eq!(long.keys_per_gib, 44_739_243);
+        assert_eq!(long.keys_per_gib, 44_186_906);
         let short = CapacityQuestion {
             key_bytes: 4,
             ..question()
@@ -301,6 +299,31 @@ mod tests {
         assert_eq!(riak.measured_bytes_per_key, (118.0, 124.0));
         assert_eq!(riak.keys_per_gib, (8_659_208, 9_099_507));
         assert!((riak.documented_bytes_per_key - 119.5).abs() < 0.01);
+    }
+
+    #[test]
+    fn few_keys_take_more_memory_each_and_many_are_counted_for_a_gigabyte() {
+        let few = CapacityQuestion {
+            keys: 1_000_000,
+            ..question()
+        };
+        let (few, many) = (answer(few), answer(question()));
+        assert_eq!(
+            (few.memory_bytes_per_key, many.memory_bytes_per_key),
+            (33.0, 24.3)
+        );
+        assert_eq!(few.keys_per_gib, many.keys_per_gib);
+        let tells = |answer: &CapacityAnswer, of: &str| answer.to_string().contains(of);
+        assert!(tells(&few, "memory for each key: 33: ") && tells(&few, "(33 bytes a key)"));
+        assert!(tells(&many, "memory for each key: 24.3: "));
+        // The other engines take what they take.
+        let in_memory = |keys| CapacityQuestion {
+            backend: "memory".to_owned(),
+            keys,
+            ..question()
+        };
+        let [few, many] = [1_000_000, 100_000_000].map(|keys| answer(in_memory(keys)));
+        assert_eq!(few.memory_bytes_per_key, many.memory_bytes_per_key);
     }
 
     #[test]

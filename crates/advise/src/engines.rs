@@ -39,6 +39,10 @@ pub struct Engine {
 pub struct Costs {
     /// Memory for each key.
     pub memory_per_key: Figure,
+    /// Memory for each key at most while a node has few, where that is more.
+    pub memory_per_key_few: Option<Figure>,
+    /// Fewer keys on a node than this are few.
+    pub few_keys: Option<Figure>,
     /// Whether the whole entry is in memory as well.
     #[serde(default)]
     pub memory_has_entry: bool,
@@ -53,6 +57,16 @@ pub struct Costs {
     /// Whether these files have the key as well.
     #[serde(default)]
     pub index_has_key: bool,
+}
+
+impl Costs {
+    /// Memory for each key of a node that has so many, without the entry.
+    pub(crate) fn memory_per_key_of(&self, keys: f64) -> &Figure {
+        match (&self.memory_per_key_few, &self.few_keys) {
+            (Some(of_few), Some(few)) if keys < few.value => of_few,
+            _ => &self.memory_per_key,
+        }
+    }
 }
 
 /// Riak's bitcask, in bytes a key besides what the source says.

@@ -113,7 +113,7 @@ impl Facts {
         };
         let from = "worked out from keys, nodes and memory";
         if let Some(costs) = costs("bitcask") {
-            let share = keys_per_node * costs.memory_per_key.value / memory;
+            let share = keys_per_node * costs.memory_per_key_of(keys_per_node).value / memory;
             facts.set("keydir_memory_share", Value::Number(share), from);
         }
         if let Some(value_bytes) = self.number("value_bytes") {
@@ -207,7 +207,7 @@ mod tests {
     fn shares_of_memory_follow_from_the_rest() {
         let table = EngineTable::built_in().unwrap();
         let mut facts = Facts::default();
-        for (name, number) in [("keys", 1e9), ("nodes", 5.0), ("memory_bytes", 14.4e9)] {
+        for (name, number) in [("keys", 1e9), ("nodes", 5.0), ("memory_bytes", 14.58e9)] {
             facts.set(name, Value::Number(number), "said");
         }
         let derived = facts.with_derived(&table);
@@ -225,11 +225,22 @@ mod tests {
         for (name, number) in [
             ("keys_per_node", 1e9),
             ("nodes", 5.0),
-            ("memory_bytes", 24e9),
+            ("memory_bytes", 24.3e9),
         ] {
             facts.set(name, Value::Number(number), "said");
         }
         let derived = facts.with_derived(&table);
         assert_eq!(derived.number("keydir_memory_share"), Some(1.0));
+    }
+    #[test]
+    fn few_keys_take_more_memory_each() {
+        let table = EngineTable::built_in().unwrap();
+        let mut facts = Facts::default();
+        for (keys, share) in [(4_999_999.0, 33.0), (5_000_000.0, 24.3)] {
+            facts.set("keys_per_node", Value::Number(keys), "said");
+            facts.set("memory_bytes", Value::Number(keys), "said");
+            let derived = facts.with_derived(&table);
+            assert_eq!(derived.number("keydir_memory_share"), Some(share));
+        }
     }
 }
