@@ -57,9 +57,12 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Writes what is left, and returns the runs' lengths.
+    /// Writes what is left, and returns the runs' lengths. They are durable then, names and all.
     pub(crate) fn finish(mut self) -> Result<Vec<u64>, ImportError> {
         self.flush()?;
+        if !self.lens.is_empty() {
+            self.disk.sync_directory(self.directory)?;
+        }
         Ok(self.lens)
     }
 

@@ -1,8 +1,11 @@
-//! Servers that go away, and imports that go on afterwards.
+//! Servers that go away, disks that fail, crashes, and imports that go on afterwards.
 
-use kvorum_import::ImportError;
+use std::sync::Arc;
 
-use crate::level_store::{LevelStore, Packing, key};
+use kvorum_disk::{CrashOptions, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_import::{ImportError, Summary};
+
+use crate::level_store::{LevelStore, Packing, index_key, key, sext_integer};
 use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 
@@ -121,4 +124,130 @@ fn a_damaged_state_is_noticed_and_begun_anew_on_request() {
     world.options.restart = true;
     assert!(world.import().unwrap().is_whole());
     assert_complete(&world);
+}
+
+/// A partition whose keys, which no other has, are in two tables and a log.
+fn partition(world: &World, number: usize, keys: usize) -> Vec<String> {
+    let mut store = LevelStore::default();
+    let names: Vec<String> = (0..keys).map(|key| format!("{number}-{key:04}")).collect();
+    let mut writes: Vec<_> = names
+        .iter()
+        .map(|name| store.put(&key("b", name), &object_v1(&[("a", 1)], &[plain(name)])))
+        .collect();
+    // An entry that no object calls for: what becomes of those is kept in files too.
+    let term = sext_integer(7, false);
+    writes.push(store.put(&index_key("b", "age_int", &term, "none"), b""));
+    let logged = writes.split_off(keys * 2 / 3);
+    let old = writes.split_off(keys / 3);
+    store.table(1, &writes, Packing::Plain);
+    store.table(2, &old, Packing::Lz4);
+    store.log(&logged.chunks(5).map(<[_]>::to_vec).collect::<Vec<_>>());
+    world.store(u32::try_from(number).unwrap(), &store);
+    names
+}
+
+fn arrived(world: &World, names: &[String]) -> usize {
+    let is_there = |name: &&String| {
+        let values = world.values("b", name);
+        assert!(values.is_empty() || values == [name.as_str()], "{values:?}");
+        !values.is_empty()
+    };
+    names.iter().filter(is_there).count()
+}
+
+/// Imports two partitions from a disk with this fault in the first one's files.
+fn import_with(rule: Rule) -> (u64, usize, Summary) {
+    const OWN: usize = 90;
+    let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
+    let world = World::over(Arc::new(faulty.clone()));
+    let (first, second) = (partition(&world, 0, OWN), partition(&world, 1, OWN));
+    let id = faulty.add_rule(rule.on(Operation::Read));
+    let summary = world.import().unwrap();
+    assert_eq!(arrived(&world, &second), OWN);
+    let lost = OWN - arrived(&world, &first);
+    assert_eq!(lost > 0, !summary.is_whole(), "{lost} keys lost: {summary}");
+    (faulty.fired(id), lost, summary)
+}
+
+#[test]
+fn a_device_that_cannot_read_costs_a_block_or_a_file_and_is_told() {
+    let device = |file: &str| {
+        let path = format!("riak/0/{file}");
+        Rule::new(Fault::Error(ErrorKind::Device)).path_contains(&path)
+    };
+    // Each has thirty keys.
+    for file in ["sst_1/000005.sst", "sst_2/000006.sst", "000007.log"] {
+        for nth in 1..5 {
+            let (fired, lost, summary) = import_with(device(file).from_nth(nth));
+            assert!(lost <= 30 && (lost > 0) == (fired > 0), "{lost}, {summary}");
+            let mut findings = summary.first_findings.iter();
+            assert!(findings.all(|it| it.file.ends_with(file)), "{summary}");
+        }
+    }
+    for at in (0..3_600).step_by(120) {
+        let sector = device("sst_1/000005.sst").over(at..at + 30);
+        let (_, lost, summary) = import_with(sector);
+        assert!(lost > 0 && lost <= 8, "{lost} for byte {at}: {summary}");
+    }
+}
+
+/// How an import went on that was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It had come to its end.
+    WasDone,
+    WentOn,
+    /// It said that it had to begin anew.
+    BeganAnew,
+}
+
+/// Cuts an import off after so many changes that it made, and goes on.
+fn cut_off(after: u64, crash: CrashOptions) -> Outcome {
+    let disk = MemoryDisk::new();
+    let mut world = World::over(Arc::new(disk.clone()));
+    let names: Vec<_> = (0..3).flat_map(|it| partition(&world, it, 60)).collect();
+    // The source is durable.
+    disk.crash(CrashOptions::everything());
+    disk.cut_after(disk.operations() + after);
+    let mut outcome = match world.import() {
+        Ok(_) => Outcome::WasDone,
+        Err(_) => Outcome::WentOn,
+    };
+    disk.crash(crash);
+    let summary = match world.import() {
+        Err(ImportError::StateDamaged { .. }) => {
+            outcome = Outcome::BeganAnew;
+            world.options.restart = true;
+            world.import().unwrap()
+        }
+        imported => imported.unwrap(),
+    };
+    assert_eq!(arrived(&world, &names), names.len(), "{after}");
+    assert!(summary.is_whole(), "{after}: {summary}");
+    let counts = summary.counts;
+    assert_eq!(counts.objects, names.len() as u64, "{after}");
+    assert_eq!(counts.index_entries_stray, 3, "{after}");
+    outcome
+}
+
+fn cut_off_anywhere(crash: fn() -> CrashOptions) -> Vec<Outcome> {
+    let outcomes = (0..).map(|after| cut_off(after, crash()));
+    outcomes.take_while(|it| *it != Outcome::WasDone).collect()
+}
+
+#[test]
+fn an_import_that_was_killed_anywhere_goes_on() {
+    let outcomes = cut_off_anywhere(CrashOptions::everything);
+    assert!(outcomes.len() > 30, "{outcomes:?}");
+    assert!(outcomes.iter().all(|it| *it == Outcome::WentOn));
+}
+
+/// Sorted logs are durable before the state names them. Index entries are not: no more than that may
+/// make an import begin anew.
+#[test]
+fn an_import_goes_on_after_a_power_cut_or_says_that_it_has_to_begin_anew() {
+    let outcomes = cut_off_anywhere(CrashOptions::nothing_unsynced);
+    assert!(outcomes.len() > 30, "{outcomes:?}");
+    let anew = outcomes.iter().filter(|it| **it == Outcome::BeganAnew);
+    assert!(anew.count() < outcomes.len() / 4, "{outcomes:?}");
 }

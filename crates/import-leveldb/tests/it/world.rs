@@ -22,6 +22,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::over(Arc::new(MemoryDisk::new()))
+    }
+
+    pub(crate) fn over(disk: Arc<dyn Disk>) -> Self {
         let executor = Runtime::simulated(7).unwrap();
         let server = FakeServer::start(&executor.runtime());
         let options = ImportOptions {
@@ -42,7 +46,7 @@ impl World {
         };
         Self {
             executor,
-            disk: Arc::new(MemoryDisk::new()),
+            disk,
             server,
             options,
             lock_holder: |_| None,
