@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use crate::byte_size;
 use crate::problem::Problem;
-use crate::settings::{BucketDefaults, LeveldbSettings, QuorumValue, Settings, StorageBackend};
+use crate::settings::{
+    BucketDefaults, LeveldbSettings, MergePolicy, QuorumValue, Settings, StorageBackend,
+};
 
 /// What makes it impossible to start.
 pub(crate) fn conflicts(settings: &Settings) -> Vec<Problem> {
@@ -53,7 +55,26 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
             ));
         }
     }
+    found.extend(merge_window_warning(settings));
     found
+}
+
+/// A riak.conf of before has hours of the machine's local time.
+fn merge_window_warning(settings: &Settings) -> Option<String> {
+    let bitcask = &settings.bitcask;
+    let (first, last) = (
+        bitcask.merge_window_start_hour,
+        bitcask.merge_window_end_hour,
+    );
+    let is_all_day = (last + 1) % 24 == first;
+    let is_asked_for = settings.node.storage_backend == StorageBackend::Bitcask
+        && bitcask.merge_policy == MergePolicy::Window;
+    (is_asked_for && !is_all_day).then(|| {
+        format!(
+            "`bitcask.merge.window` from {first}:00 to {last}:59 is UTC, where Riak goes by the machine's \
+             local time: set `bitcask.merge.window.start` and `.end` to the hours of UTC that are meant"
+        )
+    })
 }
 
 fn tier_conflicts(leveldb: &LeveldbSettings) -> Vec<String> {

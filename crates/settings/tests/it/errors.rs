@@ -256,3 +256,25 @@ fn objects_larger_than_a_request_are_a_warning() {
     assert!(configuration.warnings[0].contains("protobuf.frame_bytes_max"));
     assert!(configuration.report().contains("warning"));
 }
+
+/// A riak.conf of a machine that is not at UTC merged at other hours, and nothing said so.
+#[test]
+fn a_merge_window_in_which_hours_count_is_a_warning() {
+    let window = "bitcask.merge.policy = window\n";
+    let hours = "bitcask.merge.window.start = 22\nbitcask.merge.window.end = 4\n";
+    let warned = crate::loaded(&format!("{window}{hours}"));
+    let [warning] = &warned.warnings[..] else {
+        unreachable!("{:?}", warned.warnings);
+    };
+    assert!(warning.contains("from 22:00 to 4:59 is UTC"), "{warning}");
+    assert!(warned.report().contains(warning));
+    let all_day = "bitcask.merge.window.start = 5\nbitcask.merge.window.end = 4\n";
+    for text in [
+        window.to_owned(),
+        hours.to_owned(),
+        format!("{window}{all_day}"),
+        format!("{window}{hours}storage_backend = leveldb\n"),
+    ] {
+        assert_eq!(crate::loaded(&text).warnings, [] as [&str; 0], "{text}");
+    }
+}
