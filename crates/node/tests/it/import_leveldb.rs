@@ -1,5 +1,8 @@
 //! `kvorum import riak-leveldb` into real servers, read back over protocol buffers.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use bytes::Bytes;
 use kvorum_client::{Client, Get, GetOptions, pb};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -171,6 +174,50 @@ async fn a_stopped_node_has_the_objects_when_it_starts_and_the_source_is_as_it_w
     assert_eq!(listing(&site), before);
     let _server = site.start();
     assert_source(&mut site.client().await).await;
+}
+
+/// Two replicas of so many keys, in tables and logs.
+fn replicas(site: &Site, keys: u32) {
+    for partition in 0..2 {
+        let mut store = LevelStore::default();
+        let mut writes: Vec<_> = (0..keys)
+            .map(|number| {
+                let object = object_v1(&[("a", 1)], &[plain(&format!("value {number}"))]);
+                store.put(&key("b", &number.to_string()), &object)
+            })
+            .collect();
+        let logged = writes.split_off(writes.len() * 3 / 4);
+        store.table(1, &writes, Packing::Lz4);
+        store.log(&logged.chunks(20).map(<[_]>::to_vec).collect::<Vec<_>>());
+        write(site, partition, &store);
+    }
+}
+
+#[tokio::test]
+async fn a_killed_import_of_leveldb_goes_on() {
+    const KEYS: u32 = 6000;
+    let mut site = Site::new();
+    site.settings = vec!["storage_backend=leveldb".to_owned()];
+    replicas(&site, KEYS);
+    let _server = site.start();
+    let words = ["import", "riak-leveldb", "riak/leveldb", "--json"];
+    for millis in [60, 120, 250] {
+        let mut command = site.command(&words);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(millis));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let imported = site.run(&words);
+    let counts = &serde_json::from_slice::<Value>(&imported.stdout).unwrap()["counts"];
+    assert_eq!(counts["objects"], KEYS);
+    assert_eq!(counts["equal_copies"], KEYS);
+    let mut client = site.client().await;
+    for number in (0..KEYS).step_by(37) {
+        let found = values(&mut client, None, &number.to_string()).await;
+        assert_eq!(found, [format!("value {number}")]);
+    }
 }
 
 /// Names and contents of the source.
