@@ -256,8 +256,10 @@ pub(crate) enum Merged<T> {
 pub(crate) struct MergeWalk {
     /// Newest first.
     sources: Vec<Source>,
-    /// Sources that stand on an entry, by key and then by age. The walk stands where the first one does.
+    /// Sources that stand on an entry, by key and then by age.
     order: Vec<usize>,
+    key: Vec<u8>,
+    has_key: bool,
     is_started: bool,
     bytes: u64,
 }
@@ -268,6 +270,8 @@ impl MergeWalk {
         Self {
             sources,
             order: Vec::new(),
+            key: Vec::new(),
+            has_key: false,
             is_started: false,
             bytes: 0,
         }
@@ -307,10 +311,9 @@ impl MergeWalk {
         Self::new(sources)
     }
 
-    /// The key that the walk stands on; empty before its beginning and behind its end.
+    /// The key that the walk stands on.
     pub(crate) fn key(&self) -> &[u8] {
-        let first = self.order.first();
-        first.map_or(&[], |source| self.sources[*source].key())
+        &self.key
     }
 
     /// Bytes of keys and values that were passed, hidden ones included.
@@ -331,48 +334,39 @@ impl MergeWalk {
         })
     }
 
-    /// Goes on to the next entry. An older one of the key before is passed by itself, so that a step costs
-    /// one at most.
+    /// Goes on to the next key.
     pub(crate) fn advance<T: Taken>(&mut self, read: &ReadSide) -> Result<Merged<T>> {
-        let is_older = self.leave(read)?;
-        let Some(newest) = self.order.first().copied() else {
-            return Ok(Merged::End);
-        };
-        self.bytes += self.passed_bytes(newest);
-        if is_older {
-            return Ok(Merged::Hidden);
-        }
-        let Some(entry) = self.sources[newest].take_entry::<T>() else {
-            return Ok(Merged::Hidden);
-        };
-        let key = self.sources[newest].key();
-        let newer = &self.sources[..newest];
-        let is_hidden = newer.iter().any(|it| it.hides_older(key))
-            || self.sources[newest].hides_own(key, entry.sequence());
-        Ok(match is_hidden {
-            true => Merged::Hidden,
-            false => Merged::Entry(entry),
-        })
-    }
-
-    /// Leaves the entry that the walk stands on; true when the next one is an older one of the same key.
-    fn leave(&mut self, read: &ReadSide) -> Result<bool> {
         if !self.is_started {
             self.is_started = true;
             for source in 0..self.sources.len() {
                 self.advance_source(source, read)?;
             }
-            return Ok(false);
         }
-        let Some(left) = self.order.first().copied() else {
-            return Ok(false);
+        let Some(newest) = self.order.first().copied() else {
+            return Ok(Merged::End);
         };
-        let key = self.sources[left].key();
-        let next = self.order.get(1);
-        let is_older = next.is_some_and(|next| self.sources[*next].key() == key);
+        // An older version of the key before: passed by itself, so that a step costs one at most.
+        let is_older = self.has_key && self.sources[newest].key() == self.key;
+        self.bytes += self.passed_bytes(newest);
+        let entry = match is_older {
+            true => None,
+            false => self.sources[newest].take_entry::<T>(),
+        };
+        self.has_key = true;
+        self.key.clear();
+        self.key.extend_from_slice(self.sources[newest].key());
         self.order.remove(0);
-        self.advance_source(left, read)?;
-        Ok(is_older)
+        self.advance_source(newest, read)?;
+        let Some(entry) = entry else {
+            return Ok(Merged::Hidden);
+        };
+        let newer = &self.sources[..newest];
+        let is_hidden = newer.iter().any(|it| it.hides_older(&self.key))
+            || self.sources[newest].hides_own(&self.key, entry.sequence());
+        Ok(match is_hidden {
+            true => Merged::Hidden,
+            false => Merged::Entry(entry),
+        })
     }
 
     fn passed_bytes(&self, source: usize) -> u64 {
