@@ -13,8 +13,6 @@ pub(crate) struct Backend {
     /// Rounds of being killed, and of losing the power, where no more are asked for.
     pub(crate) kills: u32,
     pub(crate) cuts: u32,
-    /// It needs no room to take in what a log has for it.
-    pub(crate) opens_on_full_disk: bool,
 }
 
 /// All that keep something.
@@ -28,7 +26,6 @@ pub(crate) const BACKENDS: [Backend; 2] = [
         ],
         kills: 5,
         cuts: 3,
-        opens_on_full_disk: true,
     },
     Backend {
         name: "leveldb",
@@ -39,7 +36,6 @@ pub(crate) const BACKENDS: [Backend; 2] = [
         ],
         kills: 4,
         cuts: 2,
-        opens_on_full_disk: false,
     },
 ];
 
