@@ -15,7 +15,7 @@ use kvorum_advise::{
 
 use crate::admin_client;
 use crate::admin_request::AdminRequest;
-use crate::command_line::ConfigurationArguments;
+use crate::command_line::{ConfigurationArguments, say};
 use crate::configuration_file;
 use crate::engines::BUILT_IN;
 
@@ -320,9 +320,4 @@ fn list_facts(rules: &RuleTable) {
         };
         say(&format!("{:<16} {kind:<10} {}", fact.name, fact.question));
     }
-}
-
-#[expect(clippy::print_stdout, reason = "this is what the user asked for")]
-fn say(text: &str) {
-    println!("{}", text.trim_end());
 }

@@ -1,8 +1,9 @@
 //! The command line: one binary, its verbs, and what they print.
 
 use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
@@ -407,9 +408,18 @@ impl ConfigurationArguments {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "this is what the user asked for")]
+/// Prints what the user asked for. One who reads no more of it, as `head` does, has what was wanted.
 pub(crate) fn say(text: &str) {
-    println!("{}", text.trim_end_matches('\n'));
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            say_error(&format!(
+                "kvorum: standard output cannot be written: {error}"
+            ));
+            process::exit(1);
+        }
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "the last word of a failed command")]

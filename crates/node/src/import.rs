@@ -22,7 +22,7 @@ use rustix::process::{Flock, FlockType, Pid, fcntl_getlk, test_kill_process};
 
 use crate::admin_client;
 use crate::admin_request::AdminRequest;
-use crate::command_line::ConfigurationArguments;
+use crate::command_line::{ConfigurationArguments, say};
 use crate::configuration_file;
 use crate::node::Node;
 use crate::server::protobuf_settings;
@@ -143,7 +143,7 @@ pub(crate) fn main(verb: &ImportVerb) -> anyhow::Result<ExitCode> {
     } else {
         import_into_configured(&executor, verb)
     }?;
-    say(arguments, &summary)?;
+    tell(arguments, &summary)?;
     Ok(match summary.is_whole() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(EXIT_WITH_LOSSES),
@@ -290,11 +290,10 @@ fn advise(error: ImportError) -> anyhow::Error {
     anyhow::Error::new(error).context(advice)
 }
 
-#[expect(clippy::print_stdout, reason = "this is what the user asked for")]
-fn say(arguments: &CommonArguments, summary: &Summary) -> anyhow::Result<()> {
+fn tell(arguments: &CommonArguments, summary: &Summary) -> anyhow::Result<()> {
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(summary)?),
-        false => println!("{}", summary.to_string().trim_end()),
+        true => say(&serde_json::to_string_pretty(summary)?),
+        false => say(&summary.to_string()),
     }
     Ok(())
 }

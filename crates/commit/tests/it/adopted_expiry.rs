@@ -1,6 +1,11 @@
 //! Expiry of what bitcasks have in the value log: its segments go whole, and nothing is copied for it,
 //! unless something beside it lasts.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests stop at any failure, as tests do"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -57,6 +57,31 @@ fn capacity_answers_for_people_and_for_programs() {
 }
 
 #[test]
+fn one_who_reads_no_more_ends_it_without_an_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    let words = ["advise", "capacity", "--keys", "1m", "--key-bytes", "9"];
+    command.args(words).args(["--value-bytes", "9"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.is_empty(), "{text}");
+}
+
+#[test]
+fn nothing_is_said_to_be_printed_that_cannot_be() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    let words = ["advise", "capacity", "--keys", "1m", "--key-bytes", "9"];
+    command.args(words).args(["--value-bytes", "9"]);
+    let output = command.stdout(full.unwrap()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("standard output cannot be written"), "{text}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn each_bucket_type_gets_its_own_advice() {
     let directory = tempfile::tempdir().unwrap();
     let words = [
