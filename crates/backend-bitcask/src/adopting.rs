@@ -192,7 +192,11 @@ impl Store {
             let fate = match self.fate_of_logged(record, oldest) {
                 Fate::Gone => continue,
                 Fate::Expired(slot) => {
-                    self.catalog.write().forget(&self.keydir, &slot);
+                    let number = record.head.place.segment;
+                    let mut catalog = self.catalog.write();
+                    if let Some(shared) = catalog.shared.get_mut(&number) {
+                        shared.expired.push(slot);
+                    }
                     continue;
                 }
                 fate => fate,
@@ -270,6 +274,11 @@ impl Store {
         let lost = {
             let _puts_wait = self.writer.lock();
             let mut catalog = self.catalog.write();
+            let shared = catalog.shared.get_mut(&number);
+            let expired = shared.map(|it| std::mem::take(&mut it.expired));
+            for slot in expired.unwrap_or_default() {
+                catalog.forget(&self.keydir, &slot);
+            }
             let live_bytes = catalog.shared.get(&number).map(|it| it.stats.live_bytes);
             let left = self.let_go(&mut catalog, number);
             (left > 0).then(|| (left, live_bytes.unwrap_or(0)))

@@ -7,7 +7,7 @@ use kvorum_backend::{Result, StepBudget, StepOutcome, Task, TaskKind, Urgency};
 use crate::checkpoint::{CheckpointWriter, Covered, PLACE_BYTES, SEGMENT_BYTES};
 use crate::error::IntoBackend;
 use crate::keydir::SHARDS;
-use crate::segments::{Catalog, PlaceHold};
+use crate::segments::{Catalog, PlaceHold, SegmentStats};
 use crate::shared::CoveredLog;
 use crate::slot::Packed;
 use crate::store::{Counters, Store};
@@ -62,11 +62,16 @@ impl Store {
     /// What a checkpoint takes, about.
     pub(crate) fn checkpoint_bytes(&self, catalog: &Catalog) -> u64 {
         let removals: u64 = catalog.shared.values().map(|it| it.stats.removals).sum();
-        let segments = catalog.segments.len() + catalog.shared.len();
-        let segment_bytes = 2 * SEGMENT_BYTES + 2 * PLACE_BYTES;
+        let shared = catalog.shared.values().map(|it| &it.stats);
+        let stats = catalog.segments.values().map(|it| &it.stats).chain(shared);
+        let row_bytes = |it: &SegmentStats| match it.expiries.is_empty() {
+            true => SEGMENT_BYTES,
+            false => 2 * SEGMENT_BYTES,
+        };
+        let segments: usize = stats.map(|it| row_bytes(it) + 2 * PLACE_BYTES).sum();
         self.keydir.len() * size_of::<Packed>() as u64
             + removals * PLACE_BYTES as u64
-            + (segments * segment_bytes) as u64
+            + segments as u64
     }
 
     /// True when an old segment of the log would have to be read after a crash for this store.

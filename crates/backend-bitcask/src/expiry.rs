@@ -25,6 +25,11 @@ impl Expired {
         let all = self.records.saturating_mul(REMOVAL_BYTES_ABOUT);
         all.min(self.bytes)
     }
+
+    /// What a merge frees of it, if each becomes a removal.
+    pub(crate) fn freed_bytes(&self) -> u64 {
+        self.bytes - self.removal_bytes()
+    }
 }
 
 impl Store {
@@ -80,7 +85,7 @@ impl Store {
         Timestamp(self.known_time.load(Ordering::Relaxed))
     }
 
-    /// What a merge would find expired: of what lives as much as of all that was written.
+    /// What a merge would find expired, at least: what expires may be dead by then, and the rest lives.
     pub(crate) fn expired_in(&self, stats: &SegmentStats) -> Expired {
         let now = self.known_time();
         if self.is_all_collectable(stats, now) {
@@ -91,14 +96,11 @@ impl Store {
         }
         let grace = self.grace_micros();
         let gone_bytes = stats.expiries.bytes_by(now.0.saturating_sub(grace));
-        let written_bytes = stats.data_bytes().saturating_sub(stats.removal_bytes);
-        let part_of = |whole: u64| match written_bytes {
-            0 => 0,
-            _ => scaled(whole, gone_bytes.min(written_bytes), written_bytes),
-        };
+        let bytes = gone_bytes.saturating_sub(stats.dead_bytes());
+        let bytes = bytes.min(stats.live_bytes);
         Expired {
-            records: part_of(stats.live_records),
-            bytes: part_of(stats.live_bytes),
+            records: scaled(stats.live_records, bytes, stats.live_bytes),
+            bytes,
         }
     }
 

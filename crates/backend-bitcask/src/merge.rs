@@ -321,6 +321,7 @@ impl Store {
                     catalog.relocate(&self.keydir, old, new);
                 }
                 Fate::BecomesRemoval(old) => {
+                    catalog.note_copy(old);
                     catalog.forget(&self.keydir, old);
                 }
                 Fate::Copied(None) | Fate::Gone | Fate::Expired(_) => {}

@@ -186,6 +186,9 @@ pub(crate) struct SharedEntry {
     /// durable. Until all are, the segment is what a power cut leaves of them.
     pub(crate) copied: u64,
     pub(crate) copied_durably: u64,
+    /// Current records that a collection found expired. They stay current until the segment is let go:
+    /// they may hide older ones beside them.
+    pub(crate) expired: Vec<Slot>,
 }
 
 impl SharedEntry {
@@ -198,6 +201,7 @@ impl SharedEntry {
             is_damaged: false,
             copied: 0,
             copied_durably: 0,
+            expired: Vec::new(),
         }
     }
 
@@ -214,7 +218,8 @@ impl SharedEntry {
             + size_of::<Mutex<StandingList>>()
             // Who holds them is counted, and maps have room.
             + 64;
-        OWN_BYTES + self.records.lock().memory_bytes()
+        let expired_bytes = self.expired.capacity() * size_of::<Slot>();
+        OWN_BYTES + self.records.lock().memory_bytes() + expired_bytes
     }
 
     pub(crate) fn is_copy_unsynced(&self) -> bool {

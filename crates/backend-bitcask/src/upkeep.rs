@@ -112,6 +112,7 @@ impl Store {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
+        self.note_time(now);
         let mut upkeep = self.writable_upkeep()?;
         if task.kind == TaskKind::Scrub {
             return self.scrub_step(&mut upkeep, task.subject, budget, now);
@@ -285,7 +286,7 @@ impl Store {
     /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
     fn merge_urgency(&self, entry: &SegmentEntry, catalog: &Catalog) -> Urgency {
         let stats = &entry.stats;
-        let dead_bytes = stats.dead_bytes() + self.expired_in(stats).bytes;
+        let dead_bytes = stats.dead_bytes() + self.expired_in(stats).freed_bytes();
         let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
         let by_itself = if is_mostly_dead {
             Urgency::Normal
@@ -322,7 +323,7 @@ impl Store {
                 expired.bytes + stats.removal_bytes,
                 expired.records + stats.removals,
             ),
-            false => (expired.bytes.saturating_sub(expired.removal_bytes()), 0),
+            false => (expired.freed_bytes(), 0),
         };
         Candidate {
             number,
@@ -335,7 +336,7 @@ impl Store {
 
     pub(crate) fn whole_store(&self, catalog: &Catalog) -> WholeStore {
         let stats = || catalog.segments.values().map(|entry| &entry.stats);
-        let dead_bytes = |it: &SegmentStats| it.dead_bytes() + self.expired_in(it).bytes;
+        let dead_bytes = |it: &SegmentStats| it.dead_bytes() + self.expired_in(it).freed_bytes();
         WholeStore {
             bytes: stats().map(SegmentStats::data_bytes).sum(),
             dead_bytes: stats().map(dead_bytes).sum(),

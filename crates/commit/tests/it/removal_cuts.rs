@@ -16,7 +16,7 @@ use std::path::Path;
 use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use proptest::prelude::*;
 
-use crate::removals::{Kind, Node, write_of, write_scripts};
+use crate::removals::{Kind, Node, expired_write_of, write_of, write_scripts};
 
 const FEW: [u32; 3] = [1, 2, 3];
 const SIX: [u32; 6] = [1, 2, 3, 4, 5, 6];
@@ -201,6 +201,8 @@ fn r13_no_six_log_segments_whose_collections_are_all_cut_somewhere_bring_a_remov
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
+/// A batch to each segment of the log, or a few.
+const SEGMENT_BYTES: std::ops::Range<u64> = 100..600;
 /// More operations than a collection takes.
 const UNCUT: u64 = 1 << 20;
 
@@ -208,9 +210,15 @@ const UNCUT: u64 = 1 << 20;
 enum Step {
     Put(usize),
     Remove(usize),
+    /// A put of what has expired.
+    Expire(usize),
     /// A collection of the segment in this place of those that there are, cut after so many operations.
     Collect(usize, u64),
+    /// A collection that comes to so many records, and no further.
+    CollectFirst(usize, usize),
     MergeOwn,
+    /// A step of all that is due of the store, hints of the log among them.
+    Upkeep,
     /// A start after a crash, without the store's checkpoint if that was found to be wrong.
     Restart(bool),
 }
@@ -218,10 +226,13 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0..NAMES.len()).prop_map(Step::Put),
-        3 => (0..NAMES.len()).prop_map(Step::Remove),
+        2 => (0..NAMES.len()).prop_map(Step::Remove),
+        2 => (0..NAMES.len()).prop_map(Step::Expire),
         4 => (0..12usize).prop_map(|place| Step::Collect(place, UNCUT)),
         2 => (0..12usize, 0..20u64).prop_map(|(place, cut)| Step::Collect(place, cut)),
+        1 => (0..12usize, 1..4usize).prop_map(|(place, count)| Step::CollectFirst(place, count)),
         1 => Just(Step::MergeOwn),
+        2 => Just(Step::Upkeep),
         2 => any::<bool>().prop_map(Step::Restart),
     ]
 }
@@ -234,9 +245,10 @@ fn lose_checkpoint(disk: &MemoryDisk) {
 }
 
 /// Plays the steps, each cut followed by a start, and collects and merges what is left.
-fn play(kind: Kind, steps: &[Step]) {
+fn play(kind: Kind, segment_bytes: u64, steps: &[Step]) {
     let mut disk = MemoryDisk::new();
-    let mut node = Node::open(&disk, kind);
+    let open = |disk: &MemoryDisk| Node::open_with(disk, kind, segment_bytes);
+    let mut node = open(&disk);
     let mut model = BTreeMap::new();
     for (number, step) in (0..).zip(steps) {
         match step {
@@ -248,7 +260,18 @@ fn play(kind: Kind, steps: &[Step]) {
                 node.put(vec![write_of(NAMES[*name], None)]);
                 model.remove(NAMES[*name]);
             }
+            Step::Expire(name) => {
+                node.put(vec![expired_write_of(NAMES[*name], number)]);
+                model.remove(NAMES[*name]);
+            }
             Step::MergeOwn => node.merge_own(),
+            Step::Upkeep => node.upkeep(),
+            Step::CollectFirst(place, count) => {
+                let segments = node.closed_segments();
+                if let Some(segment) = segments.get(place % segments.len().max(1)) {
+                    node.collect_first(*segment, *count).unwrap();
+                }
+            }
             Step::Collect(place, cut) => {
                 let segments = node.closed_segments();
                 let Some(segment) = segments.get(place % segments.len().max(1)) else {
@@ -262,7 +285,8 @@ fn play(kind: Kind, steps: &[Step]) {
                 }
                 drop(node);
                 disk = disk.crash_image(crash_of(u64::from(number)));
-                node = Node::open(&disk, kind);
+                node = open(&disk);
+                assert!(node.folded().into_iter().eq(model.clone()), "after a cut");
             }
             Step::Restart(loses_checkpoint) => {
                 drop(node);
@@ -270,7 +294,8 @@ fn play(kind: Kind, steps: &[Step]) {
                 if *loses_checkpoint {
                     lose_checkpoint(&disk);
                 }
-                node = Node::open(&disk, kind);
+                node = open(&disk);
+                assert!(node.folded().into_iter().eq(model.clone()), "after a start");
             }
         }
     }
@@ -297,17 +322,56 @@ proptest! {
 
     #[test]
     fn r13_no_interleaving_of_puts_removals_and_collections_that_are_cut_brings_a_removed_key_back(
-        steps in prop::collection::vec(step(), 1..40)
+        steps in prop::collection::vec(step(), 1..40),
+        segment_bytes in SEGMENT_BYTES,
     ) {
-        play(Kind::Bitcask, &steps);
+        play(Kind::Bitcask, segment_bytes, &steps);
     }
 
     #[test]
     fn r13_no_interleaving_over_leveldb_brings_a_removed_key_back(
-        steps in prop::collection::vec(step(), 1..40)
+        steps in prop::collection::vec(step(), 1..40),
+        segment_bytes in SEGMENT_BYTES,
     ) {
-        play(Kind::Leveldb, &steps);
+        play(Kind::Leveldb, segment_bytes, &steps);
     }
+}
+
+/// An expired entry of the log becomes a removal in a file of the store's own. Until that is durable the log
+/// keeps what it was made from: a crash would bring back what it hides.
+#[test]
+fn the_log_keeps_what_expired_until_its_removal_is_durable() {
+    let steps = [
+        Step::Put(0),
+        Step::Put(1),
+        Step::Collect(0, UNCUT),
+        Step::Expire(0),
+        Step::Put(2),
+        Step::Put(1),
+        // A checkpoint covers the expired entry from here on.
+        Step::Collect(2, UNCUT),
+        Step::CollectFirst(1, 1),
+        Step::Restart(false),
+    ];
+    play(Kind::Bitcask, SEGMENT_BYTES.start, &steps);
+}
+
+/// What a collection finds expired hides older entries beside it, which log hints may speak of alone, until
+/// the segment is gone.
+#[test]
+fn what_expired_hides_what_is_older_in_its_segment_until_that_is_gone() {
+    let steps = [
+        Step::Put(0),
+        Step::Restart(false),
+        Step::Put(0),
+        Step::Upkeep,
+        Step::Collect(0, UNCUT),
+        Step::Put(1),
+        Step::Expire(0),
+        Step::Restart(false),
+        Step::Collect(2, 11),
+    ];
+    play(Kind::Bitcask, 304, &steps);
 }
 
 /// A checkpoint that cannot be read once and can later, as after an error of the device, says that it
@@ -342,6 +406,7 @@ fn a_checkpoint_that_is_back_covers_nothing_that_was_put_without_it() {
 fn checkpoints_that_are_lost_twice_cover_nothing_that_was_put_without_them() {
     play(
         Kind::Bitcask,
+        SEGMENT_BYTES.start,
         &[
             Step::Put(1),
             Step::Put(2),

@@ -57,6 +57,9 @@ impl Kind {
             // Each file of copies has those of one collection.
             Self::Bitcask => Engine::Bitcask(BitcaskSettings {
                 file_bytes_max: 1,
+                checkpoint_after_bytes: 200,
+                log_hint_records_min: 2,
+                log_hints_merged: 2,
                 ..BitcaskSettings::default()
             }),
             // All bodies are in the log, and few keys in a table.
@@ -70,8 +73,17 @@ impl Kind {
 
 impl Node {
     pub(crate) fn open(disk: &MemoryDisk, kind: Kind) -> Self {
+        Self::open_with(disk, kind, LOG.segment_bytes)
+    }
+
+    /// With segments of another length.
+    pub(crate) fn open_with(disk: &MemoryDisk, kind: Kind, segment_bytes: u64) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-        let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, LOG).unwrap();
+        let settings = ValueLogSettings {
+            segment_bytes,
+            ..LOG
+        };
+        let (log, _) = ValueLog::open(disk.clone(), Path::new("log"), 5, settings).unwrap();
         let shared: Arc<dyn SharedLog> = Arc::new(log.clone());
         let (directory, draw) = (Path::new("store"), Arc::new(|| 7));
         let store = kind.engine();
@@ -102,6 +114,8 @@ impl Node {
         let path = Path::new("log").join(file_name(u64::from(number)));
         let is_there = self.disk.info(&path).unwrap().is_some();
         if is_there {
+            // It goes by the time when it was asked last.
+            self.store.maintenance_due(NOW);
             let records = self.records(number, &path);
             let adopting = self.store.adopting().unwrap();
             for some in records.chunks(at_once) {
@@ -112,6 +126,25 @@ impl Node {
         }
         while self.log.is_chore_due() && self.log.chore_step()? {}
         Ok(())
+    }
+
+    /// Offers the first records of a segment to the store, and drops what nobody needs.
+    pub(crate) fn collect_first(&self, number: u32, count: usize) -> Result<()> {
+        let path = Path::new("log").join(file_name(u64::from(number)));
+        let records = self.records(number, &path);
+        self.store.maintenance_due(NOW);
+        let first = &records[..count.min(records.len())];
+        self.store.adopting().unwrap().relocate(first)?;
+        self.log.usage_changed();
+        while self.log.is_chore_due() && self.log.chore_step()? {}
+        Ok(())
+    }
+
+    /// A step of all that is due of the store.
+    pub(crate) fn upkeep(&self) {
+        for task in self.store.maintenance_due(NOW) {
+            self.store.maintenance_step(&task, ALL, NOW).unwrap();
+        }
     }
 
     /// The segments that nothing is appended to any more.
@@ -219,14 +252,25 @@ fn name(script: u32) -> String {
 }
 
 pub(crate) fn write_of(name: &str, body: Option<u32>) -> Write {
-    let key = StorageKey::from_encoded(name.as_bytes().to_vec());
     match body {
-        Some(body) => {
-            let body = Bytes::from(body.to_string());
-            Write::put(key, Fields::default(), Bytes::from_static(b"head"), body)
-        }
-        None => Write::remove(key),
+        Some(body) => put_with(name, Fields::default(), body),
+        None => Write::remove(StorageKey::from_encoded(name.as_bytes().to_vec())),
     }
+}
+
+/// A put of what has expired by now.
+pub(crate) fn expired_write_of(name: &str, body: u32) -> Write {
+    let fields = Fields {
+        expiry: Some(NOW),
+        ..Fields::default()
+    };
+    put_with(name, fields, body)
+}
+
+fn put_with(name: &str, fields: Fields, body: u32) -> Write {
+    let key = StorageKey::from_encoded(name.as_bytes().to_vec());
+    let body = Bytes::from(body.to_string());
+    Write::put(key, fields, Bytes::from_static(b"head"), body)
 }
 
 /// Collects one more of the segments in every way there is, after a crash each time; returns how many
