@@ -232,6 +232,7 @@ mod tests {
         let derived = facts.with_derived(&table);
         assert_eq!(derived.number("keydir_memory_share"), Some(1.0));
     }
+
     #[test]
     fn few_keys_take_more_memory_each() {
         let table = EngineTable::built_in().unwrap();
