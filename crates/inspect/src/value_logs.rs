@@ -21,12 +21,16 @@ pub(crate) enum Found {
     NotChecked,
 }
 
+/// In place of the log's id in a manifest that a repair made anew: which log its tables speak of is found
+/// out by the next opening.
+const UNKNOWN: u64 = 0;
+
 /// Finds the log of an id. Where it is in use, what a store says of its segments has to be read before.
 pub(crate) fn find(disk: &dyn Disk, directories: &BTreeSet<PathBuf>, log_id: u64) -> Result<Found> {
     for directory in directories {
         let there = list_segments(disk, directory)?;
         let known = KnownSegments::read(disk, directory, &there)?;
-        if known.may_be_of(disk, directory, log_id)? {
+        if log_id == UNKNOWN || known.may_be_of(disk, directory, log_id)? {
             return Ok(Found::Here(directory.clone(), known));
         }
     }

@@ -16,6 +16,7 @@ use kvorum_disk::anatomy::Piece;
 use kvorum_disk::{Disk, EntryKind, MemoryDisk, OpenMode};
 use kvorum_encoding::StorageKey;
 use kvorum_inspect::{Kind, recognise};
+use kvorum_lsm::repair::{Repair, RepairOptions};
 
 use crate::store::{covers, harmless, pieces, verify, with_each_flip};
 
@@ -335,4 +336,29 @@ fn a_segment_that_tables_name_is_missing_whether_the_log_knows_it_or_not() {
     // The store alone.
     let checked = verify(&disk, Path::new("data/leveldb/0"));
     assert_eq!((checked.findings, checked.notes.len()), (vec![], 1));
+}
+
+/// What made a manifest anew does not know which log the store was over.
+#[test]
+fn a_store_whose_manifest_was_made_anew_has_its_bodies_in_the_log_that_is_there() {
+    let disk = with_tables(5);
+    let store = Path::new("data/leveldb/0");
+    for name in ["manifest-0", "manifest-1"] {
+        disk.remove_file(&store.join(name)).unwrap();
+    }
+    let options = RepairOptions::default();
+    let repair = Repair::begin(Arc::new(disk.clone()), store, options).unwrap();
+    while {
+        let units = repair.units().into_iter();
+        units.for_each(|unit| repair.run(unit, &|_| {}).unwrap());
+        repair.next_stage().unwrap()
+    } {}
+    drop(repair);
+    assert_eq!(verify(&disk, Path::new(DATA)).findings, []);
+    // A segment that is not there is told all the same.
+    let first = files(&disk).into_iter().find(|it| is_segment(it)).unwrap();
+    disk.remove_file(&first).unwrap();
+    let findings = verify(&disk, Path::new(DATA)).findings;
+    let is_told = |it: &str| it.contains("is not there, of which entries use");
+    assert!(findings.iter().any(|it| is_told(&it.what)), "{findings:?}");
 }

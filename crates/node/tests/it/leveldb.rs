@@ -317,7 +317,9 @@ async fn a_node_whose_stores_lost_their_manifests_has_every_object_after_a_repai
     let verdicts: Vec<&str> = verdicts.filter_map(|it| it["verdict"].as_str()).collect();
     let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
     assert_eq!((count("repaired"), count("sound")), (1, verdicts.len() - 1));
-    assert!(tool(&["verify", data]).status.success());
+    let verified = tool(&["verify", data]);
+    let text = String::from_utf8(verified.stdout).unwrap();
+    assert!(verified.status.success(), "{text}");
 
     let server = site.start();
     check_round(&mut site.client().await, 1).await;
