@@ -559,13 +559,13 @@ impl CheckpointPieces {
             fields.number("number", 8);
             return Ok(fields.finish("place"));
         }
-        let are_times = checkpoint::is_about_expiries(&bytes);
+        fields.number("number", 4);
+        let kind = fields.number("kind", 4);
+        let are_times = u32::try_from(kind).is_ok_and(checkpoint::is_about_expiries);
         let (names, title) = match are_times {
             true => (EXPIRIES_FIELDS, "times of a segment"),
             false => (SEGMENT_FIELDS, "segment"),
         };
-        fields.number("number", 4);
-        fields.number("kind", 4);
         for name in names {
             fields.number(name, 8);
         }

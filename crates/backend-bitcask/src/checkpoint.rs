@@ -572,7 +572,7 @@ fn take_segments(bytes: &[u8], covered: &mut Covered) -> Result<(), Truncated> {
             SEGMENT_SHARED | EXPIRIES_SHARED => &mut covered.log.segments,
             _ => continue,
         };
-        if kind == SEGMENT_OWN || kind == SEGMENT_SHARED {
+        if !is_about_expiries(kind) {
             segments.insert(number, stats_of(row));
         } else if let Some(stats) = segments.get_mut(&number) {
             stats.expiries = expiries_of(row);
@@ -581,10 +581,8 @@ fn take_segments(bytes: &[u8], covered: &mut Covered) -> Result<(), Truncated> {
     Ok(())
 }
 
-/// True for a row that says when a segment's entries expire.
-pub(crate) fn is_about_expiries(row: &[u8]) -> bool {
-    let kind = row.get(4..8).and_then(|kind| kind.try_into().ok());
-    let kind = kind.map_or(SEGMENT_OWN, u32::from_le_bytes);
+/// True of the kind of a row that says when a segment's entries expire.
+pub(crate) fn is_about_expiries(kind: u32) -> bool {
     kind == EXPIRIES_OWN || kind == EXPIRIES_SHARED
 }
 

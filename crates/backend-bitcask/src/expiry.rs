@@ -1,6 +1,7 @@
 //! When entries are gone by time: one by one, and how much of a segment, about.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use kvorum_backend::{Fields, Timestamp};
 
@@ -35,10 +36,8 @@ impl Expired {
 impl Store {
     /// When an entry is gone, by its own expiry or the store's.
     pub(crate) fn expiry_of(&self, fields: &Fields) -> Option<Timestamp> {
-        let by_age = self.settings.expiry.map(|age| {
-            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
-            Timestamp(fields.last_modified.0.saturating_add(micros))
-        });
+        let age = self.settings.expiry.map(micros);
+        let by_age = age.map(|age| Timestamp(fields.last_modified.0.saturating_add(age)));
         match (fields.expiry, by_age) {
             (Some(own), Some(by_age)) => Some(own.min(by_age)),
             (own, by_age) => own.or(by_age),
@@ -62,16 +61,13 @@ impl Store {
     }
 
     pub(crate) fn grace_micros(&self) -> u64 {
-        u64::try_from(self.settings.expiry_grace.as_micros()).unwrap_or(u64::MAX)
+        micros(self.settings.expiry_grace)
     }
 
     /// True when every entry of a segment has expired and may be taken off the disk.
     pub(crate) fn is_all_collectable(&self, stats: &SegmentStats, now: Timestamp) -> bool {
-        let by_age = self.settings.expiry.map_or(u64::MAX, |age| {
-            let micros = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
-            stats.modified_by.saturating_add(micros)
-        });
-        let expired_by = stats.expires_by.min(by_age);
+        let age = self.settings.expiry.map_or(u64::MAX, micros);
+        let expired_by = stats.expires_by.min(stats.modified_by.saturating_add(age));
         let has_entries = stats.records > stats.removals;
         has_entries && expired_by.saturating_add(self.grace_micros()) <= now.0
     }
@@ -117,6 +113,10 @@ impl Store {
             log.usage_changed();
         }
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn scaled(whole: u64, part: u64, of: u64) -> u64 {

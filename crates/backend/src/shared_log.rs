@@ -87,6 +87,13 @@ impl LogRecord {
         front.extend_from_slice(&[0; Self::PREFIX_BYTES]);
         front
     }
+
+    /// The store in a front as the log has it, and the engine's part; `None` where it is too short.
+    pub fn split_front(front: &Bytes) -> Option<(StoreId, Bytes)> {
+        let store = front.first_chunk::<{ Self::PREFIX_BYTES }>()?;
+        let store = StoreId(u64::from_le_bytes(*store));
+        Some((store, front.slice(Self::PREFIX_BYTES..)))
+    }
 }
 
 impl LogBack {

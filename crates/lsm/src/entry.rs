@@ -394,7 +394,7 @@ fn take_logged(reader: &mut ByteReader<'_>) -> Result<LoggedPlace, Truncated> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -436,9 +436,9 @@ mod tests {
         })
     }
 
-    #[test]
-    fn the_bytes_are_as_drawn() {
-        let entry = Entry {
+    /// With something in every part.
+    pub(crate) fn full_entry() -> Entry {
+        Entry {
             sequence: 300,
             value: Some(Value {
                 fields: Fields {
@@ -451,7 +451,12 @@ mod tests {
                 head: Bytes::from_static(b"head"),
                 body: Body::Inline(Bytes::from_static(b"body")),
             }),
-        };
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let entry = full_entry();
         let mut out = Vec::new();
         entry.encode(&mut out);
         assert_eq!(out, b"\x0a\xac\x02\x05\x06\x07\x08\x02ex\x04headbody");

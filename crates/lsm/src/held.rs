@@ -76,30 +76,12 @@ impl Taken for Held {
 
 #[cfg(test)]
 mod tests {
-    use kvorum_backend::{Tag, Timestamp};
-
     use super::*;
-
-    fn entry() -> Entry {
-        Entry {
-            sequence: 9,
-            value: Some(Value {
-                fields: Fields {
-                    segment: 5,
-                    last_modified: Timestamp(6),
-                    expiry: Some(Timestamp(7)),
-                    tag: Tag(8),
-                },
-                extra: Bytes::from_static(b"ex"),
-                head: Bytes::from_static(b"head"),
-                body: Body::Inline(Bytes::from_static(b"body")),
-            }),
-        }
-    }
+    use crate::entry::tests::full_entry;
 
     #[test]
     fn packed_or_apart_it_says_the_same() {
-        let (entry, mut bytes) = (entry(), Vec::new());
+        let (entry, mut bytes) = (full_entry(), Vec::new());
         entry.encode(&mut bytes);
         let packed = Held::of_bytes(bytes.into()).unwrap();
         for held in [packed, Held::of_entry(entry.clone())] {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use kvorum_backend::{LogRecord, Result};
+use kvorum_backend::{LogRecord, Result, StoreId};
 use kvorum_disk::Reading;
 use kvorum_segment::{Location, ScanOptions, Scanned, SegmentError, SegmentReader, StoredFront};
 
@@ -337,13 +337,13 @@ fn damaged_ranges(reader: &SegmentReader) -> Result<Vec<(u64, u64)>> {
 }
 
 /// A front of the log without what the log put before the engine's; `None` when it is another store's.
-fn of_store(mut front: StoredFront, store: u64) -> Option<StoredFront> {
-    let prefix = front.front.first_chunk::<{ LogRecord::PREFIX_BYTES }>()?;
-    if u64::from_le_bytes(*prefix) != store {
+fn of_store(mut stored: StoredFront, store: u64) -> Option<StoredFront> {
+    let (holder, front) = LogRecord::split_front(&stored.front)?;
+    if holder != StoreId(store) {
         return None;
     }
-    front.front = front.front.slice(LogRecord::PREFIX_BYTES..);
-    Some(front)
+    stored.front = front;
+    Some(stored)
 }
 
 /// `None` where no whole record stands.

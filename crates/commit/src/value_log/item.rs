@@ -153,13 +153,6 @@ impl Item {
     }
 }
 
-/// The store in a front, and the engine's part of it.
-pub(crate) fn split_front(front: &Bytes) -> Option<(StoreId, Bytes)> {
-    let store = front.first_chunk::<{ LogRecord::PREFIX_BYTES }>()?;
-    let store = StoreId(u64::from_le_bytes(*store));
-    Some((store, front.slice(LogRecord::PREFIX_BYTES..)))
-}
-
 fn encode(store: StoreId, mut record: LogRecord) -> Result<Encoded> {
     let prefix = record
         .front

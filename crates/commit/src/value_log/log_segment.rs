@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use kvorum_backend::{
-    BackendError, ErrorKind, LogBack, LogPlace, LoggedFront, LoggedRecord, Lookup, Reading, Result,
-    Sequence, SharedSegment, StoreId,
+    BackendError, ErrorKind, LogBack, LogPlace, LogRecord, LoggedFront, LoggedRecord, Lookup,
+    Reading, Result, Sequence, SharedSegment, StoreId,
 };
 use kvorum_segment::{
     FILE_HEADER_BYTES, Location, ScanOptions, SegmentError, SegmentReader, StoredFront,
@@ -18,7 +17,7 @@ use kvorum_segment::{
 use parking_lot::Mutex;
 
 use crate::error::from_segment;
-use crate::value_log::item::{Item, place_of, split_front};
+use crate::value_log::item::{Item, place_of};
 
 /// What a store has in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,7 +273,7 @@ fn location_of(place: LogPlace) -> Location {
 
 /// A stored front as engines see it; `None` when it has no store's identity in front.
 fn logged_front(segment: u32, stored: &StoredFront) -> Option<LoggedFront> {
-    let (store, front): (StoreId, Bytes) = split_front(&stored.front)?;
+    let (store, front) = LogRecord::split_front(&stored.front)?;
     Some(LoggedFront {
         store,
         sequence: Sequence(stored.sequence),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{BackendError, ErrorKind, Result, Sequence, StoreId};
+use kvorum_backend::{BackendError, ErrorKind, LogRecord, Result, Sequence, StoreId};
 use kvorum_disk::{Disk, OpenMode, create_directory_durably};
 use kvorum_segment::{
     FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentId,
@@ -22,7 +22,6 @@ use crate::value_log::contents::{Contents, contents_path};
 use crate::value_log::dropped::{Dropped, Settled, in_words};
 use crate::value_log::files::SEGMENT_KIND;
 use crate::value_log::identity::Identity;
-use crate::value_log::item::split_front;
 use crate::value_log::log_segment::{Holding, LogSegment};
 
 /// Where damaged files go, below the log's directory.
@@ -378,7 +377,7 @@ fn read(reader: &SegmentReader, is_proven: bool) -> Result<Read> {
         };
         at.sequence_max = at.sequence_max.max(sequence);
         at.records += 1;
-        match split_front(&record.head.front) {
+        match LogRecord::split_front(&record.head.front) {
             Some((store, _)) => note(&mut read.holders, store, Sequence(sequence)),
             None => {
                 let offset = record.head.location.offset;

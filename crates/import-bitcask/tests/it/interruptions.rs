@@ -12,17 +12,6 @@ use crate::world::World;
 
 const KEYS: usize = 3000;
 
-fn fill(world: &World) {
-    for partition in 0..3 {
-        let mut file = CaskFile::default();
-        for number in 0..KEYS {
-            let object = object_v1(&[("a", 1)], &[plain(&number.to_string())]);
-            file.put(&key("b", &number.to_string()), &object);
-        }
-        world.closed(partition, 1, &file);
-    }
-}
-
 fn assert_complete(world: &World) {
     for number in 0..KEYS {
         assert_eq!(world.values("b", &number.to_string()), [number.to_string()]);
@@ -32,7 +21,7 @@ fn assert_complete(world: &World) {
 #[test]
 fn an_import_goes_on_where_the_server_left_it() {
     let world = World::new();
-    fill(&world);
+    world.fill(KEYS);
     world.server.store.lock().overload_after = Some(2000);
     let error = world.import().unwrap_err();
     assert!(matches!(&error, ImportError::Unavailable { reason } if reason == "overload"));
@@ -54,7 +43,7 @@ fn an_import_goes_on_where_the_server_left_it() {
 #[test]
 fn connections_that_break_are_made_anew() {
     let world = World::new();
-    fill(&world);
+    world.fill(KEYS);
     world.server.store.lock().close_every = Some(97);
     assert!(world.import().unwrap().is_whole());
     assert_complete(&world);
@@ -63,7 +52,7 @@ fn connections_that_break_are_made_anew() {
 #[test]
 fn a_refused_object_is_named_and_the_others_arrive() {
     let world = World::new();
-    fill(&world);
+    world.fill(KEYS);
     world.server.store.lock().refused_key = Some("77");
     let summary = world.import().unwrap();
     assert_eq!(
@@ -79,7 +68,7 @@ fn a_refused_object_is_named_and_the_others_arrive() {
 fn a_disk_that_fills_up_during_the_survey_is_no_end() {
     let faulty = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
     let world = World::over(faulty.clone());
-    fill(&world);
+    world.fill(KEYS);
     for file in ["index", "state.json.tmp"] {
         for after in [0, 1, 2] {
             let rule = Rule::new(Fault::Error(ErrorKind::NoSpace))
@@ -102,7 +91,7 @@ fn a_disk_that_fills_up_during_the_survey_is_no_end() {
 #[test]
 fn a_damaged_state_or_index_is_refused_and_a_new_start_helps() {
     let mut world = World::new();
-    fill(&world);
+    world.fill(KEYS);
     world.server.store.lock().overload_after = Some(10);
     world.import().unwrap_err();
     let state =
@@ -129,7 +118,7 @@ fn a_damaged_state_or_index_is_refused_and_a_new_start_helps() {
 #[test]
 fn another_source_or_target_is_not_mistaken_for_the_interrupted_import() {
     let mut world = World::new();
-    fill(&world);
+    world.fill(KEYS);
     world.import().unwrap();
     let target = world.options.target.take();
     assert!(matches!(

@@ -6,8 +6,6 @@ use std::time::Duration;
 use kvorum_import_bitcask::{Progress, ProgressView, WorkStage};
 use parking_lot::Mutex;
 
-use crate::basho::{CaskFile, key};
-use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 
 const KEYS: usize = 4000;
@@ -18,14 +16,7 @@ const ELAPSED: Duration = Duration::from_secs(60);
 
 fn filled() -> World {
     let world = World::new();
-    for partition in 0..3 {
-        let mut file = CaskFile::default();
-        for number in 0..KEYS {
-            let object = object_v1(&[("a", 1)], &[plain(&number.to_string())]);
-            file.put(&key("b", &number.to_string()), &object);
-        }
-        world.closed(partition, 1, &file);
-    }
+    world.fill(KEYS);
     world
 }
 

@@ -10,8 +10,9 @@ use kvorum_import_bitcask::{
 };
 use kvorum_runtime::{Executor, Moment, Runtime};
 
-use crate::basho::CaskFile;
+use crate::basho::{CaskFile, key};
 use crate::fake_server::FakeServer;
+use crate::riak_objects::{object_v1, plain};
 
 pub(crate) struct World {
     executor: Executor,
@@ -74,6 +75,18 @@ impl World {
     pub(crate) fn closed(&self, partition: u32, id: u32, file: &CaskFile) {
         self.data(partition, id, file);
         self.write(&format!("riak/{partition}/{id}.bitcask.hint"), &file.hint());
+    }
+
+    /// Writes three partitions, each with the same keys, which count up and are their values too.
+    pub(crate) fn fill(&self, keys: usize) {
+        for partition in 0..3 {
+            let mut file = CaskFile::default();
+            for number in 0..keys {
+                let object = object_v1(&[("a", 1)], &[plain(&number.to_string())]);
+                file.put(&key("b", &number.to_string()), &object);
+            }
+            self.closed(partition, 1, &file);
+        }
     }
 
     pub(crate) fn import(&self) -> Result<Summary, ImportError> {
