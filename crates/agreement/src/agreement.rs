@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::asking::{self, Asking, Call, Proposed, SERVICE};
 use crate::error::{AgreementError, OpenError};
 use crate::leader_search::LeaderSearch;
-use crate::log_file::{LogContents, LogFile};
+use crate::log_file::{LogContents, LogFile, Place};
 use crate::log_store::LogStore;
 use crate::machine::{Driven, Machine};
 use crate::membership::{MembershipStep, next_membership_step};
@@ -28,6 +28,11 @@ use crate::raft_runtime::within;
 use crate::raft_types::{MemberId, Metrics, Proposal, Raft};
 use crate::snapshot_file::SnapshotFiles;
 
+/// The log in its directory.
+pub(crate) const LOG_NAME: &str = "log";
+/// The mark of its durable end beside it. It sorts before the log, so that a copy of the directory that is
+/// made in the order of names has a mark that is not ahead of its log.
+pub(crate) const MARK_NAME: &str = "end";
 /// How long a new log may take to be begun on its disk.
 const FOUNDING_WAIT: Duration = Duration::from_secs(10);
 /// Before a proposal is tried again when nobody leads.
@@ -76,6 +81,9 @@ pub struct Parts {
     pub disk: Arc<dyn Disk>,
     /// A directory of its own.
     pub directory: PathBuf,
+    /// A file elsewhere that marks how far the log was durable, so that a directory that is gone or older
+    /// is noticed.
+    pub second_mark: PathBuf,
     /// This node.
     pub node: NodeId,
     /// The way to the others.
@@ -114,6 +122,7 @@ pub struct Agreement {
     settings: AgreementSettings,
     unreadable_snapshot: Option<PathBuf>,
     pub(crate) persistence: Persistence,
+    store: LogStore,
     /// When a leader was last followed here.
     pub(crate) heard: Arc<Mutex<Option<Moment>>>,
 }
@@ -139,17 +148,28 @@ impl Agreement {
             runtime,
             disk,
             directory,
+            second_mark,
             node,
             peers,
             machine,
         } = parts;
         let start = |detail: String| OpenError::Start { detail };
-        let (file, contents) = open_log(disk.clone(), &directory, founding)?;
+        let place = Place {
+            disk: disk.clone(),
+            log: directory.join(LOG_NAME),
+            marks: [directory.join(MARK_NAME), second_mark],
+            node,
+            drawn: runtime.random_u64(),
+        };
+        let (file, contents) = open_log(place, &directory, founding)?;
         let files = SnapshotFiles::new(disk, &directory);
         let (snapshot, unreadable_snapshot) = files.load()?;
+        let covered = snapshot.as_ref().and_then(|it| it.meta.last_log_id);
+        files.check_reach(covered, contents.purged, unreadable_snapshot.as_deref())?;
         let persistence = Persistence::new(runtime.clone());
         let driven = Driven::new(persistence.clone(), machine, files, snapshot).map_err(start)?;
         let log = LogStore::new(persistence.clone(), file, contents);
+        let store = log.clone();
         let network = Asking {
             runtime: runtime.clone(),
             peers: peers.clone(),
@@ -179,6 +199,7 @@ impl Agreement {
             settings,
             unreadable_snapshot,
             persistence,
+            store,
             heard: Arc::default(),
         };
         agreement.lead_if_alone().await;
@@ -410,25 +431,30 @@ impl Agreement {
         if let Err(error) = stopped {
             tracing::warn!(event = "agreement_stop_failed", error = %error);
         }
+        let store = self.store.clone();
+        self.runtime.blocking(move || store.mark_end()).await;
     }
 }
 
 fn open_log(
-    disk: Arc<dyn Disk>,
+    place: Place,
     directory: &Path,
     founding: Founding,
 ) -> Result<(LogFile, LogContents), OpenError> {
-    let path = directory.join("log");
     if founding == Founding::Opened {
-        if disk.info(&path)?.is_none() {
+        if place.disk.info(&place.log)?.is_none() {
             return Err(OpenError::Missing {
                 directory: directory.to_owned(),
             });
         }
-        return LogFile::open(disk, &path);
+        return LogFile::open(place);
     }
-    create_directory_durably(&*disk, directory)?;
-    let created = LogFile::create(disk, &path)?;
+    create_directory_durably(&*place.disk, directory)?;
+    for mark in &place.marks {
+        let parent = mark.parent().unwrap_or(Path::new("."));
+        create_directory_durably(&*place.disk, parent)?;
+    }
+    let created = LogFile::create(place)?;
     Ok((created, LogContents::default()))
 }
 

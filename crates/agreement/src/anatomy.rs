@@ -6,12 +6,20 @@ use kvorum_disk::anatomy::{Check, Dissection, Piece};
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
 
-use crate::{log_file, snapshot_file};
+use crate::{end_mark, log_file, snapshot_file};
 
 /// What the log begins with.
 pub const LOG_MAGIC: &[u8; 8] = log_file::MAGIC;
 /// What a snapshot begins with.
 pub const SNAPSHOT_TITLE: &str = snapshot_file::TITLE;
+
+/// What the mark of a log's durable end begins with.
+pub const END_MAGIC: &[u8; 8] = end_mark::MAGIC;
+
+/// Takes the mark of a log's durable end apart.
+pub fn end_piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece> {
+    Ok(end_mark::dissect(&read_file(disk, path, 1 << 20)?))
+}
 
 /// Takes an agreed log apart. It is small by design, and in memory as a whole.
 pub fn log_pieces(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Vec<Piece>> {
@@ -29,11 +37,18 @@ pub fn snapshot_piece(disk: &dyn Disk, path: &Path) -> kvorum_disk::Result<Piece
 }
 
 fn dissect_log(bytes: &[u8]) -> Vec<Piece> {
-    let (header, _) = bytes.split_at(bytes.len().min(log_file::HEADER_BYTES));
+    let header_bytes = log_file::header_bytes_of(bytes);
+    let (header, _) = bytes.split_at(bytes.len().min(header_bytes));
     let mut fields = Dissection::new(header, 0);
     fields.magic(LOG_MAGIC);
     fields.number("format", 4);
-    let covered = header.get(..12).unwrap_or(header);
+    let covered = header.get(..header_bytes - 4).unwrap_or(header);
+    if covered.len() > 12 {
+        fields.bytes("node", 16);
+        fields.number("log", 8);
+        fields.number("generation", 8);
+        fields.number("length when it was written anew", 8);
+    }
     fields.checksum("checksum of the header", mask_checksum(checksum(covered)));
     let mut pieces = vec![fields.finish("agreed log")];
     let mut at = header.len();
@@ -99,7 +114,7 @@ mod tests {
     use kvorum_disk::MemoryDisk;
 
     use super::*;
-    use crate::log_file::{LogContents, LogFile, LogRecord};
+    use crate::log_file::{LogContents, LogFile, LogRecord, Place};
     use crate::snapshot_file::{Stored, encode};
 
     fn covers(pieces: &[Piece], len: usize) {
@@ -115,7 +130,14 @@ mod tests {
     fn every_byte_of_a_log_is_in_one_field_and_every_flip_is_damage() {
         let disk = MemoryDisk::new();
         let path = Path::new("log");
-        let mut log = LogFile::create(Arc::new(disk.clone()), path).unwrap();
+        let place = Place {
+            disk: Arc::new(disk.clone()),
+            log: path.to_owned(),
+            marks: ["end".into(), "log.end".into()],
+            node: kvorum_ring::NodeId::from_bytes([1; 16]),
+            drawn: 1,
+        };
+        let mut log = LogFile::create(place).unwrap();
         let mut contents = LogContents::default();
         for index in 0..3 {
             let record = LogRecord::Truncate(index);

@@ -1,8 +1,9 @@
 //! Why something could not be agreed or opened, by what the reader can do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kvorum_disk::DiskError;
+use kvorum_ring::NodeId;
 
 /// Why a proposal has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,11 +26,88 @@ pub enum AgreementError {
 /// Why a log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is none.
-    #[error("no agreed log in {}", directory.display())]
+    /// There is none, and there was one. Restore the directory.
+    #[error(
+        "{} is missing, which holds the agreed log; {}",
+        directory.join("log").display(), restore(directory)
+    )]
     Missing {
         /// Where it was looked for.
         directory: PathBuf,
+    },
+    /// The log ends before its durable end, which its mark names. Restore the directory.
+    #[error(
+        "{} is damaged: whole records end at byte {whole} of {len}, and {durable} bytes were durable; {}; {}",
+        file.display(), restore(parent(file)), go_on(marks)
+    )]
+    CutShort {
+        /// The log.
+        file: PathBuf,
+        /// Where its last whole record ends.
+        whole: u64,
+        /// Its length.
+        len: u64,
+        /// How far it was durable.
+        durable: u64,
+        /// The files of the mark.
+        marks: Vec<PathBuf>,
+    },
+    /// The log is a copy of before it was written anew. Restore the directory.
+    #[error(
+        "{} is an older copy: it has generation {got}, and generation {expected} was durable; {}; {}",
+        file.display(), restore(parent(file)), go_on(marks)
+    )]
+    Older {
+        /// The log.
+        file: PathBuf,
+        /// Its generation.
+        got: u64,
+        /// The generation by the mark.
+        expected: u64,
+        /// The files of the mark.
+        marks: Vec<PathBuf>,
+    },
+    /// The log and the mark of its end are of two logs. Restore the one that is not in its place.
+    #[error(
+        "{} is not the log whose end is marked in {}; {}; if the log is the right one, remove {} and start \
+         again", file.display(), mark.display(), restore(parent(file)), mark.display()
+    )]
+    OtherLog {
+        /// The log.
+        file: PathBuf,
+        /// The mark.
+        mark: PathBuf,
+    },
+    /// The log belongs to another node. Restore the directory.
+    #[error(
+        "{} is the log of node {got}, and this is node {expected}; {}",
+        file.display(), restore(parent(file))
+    )]
+    OtherNode {
+        /// The log.
+        file: PathBuf,
+        /// Whose it is.
+        got: NodeId,
+        /// Whose it should be.
+        expected: NodeId,
+    },
+    /// The log begins behind the end of the snapshot. Restore the directory.
+    #[error(
+        "{}: {} covers {}, and the log beside it begins behind entry {purged}; {}",
+        if *is_there { "an older copy" } else { "missing or damaged" },
+        file.display(),
+        covered.map_or("nothing".to_owned(), |it| format!("entries up to {it}")),
+        restore(parent(file))
+    )]
+    SnapshotBehind {
+        /// The newest generation of the snapshot.
+        file: PathBuf,
+        /// True when it can be read.
+        is_there: bool,
+        /// What the snapshots that can be read cover.
+        covered: Option<u64>,
+        /// The last entry that the log no longer has.
+        purged: u64,
     },
     /// There is one already.
     #[error("{} exists already", file.display())]
@@ -38,7 +116,7 @@ pub enum OpenError {
         file: PathBuf,
     },
     /// What is stored is not what was written. Restore the file, or let the node join anew.
-    #[error("{} at byte {offset}: {what}", file.display())]
+    #[error("{} is damaged at byte {offset}: {what}; {}", file.display(), restore(parent(file)))]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -66,4 +144,28 @@ pub enum OpenError {
         /// What it said.
         detail: String,
     },
+}
+
+/// What to do about a log that lacks something.
+fn restore(directory: &Path) -> String {
+    format!(
+        "restore {} from a backup; a node with others around it may have forgotten how it voted, so have \
+         another node take its place (`kvorum admin cluster force-replace` at one of the others), or start \
+         it with an empty data directory and let it join",
+        directory.display()
+    )
+}
+
+/// What to do when there is nothing newer.
+fn go_on(marks: &[PathBuf]) -> String {
+    let marks: Vec<String> = marks.iter().map(|it| it.display().to_string()).collect();
+    format!(
+        "a node alone goes on with what the log still holds, without the changes of bucket types, \
+         properties and members after it, when {} are removed",
+        marks.join(" and ")
+    )
+}
+
+fn parent(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new("."))
 }

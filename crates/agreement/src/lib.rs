@@ -5,7 +5,8 @@
 //! the same commands to a [`Machine`] of its own. Reads look at the machine and ask nobody, but for those
 //! that must not be behind ([`Agreement::catch_up`]). Without a majority nothing changes, and everything that was agreed goes on being served.
 //!
-//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk (`log_file`),
+//! Raft itself is a library's ([`openraft`]); ours is what it stands on: the log on disk (`log_file`), the
+//! marks of its durable end (`end_mark`),
 //! the machine's snapshots, the way to other nodes (the control lane of `kvorum-peer`), and the runtime
 //! seam, so that a simulation owns its time, its randomness and its tasks.
 //!
@@ -17,6 +18,8 @@ mod agreement;
 pub mod anatomy;
 mod asking;
 mod catching_up;
+pub mod check;
+mod end_mark;
 mod error;
 mod leader_search;
 mod log_file;

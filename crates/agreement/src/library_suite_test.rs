@@ -8,7 +8,7 @@ use kvorum_runtime::{Executor, Runtime};
 use openraft::testing::{StoreBuilder, Suite};
 use parking_lot::Mutex;
 
-use crate::log_file::{LogContents, LogFile};
+use crate::log_file::{LogContents, LogFile, Place};
 use crate::log_store::LogStore;
 use crate::machine::{Driven, Machine};
 use crate::persistence::Persistence;
@@ -42,7 +42,14 @@ impl StoreBuilder<Types, LogStore, Driven> for Builder {
     async fn build(&self) -> Result<((), LogStore, Driven), StorageError> {
         let runtime = self.0.runtime();
         let disk = Arc::new(MemoryDisk::new());
-        let file = LogFile::create(disk.clone(), Path::new("log")).unwrap();
+        let place = Place {
+            disk: disk.clone(),
+            log: "log".into(),
+            marks: ["end".into(), "log.end".into()],
+            node: kvorum_ring::NodeId::from_bytes([1; 16]),
+            drawn: 1,
+        };
+        let file = LogFile::create(place).unwrap();
         let persistence = Persistence::new(runtime);
         let log = LogStore::new(persistence.clone(), file, LogContents::default());
         let files = SnapshotFiles::new(disk, Path::new("."));

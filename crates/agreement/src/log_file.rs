@@ -2,14 +2,24 @@
 //!
 //! So a crash can tear the last record only, and whatever else does not check out is damage. What a torn
 //! record leaves may be anything, zeros and its own end among them; it is the last one if nothing that
-//! checks out comes behind it. A file that has failed to take a record is not written to again: all is
+//! checks out comes behind it, and if the mark of the log's durable end (`end_mark`) is not behind it.
+//! A file that has failed to take a record is not written to again: all is
 //! written to a new one, since nobody knows what the old one holds. The log
 //! is small (a cluster changes rarely, and snapshots end what it has to keep), so all of it is in
 //! memory as well, and the file is written anew when most of it is history.
 //!
 //! ```text
-//! header, 16 bytes
+//! header, 56 bytes
 //! size  field
+//! 8     "KvAgree\n"
+//! 4     format, 2
+//! 16    the node
+//! 8     which log of the node: a number drawn when it was begun
+//! 8     generation: how often the log was written anew
+//! 8     length of the file when it was written anew: it was durable up to there from its first moment
+//! 4     masked CRC-32C of the 52 bytes before
+//!
+//! header of format 1, 16 bytes, which earlier versions wrote and opening replaces
 //! 8     "KvAgree\n"
 //! 4     format, 1
 //! 4     masked CRC-32C of the 12 bytes before
@@ -29,15 +39,19 @@ use std::sync::Arc;
 
 use kvorum_disk::{Disk, DiskFile, OpenMode, read_file, replace_file};
 use kvorum_encoding::{checksum, checksum_append, mask_checksum};
+use kvorum_ring::NodeId;
 use kvorum_runtime::{PlantedDefect, is_planted};
 use serde::{Deserialize, Serialize};
 
+use crate::end_mark::{End, EndMarks, MarkFound};
 use crate::error::OpenError;
 use crate::raft_types::{Entry, LogId, Vote};
 
 pub(crate) const MAGIC: &[u8; 8] = b"KvAgree\n";
-const FORMAT: u32 = 1;
-pub(crate) const HEADER_BYTES: usize = 16;
+const FORMAT: u32 = 2;
+const FORMAT_WITHOUT_END: u32 = 1;
+const HEADER_BYTES: usize = 56;
+const HEADER_BYTES_WITHOUT_END: usize = 16;
 pub(crate) const PREFIX_BYTES: usize = 8;
 /// A bound on what is read at opening; far more than a log between two snapshots.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -108,12 +122,56 @@ impl LogContents {
     }
 }
 
+/// Where a log is kept, and whose it is.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) disk: Arc<dyn Disk>,
+    /// The log itself.
+    pub(crate) log: PathBuf,
+    /// Both files of the mark of its end.
+    pub(crate) marks: [PathBuf; 2],
+    pub(crate) node: NodeId,
+    /// A random number, by which a log that is begun now is known.
+    pub(crate) drawn: u64,
+}
+
+impl Place {
+    fn read_marks(&self) -> EndMarks {
+        let [beside, apart] = &self.marks;
+        EndMarks::read(self.disk.clone(), [beside, apart])
+    }
+}
+
+/// Which writing of which log a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writing {
+    pub(crate) node: NodeId,
+    pub(crate) log: u64,
+    pub(crate) generation: u64,
+    /// Length of the file when it was written anew.
+    begun_bytes: u64,
+}
+
+impl Writing {
+    fn end(&self, bytes: u64) -> End {
+        End {
+            node: self.node,
+            log: self.log,
+            generation: self.generation,
+            bytes,
+        }
+    }
+}
+
 /// The open file.
 pub(crate) struct LogFile {
-    disk: Arc<dyn Disk>,
-    path: PathBuf,
+    place: Place,
     file: Arc<dyn DiskFile>,
+    writing: Writing,
+    marks: EndMarks,
     end: u64,
+    /// Up to there it was synced.
+    durable: u64,
     /// What the file was when it was last written anew.
     kept: u64,
     /// A write has failed: nobody knows what is behind the end.
@@ -122,34 +180,98 @@ pub(crate) struct LogFile {
 
 impl LogFile {
     /// Creates an empty log.
-    pub(crate) fn create(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, OpenError> {
-        if disk.info(path)?.is_some() {
-            let file = path.to_owned();
+    pub(crate) fn create(place: Place) -> Result<Self, OpenError> {
+        if place.disk.info(&place.log)?.is_some() {
+            let file = place.log;
             return Err(OpenError::AlreadyExists { file });
         }
-        replace_file(&*disk, path, &header())?;
-        Ok(Self::open(disk, path)?.0)
+        let writing = Writing {
+            node: place.node,
+            log: place.drawn,
+            generation: 1,
+            begun_bytes: HEADER_BYTES as u64,
+        };
+        // A crash between the two leaves marks of a log that is being begun, and no log.
+        place.read_marks().note(writing.end(0));
+        replace_file(&*place.disk, &place.log, &header(&writing))?;
+        Ok(Self::open(place)?.0)
     }
 
-    /// Opens a log and reads all of it. A torn last record is cut off.
-    pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<(Self, LogContents), OpenError> {
-        let bytes = read_file(&*disk, path, FILE_BYTES_MAX)?;
-        let (contents, end) = decode(path, &bytes)?;
-        let file = disk.open(path, OpenMode::ReadWrite)?;
+    /// Opens a log and reads all of it. A torn last record is cut off, unless the mark of the end says
+    /// that it was durable.
+    pub(crate) fn open(place: Place) -> Result<(Self, LogContents), OpenError> {
+        let bytes = read_file(&*place.disk, &place.log, FILE_BYTES_MAX)?;
+        let marks = place.read_marks();
+        let (writing, header_bytes) = read_header(&place.log, &bytes)?;
+        check_node(&place, &writing)?;
+        let durable = durable_end(&place.log, place.node, &writing, &marks.found())?;
+        let (contents, end) = decode(&place.log, &bytes, header_bytes)?;
         let end = end as u64;
+        if end < durable {
+            return Err(OpenError::CutShort {
+                file: place.log,
+                whole: end,
+                len: bytes.len() as u64,
+                durable,
+                marks: place.marks.to_vec(),
+            });
+        }
+        let file = place.disk.open(&place.log, OpenMode::ReadWrite)?;
         if end < bytes.len() as u64 {
             file.truncate(end)?;
             file.sync()?;
         }
-        let log = Self {
-            disk,
-            path: path.to_owned(),
+        let mut log = Self {
+            place,
             file,
+            writing,
+            marks,
             end,
+            durable: 0,
             kept: end,
             is_suspect: false,
         };
+        log.settle(&contents);
         Ok((log, contents))
+    }
+
+    /// Brings the marks up to the log as it was found. A log of an earlier version, which has no mark, is
+    /// written anew. On a full disk that waits for the next record.
+    fn settle(&mut self, contents: &LogContents) {
+        let settled = if self.writing.generation == 0 {
+            self.writing.log = self.place.drawn;
+            self.writing.node = self.place.node;
+            self.marks.note(
+                Writing {
+                    generation: 1,
+                    ..self.writing
+                }
+                .end(0),
+            );
+            self.rewrite(contents)
+        } else {
+            report_marks(&self.marks, self.place.node);
+            // What was read may not be durable yet.
+            self.file.sync().map_err(std::io::Error::other)
+        };
+        match settled {
+            Ok(()) => {
+                self.durable = self.end;
+                self.mark_end();
+            }
+            Err(error) => {
+                self.is_suspect = true;
+                tracing::warn!(event = "agreed_log_end_not_marked", error = %error);
+            }
+        }
+    }
+
+    /// Notes how far the log is durable. To be called where that may not have been done with the last
+    /// record.
+    pub(crate) fn mark_end(&mut self) {
+        if !self.is_suspect && self.durable > 0 {
+            self.marks.note(self.writing.end(self.durable));
+        }
     }
 
     /// Writes a record, makes it durable, and applies it to `contents`. After an error both are as
@@ -163,6 +285,7 @@ impl LogFile {
             let mut changed = contents.clone();
             changed.apply(record);
             self.rewrite(&changed)?;
+            self.mark_end();
             *contents = changed;
             return Ok(());
         }
@@ -170,6 +293,8 @@ impl LogFile {
         encode(&record, &mut bytes)?;
         let is_unsynced =
             is_planted(PlantedDefect::AgreedBeforeSync) && !matches!(record, LogRecord::Vote(_));
+        // That an entry is agreed is found out again: its loss would lose nothing.
+        let is_marked = !is_unsynced && !matches!(record, LogRecord::Committed(_));
         let written = self.file.write_at(&bytes, self.end);
         let sync = || {
             if is_unsynced {
@@ -183,11 +308,17 @@ impl LogFile {
             return Err(std::io::Error::other(error));
         }
         self.end += bytes.len() as u64;
+        if !is_unsynced {
+            self.durable = self.end;
+        }
         contents.apply(record);
         if self.end > REWRITE_BYTES_MIN && self.end > self.kept * REWRITE_FACTOR {
             // The record is durable, in the old file or in the new one. What failed is tried again
             // with the next.
             let _rewritten_or_suspect = self.rewrite(contents);
+        }
+        if is_marked {
+            self.mark_end();
         }
         Ok(())
     }
@@ -195,23 +326,97 @@ impl LogFile {
     /// All of it in a new file.
     fn rewrite(&mut self, contents: &LogContents) -> std::io::Result<()> {
         self.is_suspect = true;
-        let mut bytes = header();
+        let mut records = Vec::new();
         for record in contents.records() {
-            encode(&record, &mut bytes)?;
+            encode(&record, &mut records)?;
         }
-        replace_file(&*self.disk, &self.path, &bytes).map_err(std::io::Error::other)?;
-        let reopened = self.disk.open(&self.path, OpenMode::ReadWrite);
+        let len = (HEADER_BYTES + records.len()) as u64;
+        let writing = Writing {
+            generation: self.writing.generation + 1,
+            begun_bytes: len,
+            ..self.writing
+        };
+        let mut bytes = header(&writing);
+        bytes.append(&mut records);
+        let (disk, path) = (&*self.place.disk, &self.place.log);
+        replace_file(disk, path, &bytes).map_err(std::io::Error::other)?;
+        let reopened = disk.open(path, OpenMode::ReadWrite);
         self.file = reopened.map_err(std::io::Error::other)?;
-        self.end = bytes.len() as u64;
+        self.writing = writing;
+        self.end = len;
+        self.durable = len;
         self.kept = self.end.max(REWRITE_BYTES_MIN / REWRITE_FACTOR);
         self.is_suspect = false;
         Ok(())
     }
 }
 
-fn header() -> Vec<u8> {
+fn check_node(place: &Place, writing: &Writing) -> Result<(), OpenError> {
+    if writing.generation > 0 && writing.node != place.node {
+        return Err(OpenError::OtherNode {
+            file: place.log.clone(),
+            got: writing.node,
+            expected: place.node,
+        });
+    }
+    Ok(())
+}
+
+/// The end that the log of a node has to reach. Marks that say nothing of this log are passed over.
+pub(crate) fn durable_end(
+    log: &Path,
+    node: NodeId,
+    writing: &Writing,
+    marks: &[(PathBuf, MarkFound)],
+) -> Result<u64, OpenError> {
+    let mut durable = writing.begun_bytes;
+    for (mark, found) in marks {
+        // A mark of another node was put here by mistake; one of no bytes is of a log that was not begun.
+        let Some(end) = found.end().filter(|it| it.node == node && it.bytes > 0) else {
+            continue;
+        };
+        if writing.generation > 0 && end.log != writing.log {
+            return Err(OpenError::OtherLog {
+                file: log.to_owned(),
+                mark: mark.clone(),
+            });
+        }
+        if end.generation > writing.generation {
+            return Err(OpenError::Older {
+                file: log.to_owned(),
+                got: writing.generation,
+                expected: end.generation,
+                marks: marks.iter().map(|(path, _)| path.clone()).collect(),
+            });
+        }
+        if end.generation == writing.generation {
+            durable = durable.max(end.bytes);
+        }
+    }
+    Ok(durable)
+}
+
+/// Reports marks that are not what they should be; they are written again.
+fn report_marks(marks: &EndMarks, node: NodeId) {
+    for (path, found) in marks.found() {
+        let why = match &found {
+            MarkFound::End { end, .. } if end.node != node => "it is of another node",
+            MarkFound::End { is_half: false, .. } => continue,
+            MarkFound::End { is_half: true, .. } => "one of its two slots is damaged",
+            MarkFound::Missing => "it is missing",
+            MarkFound::Damaged(why) => why,
+        };
+        tracing::warn!(event = "agreed_log_end_mended", file = %path.display(), why);
+    }
+}
+
+fn header(writing: &Writing) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(writing.node.as_bytes());
+    for number in [writing.log, writing.generation, writing.begun_bytes] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
     let sum = mask_checksum(checksum(&bytes));
     bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
@@ -228,16 +433,19 @@ fn encode(record: &LogRecord, out: &mut Vec<u8>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a file says, and where its last whole record ends.
-fn decode(path: &Path, bytes: &[u8]) -> Result<(LogContents, usize), OpenError> {
+/// What a file says behind its header, and where its last whole record ends.
+pub(crate) fn decode(
+    path: &Path,
+    bytes: &[u8],
+    header_bytes: usize,
+) -> Result<(LogContents, usize), OpenError> {
     let damaged = |offset: usize, what: &str| OpenError::Damaged {
         file: path.to_owned(),
         offset: offset as u64,
         what: what.to_owned(),
     };
-    check_header(path, bytes)?;
     let mut contents = LogContents::default();
-    let mut at = HEADER_BYTES;
+    let mut at = header_bytes;
     while let Some(content) = whole_record(&bytes[at..]) {
         let record = serde_json::from_slice(content);
         let record = record.map_err(|error| damaged(at, &error.to_string()))?;
@@ -267,24 +475,45 @@ fn whole_record(rest: &[u8]) -> Option<&[u8]> {
     is_whole.then_some(content)
 }
 
-fn check_header(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
+/// How long the header is, by the format that it names.
+pub(crate) fn header_bytes_of(bytes: &[u8]) -> usize {
+    match bytes.get(8..12) {
+        Some(format) if format == FORMAT_WITHOUT_END.to_le_bytes() => HEADER_BYTES_WITHOUT_END,
+        _ => HEADER_BYTES,
+    }
+}
+
+/// Reads the header; its length comes with it. A log of an earlier version has generation 0.
+pub(crate) fn read_header(path: &Path, bytes: &[u8]) -> Result<(Writing, usize), OpenError> {
     let damaged = |what: &str| OpenError::Damaged {
         file: path.to_owned(),
         offset: 0,
         what: what.to_owned(),
     };
-    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+    let len = header_bytes_of(bytes);
+    let Some(header) = bytes.get(..len) else {
         return Err(damaged("the header is cut short"));
     };
-    let (content, sum) = header.split_at(12);
+    let (content, sum) = header.split_at(len - 4);
     if !content.starts_with(MAGIC) {
         return Err(damaged("it does not begin as an agreed log does"));
     }
-    let read = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    if mask_checksum(checksum(content)) != read(sum) {
+    if mask_checksum(checksum(content)).to_le_bytes() != *sum {
         return Err(damaged("the header has a wrong checksum"));
     }
-    let got = read(&content[8..]);
+    let number = |at: usize| {
+        let bytes = content.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let node = content.get(12..).and_then(|rest| rest.first_chunk::<16>());
+    let writing = Writing {
+        node: NodeId::from_bytes(node.copied().unwrap_or_default()),
+        log: number(28),
+        generation: number(36),
+        begun_bytes: number(44),
+    };
+    let got = content.get(8..).and_then(|rest| rest.first_chunk::<4>());
+    let got = got.map_or(0, |bytes| u32::from_le_bytes(*bytes));
     if got > FORMAT {
         return Err(OpenError::NewerFormat {
             file: path.to_owned(),
@@ -292,7 +521,7 @@ fn check_header(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
             newest: FORMAT,
         });
     }
-    Ok(())
+    Ok((writing, len))
 }
 
 #[cfg(test)]
@@ -321,9 +550,19 @@ mod tests {
         ]
     }
 
+    fn place(disk: impl Disk + 'static) -> Place {
+        Place {
+            disk: Arc::new(disk),
+            log: "log".into(),
+            marks: ["end".into(), "log.end".into()],
+            node: NodeId::from_bytes([1; 16]),
+            drawn: 42,
+        }
+    }
+
     fn written(count: usize) -> (MemoryDisk, LogContents) {
         let disk = MemoryDisk::new();
-        let mut log = LogFile::create(Arc::new(disk.clone()), Path::new("log")).unwrap();
+        let mut log = LogFile::create(place(disk.clone())).unwrap();
         let mut contents = LogContents::default();
         for record in records().into_iter().take(count) {
             log.put(record, &mut contents).unwrap();
@@ -340,7 +579,7 @@ mod tests {
         for count in 0..=records().len() {
             let (disk, contents) = written(count);
             let image = disk.crash_image(CrashOptions::nothing_unsynced());
-            let (_, opened) = LogFile::open(Arc::new(image), Path::new("log")).unwrap();
+            let (_, opened) = LogFile::open(place(image)).unwrap();
             assert!(same(&opened, &contents), "after {count} records");
         }
     }
@@ -355,7 +594,7 @@ mod tests {
             .unwrap()
             .len();
         for end in start..whole.len() {
-            let (contents, at) = decode(Path::new("log"), &whole[..end]).unwrap();
+            let (contents, at) = decode(Path::new("log"), &whole[..end], HEADER_BYTES).unwrap();
             assert_eq!(at, start);
             assert!(same(&contents, &before));
         }
@@ -369,14 +608,14 @@ mod tests {
             let (disk, before) = written(records().len());
             let mut after = before.clone();
             after.apply(long());
-            let opened = LogFile::open(Arc::new(disk.clone()), Path::new("log"));
+            let opened = LogFile::open(place(disk.clone()));
             let (mut log, mut contents) = opened.unwrap();
             // The write is done and its sync is not: it is longer than some sectors, of which each
             // may be kept or lost.
             disk.cut_after(disk.operations() + 1);
             log.put(long(), &mut contents).unwrap_err();
             let image = disk.crash_image(options);
-            let (_, opened) = LogFile::open(Arc::new(image), Path::new("log")).unwrap();
+            let (_, opened) = LogFile::open(place(image)).unwrap();
             assert!(
                 same(&opened, &before) || same(&opened, &after),
                 "{options:?}"
@@ -389,7 +628,7 @@ mod tests {
         for torn_bytes in [0, 1, 9, 60, 5_000] {
             let (disk, mut contents) = written(records().len());
             let faulty = FaultyDisk::over_memory(&disk);
-            let opened = LogFile::open(Arc::new(faulty.clone()), Path::new("log"));
+            let opened = LogFile::open(place(faulty.clone()));
             let mut log = opened.unwrap().0;
             let torn = Fault::TornWrite { bytes: torn_bytes };
             faulty.add_rule(Rule::new(torn).on(Operation::Write).nth(1));
@@ -400,7 +639,7 @@ mod tests {
             log.put(LogRecord::Vote(vote), &mut contents).unwrap();
             log.put(long, &mut contents).unwrap();
             let image = disk.crash_image(CrashOptions::nothing_unsynced());
-            let (_, opened) = LogFile::open(Arc::new(image), Path::new("log")).unwrap();
+            let (_, opened) = LogFile::open(place(image)).unwrap();
             assert!(same(&opened, &contents), "torn after {torn_bytes} bytes");
             assert_eq!(opened.vote, Some(vote));
         }
@@ -417,7 +656,9 @@ mod tests {
         for at in 0..whole.len() {
             let mut flipped = whole.clone();
             flipped[at] ^= 0x10;
-            match decode(Path::new("log"), &flipped) {
+            let header = read_header(Path::new("log"), &flipped);
+            let decoded = header.and_then(|(_, len)| decode(Path::new("log"), &flipped, len));
+            match decoded {
                 Err(_) => {}
                 Ok((contents, _)) if at >= start => assert!(same(&contents, &before)),
                 // A length that now reaches beyond the end looks torn: what came before is kept.
@@ -426,10 +667,233 @@ mod tests {
         }
     }
 
+    fn bytes_of(disk: &MemoryDisk, path: &str) -> Vec<u8> {
+        read_file(disk, Path::new(path), FILE_BYTES_MAX).unwrap()
+    }
+
+    fn put_back(disk: &MemoryDisk, path: &str, bytes: &[u8]) {
+        replace_file(disk, Path::new(path), bytes).unwrap();
+    }
+
+    fn open(disk: &MemoryDisk) -> Result<LogContents, OpenError> {
+        LogFile::open(place(disk.clone())).map(|(_, contents)| contents)
+    }
+
+    /// A log whose end was lost was taken for a torn one, and a bucket type that was acknowledged was gone
+    /// without a word.
+    #[test]
+    fn r21_a_log_that_ends_before_its_durable_end_is_refused_wherever_it_was_cut() {
+        for marks in [&["end", "log.end"][..], &["end"], &["log.end"]] {
+            let (disk, _) = written(records().len());
+            let whole = bytes_of(&disk, "log");
+            for path in ["end", "log.end"] {
+                if !marks.contains(&path) {
+                    disk.remove_file(Path::new(path)).unwrap();
+                }
+            }
+            let kept: Vec<_> = marks
+                .iter()
+                .map(|path| (path, bytes_of(&disk, path)))
+                .collect();
+            for len in 0..whole.len() {
+                put_back(&disk, "log", &whole[..len]);
+                let refused = open(&disk).unwrap_err();
+                assert!(
+                    refused.to_string().contains("log is damaged"),
+                    "{len}: {refused}"
+                );
+                assert!(
+                    refused.to_string().contains("from a backup"),
+                    "{len}: {refused}"
+                );
+                let mut zeroed = whole.clone();
+                zeroed[len..].fill(0);
+                put_back(&disk, "log", &zeroed);
+                open(&disk).unwrap_err();
+            }
+            // Nothing of that was mended by looking.
+            put_back(&disk, "log", &whole);
+            for (path, bytes) in kept {
+                assert_eq!(bytes_of(&disk, path), bytes);
+            }
+            open(&disk).unwrap();
+        }
+    }
+
+    #[test]
+    fn r21_an_older_copy_of_the_log_is_refused_and_goes_on_where_the_operator_means_it() {
+        let disk = MemoryDisk::new();
+        let mut log = LogFile::create(place(disk.clone())).unwrap();
+        let mut contents = LogContents::default();
+        let mut older = vec![bytes_of(&disk, "log")];
+        for (at, record) in records().into_iter().enumerate() {
+            if at == 3 {
+                log.rewrite(&contents).unwrap();
+                log.mark_end();
+            }
+            if !older.contains(&bytes_of(&disk, "log")) {
+                older.push(bytes_of(&disk, "log"));
+            }
+            log.put(record, &mut contents).unwrap();
+        }
+        drop(log);
+        for bytes in older {
+            put_back(&disk, "log", &bytes);
+            for path in ["end", "log.end"] {
+                let mark = bytes_of(&disk, path);
+                disk.remove_file(Path::new(path)).unwrap();
+                assert!(open(&disk).is_err());
+                put_back(&disk, path, &mark);
+            }
+            let refused = open(&disk).unwrap_err().to_string();
+            assert!(refused.contains("end and log.end are removed"), "{refused}");
+            let marks = ["end", "log.end"].map(|path| (path, bytes_of(&disk, path)));
+            for (path, _) in &marks {
+                disk.remove_file(Path::new(path)).unwrap();
+            }
+            open(&disk).unwrap();
+            for (path, bytes) in marks {
+                put_back(&disk, path, &bytes);
+            }
+        }
+    }
+
+    /// What a power cut leaves is never taken for damage, and what was put is there.
+    #[test]
+    fn r21_a_power_cut_anywhere_leaves_a_log_that_opens_with_all_that_was_put() {
+        let run = |disk: &MemoryDisk| {
+            let mut done = 0;
+            let Ok(mut log) = LogFile::create(place(disk.clone())) else {
+                return (done, false);
+            };
+            let mut contents = LogContents::default();
+            for (at, record) in records().into_iter().enumerate() {
+                if at == 4 && log.rewrite(&contents).is_err() {
+                    break;
+                }
+                if log.put(record, &mut contents).is_err() {
+                    break;
+                }
+                done += 1;
+            }
+            log.mark_end();
+            (done, true)
+        };
+        let disk = MemoryDisk::new();
+        run(&disk);
+        let expected: Vec<LogContents> = (0..=records().len()).map(|it| written(it).1).collect();
+        for cut in 0..=disk.operations() {
+            let disk = MemoryDisk::new();
+            disk.cut_after(cut);
+            let (done, is_created) = run(&disk);
+            let drawn = (0..8).map(|seed| CrashOptions::drawn(cut * 8 + seed));
+            for options in CrashOptions::extremes().into_iter().chain(drawn) {
+                let image = disk.crash_image(options);
+                if !is_created && image.info(Path::new("log")).unwrap().is_none() {
+                    continue;
+                }
+                let found = crate::check::check_directory(
+                    &image,
+                    Path::new(""),
+                    Some(Path::new("log.end")),
+                );
+                assert_eq!(found, [], "cut at {cut}, {options:?}");
+                // Opened twice, and cut short while it is opened.
+                let opening = image.crash_image(CrashOptions::nothing_unsynced());
+                opening.cut_after(cut % 7);
+                let _cut_or_opened = open(&opening);
+                for disk in [&image, &opening.crash_image(options), &image] {
+                    let opened = open(disk);
+                    let opened = opened.unwrap_or_else(|it| panic!("{it}: {cut} {options:?}"));
+                    let is_expected = expected[done..].iter().any(|it| same(it, &opened));
+                    assert!(is_expected, "cut at {cut}, {options:?}: {opened:?}");
+                }
+            }
+        }
+    }
+
+    fn as_an_earlier_version_wrote(disk: &MemoryDisk) {
+        let whole = bytes_of(disk, "log");
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&FORMAT_WITHOUT_END.to_le_bytes());
+        let sum = mask_checksum(checksum(&bytes));
+        bytes.extend_from_slice(&sum.to_le_bytes());
+        bytes.extend_from_slice(&whole[HEADER_BYTES..]);
+        put_back(disk, "log", &bytes);
+        for path in ["end", "log.end"] {
+            disk.remove_file(Path::new(path)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_log_of_an_earlier_version_opens_and_has_its_end_marked_wherever_that_is_cut() {
+        let before = || {
+            let (disk, contents) = written(records().len());
+            as_an_earlier_version_wrote(&disk);
+            (disk.crash_image(CrashOptions::nothing_unsynced()), contents)
+        };
+        let (disk, contents) = before();
+        assert!(same(&open(&disk).unwrap(), &contents));
+        let operations = disk.operations();
+        for cut in 0..=operations {
+            let (disk, contents) = before();
+            disk.cut_after(cut);
+            let _cut_or_opened = open(&disk);
+            for options in CrashOptions::extremes() {
+                let image = disk.crash_image(options);
+                assert!(same(&open(&image).unwrap(), &contents), "{cut} {options:?}");
+                let whole = bytes_of(&image, "log");
+                put_back(&image, "log", &whole[..whole.len() - 1]);
+                assert!(open(&image).is_err(), "{cut} {options:?}");
+            }
+        }
+        // Put back later, it is an older copy.
+        let (earlier, _) = before();
+        put_back(&disk, "log", &bytes_of(&earlier, "log"));
+        assert!(matches!(open(&disk), Err(OpenError::Older { .. })));
+    }
+
+    #[test]
+    fn a_log_of_another_node_or_another_log_of_this_one_is_refused_and_its_mark_passed_over() {
+        let (disk, _) = written(3);
+        let of_node = |number| Place {
+            node: NodeId::from_bytes([number; 16]),
+            drawn: u64::from(number),
+            ..place(MemoryDisk::new())
+        };
+        let other = MemoryDisk::new();
+        let of_other = Place {
+            disk: Arc::new(other.clone()),
+            ..of_node(2)
+        };
+        LogFile::create(of_other).unwrap();
+        let (log, mark) = (bytes_of(&disk, "log"), bytes_of(&disk, "end"));
+        put_back(&disk, "log", &bytes_of(&other, "log"));
+        assert!(matches!(open(&disk), Err(OpenError::OtherNode { .. })));
+        put_back(&disk, "log", &log);
+        for path in ["end", "log.end"] {
+            put_back(&disk, path, &bytes_of(&other, "end"));
+            open(&disk).unwrap();
+            assert_eq!(
+                crate::check::check_directory(&disk, Path::new(""), Some(Path::new("log.end"))),
+                []
+            );
+        }
+        put_back(&disk, "end", &mark);
+        let again = MemoryDisk::new();
+        let of_again = Place {
+            drawn: 43,
+            ..place(again.clone())
+        };
+        LogFile::create(of_again).unwrap();
+        put_back(&disk, "log", &bytes_of(&again, "log"));
+        assert!(matches!(open(&disk), Err(OpenError::OtherLog { .. })));
+    }
+
     #[test]
     fn a_long_history_is_written_anew() {
         let disk = MemoryDisk::new();
-        let mut log = LogFile::create(Arc::new(disk.clone()), Path::new("log")).unwrap();
+        let mut log = LogFile::create(place(disk.clone())).unwrap();
         let mut contents = LogContents::default();
         for index in 0..5_000 {
             log.put(LogRecord::Append(vec![entry(index)]), &mut contents)
@@ -441,7 +905,7 @@ mod tests {
         }
         let size = disk.info(Path::new("log")).unwrap().unwrap().len;
         assert!(size <= REWRITE_BYTES_MIN + 1_000, "{size} bytes");
-        let (_, opened) = LogFile::open(Arc::new(disk), Path::new("log")).unwrap();
+        let (_, opened) = LogFile::open(place(disk)).unwrap();
         assert!(same(&opened, &contents));
     }
 }

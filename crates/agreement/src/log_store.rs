@@ -30,6 +30,11 @@ impl LogStore {
         }
     }
 
+    /// Marks how far the log is durable. Blocks.
+    pub(crate) fn mark_end(&self) {
+        self.file.lock().mark_end();
+    }
+
     /// Makes a record durable, however long that takes; readers see it then.
     async fn put(&self, record: LogRecord) -> std::io::Result<()> {
         let (file, contents) = (self.file.clone(), self.contents.clone());

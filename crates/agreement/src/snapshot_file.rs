@@ -26,6 +26,8 @@ use crate::error::OpenError;
 use crate::raft_types::{LogId, SnapshotMeta};
 
 const FORMAT: u32 = 1;
+const NEWEST: &str = "snapshot";
+const PREVIOUS: &str = "snapshot.previous";
 pub(crate) const TITLE: &str = "kvorum agreed snapshot, format ";
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 30;
 
@@ -50,8 +52,8 @@ impl SnapshotFiles {
     pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
         Self {
             disk,
-            newest: directory.join("snapshot"),
-            previous: directory.join("snapshot.previous"),
+            newest: directory.join(NEWEST),
+            previous: directory.join(PREVIOUS),
             covered: Arc::default(),
         }
     }
@@ -80,40 +82,104 @@ impl SnapshotFiles {
     /// The newest snapshot that can be read; `None` when there never was one. The path that comes
     /// with it is that of one that could not.
     pub(crate) fn load(&self) -> Result<(Option<Stored>, Option<PathBuf>), OpenError> {
-        let newest = self.load_one(&self.newest)?;
-        let previous = self.load_one(&self.previous)?;
+        let (newest, previous) = load_both(&*self.disk, &self.newest, &self.previous)?;
         let found = [&newest, &previous].into_iter().flatten().flatten();
         *self.covered.lock() = found.filter_map(|it| it.meta.last_log_id).max();
         match (newest, previous) {
             (Ok(Some(stored)), Ok(_)) => Ok((Some(stored), None)),
             (Ok(Some(stored)), Err(_)) => Ok((Some(stored), Some(self.previous.clone()))),
-            (Ok(None), Ok(stored)) => Ok((stored, None)),
-            (Err(_), Ok(Some(stored))) => Ok((Some(stored), Some(self.newest.clone()))),
-            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(None), Ok(None)) => Ok((None, None)),
+            // The older generation is never there alone.
+            (Ok(None) | Err(_), Ok(Some(stored))) => Ok((Some(stored), Some(self.newest.clone()))),
+            // The log may reach back to its first entry: that is checked against the log.
+            (Err(_), Ok(None)) | (_, Err(_)) => Ok((None, Some(self.newest.clone()))),
         }
     }
 
-    /// The inner error is one that another generation can make good.
-    fn load_one(&self, path: &Path) -> Result<Result<Option<Stored>, OpenError>, OpenError> {
-        let bytes = match read_file(&*self.disk, path, FILE_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
-            Err(error) if error.kind() == ErrorKind::Device => return Ok(Err(error.into())),
-            Err(error) => return Err(error.into()),
+    /// Refuses a snapshot that ends before the log begins: what is between them is lost.
+    pub(crate) fn check_reach(
+        &self,
+        covered: Option<LogId>,
+        purged: Option<LogId>,
+        unreadable: Option<&Path>,
+    ) -> Result<(), OpenError> {
+        let is_there = covered.is_some() && unreadable.is_none();
+        check_reach(&self.newest, is_there, covered, purged)
+    }
+
+    /// What is wrong with the snapshots of a directory, given where its log begins, but for damaged
+    /// bytes.
+    pub(crate) fn check(
+        disk: &dyn Disk,
+        directory: &Path,
+        purged: Option<LogId>,
+    ) -> Vec<(PathBuf, String)> {
+        let (newest, previous) = (directory.join(NEWEST), directory.join(PREVIOUS));
+        let Ok((first, second)) = load_both(disk, &newest, &previous) else {
+            return Vec::new();
         };
-        match decode(&bytes) {
-            Ok(stored) => Ok(Ok(Some(stored))),
-            Err(Undecodable::Newer(got)) => Err(OpenError::NewerFormat {
-                file: path.to_owned(),
-                got,
-                newest: FORMAT,
-            }),
-            Err(Undecodable::Damaged(what)) => Ok(Err(OpenError::Damaged {
-                file: path.to_owned(),
-                offset: 0,
-                what,
-            })),
+        let mut findings = Vec::new();
+        if matches!((&first, &second), (Ok(None), Ok(Some(_)))) {
+            let what = "missing: the generation before it is there".to_owned();
+            findings.push((newest.clone(), what));
         }
+        let found = [&first, &second].into_iter().flatten().flatten();
+        let covered = found.filter_map(|it| it.meta.last_log_id).max();
+        let is_there = matches!(first, Ok(Some(_)));
+        if let Err(error) = check_reach(&newest, is_there, covered, purged) {
+            findings.push((newest, error.to_string()));
+        }
+        findings
+    }
+}
+
+fn check_reach(
+    newest: &Path,
+    is_there: bool,
+    covered: Option<LogId>,
+    purged: Option<LogId>,
+) -> Result<(), OpenError> {
+    match purged {
+        Some(purged) if covered < Some(purged) => Err(OpenError::SnapshotBehind {
+            file: newest.to_owned(),
+            is_there,
+            covered: covered.map(|it| it.index),
+            purged: purged.index,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The inner error is one that another generation can make good.
+type Loaded = Result<Option<Stored>, OpenError>;
+
+fn load_both(
+    disk: &dyn Disk,
+    newest: &Path,
+    previous: &Path,
+) -> Result<(Loaded, Loaded), OpenError> {
+    Ok((load_one(disk, newest)?, load_one(disk, previous)?))
+}
+
+fn load_one(disk: &dyn Disk, path: &Path) -> Result<Loaded, OpenError> {
+    let bytes = match read_file(disk, path, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
+        Err(error) if error.kind() == ErrorKind::Device => return Ok(Err(error.into())),
+        Err(error) => return Err(error.into()),
+    };
+    match decode(&bytes) {
+        Ok(stored) => Ok(Ok(Some(stored))),
+        Err(Undecodable::Newer(got)) => Err(OpenError::NewerFormat {
+            file: path.to_owned(),
+            got,
+            newest: FORMAT,
+        }),
+        Err(Undecodable::Damaged(what)) => Ok(Err(OpenError::Damaged {
+            file: path.to_owned(),
+            offset: 0,
+            what,
+        })),
     }
 }
 

@@ -49,6 +49,8 @@ pub enum Kind {
     CheckedText,
     /// The log that the nodes of a cluster agree on.
     AgreedLog,
+    /// The mark of its durable end.
+    AgreedEnd,
     /// A snapshot of what they agreed on.
     AgreedSnapshot,
     /// The version of a data directory's layout.
@@ -112,6 +114,9 @@ fn by_begin(begin: &[u8]) -> Option<Kind> {
     if magic == kvorum_agreement::anatomy::LOG_MAGIC {
         return Some(Kind::AgreedLog);
     }
+    if magic == kvorum_agreement::anatomy::END_MAGIC {
+        return Some(Kind::AgreedEnd);
+    }
     if is_text_of(kvorum_agreement::anatomy::SNAPSHOT_TITLE) {
         return Some(Kind::AgreedSnapshot);
     }
@@ -134,11 +139,13 @@ fn by_name(name: &str) -> Option<Kind> {
         REPAIR_PROGRESS => Some(Kind::RepairProgress),
         "engine" => Some(Kind::Engine),
         "log" => Some(Kind::AgreedLog),
+        "end" => Some(Kind::AgreedEnd),
         "dot_leases" | "dot_leases.unreadable" => Some(Kind::Leases),
         "card" | "card.copy" | "stores" | "stores.copy" | "generation" | "generation.copy"
         | "place" | "others" => Some(Kind::CheckedText),
         "cluster" | "cluster.previous" => Some(Kind::ClusterState),
         "snapshot" | "snapshot.previous" => Some(Kind::AgreedSnapshot),
+        _ if name.starts_with("agreed_log-") => Some(Kind::AgreedEnd),
         _ if ValueLogFile::of_name(name).is_some() => {
             ValueLogFile::of_name(name).map(Kind::ValueLog)
         }
@@ -177,6 +184,7 @@ pub fn open_pieces(disk: &dyn Disk, path: &Path, kind: Kind, from: u64) -> Resul
             let pieces = kvorum_agreement::anatomy::log_pieces(disk, path)?;
             Box::new(pieces.into_iter().map(Ok))
         }
+        Kind::AgreedEnd => one(kvorum_agreement::anatomy::end_piece(disk, path)?),
         Kind::AgreedSnapshot => one(kvorum_agreement::anatomy::snapshot_piece(disk, path)?),
         Kind::Format => one(format_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
         Kind::Engine => one(engine_piece(&read_file(disk, path, TEXT_BYTES_MAX)?)),
@@ -262,17 +270,24 @@ fn progress_piece(disk: &dyn Disk, path: &Path) -> Result<Piece> {
     Ok(fields.finish("progress of a repair"))
 }
 
+/// Layouts whose versions wrote them without a checksum.
+const UNCHECKED_FORMATS: [&str; 3] = ["1", "2", "3"];
+/// Engines whose names were written without one.
+const UNCHECKED_ENGINES: [&str; 3] = ["bitcask", "leveldb", "memory"];
+
+/// What earlier versions wrote: a number without a checksum.
 fn format_piece(bytes: &[u8]) -> Piece {
     let text = String::from_utf8_lossy(bytes);
     let is_number = text
         .strip_suffix('\n')
-        .is_some_and(|digits| digits.parse::<u32>().is_ok_and(|version| version > 0));
+        .is_some_and(|version| UNCHECKED_FORMATS.contains(&version));
     let check = if is_number {
         Check::Covered
     } else {
         Check::Bad {
             got: format!("{text:?}"),
-            expected: "a version and the end of the line".to_owned(),
+            expected: "a line with a checksum, or an early version and the end of the line"
+                .to_owned(),
         }
     };
     let mut fields = Dissection::new(bytes, 0);
@@ -285,7 +300,7 @@ fn format_piece(bytes: &[u8]) -> Piece {
     fields.finish("format of a data directory")
 }
 
-/// There is no checksum: what can be told is whether it has the form.
+/// What earlier versions wrote, without a checksum: it can be told that it has the form.
 fn engine_piece(bytes: &[u8]) -> Piece {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.strip_prefix("engine ").and_then(|rest| {
@@ -293,15 +308,14 @@ fn engine_piece(bytes: &[u8]) -> Piece {
         Some((engine, hints.strip_suffix('\n')?))
     });
     let is_formed = lines.is_some_and(|(engine, hints)| {
-        let is_name = |engine: &str| engine.bytes().all(|it| it.is_ascii_lowercase());
-        is_name(engine) && (hints == "unknown" || hints.parse::<u64>().is_ok())
+        UNCHECKED_ENGINES.contains(&engine) && (hints == "unknown" || hints.parse::<u64>().is_ok())
     });
     let check = if is_formed {
         Check::Covered
     } else {
         Check::Bad {
             got: format!("{text:?}"),
-            expected: "an engine and how many hints wait, a line each".to_owned(),
+            expected: "a line with a checksum, or an engine and how many hints wait".to_owned(),
         }
     };
     let mut fields = Dissection::new(bytes, 0);

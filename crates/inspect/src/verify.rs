@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kvorum_backend_bitcask::check::{CheckOptions, Checked, LOCK_NAME, check_store, is_store};
 use kvorum_commit::anatomy::ValueLogFile;
+use kvorum_disk::anatomy::Pieces;
 use kvorum_disk::{Disk, DiskLock, EntryKind, ErrorKind};
 use kvorum_lsm::check::{ListedFile, contents};
 use kvorum_lsm::tiers::{fast_of, whole_disk};
@@ -229,8 +230,16 @@ impl Plan {
             }
             Unit::File(path, kind) => {
                 let name = self.name_of(path);
-                for piece in open_pieces(disk, path, *kind, 0)? {
-                    checked.find_in(&name, &piece?);
+                let pieces = open_pieces(disk, path, *kind, 0)?;
+                match kind {
+                    Kind::AgreedLog => {
+                        self.check_agreed_log(disk, path, pieces, &mut checked)?;
+                    }
+                    _ => {
+                        for piece in pieces {
+                            checked.find_in(&name, &piece?);
+                        }
+                    }
                 }
                 checked.files = 1;
                 checked.bytes = disk.info(path)?.map_or(0, |info| info.len);
@@ -238,6 +247,37 @@ impl Plan {
             }
         }
         Ok(checked)
+    }
+
+    /// A record behind the durable end of an agreed log is what a crash tore; whatever else is wrong with
+    /// the log and with what is beside it is damage.
+    fn check_agreed_log(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        pieces: Pieces,
+        checked: &mut Checked,
+    ) -> Result<()> {
+        let name = self.name_of(path);
+        let durable = kvorum_agreement::check::durable_bytes(disk, path).unwrap_or(u64::MAX);
+        for piece in pieces {
+            let piece = piece?;
+            if piece.is_damaged() && piece.offset() >= durable {
+                let torn = piece.end() - piece.offset();
+                checked.torn_bytes += torn;
+                checked
+                    .notes
+                    .push(format!("{name} ends in {torn} torn bytes"));
+            } else {
+                checked.find_in(&name, &piece);
+            }
+        }
+        let directory = path.parent().unwrap_or(Path::new("."));
+        for finding in kvorum_agreement::check::check_directory(disk, directory, None) {
+            let name = self.name_of(&finding.file);
+            checked.find(&name, 0, 0, finding.what);
+        }
+        Ok(())
     }
 
     fn name_of(&self, path: &Path) -> String {

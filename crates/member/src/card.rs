@@ -16,6 +16,11 @@ use parking_lot::Mutex;
 use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
 
+/// Before a log's number in the name of its directory.
+pub(crate) const LOG_DIRECTORY: &str = "log-";
+/// Before and behind it in the name of the mark that is kept away from it.
+pub(crate) const SECOND_MARK: &str = "agreed_log-";
+pub(crate) const SECOND_MARK_END: &str = ".end";
 /// The number of the log of a cluster that a node makes of itself alone.
 pub(crate) const FIRST_LOG: u64 = 1;
 
@@ -41,22 +46,36 @@ pub(crate) struct Card {
     pub(crate) log: u64,
 }
 
+impl Card {
+    /// Reads the body of a card.
+    pub(crate) fn parse(body: &str) -> Option<Self> {
+        parse(body)
+    }
+}
+
 /// The card and its copy on disk.
 pub(crate) struct CardFile {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
+    data_directory: PathBuf,
     file: CheckedFile,
     sequence: Mutex<u64>,
 }
 
 impl CardFile {
-    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, data_directory: &Path) -> Self {
         Self {
             disk,
             directory: directory.to_owned(),
-            file: CheckedFile::new(directory, "card", "kvorum membership card"),
+            data_directory: data_directory.to_owned(),
+            file: Self::named(directory),
             sequence: Mutex::new(0),
         }
+    }
+
+    /// The file and its copy in a directory.
+    pub(crate) fn named(directory: &Path) -> CheckedFile {
+        CheckedFile::new(directory, "card", "kvorum membership card")
     }
 
     /// The card, if there is one.
@@ -64,12 +83,13 @@ impl CardFile {
         let damaged = || OpenError::CardDamaged {
             file: self.file.path().to_owned(),
         };
-        let found = self.file.load(&*self.disk);
-        let found = found.map_err(|error| OpenError::CardUnread {
+        let unread = |error| OpenError::CardUnread {
             file: self.file.path().to_owned(),
             error,
-        });
-        match found? {
+        };
+        self.settle_two_nodes(unread)?;
+        let found = self.file.load(&*self.disk);
+        match found.map_err(unread)? {
             Found::Nothing => Ok(None),
             Found::Damaged => Err(damaged()),
             Found::Content {
@@ -86,6 +106,39 @@ impl CardFile {
         }
     }
 
+    /// Puts the card of this node in the place of another node's, where the two copies are of two nodes:
+    /// the higher sequence says nothing then. The logs that the cards name say which one is right.
+    fn settle_two_nodes(&self, unread: impl Fn(DiskError) -> OpenError) -> Result<(), OpenError> {
+        let [Some(first), Some(second)] = self.file.contents(&*self.disk).map_err(unread)? else {
+            return Ok(());
+        };
+        let (Some(one), Some(other)) = (parse(&first.1), parse(&second.1)) else {
+            return Ok(());
+        };
+        if one.node == other.node {
+            return Ok(());
+        }
+        let (sequence, body) = match (self.is_confirmed(&one), self.is_confirmed(&other)) {
+            (true, false) => first,
+            (false, true) => second,
+            _ => {
+                return Err(OpenError::CardsOfTwoNodes {
+                    file: self.file.path().to_owned(),
+                    first: one.node,
+                    second: other.node,
+                });
+            }
+        };
+        tracing::warn!(event = "card_of_another_node", file = %self.file.path().display());
+        Ok(self.file.store(&*self.disk, sequence, &body)?)
+    }
+
+    /// True when the log that a card names is of its node.
+    fn is_confirmed(&self, card: &Card) -> bool {
+        let log = self.log_directory(card.log);
+        kvorum_agreement::check::node_of(&*self.disk, &log) == Some(card.node)
+    }
+
     pub(crate) fn store(&self, card: &Card) -> Result<(), DiskError> {
         let mut sequence = self.sequence.lock();
         *sequence += 1;
@@ -97,9 +150,27 @@ impl CardFile {
         &self.directory
     }
 
+    /// Where what a node keeps beside its stores is.
+    pub(crate) fn data_directory(&self) -> &Path {
+        &self.data_directory
+    }
+
     /// Where the log of this number is.
     pub(crate) fn log_directory(&self, log: u64) -> PathBuf {
-        self.directory.join(format!("log-{log}"))
+        Self::log_directory_in(&self.directory, log)
+    }
+
+    pub(crate) fn log_directory_in(ring: &Path, log: u64) -> PathBuf {
+        ring.join(format!("{LOG_DIRECTORY}{log}"))
+    }
+
+    /// The mark of the end of the log of this number that is kept away from it.
+    pub(crate) fn second_mark(&self, log: u64) -> PathBuf {
+        Self::second_mark_in(&self.data_directory, log)
+    }
+
+    pub(crate) fn second_mark_in(data: &Path, log: u64) -> PathBuf {
+        data.join(format!("{SECOND_MARK}{log}{SECOND_MARK_END}"))
     }
 }
 
@@ -146,7 +217,11 @@ mod tests {
         let memory = MemoryDisk::new();
         memory.create_directory(Path::new("ring")).unwrap();
         let faulty = FaultyDisk::over_memory(&memory);
-        let file = CardFile::new(Arc::new(faulty.clone()), Path::new("ring"));
+        let file = CardFile::new(
+            Arc::new(faulty.clone()),
+            Path::new("ring"),
+            Path::new("data"),
+        );
         let card = Card {
             stage: Stage::Founded,
             node: NodeId::from_bytes([1; 16]),

@@ -3,22 +3,32 @@
 //! Both copies hold the newest content: what such a file says (who this node is, which log it follows)
 //! must not be answered by the content of before because the newest copy was damaged. The copy is for
 //! the day when the other cannot be read.
+//!
+//! A file that belongs to a node says so in the first line of its body (`of NODE`), so that a copy of
+//! another node's file counts as damaged, whatever its sequence. Files of earlier versions lack the line.
 
 use std::path::{Path, PathBuf};
 
 use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, DiskError, ErrorKind, read_file, replace_file};
+use kvorum_ring::NodeId;
 
 /// More than any of these files needs: a line for each partition of the largest ring, or a whole state of
 /// a cluster with many buckets.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Begins the first line of the body of a file that belongs to a node.
+const OWNER_WORD: &str = "of ";
 
 /// A file and its copy.
 pub(crate) struct CheckedFile {
     path: PathBuf,
     copy: PathBuf,
     title: &'static str,
+    owner: Option<NodeId>,
 }
+
+/// Sequence and body of a file that is what was written.
+pub(crate) type Content = (u64, String);
 
 /// What is there.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +51,15 @@ impl CheckedFile {
             path: directory.join(name),
             copy: directory.join(format!("{name}.copy")),
             title,
+            owner: None,
+        }
+    }
+
+    /// The same of a node: what another node wrote does not count.
+    pub(crate) fn of(self, node: NodeId) -> Self {
+        Self {
+            owner: Some(node),
+            ..self
         }
     }
 
@@ -54,24 +73,11 @@ impl CheckedFile {
     /// If reading fails. Where a device does not give one of the files, the other one serves; where that
     /// does not either, it is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
-        let mut failed = None;
-        let mut read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
-            match read_file(disk, path, FILE_BYTES_MAX) {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(error) if error.kind() == ErrorKind::TooLarge => Ok(Some(Vec::new())),
-                Err(error) if error.kind() == ErrorKind::Device => {
-                    failed = Some(error);
-                    Ok(Some(Vec::new()))
-                }
-                Err(error) => Err(error),
-            }
-        };
-        let files = [read(&self.path)?, read(&self.copy)?];
+        let (files, failed) = self.read(disk)?;
         if files == [None, None] {
             return Ok(Found::Nothing);
         }
-        let contents = files.map(|file| decode(self.title, &file?));
+        let contents = files.map(|file| self.decoded(&file?));
         let newest = contents.iter().flatten().max_by_key(|it| it.0).cloned();
         let Some((sequence, body)) = newest else {
             return failed.map_or(Ok(Found::Damaged), Err);
@@ -83,7 +89,7 @@ impl CheckedFile {
             (false, false) => None,
         };
         if let Some(stale) = &stale {
-            let bytes = encode(self.title, sequence, &body);
+            let bytes = self.encoded(sequence, &body);
             if let Err(error) = replace_file(disk, stale, &bytes) {
                 tracing::warn!(event = "copy_not_mended", error = %error);
             }
@@ -103,9 +109,87 @@ impl CheckedFile {
         sequence: u64,
         body: &str,
     ) -> Result<(), DiskError> {
-        let bytes = encode(self.title, sequence, body);
+        let bytes = self.encoded(sequence, body);
         replace_file(disk, &self.path, &bytes)?;
         replace_file(disk, &self.copy, &bytes)
+    }
+
+    /// Both files as they are, where they are what was written. Mends nothing.
+    pub(crate) fn contents(&self, disk: &dyn Disk) -> Result<[Option<Content>; 2], DiskError> {
+        let (files, _) = self.read(disk)?;
+        Ok(files.map(|file| self.decoded(&file?)))
+    }
+
+    /// What is wrong with either file, for a check that changes nothing.
+    pub(crate) fn findings(&self, disk: &dyn Disk) -> Vec<(PathBuf, String)> {
+        let Ok((files, _)) = self.read(disk) else {
+            return Vec::new();
+        };
+        if files == [None, None] {
+            return Vec::new();
+        }
+        let is_sound = |file: &Option<Vec<u8>>| {
+            let decoded = file.as_ref().and_then(|file| self.decoded(file));
+            decoded.is_some()
+        };
+        let paths = [&self.path, &self.copy];
+        let mut findings = Vec::new();
+        for (path, file) in paths.into_iter().zip(&files) {
+            let what = match file {
+                None => "missing: its copy is there",
+                Some(_) if !is_sound(file) => "it is not what this node wrote there",
+                Some(_) => continue,
+            };
+            findings.push((path.clone(), what.to_owned()));
+        }
+        findings
+    }
+
+    /// Bytes of both files. Where a device does not give one of them, it is like an empty one, and the
+    /// error comes with it.
+    #[expect(
+        clippy::type_complexity,
+        reason = "two files and an error, used here alone"
+    )]
+    fn read(
+        &self,
+        disk: &dyn Disk,
+    ) -> Result<([Option<Vec<u8>>; 2], Option<DiskError>), DiskError> {
+        let mut failed = None;
+        let mut read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
+            match read_file(disk, path, FILE_BYTES_MAX) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) if error.kind() == ErrorKind::TooLarge => Ok(Some(Vec::new())),
+                Err(error) if error.kind() == ErrorKind::Device => {
+                    failed = Some(error);
+                    Ok(Some(Vec::new()))
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let files = [read(&self.path)?, read(&self.copy)?];
+        Ok((files, failed))
+    }
+
+    fn encoded(&self, sequence: u64, body: &str) -> Vec<u8> {
+        match self.owner {
+            Some(owner) => encode(
+                self.title,
+                sequence,
+                &format!("{OWNER_WORD}{owner}\n{body}"),
+            ),
+            None => encode(self.title, sequence, body),
+        }
+    }
+
+    fn decoded(&self, bytes: &[u8]) -> Option<Content> {
+        let (sequence, body) = decode(self.title, bytes)?;
+        let (Some(owner), Some(rest)) = (self.owner, body.strip_prefix(OWNER_WORD)) else {
+            return Some((sequence, body));
+        };
+        let (of, rest) = rest.split_once('\n')?;
+        (of == owner.to_string()).then(|| (sequence, rest.to_owned()))
     }
 }
 
@@ -177,6 +261,30 @@ mod tests {
             damage(&memory, Path::new(path));
         }
         assert_eq!(file.load(&faulty).unwrap(), Found::Damaged);
+    }
+
+    /// The higher sequence counted, and the partitions of another node were removed or taken.
+    #[test]
+    fn a_copy_of_another_nodes_file_never_counts() {
+        let (disk, node) = (disk(), |number| NodeId::from_bytes([number; 16]));
+        let (own, other) = (file().of(node(1)), file().of(node(2)));
+        other.store(&disk, 9, "other\n").unwrap();
+        let foreign = read_file(&disk, other.path(), FILE_BYTES_MAX).unwrap();
+        for path in ["d/card", "d/card.copy"] {
+            own.store(&disk, 1, "own\n").unwrap();
+            assert_eq!(own.findings(&disk), []);
+            replace_file(&disk, Path::new(path), &foreign).unwrap();
+            assert_eq!(own.findings(&disk).len(), 1);
+            let Found::Content { body, stale, .. } = own.load(&disk).unwrap() else {
+                panic!("one copy is whole");
+            };
+            assert_eq!((body.as_str(), stale), ("own\n", Some(path.into())));
+        }
+        other.store(&disk, 10, "other\n").unwrap();
+        assert_eq!(own.load(&disk).unwrap(), Found::Damaged);
+        // An earlier version did not say whose it is.
+        file().store(&disk, 2, "before\n").unwrap();
+        assert!(matches!(own.load(&disk).unwrap(), Found::Content { .. }));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use kvorum_cluster::ProposeError;
+use kvorum_cluster::{ClusterId, ProposeError};
 use kvorum_disk::{DiskError, ErrorKind};
 use kvorum_peer::PeerError;
+use kvorum_ring::NodeId;
 
 use crate::stores::StoreError;
 
@@ -41,6 +42,48 @@ pub enum OpenError {
     RecoveredDamaged {
         /// Where the state is.
         file: PathBuf,
+    },
+    /// The card and its copy are whole and of two nodes, and no log says which one is right. Restore the
+    /// right one.
+    #[error(
+        "{} is the card of node {first} and its copy that of node {second}: remove the one that is not of \
+         this node, or restore both from a backup", file.display()
+    )]
+    CardsOfTwoNodes {
+        /// The card.
+        file: PathBuf,
+        /// Whose it is.
+        first: NodeId,
+        /// Whose its copy is.
+        second: NodeId,
+    },
+    /// Something shows that a node was here, and its card and log are gone. Restore them from a backup.
+    #[error(
+        "this node's card and its log of the cluster are missing in {}, and {} shows that they were there; \
+         restore {} from a backup: a new cluster is not founded over existing data. If it had others around \
+         it, have another node take its place (`kvorum admin cluster force-replace` at one of them), or \
+         start it with an empty data directory and let it join; to begin anew without its data, empty \
+         platform_data_dir",
+        directory.display(), remnant.display(), directory.display()
+    )]
+    RingGone {
+        /// Where card and log should be.
+        directory: PathBuf,
+        /// What shows it.
+        remnant: PathBuf,
+    },
+    /// The log is of another cluster than the card says. Restore the one that is wrong.
+    #[error(
+        "the log in {} is of cluster {got}, and by its card this node belongs to cluster {expected}; restore \
+         both from the same backup", directory.display()
+    )]
+    OtherCluster {
+        /// Where the log is.
+        directory: PathBuf,
+        /// The cluster by the log.
+        got: ClusterId,
+        /// The cluster by the card.
+        expected: ClusterId,
     },
     /// There is a log, and no card that says whose it is. Restore the card from a backup.
     #[error(

@@ -4,7 +4,7 @@
 //! state of a single node in a file, which becomes the first entry of the log. That file stays as it is.
 //! Or it recovers a cluster: then the state that it went on with becomes the first entry.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_agreement::{Agreement, Founding};
@@ -18,7 +18,8 @@ use kvorum_ring::{NodeId, Ring};
 use kvorum_runtime::Runtime;
 
 use crate::PEER_SERVICE;
-use crate::card::{Card, CardFile, FIRST_LOG, Stage};
+use crate::card::{Card, CardFile, FIRST_LOG, LOG_DIRECTORY, Stage};
+use crate::check;
 use crate::contacts::{Contacts, unknown_state};
 use crate::error::OpenError;
 use crate::member::MemberSettings;
@@ -35,10 +36,11 @@ pub(crate) struct Founded {
 pub(crate) fn identify(
     runtime: &Runtime,
     disk: &Arc<dyn Disk>,
-    directory: &Path,
     cards: &CardFile,
+    remnant: Option<PathBuf>,
     settings: &MemberSettings,
 ) -> Result<Founded, OpenError> {
+    let directory = cards.directory();
     create_directory_durably(&**disk, directory)?;
     let card = cards.load()?;
     if let Some(card) = card.filter(|card| card.stage != Stage::Founding) {
@@ -51,8 +53,7 @@ pub(crate) fn identify(
         return begin(disk, cards, node, state, card.log);
     }
     let log = FIRST_LOG;
-    let has_log = disk.info(&cards.log_directory(log))?.is_some();
-    if has_log && card.is_none() {
+    if card.is_none() && has_log(&**disk, directory)? {
         return Err(OpenError::CardMissing {
             directory: directory.to_owned(),
         });
@@ -75,6 +76,9 @@ pub(crate) fn identify(
             (opened.state.this_node(), state)
         }
         Err(kvorum_cluster::OpenError::Missing { .. }) => {
+            if card.is_none() {
+                refuse_remnants(&**disk, cards, remnant)?;
+            }
             let node = NodeId::from_random(random());
             let cluster = ClusterId::from_random(random());
             (node, first_state(cluster, node, settings))
@@ -82,6 +86,28 @@ pub(crate) fn identify(
         Err(error) => return Err(error.into()),
     };
     begin(disk, cards, node, first, log)
+}
+
+fn has_log(disk: &dyn Disk, directory: &Path) -> Result<bool, OpenError> {
+    let entries = disk.list(directory)?;
+    Ok(entries.iter().any(|it| it.name.starts_with(LOG_DIRECTORY)))
+}
+
+/// Refuses a new node where something shows that one was here: its card and its log are gone, and with
+/// them everything that was agreed.
+fn refuse_remnants(
+    disk: &dyn Disk,
+    cards: &CardFile,
+    remnant: Option<PathBuf>,
+) -> Result<(), OpenError> {
+    let found = check::remnant(disk, cards.directory(), cards.data_directory());
+    match found.or(remnant) {
+        Some(remnant) => Err(OpenError::RingGone {
+            directory: cards.directory().to_owned(),
+            remnant,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Has a log begun with `first`; what there is of it is of an attempt that was not completed.
@@ -163,6 +189,7 @@ impl Opening<'_> {
             runtime: self.runtime.clone(),
             disk: self.disk.clone(),
             directory: self.cards.log_directory(card.log),
+            second_mark: self.cards.second_mark(card.log),
             node: card.node,
             peers: peers.clone(),
             machine: machine.clone(),
@@ -189,6 +216,14 @@ impl Opening<'_> {
         if card.stage == Stage::Founded && !state.is_founded() {
             return Err(OpenError::LogWithoutState {
                 directory: self.cards.log_directory(card.log),
+            });
+        }
+        let of = state.current().id();
+        if state.is_founded() && of != card.cluster {
+            return Err(OpenError::OtherCluster {
+                directory: self.cards.log_directory(card.log),
+                got: of,
+                expected: card.cluster,
             });
         }
         Ok((card, state))

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_disk::{Disk, DiskError, ErrorKind};
+use kvorum_ring::NodeId;
 use kvorum_runtime::WallTime;
 
 use crate::checked_file::{CheckedFile, Found};
@@ -17,14 +18,21 @@ use crate::checked_file::{CheckedFile, Found};
 /// was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
+/// The file that keeps the generation of a node.
+pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
+    let title = "kvorum generation of this node";
+    CheckedFile::new(directory, "generation", title).of(node)
+}
+
 /// The generation of the run that begins now, kept before anybody hears of it if there is room. One that
 /// cannot be read is taken to be older than the clock.
 pub(crate) fn begin(
     disk: &Arc<dyn Disk>,
     directory: &Path,
+    node: NodeId,
     now: WallTime,
 ) -> Result<u64, DiskError> {
-    let file = CheckedFile::new(directory, "generation", "kvorum generation of this node");
+    let file = file(directory, node);
     let unreadable = |why: &dyn std::fmt::Display| {
         tracing::warn!(event = "generation_unreadable", file = %file.path().display(), why = %why);
         (0, None)
@@ -57,10 +65,12 @@ mod tests {
 
     use super::*;
 
+    const NODE: NodeId = NodeId::from_bytes([1; 16]);
+
     fn at(disk: &MemoryDisk, micros: u64) -> u64 {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let now = WallTime::from_micros(micros);
-        begin(&disk, Path::new("/ring"), now).unwrap()
+        begin(&disk, Path::new("/ring"), NODE, now).unwrap()
     }
 
     #[test]
@@ -83,7 +93,14 @@ mod tests {
         assert_eq!(at(&memory, 5_000), 5_000);
         let faulty = FaultyDisk::over_memory(&memory);
         let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
-        let begun = |micros| begin(&disk, Path::new("/ring"), WallTime::from_micros(micros));
+        let begun = |micros| {
+            begin(
+                &disk,
+                Path::new("/ring"),
+                NODE,
+                WallTime::from_micros(micros),
+            )
+        };
         faulty.add_rule(Rule::new(Fault::Error(ErrorKind::NoSpace)).on(Operation::Write));
         assert_eq!(begun(9_000_000).unwrap(), 9_000_000);
         assert_eq!(begun(400).unwrap(), 1_005_000);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use kvorum_backend::StoreId;
 use kvorum_disk::{Disk, DiskError};
-use kvorum_ring::{Epoch, Partition, RingSize};
+use kvorum_ring::{Epoch, NodeId, Partition, RingSize};
 use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
@@ -78,6 +78,11 @@ impl Held {
     }
 }
 
+/// The file that keeps the record of a node.
+pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
+    CheckedFile::new(directory, "stores", "kvorum stores of this node").of(node)
+}
+
 /// The record on disk.
 pub(crate) struct HeldFile {
     disk: Arc<dyn Disk>,
@@ -86,10 +91,10 @@ pub(crate) struct HeldFile {
 }
 
 impl HeldFile {
-    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, node: NodeId) -> Self {
         Self {
             disk,
-            file: CheckedFile::new(directory, "stores", "kvorum stores of this node"),
+            file: file(directory, node),
             sequence: Mutex::new(0),
         }
     }

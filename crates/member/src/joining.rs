@@ -440,6 +440,7 @@ impl Member {
             runtime: self.runtime.clone(),
             disk: self.disk.clone(),
             directory,
+            second_mark: self.cards.second_mark(card.log),
             node: self.node,
             peers: self.peers.clone(),
             machine: machine.clone(),

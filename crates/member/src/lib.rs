@@ -17,6 +17,7 @@
 
 mod agreed_log;
 mod card;
+pub mod check;
 mod checked_file;
 mod contacts;
 mod dispatch;

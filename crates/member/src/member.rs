@@ -97,6 +97,8 @@ pub struct Parts {
     pub data_directory: PathBuf,
     /// Who opens stores.
     pub stores: Arc<dyn Stores>,
+    /// A store that was found where this node keeps its stores: no new node is made over it.
+    pub remnant: Option<PathBuf>,
     /// Where other nodes connect.
     pub listeners: Vec<Listener>,
     /// Whether what goes between nodes is encrypted.
@@ -152,6 +154,7 @@ impl Member {
             disk,
             directory,
             data_directory,
+            remnant,
             stores,
             listeners,
             encryption,
@@ -160,8 +163,8 @@ impl Member {
             budget,
             settings,
         } = parts;
-        let cards = CardFile::new(disk.clone(), &directory);
-        let founded = founding::identify(&runtime, &disk, &directory, &cards, &settings)?;
+        let cards = CardFile::new(disk.clone(), &directory, &data_directory);
+        let founded = founding::identify(&runtime, &disk, &cards, remnant, &settings)?;
         let opening = Opening {
             runtime: &runtime,
             disk: &disk,
@@ -186,7 +189,7 @@ impl Member {
             node: card.node,
             stores,
             leases: leases.clone(),
-            held: Arc::new(HeldFile::new(disk.clone(), &directory)),
+            held: Arc::new(HeldFile::new(disk.clone(), &directory, card.node)),
             table: Arc::default(),
             settings: settings.vnode,
         };
@@ -202,7 +205,7 @@ impl Member {
             &runtime,
             peers.clone(),
             card.node,
-            generation::begin(&disk, &directory, runtime.wall_time())?,
+            generation::begin(&disk, &directory, card.node, runtime.wall_time())?,
             settings.liveness,
         );
         let follower = Follower::new(ground, state.clone(), liveness.clone(), peers.clone(), held);

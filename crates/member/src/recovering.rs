@@ -118,7 +118,7 @@ impl Member {
         let text = state.to_json().map_err(|error| RecoverError::Unwritable {
             detail: error.to_string(),
         })?;
-        let file = recovered_file(self.cards.directory());
+        let file = file(self.cards.directory(), self.node);
         let sequence = match file.load(&*self.disk)? {
             Found::Content { sequence, .. } => sequence,
             Found::Nothing | Found::Damaged => 0,
@@ -172,6 +172,7 @@ impl Member {
             runtime: self.runtime.clone(),
             disk: self.disk.clone(),
             directory,
+            second_mark: self.cards.second_mark(card.log),
             node: self.node,
             peers: self.peers.clone(),
             machine: Arc::new(ClusterMachine::new(shown)),
@@ -186,12 +187,9 @@ impl Member {
 }
 
 /// The state that a recovered cluster begins with.
-fn recovered_file(directory: &std::path::Path) -> CheckedFile {
-    CheckedFile::new(
-        directory,
-        "recovered",
-        "kvorum state of a recovered cluster",
-    )
+pub(crate) fn file(directory: &std::path::Path, node: NodeId) -> CheckedFile {
+    let title = "kvorum state of a recovered cluster";
+    CheckedFile::new(directory, "recovered", title).of(node)
 }
 
 /// The state with which a recovery by this node begins its log, if its card says that there is one to
@@ -205,7 +203,7 @@ pub(crate) fn first_state(
     if card.log == FIRST_LOG {
         return Ok(None);
     }
-    let file = recovered_file(directory);
+    let file = file(directory, card.node);
     let state = match file.load(disk)? {
         Found::Content { body, .. } => ClusterState::from_json(&body).ok(),
         Found::Nothing | Found::Damaged => None,

@@ -25,6 +25,7 @@ use kvorum_cluster::AgreedState as _;
 use kvorum_disk::{Disk, EntryKind, ErrorKind, copy_file, create_directory_durably, replace_file};
 use kvorum_member::Member;
 use kvorum_runtime::{Moment, Runtime};
+use kvorum_vnode::LEASES_NAME;
 use parking_lot::Mutex;
 
 use crate::data_directory::FORMAT_NAME;
@@ -40,8 +41,7 @@ pub(crate) use self::restored::settle_restored;
 pub(crate) const UNFINISHED_NAME: &str = "backup.unfinished";
 /// In a backup, and in a data directory that was one until it is started.
 pub(crate) const MARK_NAME: &str = "backup";
-/// The leases of vnodes, and of the hints' store.
-const LEASES_NAME: &str = "dot_leases";
+
 /// Stands in the mark before the number of the cluster's members.
 const MEMBERS_WORD: &str = "members";
 /// An operator's word that a node of a cluster is to be restored all the same.
@@ -227,9 +227,15 @@ impl Backups {
         }
     }
 
-    /// The card, the record of stores, and the agreed log: each log before its snapshots, which may be
-    /// newer but not older.
+    /// The card, the record of stores, and the agreed log: the marks of a log's end before the log, which
+    /// may go further but not less far, and each log before its snapshots, which may be newer but not older.
     fn copy_ring(&self, directory: &Path, files: &mut BackedUp) -> anyhow::Result<()> {
+        let (disk, data) = (&*self.parts.disk, &self.parts.data_directory);
+        for mark in kvorum_member::check::second_marks(disk, data) {
+            if let Some(name) = mark.file_name() {
+                files.count_copy(copy_file(disk, &mark, &directory.join(name))?);
+            }
+        }
         let target = directory.join("ring");
         let copied = self.copy_tree(&self.parts.ring_directory, &target, files);
         copied.context("copy the agreed state")

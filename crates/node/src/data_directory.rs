@@ -3,13 +3,16 @@
 //! ```text
 //! platform_data_dir/
 //!   LOCK           held by the running node; names its process
-//!   format         the version of this layout, as text
-//!   engine         which backend its stores are of, and whether hints wait in it, as text
+//!   format         the version of this layout, as checked text
+//!   engine         which backend its stores are of, whether hints wait in it, and which directories
+//!                  there are, as checked text
 //!   admin.socket   the admin interface, for the directory's owner only
 //!   ring/          this node's card, its log of the cluster, the record of its stores
 //!                  (their place is ring.state_dir); of an earlier version, cluster and
 //!                  cluster.previous
-//!   hints/         what is kept for other nodes
+//!   agreed_log-N.end  how far the log number N in ring/ was durable, so that an older one or none at all
+//!                  is noticed
+//!   hints/         what is kept for other nodes; in hints/lost, stores of it that could not be opened
 //!   dot_leases     the actors that vnodes may go on with after a clean stop
 //!   commit_log/    of an earlier version: what was durable and not yet synced by the engines
 //!   value_log/     entries of all stores that leave them there, from their acknowledgement on
@@ -27,8 +30,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use kvorum_disk::{Disk, DiskLock, ErrorKind};
-use kvorum_settings::StorageBackend;
+use kvorum_cluster::checked_text::{decode, encode};
+use kvorum_disk::{Disk, DiskLock, ErrorKind, replace_file};
+use kvorum_settings::{Settings, StorageBackend};
+
+use crate::engines::{self, BUILT_IN};
+use crate::store_roots::StoreRoots;
 
 /// The newest layout that this version knows: with a value log in which leveldb has entries, too.
 const FORMAT: u32 = 3;
@@ -38,10 +45,15 @@ const FORMAT_OF_BITCASK_LOG: u32 = 2;
 const FORMAT_OF_NEW: u32 = 1;
 /// The file that says so.
 pub(crate) const FORMAT_NAME: &str = "format";
-const FORMAT_BYTES_MAX: u64 = 64;
+const FORMAT_TITLE: &str = "kvorum format of a data directory";
+const FORMAT_BYTES_MAX: u64 = 4096;
 
-const ENGINE_FILE: &str = "engine";
-const ENGINE_BYTES_MAX: u64 = 256;
+pub(crate) const ENGINE_FILE: &str = "engine";
+const ENGINE_TITLE: &str = "kvorum engine of a data directory";
+const ENGINE_BYTES_MAX: u64 = 64 << 10;
+
+const HINTS_NAME: &str = "hints";
+const VALUE_LOG_NAME: &str = "value_log";
 
 /// Whose stores are in a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,25 +62,65 @@ pub(crate) struct EngineLeft {
     pub(crate) engine: String,
     /// Objects that it keeps for other nodes; unknown when it was not stopped.
     pub(crate) hints: Option<u64>,
+    /// Directories that the node had when this was written: within the data directory, or absolute.
+    /// Earlier versions wrote none.
+    pub(crate) parts: Vec<PathBuf>,
 }
 
 impl EngineLeft {
-    fn text(&self) -> String {
+    fn body(&self) -> String {
         let hints = self
             .hints
             .map_or("unknown".to_owned(), |hints| hints.to_string());
-        format!("engine {}\nhints {hints}\n", self.engine)
+        let mut body = format!("engine {}\nhints {hints}\n", self.engine);
+        for part in &self.parts {
+            body.push_str(PART_WORD);
+            body.push_str(&part.to_string_lossy());
+            body.push('\n');
+        }
+        body
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let (engine, hints) = text.strip_prefix("engine ")?.split_once("\nhints ")?;
-        let hints = match hints.trim_end() {
+    /// Reads the file as this version writes it, or as earlier ones did: without a checksum, so that it
+    /// counts only as long as every word is one that they wrote.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        if let Some((_, body)) = decode(ENGINE_TITLE, bytes) {
+            return Self::parse_body(&body);
+        }
+        let left = Self::parse_body(std::str::from_utf8(bytes).ok()?)?;
+        let is_earlier = left.parts.is_empty() && left.body().as_bytes() == bytes;
+        is_earlier.then_some(left)
+    }
+
+    fn parse_body(body: &str) -> Option<Self> {
+        let mut lines = body.lines();
+        let engine = lines.next()?.strip_prefix("engine ")?.to_owned();
+        let hints = match lines.next()?.strip_prefix("hints ")? {
             "unknown" => None,
             count => Some(count.parse().ok()?),
         };
-        let engine = engine.to_owned();
-        Some(Self { engine, hints })
+        let parts = lines.map(|line| line.strip_prefix(PART_WORD).map(PathBuf::from));
+        let parts = parts.collect::<Option<_>>()?;
+        BUILT_IN.contains(&&*engine).then_some(Self {
+            engine,
+            hints,
+            parts,
+        })
     }
+}
+
+/// Begins the line of a directory.
+const PART_WORD: &str = "part ";
+
+/// What the file `engine` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EngineFile {
+    /// There is none: the directory is new, of an early version, or a restored backup, or it was lost.
+    Missing,
+    /// It is not what was written.
+    Damaged,
+    /// It is whole.
+    Whole(EngineLeft),
 }
 
 /// A locked data directory.
@@ -119,7 +171,7 @@ impl DataDirectory {
 
     /// Where the value log is.
     pub(crate) fn value_log(&self) -> PathBuf {
-        self.path.join("value_log")
+        self.path.join(VALUE_LOG_NAME)
     }
 
     /// True when an earlier run left a value log.
@@ -140,24 +192,20 @@ impl DataDirectory {
             StorageBackend::Leveldb => FORMAT,
             StorageBackend::Memory => FORMAT_OF_NEW,
         };
-        if read_format(disk, &self.path.join(FORMAT_NAME))? < format {
+        if layout_of(disk, &self.path)? < format {
             write_format(disk, &self.path, format)?;
         }
         Ok(())
     }
 
+    /// Where the file is that says whose stores are here.
+    pub(crate) fn engine_file(&self) -> PathBuf {
+        self.path.join(ENGINE_FILE)
+    }
+
     /// Which engine's stores the runs before left here, if they said so.
-    pub(crate) fn engine_left(&self, disk: &dyn Disk) -> anyhow::Result<Option<EngineLeft>> {
-        let path = self.path.join(ENGINE_FILE);
-        if disk.info(&path)?.is_none() {
-            return Ok(None);
-        }
-        let bytes = kvorum_disk::read_file(disk, &path, ENGINE_BYTES_MAX)?;
-        let text = String::from_utf8_lossy(&bytes);
-        let left = EngineLeft::parse(&text);
-        let left = left
-            .with_context(|| format!("{} is damaged: it says {text:?}; remove it", path.display()));
-        left.map(Some)
+    pub(crate) fn engine_left(&self, disk: &dyn Disk) -> anyhow::Result<EngineFile> {
+        read_engine(disk, &self.path)
     }
 
     /// Notes whose stores are here, and how many hints wait: `None` while the node runs.
@@ -166,20 +214,55 @@ impl DataDirectory {
         disk: &dyn Disk,
         engine: &str,
         hints: Option<u64>,
+        parts: &[PathBuf],
     ) -> anyhow::Result<()> {
         let left = EngineLeft {
             engine: engine.to_owned(),
             hints,
+            parts: parts.iter().map(|it| self.relative(it)).collect(),
         };
         // After a run that was killed it says so already, and there may be no room to say it again.
-        if self
-            .engine_left(disk)
-            .is_ok_and(|known| known.as_ref() == Some(&left))
-        {
+        let known = self.engine_left(disk);
+        if known.is_ok_and(|known| known == EngineFile::Whole(left.clone())) {
             return Ok(());
         }
-        kvorum_disk::replace_file(disk, &self.path.join(ENGINE_FILE), left.text().as_bytes())?;
+        let bytes = encode(ENGINE_TITLE, 1, &left.body());
+        replace_file(disk, &self.engine_file(), &bytes)?;
         Ok(())
+    }
+
+    /// A path as `engine` has it: the data directory may be moved with what is in it.
+    fn relative(&self, path: &Path) -> PathBuf {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or(path.to_owned());
+        let (path, own) = (absolute(path), absolute(&self.path));
+        path.strip_prefix(&own).map(Path::to_owned).unwrap_or(path)
+    }
+
+    /// Directories that a node of these settings has, as far as they are there.
+    pub(crate) fn parts(
+        &self,
+        disk: &dyn Disk,
+        settings: &Settings,
+    ) -> anyhow::Result<Vec<PathBuf>> {
+        let mut parts = vec![settings.node.ring_state_dir.clone()];
+        if let Some(roots) = StoreRoots::of(settings) {
+            let engine = engines::name_of(settings.node.storage_backend);
+            parts.extend(roots.all().map(Path::to_owned));
+            parts.push(self.hints(engine));
+            parts.push(self.value_log());
+        }
+        let mut there = Vec::new();
+        for part in parts {
+            if disk.info(&part)?.is_some() {
+                there.push(part);
+            }
+        }
+        Ok(there)
+    }
+
+    /// Where the hints' store of an engine is.
+    pub(crate) fn hints(&self, engine: &str) -> PathBuf {
+        self.path.join(HINTS_NAME).join(engine)
     }
 
     /// Where the commit log is.
@@ -193,36 +276,98 @@ pub(crate) fn admin_socket(data_directory: &Path) -> PathBuf {
     data_directory.join("admin.socket")
 }
 
+/// Reads the file `engine` of a data directory.
+pub(crate) fn read_engine(disk: &dyn Disk, directory: &Path) -> anyhow::Result<EngineFile> {
+    let path = directory.join(ENGINE_FILE);
+    match kvorum_disk::read_file(disk, &path, ENGINE_BYTES_MAX) {
+        Ok(bytes) => Ok(match EngineLeft::parse(&bytes) {
+            Some(left) => EngineFile::Whole(left),
+            None => EngineFile::Damaged,
+        }),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound => Ok(EngineFile::Missing),
+            ErrorKind::TooLarge | ErrorKind::Device => Ok(EngineFile::Damaged),
+            _ => Err(error.into()),
+        },
+    }
+}
+
 fn check_format(disk: &dyn Disk, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(FORMAT_NAME);
     if disk.info(&path)?.is_none() {
-        return write_format(disk, directory, FORMAT_OF_NEW);
+        // Where there was a node before, the newest layout keeps all older versions away.
+        let is_new = disk.info(&directory.join(ENGINE_FILE))?.is_none();
+        if !is_new {
+            tracing::warn!(event = "format_missing", file = %path.display(), "it is written anew");
+        }
+        return write_format(disk, directory, if is_new { FORMAT_OF_NEW } else { FORMAT });
     }
-    let found = read_format(disk, &path)?;
-    if found > FORMAT {
+    let Format { layout, is_checked } = read_format(disk, &path)?;
+    if layout > FORMAT {
         bail!(
-            "the data directory {} has format {found}, which a newer version wrote; this version \
+            "the data directory {} has format {layout}, which a newer version wrote; this version \
              knows formats up to {FORMAT}: run the newer version",
             directory.display()
         );
     }
+    if !is_checked && let Err(error) = write_format(disk, directory, layout) {
+        // A full disk, for one, on which a node is to come up.
+        tracing::warn!(event = "format_not_written", error = %format!("{error:#}"));
+    }
     Ok(())
 }
 
-fn write_format(disk: &dyn Disk, directory: &Path, format: u32) -> anyhow::Result<()> {
-    let text = format!("{format}\n");
-    kvorum_disk::replace_file(disk, &directory.join(FORMAT_NAME), text.as_bytes())?;
+fn write_format(disk: &dyn Disk, directory: &Path, layout: u32) -> anyhow::Result<()> {
+    let bytes = encode(FORMAT_TITLE, 1, &format!("{LAYOUT_WORD}{layout}\n"));
+    replace_file(disk, &directory.join(FORMAT_NAME), &bytes)?;
     Ok(())
 }
 
-fn read_format(disk: &dyn Disk, path: &Path) -> anyhow::Result<u32> {
+/// Begins the line of the layout.
+const LAYOUT_WORD: &str = "layout ";
+
+/// What the file `format` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Format {
+    layout: u32,
+    /// Earlier versions wrote a number without a checksum.
+    is_checked: bool,
+}
+
+/// The layout of a data directory.
+pub(crate) fn layout_of(disk: &dyn Disk, directory: &Path) -> anyhow::Result<u32> {
+    Ok(read_format(disk, &directory.join(FORMAT_NAME))?.layout)
+}
+
+fn read_format(disk: &dyn Disk, path: &Path) -> anyhow::Result<Format> {
     let bytes = kvorum_disk::read_file(disk, path, FORMAT_BYTES_MAX)?;
-    let text = String::from_utf8_lossy(&bytes);
-    text.trim().parse().with_context(|| {
+    parse_format(&bytes).with_context(|| {
         format!(
-            "{} holds {text:?} where a format number is expected",
-            path.display()
+            "the file {} is damaged: it holds {:?}, which no version writes; if no version after this \
+             one has run here, remove the file and start again, which writes it anew; if one has, restore \
+             it from a backup",
+            path.display(),
+            String::from_utf8_lossy(&bytes)
         )
+    })
+}
+
+fn parse_format(bytes: &[u8]) -> Option<Format> {
+    if let Some((_, body)) = decode(FORMAT_TITLE, bytes) {
+        let layout = body.strip_prefix(LAYOUT_WORD)?.strip_suffix('\n')?;
+        return Some(Format {
+            layout: layout.parse().ok()?,
+            is_checked: true,
+        });
+    }
+    // No version that knew a later layout wrote it without a checksum.
+    let known = FORMAT_OF_NEW..=FORMAT;
+    let layout = known
+        .into_iter()
+        .find(|layout| format!("{layout}\n").as_bytes() == bytes)?;
+    Some(Format {
+        layout,
+        is_checked: false,
     })
 }
 
@@ -232,15 +377,87 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn whose_stores_are_here_reads_back() {
-        for hints in [None, Some(0), Some(17)] {
-            let engine = "bitcask".to_owned();
-            let left = EngineLeft { engine, hints };
-            assert_eq!(EngineLeft::parse(&left.text()), Some(left));
+    fn left(engine: &str, hints: Option<u64>) -> EngineLeft {
+        EngineLeft {
+            engine: engine.to_owned(),
+            hints,
+            parts: Vec::new(),
         }
-        assert_eq!(EngineLeft::parse("engine bitcask\n"), None);
-        assert_eq!(EngineLeft::parse("engine bitcask\nhints many\n"), None);
+    }
+
+    #[test]
+    fn whose_stores_are_here_reads_back_and_so_does_what_earlier_versions_wrote() {
+        for hints in [None, Some(0), Some(17)] {
+            let mut left = left("bitcask", hints);
+            let earlier = left.body();
+            assert_eq!(EngineLeft::parse(earlier.as_bytes()), Some(left.clone()));
+            left.parts = vec!["ring".into(), "/elsewhere/value_log".into()];
+            let bytes = encode(ENGINE_TITLE, 1, &left.body());
+            assert_eq!(EngineLeft::parse(&bytes), Some(left));
+        }
+        for text in [
+            "engine bitcask\n",
+            "engine bitcask\nhints many\n",
+            "engine citcask\nhints 0\n",
+        ] {
+            assert_eq!(EngineLeft::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    /// A flipped bit made another engine of the name, and another version of the number, and the advice
+    /// was to set the one and to run the other.
+    #[test]
+    fn no_flipped_bit_and_no_cut_of_the_small_files_says_anything_else() {
+        let engine = encode(ENGINE_TITLE, 1, &left("bitcask", Some(3)).body());
+        let format = encode(FORMAT_TITLE, 1, "layout 2\n");
+        for bytes in [&engine, &format] {
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut flipped = bytes.clone();
+                    flipped[at] ^= 1 << bit;
+                    assert_eq!(EngineLeft::parse(&flipped), None, "{at} {bit}");
+                    assert_eq!(parse_format(&flipped), None, "{at} {bit}");
+                }
+                assert_eq!(EngineLeft::parse(&bytes[..at]), None);
+                assert_eq!(parse_format(&bytes[..at]), None);
+            }
+        }
+        assert_eq!(EngineLeft::parse(&format), None);
+        assert_eq!(parse_format(&engine), None);
+        for (text, layout) in [
+            ("1\n", Some(1)),
+            ("3\n", Some(3)),
+            ("6\n", None),
+            ("2", None),
+        ] {
+            let parsed = parse_format(text.as_bytes()).map(|it| it.layout);
+            assert_eq!(parsed, layout, "{text:?}");
+        }
+        let later = parse_format(&encode(FORMAT_TITLE, 1, "layout 4\n"));
+        assert_eq!(later.map(|it| it.layout), Some(4));
+    }
+
+    #[test]
+    fn a_damaged_format_is_named_with_what_helps_and_an_early_one_gets_a_checksum() {
+        let memory = MemoryDisk::new();
+        let disk: Arc<dyn Disk> = Arc::new(memory.clone());
+        let (directory, file) = (Path::new("data"), Path::new("data/format"));
+        let open = || DataDirectory::open(&disk, directory).map(drop);
+        kvorum_disk::create_directory_durably(&*disk, directory).unwrap();
+        replace_file(&*disk, file, b"2\n").unwrap();
+        open().unwrap();
+        assert!(read_format(&*disk, file).unwrap().is_checked);
+        for damaged in [&b""[..], b"6\n", b"layout 2\n"] {
+            replace_file(&*disk, file, damaged).unwrap();
+            let refused = format!("{:#}", open().unwrap_err());
+            assert!(refused.contains("data/format is damaged"), "{refused}");
+            assert!(!refused.contains("newer version"), "{refused}");
+            disk.remove_file(file).unwrap();
+            open().unwrap();
+        }
+        replace_file(&*disk, file, &encode(FORMAT_TITLE, 1, "layout 4\n")).unwrap();
+        let refused = open().unwrap_err().to_string();
+        assert!(refused.contains("newer version wrote"), "{refused}");
     }
 
     /// An older version would open the stores without the log, and show what they had before.
@@ -248,7 +465,7 @@ mod tests {
     fn the_format_says_whose_entries_are_in_the_value_log() {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
         let data = DataDirectory::open(&disk, Path::new("data")).unwrap();
-        let format = || read_format(&*disk, Path::new("data/format")).unwrap();
+        let format = || layout_of(&*disk, Path::new("data")).unwrap();
         assert_eq!(format(), 1);
         use StorageBackend::{Bitcask, Leveldb};
         for (engine, expected) in [(Bitcask, 2), (Leveldb, 3), (Bitcask, 3)] {
@@ -263,11 +480,11 @@ mod tests {
         let faulty = FaultyDisk::over_memory(&MemoryDisk::new());
         let disk: Arc<dyn Disk> = Arc::new(faulty.clone());
         let data = DataDirectory::open(&disk, Path::new("data")).unwrap();
-        data.note_engine(&*disk, "bitcask", None).unwrap();
+        data.note_engine(&*disk, "bitcask", None, &[]).unwrap();
         let no_space = Fault::Error(ErrorKind::NoSpace);
         faulty.add_rule(Rule::new(no_space).on(Operation::Write));
-        data.note_engine(&*disk, "bitcask", None).unwrap();
-        assert!(data.note_engine(&*disk, "leveldb", None).is_err());
-        assert!(data.note_engine(&*disk, "bitcask", Some(1)).is_err());
+        data.note_engine(&*disk, "bitcask", None, &[]).unwrap();
+        assert!(data.note_engine(&*disk, "leveldb", None, &[]).is_err());
+        assert!(data.note_engine(&*disk, "bitcask", Some(1), &[]).is_err());
     }
 }

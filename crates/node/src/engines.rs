@@ -155,10 +155,30 @@ impl Engines {
         identity.flatten().map(StoreId)
     }
 
+    /// Where the store of what is kept for other nodes is; nowhere with an engine that has no files.
+    pub(crate) fn hints_directory(&self) -> Option<PathBuf> {
+        self.roots.as_ref()?;
+        Some(self.settings.node.data_dir.join("hints").join(self.name()))
+    }
+
     /// Opens the store of what is kept for other nodes. Blocks.
     pub(crate) fn open_hints(&self, log: Option<&ValueLog>) -> anyhow::Result<Arc<dyn Backend>> {
-        let directory = self.settings.node.data_dir.join("hints").join(self.name());
-        self.open_in(Some(&directory), None, RingSize::SMALLEST, log)
+        let directory = self.hints_directory();
+        self.open_in(directory.as_deref(), None, RingSize::SMALLEST, log)
+    }
+
+    /// Which store the files of the hints are, as far as they tell.
+    pub(crate) fn hints_identity_left(&self) -> Option<StoreId> {
+        let directory = self.hints_directory()?;
+        let disk = &*self.disk;
+        let identity = match self.settings.node.storage_backend {
+            StorageBackend::Leveldb => kvorum_backend_leveldb::identity_of(disk, &directory).ok(),
+            StorageBackend::Bitcask => {
+                kvorum_backend_bitcask::check::identity_of(disk, &directory).ok()
+            }
+            StorageBackend::Memory => None,
+        };
+        identity.flatten().map(StoreId)
     }
 
     /// Removes the files of a partition's store, which is not open. Blocks.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
 
 use crate::backup::{self, Backups};
-use crate::data_directory::{DataDirectory, EngineLeft};
+use crate::data_directory::{DataDirectory, EngineFile, EngineLeft};
 use crate::engines;
+use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
 use crate::index_figures::IndexFigures;
 use crate::maintenance::{self, GivingWay, Maintenance, StepLog, TransferBudget};
@@ -48,6 +50,8 @@ pub(crate) struct Node {
     maintainer: ThreadHandle<()>,
     /// Locked for as long as this is held.
     pub(crate) data: Arc<DataDirectory>,
+    /// The directories that it has.
+    parts: Vec<PathBuf>,
 }
 
 impl Node {
@@ -75,6 +79,7 @@ impl Node {
         backup::settle_copied(&*disk, data.path(), &settings.node.ring_state_dir, born_at)?;
         let before = engine_before(&*disk, &data, settings)?;
         store_roots::settle(&*disk, data.path(), settings)?;
+        let remnant = engines_left::any_store(&*disk, &data, settings)?;
         let stores = NodeStores::new(disk.clone(), &runtime, settings, &data, before)?;
         let stores = Arc::new(stores);
         let stats = Arc::new(Stats::default());
@@ -93,6 +98,7 @@ impl Node {
             disk: disk.clone(),
             directory: settings.node.ring_state_dir.clone(),
             data_directory: data.path().to_owned(),
+            remnant,
             stores: stores.clone(),
             meter: Arc::new(RequestMeter {
                 stats: stats.clone(),
@@ -104,7 +110,8 @@ impl Node {
         };
         let member = executor.block_on(Member::open(parts))?;
         runtime.spawn("tls upkeep", tls.keep());
-        data.note_engine(&*disk, stores.engine_name(), None)?;
+        let parts = data.parts(&*disk, settings)?;
+        data.note_engine(&*disk, stores.engine_name(), None, &parts)?;
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
         let log = stores.log();
         let maintenance = Arc::new(Maintenance::new(maintenance::Parts {
@@ -156,6 +163,7 @@ impl Node {
             committer,
             maintainer,
             data: Arc::new(data),
+            parts,
         })
     }
 
@@ -181,7 +189,7 @@ impl Node {
         self.member.close_stores().context("close the stores")?;
         self.member.seal().context("seal the vnodes' dot leases")?;
         self.data
-            .note_engine(&RealDisk, self.figures.engine, Some(hints))
+            .note_engine(&RealDisk, self.figures.engine, Some(hints), &self.parts)
     }
 }
 
@@ -193,9 +201,15 @@ fn engine_before(
     settings: &Settings,
 ) -> anyhow::Result<Option<String>> {
     let configured = engines::name_of(settings.node.storage_backend);
-    let left = data.engine_left(disk)?;
-    let left = left.filter(|left| left.engine != configured && left.engine != engines::MEMORY);
-    let Some(EngineLeft { engine, hints }) = left else {
+    let left = match data.engine_left(disk)? {
+        EngineFile::Whole(left) => left,
+        // From here on there is one wherever there are stores.
+        EngineFile::Missing => return engines_left::settle_unknown(disk, data, settings, false),
+        EngineFile::Damaged => return engines_left::settle_unknown(disk, data, settings, true),
+    };
+    engines_left::check_parts(disk, data, &left)?;
+    let left = Some(left).filter(|it| it.engine != configured && it.engine != engines::MEMORY);
+    let Some(EngineLeft { engine, hints, .. }) = left else {
         return Ok(None);
     };
     let waiting = match hints {

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::data_directory::DataDirectory;
 use crate::engines::Engines;
+use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
 
 /// Threads that give stores what the value log has for them; each reads the log.
@@ -102,15 +103,19 @@ impl NodeStores {
     }
 
     fn begin(&self) -> anyhow::Result<Arc<dyn Backend>> {
-        let hints = self
-            .engines
-            .open_hints(self.value_log.as_ref())
-            .context("open the hints' store")?;
+        let opening = HintsOpening {
+            disk: &self.disk,
+            engines: &self.engines,
+            log: self.value_log.as_ref(),
+        };
         // It gets what earlier logs have for it, and the others find theirs when they are admitted.
-        let mut failed = self.recover(std::slice::from_ref(&hints))?;
-        if let Some((_, error)) = failed.pop() {
-            return Err(error).context("bring the hints' store up to date");
-        }
+        let hints = opening.open(|hints| {
+            let mut failed = self.recover(std::slice::from_ref(hints))?;
+            match failed.pop() {
+                Some((_, error)) => Err(error).context("bring it up to date"),
+                None => Ok(()),
+            }
+        })?;
         *self.log.lock() = self.value_log.as_ref().map(|log| NodeLog {
             values: log.clone(),
             merges: self.engines.merge_policy(),

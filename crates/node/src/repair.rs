@@ -19,6 +19,7 @@ use kvorum_backend_leveldb::repair::{
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
 use kvorum_inspect::{Kind, Plan, VerifyOptions, recognise};
 
+use crate::hints_opening::LOST_NAME;
 use crate::verify;
 
 /// Directories in directories, from the data directory to a store, are far fewer.
@@ -50,6 +51,8 @@ struct Found {
     leveldb: Vec<PathBuf>,
     /// Directories that no repair is for, with what is said of them.
     others: Vec<(PathBuf, &'static str)>,
+    /// Stores of hints that a start set aside.
+    set_aside: Vec<PathBuf>,
     locks: Vec<Box<dyn DiskLock>>,
 }
 
@@ -84,8 +87,8 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
         })
         .collect();
     let text = match arguments.json {
-        true => format!("{:#}\n", as_json(&reports, &others)),
-        false => as_text(&reports, &others, took),
+        true => format!("{:#}\n", as_json(&reports, &others, &found.set_aside)),
+        false => as_text(&reports, &others, &found.set_aside, took),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     let is_good = reports
@@ -149,7 +152,9 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
     for entry in disk.list(directory)? {
         let path = directory.join(&entry.name);
         if entry.kind == EntryKind::Directory {
-            if entry.name != "lost" && depth < DEPTH_MAX {
+            if entry.name == LOST_NAME {
+                set_aside(disk, &path, found)?;
+            } else if depth < DEPTH_MAX {
                 visit(disk, &path, depth + 1, found)?;
             }
             continue;
@@ -176,6 +181,16 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
     Ok(())
 }
 
+/// Stores in a directory of what was set aside are left as they are, and named.
+fn set_aside(disk: &dyn Disk, lost: &Path, found: &mut Found) -> anyhow::Result<()> {
+    for entry in disk.list(lost)? {
+        if entry.kind == EntryKind::Directory {
+            found.set_aside.push(lost.join(entry.name));
+        }
+    }
+    Ok(())
+}
+
 fn check(directory: &Path, said: &'static str) -> anyhow::Result<OtherChecked> {
     let plan = Plan::new(&RealDisk, directory, VerifyOptions::default())?;
     let checked = verify::run(&plan);
@@ -186,7 +201,12 @@ fn check(directory: &Path, said: &'static str) -> anyhow::Result<OtherChecked> {
     })
 }
 
-fn as_text(reports: &[(&Path, Outcome)], others: &[OtherChecked], took: Duration) -> String {
+fn as_text(
+    reports: &[(&Path, Outcome)],
+    others: &[OtherChecked],
+    set_aside: &[PathBuf],
+    took: Duration,
+) -> String {
     let mut text = String::new();
     let (mut read, mut written) = (0, 0);
     for (directory, outcome) in reports {
@@ -207,6 +227,13 @@ fn as_text(reports: &[(&Path, Outcome)], others: &[OtherChecked], took: Duration
         for finding in &other.findings {
             let _infallible = writeln!(text, "  damaged: {finding}");
         }
+    }
+    for directory in set_aside {
+        let name = directory.display();
+        let _infallible = writeln!(
+            text,
+            "{name}: a store of hints that a start set aside as damaged; it is in no use, and may be removed"
+        );
     }
     let seconds = took.as_secs_f64();
     let _infallible = writeln!(
@@ -269,7 +296,11 @@ fn range_shown(doubt: &Doubt) -> (String, String) {
     (key_shown(&doubt.from), key_shown(&doubt.to))
 }
 
-fn as_json(reports: &[(&Path, Outcome)], others: &[OtherChecked]) -> serde_json::Value {
+fn as_json(
+    reports: &[(&Path, Outcome)],
+    others: &[OtherChecked],
+    set_aside: &[PathBuf],
+) -> serde_json::Value {
     let store = |(directory, outcome): &(&Path, Outcome)| match outcome {
         Ok(report) => report_json(directory, report),
         Err(error) => serde_json::json!({ "directory": directory, "error": error }),
@@ -284,6 +315,7 @@ fn as_json(reports: &[(&Path, Outcome)], others: &[OtherChecked]) -> serde_json:
     serde_json::json!({
         "stores": reports.iter().map(store).collect::<Vec<_>>(),
         "others": others.iter().map(other).collect::<Vec<_>>(),
+        "hints_set_aside": set_aside,
     })
 }
 

@@ -77,6 +77,7 @@ impl Machine {
             disk,
             directory: PathBuf::from(RING_DIRECTORY),
             data_directory: PathBuf::from(DATA_DIRECTORY),
+            remnant: None,
             stores: Arc::new(MemberStores(stores.clone())),
             listeners: vec![listener],
             encryption: Encryption::Off,

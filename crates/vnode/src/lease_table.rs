@@ -37,6 +37,9 @@ use crate::dot_source::DotSource;
 use crate::lease_file::{self, Lease, Leases, Unreadable};
 use crate::vnode::Vnode;
 
+/// The file that they are kept in.
+pub const LEASES_NAME: &str = "dot_leases";
+
 /// The leases of all vnodes of a node.
 pub struct LeaseTable {
     disk: Arc<dyn Disk>,
@@ -63,7 +66,7 @@ impl LeaseTable {
         directory: &Path,
         randomness: Arc<dyn Randomness>,
     ) -> Result<(Self, Option<Unreadable>), DiskError> {
-        let path = directory.join("dot_leases");
+        let path = directory.join(LEASES_NAME);
         let (leases, unreadable) = lease_file::read(&*disk, &path)?;
         let unready = Vec::new();
         let table = Self {

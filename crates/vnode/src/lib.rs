@@ -29,7 +29,7 @@ pub use dot_source::DotSource;
 pub use folding::{FoldRequest, fold_clock};
 pub use index_page::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use lease_file::Unreadable;
-pub use lease_table::LeaseTable;
+pub use lease_table::{LEASES_NAME, LeaseTable};
 pub use page::{Page, PageFailure, PageKind, PageRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,

@@ -171,14 +171,22 @@ fn file_as_data_directory_is_refused(run: &Run<'_>, directory: &Path) -> anyhow:
     Ok(String::new())
 }
 
+/// The file `format` of a data directory with a layout that no version knows yet.
+const FORMAT_OF_THE_FUTURE: &str = "kvorum format of a data directory, format 1, sequence 1, 15 bytes, \
+                                    crc32c 9b310372\nlayout 4000000\n";
+
 fn newer_format_is_refused(run: &Run<'_>, directory: &Path) -> anyhow::Result<String> {
     let site = Site::new(&run.binary, directory, &[])?;
     site.start()?.stop()?;
     let format = site.data().join("format");
-    fs::write(&format, "4000000\n").context("writing a format of the future")?;
+    fs::write(&format, FORMAT_OF_THE_FUTURE).context("writing a format of the future")?;
     let data = site.data();
     site.refusal()?
         .require(&[&data.to_string_lossy(), "newer"])?;
+    // No version that writes such a number writes it without a checksum.
+    fs::write(&format, "4000000\n").context("writing a damaged format")?;
+    site.refusal()?
+        .require(&[&format.to_string_lossy(), "damaged"])?;
     Ok(String::new())
 }
 

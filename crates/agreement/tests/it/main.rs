@@ -8,14 +8,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kvorum_agreement::{
     Agreement, AgreementError, AgreementSettings, Founding, Machine, OpenError, Parts,
 };
-use kvorum_disk::{CrashOptions, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_disk::{
+    CrashOptions, Disk as _, ErrorKind, Fault, FaultyDisk, MemoryDisk, Operation, Rule, read_file,
+    replace_file,
+};
 use kvorum_peer::{
     Admission, Caller, Directory, Introduction, Message, PeerService, PeerSettings, Peers, Served,
 };
@@ -128,6 +131,10 @@ impl Node {
     }
 
     async fn start(&mut self, world: &World, founding: Founding) {
+        self.try_start(world, founding).await.unwrap();
+    }
+
+    async fn try_start(&mut self, world: &World, founding: Founding) -> Result<(), OpenError> {
         let process = world.start_process(address(self.machine));
         let runtime = process.runtime();
         let directory = Arc::new(Everybody(self.number, self.moved.clone()));
@@ -137,11 +144,12 @@ impl Node {
             runtime: runtime.clone(),
             disk: Arc::new(self.faulty.clone()),
             directory: PathBuf::from("agreement"),
+            second_mark: PathBuf::from("agreement.end"),
             node: node(self.number),
             peers: peers.clone(),
             machine: words.clone(),
         };
-        let agreement = Agreement::open(parts, founding, settings()).await.unwrap();
+        let agreement = Agreement::open(parts, founding, settings()).await?;
         let at = SocketAddr::new(address(self.machine), PORT);
         let listener = runtime.listen(at, ListenOptions::default()).unwrap();
         let answers = Arc::new(Answers(agreement.clone()));
@@ -151,6 +159,7 @@ impl Node {
             agreement,
             words,
         });
+        Ok(())
     }
 
     fn running(&self) -> &Running {
@@ -447,6 +456,74 @@ fn a_node_that_was_away_for_long_gets_a_snapshot() {
     });
 }
 
+/// The log began where the snapshot had ended, and what the snapshot had held was gone.
+#[test]
+fn r21_a_snapshot_that_is_gone_or_older_is_refused_where_the_log_does_not_reach_back_to_it() {
+    simulated(6, |world| async move {
+        let runtime = world.runtime();
+        let mut alone = Node::new(1);
+        alone.start(&world, Founding::Alone).await;
+        let disk = alone.disk.clone();
+        let (newest, previous) = (
+            Path::new("agreement/snapshot"),
+            Path::new("agreement/snapshot.previous"),
+        );
+        let mut early = None;
+        for round in 0..60 {
+            let word = format!("word{round}");
+            alone.propose(&runtime, &word).await.unwrap();
+            if early.is_none() && disk.info(newest).unwrap().is_some() {
+                early = Some(read_file(&disk, newest, 1 << 20).unwrap());
+            }
+        }
+        let words = alone.words();
+        runtime.sleep(Duration::from_secs(1)).await;
+        alone.running().agreement.stop().await;
+        alone.lose_power(&world).await;
+        let whole = [newest, previous].map(|path| read_file(&disk, path, 1 << 20).unwrap());
+        let found = || {
+            let mark = Path::new("agreement.end");
+            kvorum_agreement::check::check_directory(&disk, Path::new("agreement"), Some(mark))
+        };
+        assert_eq!(found(), []);
+
+        // One generation alone: the log reaches back to the older one.
+        disk.remove_file(newest).unwrap();
+        assert_eq!(found().len(), 1);
+        alone.start(&world, Founding::Opened).await;
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert_eq!(alone.words(), words);
+        let status = alone.running().agreement.status();
+        assert_eq!(status.unreadable_snapshot.as_deref(), Some(newest));
+        alone.lose_power(&world).await;
+
+        for (newest_bytes, previous_bytes) in [(None, None), (early.clone(), early.clone())] {
+            for (path, bytes) in [(newest, newest_bytes), (previous, previous_bytes)] {
+                match bytes {
+                    Some(bytes) => replace_file(&disk, path, &bytes).unwrap(),
+                    None => disk.remove_file(path).unwrap_or_default(),
+                }
+            }
+            assert!(!found().is_empty());
+            let refused = alone.try_start(&world, Founding::Opened).await.unwrap_err();
+            assert!(
+                matches!(refused, OpenError::SnapshotBehind { .. }),
+                "{refused}"
+            );
+            assert!(
+                refused.to_string().contains("agreement/snapshot"),
+                "{refused}"
+            );
+        }
+        for (path, bytes) in [newest, previous].into_iter().zip(whole) {
+            replace_file(&disk, path, &bytes).unwrap();
+        }
+        alone.start(&world, Founding::Opened).await;
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert_eq!(alone.words(), words);
+    });
+}
+
 #[test]
 fn an_empty_directory_is_no_log_and_a_used_one_is_no_place_for_another() {
     simulated(6, |world| async move {
@@ -462,6 +539,7 @@ fn an_empty_directory_is_no_log_and_a_used_one_is_no_place_for_another() {
                 runtime: process.runtime(),
                 disk: Arc::new(disk.clone()),
                 directory: PathBuf::from("agreement"),
+                second_mark: PathBuf::from("agreement.end"),
                 node: node(1),
                 peers: peers.clone(),
                 machine: Arc::new(Words::default()),

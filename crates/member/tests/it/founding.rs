@@ -173,3 +173,174 @@ fn r21_a_lost_card_never_makes_a_new_node() {
         assert!(matches!(refused, Err(OpenError::CardMissing { .. })));
     });
 }
+
+/// A new cluster was founded over the stores of the old one: types and properties were gone, and keys of
+/// types answered that there is no such type.
+#[test]
+fn r21_no_cluster_is_founded_where_something_is_left_of_a_node() {
+    simulated(6, |world| async move {
+        let machine = Machine::new(1);
+        machine.start(&world).await;
+        machine.stop(&world).await;
+        let disk = &machine.disk;
+        let card = ["ring/card", "ring/card.copy"];
+        // First everything but the log, then the log, then whatever of the rest is left.
+        for gone in ["", "ring/log-1", "ring", "data/agreed_log-1.end"] {
+            for file in card.iter().filter(|it| {
+                let there = disk.info(Path::new(it)).unwrap();
+                there.is_some()
+            }) {
+                disk.remove_file(Path::new(file)).unwrap();
+            }
+            let path = Path::new(gone);
+            if !gone.is_empty() && gone.starts_with("ring") {
+                disk.remove_directory(path).unwrap();
+            } else if !gone.is_empty() {
+                disk.remove_file(path).unwrap();
+            }
+            let refused = machine.try_start(&world).await.unwrap_err();
+            let text = refused.to_string();
+            let is_refused = matches!(
+                refused,
+                OpenError::CardMissing { .. } | OpenError::RingGone { .. }
+            );
+            assert!(is_refused, "without {gone}: {text}");
+            assert!(text.contains("from a backup"), "{text}");
+            assert!(
+                !disk
+                    .list(Path::new("ring"))
+                    .unwrap()
+                    .iter()
+                    .any(|it| it.name == "card")
+            );
+        }
+        // A store is enough to show it.
+        disk.remove_file(Path::new("data/dot_leases")).unwrap();
+        let process = world.start_process(crate::machines::ip(1));
+        let mut parts = machine.parts(process.runtime(), Vec::new());
+        parts.remnant = Some("stores/0".into());
+        let refused = kvorum_member::Member::open(parts).await.err().unwrap();
+        assert!(refused.to_string().contains("stores/0"), "{refused}");
+        process.kill();
+        // With nothing left it is a new one.
+        machine.start(&world).await;
+    });
+}
+
+/// The copy with the higher sequence counted: the node took itself for another one.
+#[test]
+fn r21_one_copy_of_another_nodes_card_or_record_changes_nothing() {
+    simulated(7, |world| async move {
+        let (machine, other) = (Machine::new(1), Machine::new(2));
+        machine.start(&world).await;
+        machine.put("key", "value").await;
+        let node = machine.member().node();
+        machine.stop(&world).await;
+        for _ in 0..3 {
+            other.start(&world).await;
+            other.stop(&world).await;
+        }
+        let bytes = |disk: &kvorum_disk::MemoryDisk, file: &str| {
+            kvorum_disk::read_file(disk, Path::new(file), 1 << 20).unwrap()
+        };
+        for name in ["card", "stores", "generation"] {
+            let foreign = bytes(&other.disk, &format!("ring/{name}"));
+            for file in [format!("ring/{name}"), format!("ring/{name}.copy")] {
+                kvorum_disk::replace_file(&machine.disk, Path::new(&file), &foreign).unwrap();
+                let found = kvorum_member::check::check_ring(
+                    &machine.disk,
+                    Path::new("ring"),
+                    Path::new("data"),
+                    false,
+                );
+                assert!(!found.is_empty(), "{file}");
+                machine.start(&world).await;
+                assert_eq!(machine.member().node(), node, "{file}");
+                assert_eq!(machine.get("key").await, ["value"], "{file}");
+                machine.stop(&world).await;
+            }
+        }
+        let found = kvorum_member::check::check_ring(
+            &machine.disk,
+            Path::new("ring"),
+            Path::new("data"),
+            false,
+        );
+        assert_eq!(found, []);
+        let foreign = bytes(&other.disk, "ring/card");
+        for file in ["ring/card", "ring/card.copy"] {
+            kvorum_disk::replace_file(&machine.disk, Path::new(file), &foreign).unwrap();
+        }
+        assert!(machine.try_start(&world).await.is_err());
+    });
+}
+
+/// What was agreed before a clean stop was silently gone.
+#[test]
+fn r21_what_was_agreed_is_never_silently_gone_with_the_end_of_the_log_or_an_older_copy() {
+    simulated(8, |world| async move {
+        let machine = Machine::new(1);
+        machine.start(&world).await;
+        let disk = machine.disk.clone();
+        let log = Path::new("ring/log-1/log");
+        let read = |path: &Path| kvorum_disk::read_file(&disk, path, 1 << 20).unwrap();
+        let older = read(log);
+        machine
+            .agree(Command::CreateType {
+                bucket_type: bucket_type("maps"),
+                properties: props(2),
+            })
+            .await;
+        machine.stop(&world).await;
+        let whole = read(log);
+        let cuts = (1..8).map(|part| whole[..whole.len() * part / 8].to_vec());
+        let last = [whole[..whole.len() - 1].to_vec(), older];
+        for bytes in cuts.chain(last) {
+            kvorum_disk::replace_file(&disk, log, &bytes).unwrap();
+            let found = kvorum_member::check::check_ring(
+                &disk,
+                Path::new("ring"),
+                Path::new("data"),
+                false,
+            );
+            assert!(found.iter().any(|(file, _)| file == log), "{found:?}");
+            let refused = machine.try_start(&world).await.unwrap_err().to_string();
+            assert!(refused.contains("ring/log-1/log"), "{refused}");
+        }
+        kvorum_disk::replace_file(&disk, log, &whole).unwrap();
+        // The directory as a whole is an older copy: what is kept away from it knows.
+        let directory = Path::new("ring/log-1");
+        let copy: Vec<_> = disk
+            .list(directory)
+            .unwrap()
+            .into_iter()
+            .map(|it| {
+                let path = directory.join(it.name);
+                let bytes = read(&path);
+                (path, bytes)
+            })
+            .collect();
+        machine.start(&world).await;
+        machine
+            .agree(Command::ActivateType {
+                bucket_type: bucket_type("maps"),
+            })
+            .await;
+        machine.lose_power(&world).await;
+        for (path, bytes) in &copy {
+            kvorum_disk::replace_file(&disk, path, bytes).unwrap();
+        }
+        let refused = machine.try_start(&world).await.unwrap_err().to_string();
+        assert!(refused.contains("data/agreed_log-1.end"), "{refused}");
+        for mark in ["ring/log-1/end", "data/agreed_log-1.end"] {
+            disk.remove_file(Path::new(mark)).unwrap();
+        }
+        machine.start(&world).await;
+        assert!(
+            machine
+                .state()
+                .bucket_types()
+                .contains_key(&bucket_type("maps"))
+        );
+    });
+}

@@ -141,6 +141,7 @@ impl Machine {
             disk,
             directory: PathBuf::from("ring"),
             data_directory: PathBuf::from("data"),
+            remnant: None,
             stores: Arc::new(stores),
             listeners,
             encryption: kvorum_member::Encryption::Off,

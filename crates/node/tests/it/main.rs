@@ -11,6 +11,7 @@ mod backup;
 mod basho;
 mod budgets;
 mod cluster;
+mod damaged_files;
 mod import;
 mod import_leveldb;
 mod indexes;

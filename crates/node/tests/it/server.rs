@@ -88,6 +88,13 @@ impl Site {
         self.command(words).output().unwrap()
     }
 
+    /// Runs the binary to its end with these words and no settings.
+    pub(crate) fn run_alone(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+        command.current_dir(self.path()).args(words);
+        command.output().unwrap()
+    }
+
     /// What the command line says of these words.
     pub(crate) fn help(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));

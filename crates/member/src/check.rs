@@ -1,0 +1,91 @@
+//! A check of a member's small files without opening them: is each there, of this node, and no older than
+//! the others.
+
+use std::path::{Path, PathBuf};
+
+use kvorum_agreement::check::check_directory;
+use kvorum_disk::Disk;
+use kvorum_vnode::LEASES_NAME;
+
+use crate::card::{Card, CardFile, SECOND_MARK, SECOND_MARK_END, Stage};
+use crate::{generation, held, recovering};
+
+/// Files of the directory of the agreed state that only a node that has begun writes.
+const RING_REMNANTS: [&str; 7] = [
+    "stores",
+    "stores.copy",
+    "generation",
+    "generation.copy",
+    "recovered",
+    "recovered.copy",
+    "hints",
+];
+
+/// A file, and what is wrong with it.
+pub type Finding = (PathBuf, String);
+
+/// The marks of agreed logs that a data directory has.
+pub fn second_marks(disk: &dyn Disk, data: &Path) -> Vec<PathBuf> {
+    let is_mark = |name: &str| name.starts_with(SECOND_MARK) && name.ends_with(SECOND_MARK_END);
+    let entries = disk.list(data).unwrap_or_default().into_iter();
+    let marks = entries.filter(|it| is_mark(&it.name));
+    marks.map(|it| data.join(it.name)).collect()
+}
+
+/// Checks the directory of the agreed state of the node whose data is in `data`. A backup has no second
+/// marks.
+pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) -> Vec<Finding> {
+    let cards = CardFile::named(ring);
+    let mut findings = cards.findings(disk);
+    let contents = cards.contents(disk).unwrap_or([None, None]);
+    let card = contents.iter().flatten().max_by_key(|it| it.0);
+    let Some(card) = card.and_then(|(_, body)| Card::parse(body)) else {
+        if let Some(remnant) = remnant(disk, ring, data)
+            && findings.is_empty()
+        {
+            let what = format!("missing: {} shows that a node was here", remnant.display());
+            findings.push((cards.path().to_owned(), what));
+        }
+        return findings;
+    };
+    let nodes = contents.iter().flatten().map(|(_, body)| Card::parse(body));
+    if nodes.flatten().any(|it| it.node != card.node) {
+        let what = "it and its copy are of two nodes".to_owned();
+        findings.push((cards.path().to_owned(), what));
+    }
+    for file in [
+        held::file(ring, card.node),
+        generation::file(ring, card.node),
+        recovering::file(ring, card.node),
+    ] {
+        findings.extend(file.findings(disk));
+    }
+    if card.stage == Stage::Founding {
+        // It is begun anew.
+        return findings;
+    }
+    let log = CardFile::log_directory_in(ring, card.log);
+    let mark = CardFile::second_mark_in(data, card.log);
+    let mark = (!is_backup).then_some(&*mark);
+    let found = check_directory(disk, &log, mark);
+    findings.extend(found.into_iter().map(|it| (it.file, it.what)));
+    if let Some(of) = kvorum_agreement::check::node_of(disk, &log)
+        && of != card.node
+    {
+        let what = format!(
+            "it is of node {of}, and by its card this node is {}",
+            card.node
+        );
+        findings.push((log.join("log"), what));
+    }
+    findings
+}
+
+/// Something that only a node that has begun leaves.
+pub(crate) fn remnant(disk: &dyn Disk, ring: &Path, data: &Path) -> Option<PathBuf> {
+    let of_ring = RING_REMNANTS.iter().map(|name| ring.join(name));
+    let of_data = std::iter::once(data.join(LEASES_NAME));
+    let marks = second_marks(disk, data).into_iter();
+    let mut remnants = marks.chain(of_ring).chain(of_data);
+    remnants.find(|path| matches!(disk.info(path), Ok(Some(_))))
+}

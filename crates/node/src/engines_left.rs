@@ -1,0 +1,157 @@
+//! What runs before have left in the data directory, found by looking.
+//!
+//! The file `engine` says whose stores are there. Where it is lost or damaged, the stores themselves say it,
+//! and a start that would pass them by is refused. Stores also show that a node was here, so that no new one
+//! is made over them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use kvorum_backend_bitcask::check::is_store as is_bitcask;
+use kvorum_backend_leveldb::repair::has_store_files;
+use kvorum_disk::{Disk, EntryKind};
+use kvorum_settings::{Settings, StorageBackend};
+
+use crate::data_directory::{DataDirectory, EngineLeft};
+use crate::engines::name_of;
+use crate::store_roots::StoreRoots;
+
+const WITH_FILES: [StorageBackend; 2] = [StorageBackend::Bitcask, StorageBackend::Leveldb];
+/// Behind the name of a file that was found damaged and is kept for inspection.
+const DAMAGED: &str = "engine.damaged";
+
+/// A store of any engine, if there is one.
+pub(crate) fn any_store(
+    disk: &dyn Disk,
+    data: &DataDirectory,
+    settings: &Settings,
+) -> anyhow::Result<Option<PathBuf>> {
+    for engine in WITH_FILES {
+        if let Some(store) = store_of(disk, data, settings, engine)? {
+            return Ok(Some(store));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds out whose stores are here where the file `engine` does not say it: the other engine, if only that
+/// has any.
+///
+/// # Errors
+/// The file is damaged, and only another engine has stores: objects may wait there for other nodes.
+pub(crate) fn settle_unknown(
+    disk: &dyn Disk,
+    data: &DataDirectory,
+    settings: &Settings,
+    is_damaged: bool,
+) -> anyhow::Result<Option<String>> {
+    let configured = settings.node.storage_backend;
+    let (file, mut other) = (data.engine_file(), None);
+    let mut has_own = false;
+    for engine in WITH_FILES {
+        let Some(store) = store_of(disk, data, settings, engine)? else {
+            continue;
+        };
+        match engine == configured {
+            true => has_own = true,
+            false => other = Some((name_of(engine), store)),
+        }
+    }
+    if let Some((engine, store)) = other.filter(|_| !has_own) {
+        if !is_damaged {
+            return Ok(Some(engine.to_owned()));
+        }
+        bail!(
+            "the file {} is damaged, which says whose stores are in the data directory; {} is a store of \
+             {engine}, and objects may wait there for other nodes: start with {engine} as storage_backend, \
+             which writes the file anew (if that cannot be done, remove the file, and with it those objects)",
+            file.display(),
+            store.display()
+        );
+    }
+    if is_damaged || has_own {
+        tracing::warn!(
+            event = "engine_file_written_anew",
+            file = %file.display(),
+            why = if is_damaged { "damaged" } else { "missing" },
+            "whose stores are here is known by the stores; how many hints wait is not",
+        );
+    }
+    if is_damaged {
+        put_aside(disk, data)?;
+    }
+    data.note_engine(disk, name_of(configured), None, &[])?;
+    Ok(None)
+}
+
+/// Keeps a damaged file `engine` for inspection.
+fn put_aside(disk: &dyn Disk, data: &DataDirectory) -> anyhow::Result<()> {
+    disk.rename(&data.engine_file(), &data.path().join(DAMAGED))?;
+    disk.sync_directory(data.path())?;
+    Ok(())
+}
+
+/// Refuses to start without the value log that was there, and warns of hints that are gone.
+pub(crate) fn check_parts(
+    disk: &dyn Disk,
+    data: &DataDirectory,
+    left: &EngineLeft,
+) -> anyhow::Result<()> {
+    for part in &left.parts {
+        let path = data.path().join(part);
+        if disk.info(&path)?.is_some() {
+            continue;
+        }
+        if path == data.value_log() {
+            bail!(
+                "{} is missing, the value log, in which acknowledged writes are that no other file has; \
+                 put it back, or restore the data directory from a backup. If it is lost for good, create \
+                 it as an empty directory and start again: entries that only it had are lost then, unless \
+                 other replicas have them",
+                path.display()
+            );
+        }
+        if path == data.hints(&left.engine) && left.hints != Some(0) {
+            let waiting = left.hints.map_or("unknown".to_owned(), |it| it.to_string());
+            tracing::error!(
+                event = "hints_store_missing",
+                directory = %path.display(),
+                hints = %waiting,
+                "objects that were kept here for other nodes are lost; those nodes have to get them from \
+                 other replicas",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A store of an engine: of a partition, or of hints.
+fn store_of(
+    disk: &dyn Disk,
+    data: &DataDirectory,
+    settings: &Settings,
+    engine: StorageBackend,
+) -> anyhow::Result<Option<PathBuf>> {
+    let mut settings = settings.clone();
+    settings.node.storage_backend = engine;
+    let roots = StoreRoots::of(&settings);
+    let is_store = |directory: &Path| match engine {
+        StorageBackend::Leveldb => has_store_files(disk, directory),
+        _ => is_bitcask(disk, directory),
+    };
+    for root in roots.iter().flat_map(StoreRoots::all) {
+        if disk.info(root)?.is_none() {
+            continue;
+        }
+        for entry in disk.list(root)? {
+            let is_partition = entry.name.bytes().all(|it| it.is_ascii_digit());
+            let path = root.join(&entry.name);
+            if entry.kind == EntryKind::Directory && is_partition && is_store(&path)? {
+                return Ok(Some(path));
+            }
+        }
+    }
+    let hints = data.hints(name_of(engine));
+    let has_hints = disk.info(&hints)?.is_some() && is_store(&hints)?;
+    Ok(has_hints.then_some(hints))
+}

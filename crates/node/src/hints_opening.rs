@@ -1,0 +1,140 @@
+//! Opens the store of hints, whose damage must not keep a node from starting.
+//!
+//! It holds copies of objects for nodes that were down, and nothing that this node answers with. So a
+//! damaged one is repaired, and where that does not help it is set aside (in `hints/lost`) and an empty one
+//! takes its place. What it kept is lost to the nodes that it was for, unless other replicas have it: that is
+//! an error in the log. A store that merely cannot be opened at present (no right, no file handle, a device
+//! that fails) is no damaged one, and refused.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use kvorum_backend::{Backend, BackendError, ErrorKind, SharedLog as _};
+use kvorum_backend_leveldb::repair::{Repair, has_store_files, options};
+use kvorum_commit::ValueLog;
+use kvorum_disk::{Disk, create_directory_durably};
+
+use crate::engines::Engines;
+
+/// Where stores of hints are set aside, beside the one in use.
+pub(crate) const LOST_NAME: &str = "lost";
+
+/// See the module's description.
+pub(crate) struct HintsOpening<'a> {
+    pub(crate) disk: &'a Arc<dyn Disk>,
+    pub(crate) engines: &'a Engines,
+    pub(crate) log: Option<&'a ValueLog>,
+}
+
+impl HintsOpening<'_> {
+    /// Opens the store and has `admit` bring it up to date. Blocks.
+    pub(crate) fn open(
+        &self,
+        admit: impl Fn(&Arc<dyn Backend>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let error = match self.attempt(&admit) {
+            Ok(hints) => return Ok(hints),
+            Err(error) => error,
+        };
+        let Some(directory) = self.engines.hints_directory() else {
+            return Err(error);
+        };
+        if !is_damage(&error) {
+            return Err(error).with_context(|| {
+                format!(
+                    "open the store of hints in {}; if it cannot be opened for good, move that directory \
+                     away, and with it the objects that it keeps for other nodes",
+                    directory.display()
+                )
+            });
+        }
+        let reason = format!("{error:#}");
+        match self.repaired(&directory) {
+            Ok(true) => {
+                if let Ok(hints) = self.attempt(&admit) {
+                    let directory = directory.display();
+                    tracing::error!(event = "hints_store_repaired", %directory, %reason);
+                    return Ok(hints);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(event = "hints_store_not_repaired", error = %format!("{error:#}"));
+            }
+        }
+        let kept_as = self.set_aside(&directory)?;
+        tracing::error!(
+            event = "hints_store_set_aside",
+            directory = %directory.display(),
+            kept_as = %kept_as.display(),
+            %reason,
+            "objects that it kept for other nodes are not handed over; those nodes have to get them from \
+             other replicas",
+        );
+        let opened = self.attempt(&admit);
+        opened.with_context(|| format!("open an empty store of hints in {}", directory.display()))
+    }
+
+    fn attempt(
+        &self,
+        admit: impl Fn(&Arc<dyn Backend>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Arc<dyn Backend>> {
+        let hints = self.engines.open_hints(self.log)?;
+        admit(&hints)?;
+        Ok(hints)
+    }
+
+    /// Repairs a store that can be repaired without being opened. Returns whether there was something to
+    /// repair.
+    fn repaired(&self, directory: &Path) -> anyhow::Result<bool> {
+        if !has_store_files(&**self.disk, directory)? {
+            return Ok(false);
+        }
+        let repair = Repair::begin(self.disk.clone(), directory, options(false, false))?;
+        loop {
+            for unit in repair.units() {
+                repair.run(unit, &|_| {})?;
+            }
+            if !repair.next_stage()? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Moves the store away, and has the value log keep nothing for it any more.
+    fn set_aside(&self, directory: &Path) -> anyhow::Result<PathBuf> {
+        let disk = &**self.disk;
+        let identity = self.engines.hints_identity_left();
+        let lost = directory.with_file_name(LOST_NAME);
+        create_directory_durably(disk, &lost)?;
+        let kept_as = free_name(disk, &lost, self.engines.name())?;
+        if let (Some(log), Some(store)) = (self.log, identity) {
+            log.announce_erasure(store)?;
+        }
+        let moved = || format!("move {} to {}", directory.display(), kept_as.display());
+        disk.rename(directory, &kept_as).with_context(moved)?;
+        disk.sync_directory(&lost)?;
+        disk.sync_directory(lost.parent().unwrap_or(Path::new(".")))?;
+        if let (Some(log), Some(store)) = (self.log, identity) {
+            log.forget(store, store)?;
+        }
+        Ok(kept_as)
+    }
+}
+
+fn is_damage(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<BackendError>().map(BackendError::kind);
+    kind == Some(ErrorKind::Corrupt)
+}
+
+fn free_name(disk: &dyn Disk, lost: &Path, engine: &str) -> anyhow::Result<PathBuf> {
+    let mut number = 1;
+    loop {
+        let path = lost.join(format!("{engine}-{number}"));
+        if disk.info(&path)?.is_none() {
+            return Ok(path);
+        }
+        number += 1;
+    }
+}

@@ -1,0 +1,155 @@
+//! Small files that decide, and directories, that are damaged or gone when a node starts: it comes up, or
+//! is refused with words that name the file and what helps; `kvorum verify` finds it either way.
+
+use std::fs;
+use std::path::Path;
+
+use crate::server::Site;
+
+/// What a start that is refused says.
+fn refused(site: &Site) -> String {
+    let output = site.run(&["server"]);
+    let (out, err) = (&output.stdout, &output.stderr);
+    let said = [out, err].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let said = said.concat();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said
+}
+
+/// What `kvorum verify` says of what it finds; empty if there is nothing.
+fn findings(site: &Site) -> String {
+    let output = site.run_alone(&["verify", "data"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match output.status.code() {
+        Some(0) => String::new(),
+        _ => said,
+    }
+}
+
+fn of_engine(engine: &str) -> Site {
+    let mut site = Site::new();
+    site.settings = vec![format!("storage_backend={engine}")];
+    site
+}
+
+fn with_flip(path: &Path, at: usize, bit: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = at % bytes.len();
+    bytes[at] ^= 1 << bit;
+    fs::write(path, bytes).unwrap();
+}
+
+/// The advice was to set a backend that does not exist, or to run a version that does not.
+#[test]
+fn a_flipped_bit_of_the_engine_or_the_format_is_named_and_found() {
+    let site = of_engine("bitcask");
+    site.start().stop();
+    assert_eq!(findings(&site), "");
+    for (name, at) in [("engine", 7), ("engine", 90), ("format", 0), ("format", 70)] {
+        let path = site.path().join("data").join(name);
+        let whole = fs::read(&path).unwrap();
+        with_flip(&path, at, at % 8);
+        let found = findings(&site);
+        assert!(found.contains(name), "{name} {at}: {found}");
+        if name == "engine" {
+            // The stores say whose they are.
+            site.start().stop();
+        } else {
+            let said = refused(&site);
+            assert!(said.contains("data/format is damaged"), "{said}");
+            fs::remove_file(&path).unwrap();
+            assert!(findings(&site).contains("format: missing"));
+            site.start().stop();
+        }
+        assert_eq!(findings(&site), "");
+        fs::write(&path, whole).unwrap();
+    }
+    // Nothing of the other engine's would be found.
+    fs::write(site.path().join("data/engine"), "engine citcask\nhints 0\n").unwrap();
+    let mut other = site;
+    other.settings = vec!["storage_backend=leveldb".to_owned()];
+    let said = refused(&other);
+    assert!(said.contains("data/engine is damaged"), "{said}");
+    assert!(
+        said.contains("start with bitcask as storage_backend"),
+        "{said}"
+    );
+    other.settings = vec!["storage_backend=bitcask".to_owned()];
+    other.start().stop();
+}
+
+/// A new cluster was founded over the stores, without a word.
+#[test]
+fn a_directory_that_is_gone_is_missed() {
+    for engine in ["bitcask", "leveldb"] {
+        let site = of_engine(engine);
+        site.start().stop();
+        let data = site.path().join("data");
+        for (gone, is_refused) in [("ring", true), ("value_log", true), ("hints", false)] {
+            let (here, away) = (data.join(gone), site.path().join("away"));
+            fs::rename(&here, &away).unwrap();
+            let found = findings(&site);
+            assert!(
+                found.contains(gone) && found.contains("missing"),
+                "{gone}: {found}"
+            );
+            if is_refused {
+                let said = refused(&site);
+                assert!(said.contains(&format!("data/{gone}")), "{said}");
+                assert!(said.contains("restore"), "{said}");
+                if here.exists() {
+                    fs::remove_dir_all(&here).unwrap();
+                }
+                fs::rename(&away, &here).unwrap();
+                assert_eq!(findings(&site), "");
+            } else {
+                site.start().stop();
+                fs::remove_dir_all(&away).unwrap();
+            }
+        }
+        // An early version, or a restored backup, left no file `engine`: the stores are enough.
+        fs::remove_file(data.join("engine")).unwrap();
+        for mark in ["agreed_log-1.end", "dot_leases"] {
+            fs::remove_file(data.join(mark)).unwrap();
+        }
+        fs::rename(data.join("ring"), site.path().join("away")).unwrap();
+        let said = refused(&site);
+        assert!(said.contains("not founded over existing data"), "{said}");
+    }
+}
+
+/// A node did not start, and the line named no file.
+#[test]
+fn a_damaged_store_of_hints_stops_nothing() {
+    for (engine, files) in [
+        ("leveldb", ["manifest-0", "manifest-1"]),
+        ("bitcask", ["store-0", "store-1"]),
+    ] {
+        let site = of_engine(engine);
+        site.start().stop();
+        for how in ["flip", "cut", "both of them gone"] {
+            for file in files {
+                let path = site.path().join("data/hints").join(engine).join(file);
+                let len = fs::read(&path).unwrap().len();
+                match how {
+                    "flip" => with_flip(&path, len / 2, 2),
+                    "cut" => fs::write(&path, &fs::read(&path).unwrap()[..len / 2]).unwrap(),
+                    _ => fs::remove_file(&path).unwrap(),
+                }
+            }
+            assert!(
+                findings(&site).contains("hints") || how.contains("gone"),
+                "{engine} {how}"
+            );
+            site.start().stop();
+            assert_eq!(findings(&site), "", "{engine} {how}");
+        }
+        let lost = site.path().join("data/hints/lost");
+        if lost.exists() {
+            let said = site.run_alone(&["repair", "data", "--dry-run"]);
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            assert!(said.contains("hints/lost/"), "{said}");
+        }
+    }
+}
