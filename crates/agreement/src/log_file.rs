@@ -260,16 +260,25 @@ impl LogFile {
                 self.mark_end();
             }
             Err(error) => {
-                self.is_suspect = true;
+                self.is_suspect = !self.is_still_early();
                 tracing::warn!(event = "agreed_log_end_not_marked", error = %error);
             }
         }
     }
 
+    /// True when the file is still the one of an earlier version, which could not be written anew: the log
+    /// goes on in it, without a mark.
+    fn is_still_early(&self) -> bool {
+        let bytes = read_file(&*self.place.disk, &self.place.log, FILE_BYTES_MAX);
+        let header = bytes.map(|bytes| read_header(&self.place.log, &bytes));
+        let is_early = matches!(header, Ok(Ok((found, _))) if found.generation == 0);
+        is_early && self.writing.generation == 0
+    }
+
     /// Notes how far the log is durable. To be called where that may not have been done with the last
     /// record.
     pub(crate) fn mark_end(&mut self) {
-        if !self.is_suspect && self.durable > 0 {
+        if !self.is_suspect && self.durable > 0 && self.writing.generation > 0 {
             self.marks.note(self.writing.end(self.durable));
         }
     }
@@ -847,6 +856,20 @@ mod tests {
                 assert!(open(&image).is_err(), "{cut} {options:?}");
             }
         }
+        // On a full disk it goes on as it is.
+        let (full, mut contents) = before();
+        let faulty = FaultyDisk::over_memory(&full);
+        let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+        for mark in ["log.tmp", "end.tmp", "log.end.tmp"] {
+            let rule = Rule::new(no_space.clone()).on(Operation::Write);
+            faulty.add_rule(rule.path(Path::new(mark)));
+        }
+        let mut log = LogFile::open(place(faulty)).unwrap().0;
+        log.put(LogRecord::Append(vec![entry(4)]), &mut contents)
+            .unwrap();
+        log.mark_end();
+        drop(log);
+        assert!(same(&open(&full).unwrap(), &contents));
         // Put back later, it is an older copy.
         let (earlier, _) = before();
         put_back(&disk, "log", &bytes_of(&earlier, "log"));

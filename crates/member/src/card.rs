@@ -174,6 +174,12 @@ impl CardFile {
     }
 }
 
+/// The state that a recovered cluster begins with: what a card of a later founding stands on.
+pub(crate) fn recovered_file(directory: &Path, node: NodeId) -> CheckedFile {
+    let title = "kvorum state of a recovered cluster";
+    CheckedFile::new(directory, "recovered", title).of(node)
+}
+
 fn text(card: &Card) -> String {
     let stage = match card.stage {
         Stage::Founding => "founding",

@@ -7,8 +7,8 @@ use kvorum_agreement::check::check_directory;
 use kvorum_disk::Disk;
 use kvorum_vnode::LEASES_NAME;
 
-use crate::card::{Card, CardFile, SECOND_MARK, SECOND_MARK_END, Stage};
-use crate::{generation, held, recovering};
+use crate::card::{Card, CardFile, SECOND_MARK, SECOND_MARK_END, Stage, recovered_file};
+use crate::{generation, held};
 
 /// Files of the directory of the agreed state that only a node that has begun writes.
 const RING_REMNANTS: [&str; 7] = [
@@ -56,7 +56,7 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
     for file in [
         held::file(ring, card.node),
         generation::file(ring, card.node),
-        recovering::file(ring, card.node),
+        recovered_file(ring, card.node),
     ] {
         findings.extend(file.findings(disk));
     }

@@ -16,8 +16,8 @@ use kvorum_cluster::{AgreedState, ClusterId, ClusterState, Command};
 use kvorum_disk::DiskError;
 use kvorum_ring::NodeId;
 
-use crate::card::{Card, FIRST_LOG, Stage};
-use crate::checked_file::{CheckedFile, Found};
+use crate::card::{Card, FIRST_LOG, Stage, recovered_file};
+use crate::checked_file::Found;
 use crate::contacts::unknown_state;
 use crate::error::{JoinError, OpenError};
 use crate::joining::{Follows, Joined};
@@ -118,7 +118,7 @@ impl Member {
         let text = state.to_json().map_err(|error| RecoverError::Unwritable {
             detail: error.to_string(),
         })?;
-        let file = file(self.cards.directory(), self.node);
+        let file = recovered_file(self.cards.directory(), self.node);
         let sequence = match file.load(&*self.disk)? {
             Found::Content { sequence, .. } => sequence,
             Found::Nothing | Found::Damaged => 0,
@@ -186,12 +186,6 @@ impl Member {
     }
 }
 
-/// The state that a recovered cluster begins with.
-pub(crate) fn file(directory: &std::path::Path, node: NodeId) -> CheckedFile {
-    let title = "kvorum state of a recovered cluster";
-    CheckedFile::new(directory, "recovered", title).of(node)
-}
-
 /// The state with which a recovery by this node begins its log, if its card says that there is one to
 /// begin. Blocks.
 pub(crate) fn first_state(
@@ -203,7 +197,7 @@ pub(crate) fn first_state(
     if card.log == FIRST_LOG {
         return Ok(None);
     }
-    let file = file(directory, card.node);
+    let file = recovered_file(directory, card.node);
     let state = match file.load(disk)? {
         Found::Content { body, .. } => ClusterState::from_json(&body).ok(),
         Found::Nothing | Found::Damaged => None,

@@ -222,13 +222,22 @@ impl DataDirectory {
             parts: parts.iter().map(|it| self.relative(it)).collect(),
         };
         // After a run that was killed it says so already, and there may be no room to say it again.
-        let known = self.engine_left(disk);
-        if known.is_ok_and(|known| known == EngineFile::Whole(left.clone())) {
+        let known = match self.engine_left(disk) {
+            Ok(EngineFile::Whole(known)) => Some(known),
+            _ => None,
+        };
+        if known.as_ref() == Some(&left) {
             return Ok(());
         }
         let bytes = encode(ENGINE_TITLE, 1, &left.body());
-        replace_file(disk, &self.engine_file(), &bytes)?;
-        Ok(())
+        match replace_file(disk, &self.engine_file(), &bytes) {
+            // It says whose stores are here, if not yet which directories there are.
+            Err(error) if known.is_some_and(|it| (it.engine, it.hints) == (left.engine, hints)) => {
+                tracing::warn!(event = "directories_not_noted", error = %error);
+                Ok(())
+            }
+            written => Ok(written?),
+        }
     }
 
     /// A path as `engine` has it: the data directory may be moved with what is in it.

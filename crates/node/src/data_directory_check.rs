@@ -11,6 +11,7 @@ use kvorum_inspect::Checked;
 
 use crate::backup::MARK_NAME;
 use crate::data_directory::{ENGINE_FILE, EngineFile, FORMAT_NAME, layout_of, read_engine};
+use crate::store_roots;
 
 /// The directory of the agreed state, unless `engine` names another one.
 const RING_NAME: &str = "ring";
@@ -65,6 +66,7 @@ pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> a
         }
         EngineFile::Missing => {}
     }
+    found.extend(store_roots::check_note(disk, directory));
     found.extend(kvorum_member::check::check_ring(
         disk, &ring, directory, is_backup,
     ));

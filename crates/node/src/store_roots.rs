@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use kvorum_backend_leveldb::Tiers;
 use kvorum_backend_leveldb::repair::has_store_files;
+use kvorum_cluster::checked_text::{decode, encode};
 use kvorum_disk::{Disk, EntryKind, read_file, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
 /// In the data directory: where the stores of leveldb are, if not at its data root.
 const NOTE_NAME: &str = "leveldb_stores";
+const NOTE_TITLE: &str = "kvorum place of the stores of leveldb";
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
 /// Where an engine has the stores of partitions.
@@ -81,14 +83,7 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
         return Ok(());
     };
     let note = data.join(NOTE_NAME);
-    let noted = match disk.info(&note)? {
-        Some(_) => {
-            let bytes = read_file(disk, &note, NOTE_BYTES_MAX)?;
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            Some(PathBuf::from(text.trim_end_matches('\n')))
-        }
-        None => None,
-    };
+    let noted = noted(disk, &note)?;
     let root = &settings.leveldb.data_root;
     let own = absolute(roots.own.clone());
     for place in noted.iter().chain([root]) {
@@ -106,8 +101,8 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
     let told = || format!("write {}", note.display());
     match (&roots.slow, &noted) {
         (Some(_), noted) if noted.as_ref() != Some(&own) => {
-            let text = format!("{}\n", own.display());
-            replace_file(disk, &note, text.as_bytes()).with_context(told)?;
+            let bytes = encode(NOTE_TITLE, 1, &format!("{}\n", own.display()));
+            replace_file(disk, &note, &bytes).with_context(told)?;
         }
         (None, Some(_)) => {
             disk.remove_file(&note).with_context(told)?;
@@ -116,6 +111,35 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
         _ => {}
     }
     Ok(())
+}
+
+/// What is wrong with the note of a data directory, if there is one.
+pub(crate) fn check_note(disk: &dyn Disk, data: &Path) -> Option<(PathBuf, String)> {
+    let note = data.join(NOTE_NAME);
+    let error = noted(disk, &note).err()?;
+    Some((note, format!("{error:#}")))
+}
+
+/// The place that was noted. Earlier versions wrote it without a checksum.
+fn noted(disk: &dyn Disk, note: &Path) -> anyhow::Result<Option<PathBuf>> {
+    if disk.info(note)?.is_none() {
+        return Ok(None);
+    }
+    let bytes = read_file(disk, note, NOTE_BYTES_MAX)?;
+    let checked = decode(NOTE_TITLE, &bytes).map(|(_, body)| body);
+    let plain = || {
+        String::from_utf8(bytes)
+            .ok()
+            .filter(|it| it.starts_with('/'))
+    };
+    let place = checked.or_else(plain).with_context(|| {
+        format!(
+            "the file {} is damaged, which says where the stores of leveldb are; see that they are where \
+             leveldb.data_root and leveldb.tiered say, then remove the file and start again",
+            note.display()
+        )
+    })?;
+    Ok(Some(PathBuf::from(place.trim_end_matches('\n'))))
 }
 
 fn has_stores(disk: &dyn Disk, root: &Path) -> anyhow::Result<bool> {

@@ -95,6 +95,7 @@ impl Node {
             runtime: runtime.clone(),
             disk: Arc::new(self.disk.clone()),
             directory: PathBuf::from("agreement"),
+            second_mark: PathBuf::from("agreement.end"),
             node: node(self.number),
             peers: peers.clone(),
             machine: machine.clone(),
