@@ -60,6 +60,13 @@ pub fn check_ring(disk: &dyn Disk, ring: &Path, data: &Path, is_backup: bool) ->
     ] {
         findings.extend(file.findings(disk));
     }
+    let (stores, later) = (ring.join("stores"), ring.join(generation::NAME));
+    let is_missing = |path: &Path| matches!(disk.info(path), Ok(None));
+    if is_missing(&stores) && is_missing(&ring.join("stores.copy")) && !is_missing(&later) {
+        let what =
+            "missing: it says which stores this node has, and that they lack nothing".to_owned();
+        findings.push((stores, what));
+    }
     if card.stage == Stage::Founding {
         // It is begun anew.
         return findings;

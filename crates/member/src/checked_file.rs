@@ -27,6 +27,9 @@ pub(crate) struct CheckedFile {
     owner: Option<NodeId>,
 }
 
+/// Bytes of a file and of its copy.
+type Files = [Option<Vec<u8>>; 2];
+
 /// Sequence and body of a file that is what was written.
 pub(crate) type Content = (u64, String);
 
@@ -147,14 +150,7 @@ impl CheckedFile {
 
     /// Bytes of both files. Where a device does not give one of them, it is like an empty one, and the
     /// error comes with it.
-    #[expect(
-        clippy::type_complexity,
-        reason = "two files and an error, used here alone"
-    )]
-    fn read(
-        &self,
-        disk: &dyn Disk,
-    ) -> Result<([Option<Vec<u8>>; 2], Option<DiskError>), DiskError> {
+    fn read(&self, disk: &dyn Disk) -> Result<(Files, Option<DiskError>), DiskError> {
         let mut failed = None;
         let mut read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
             match read_file(disk, path, FILE_BYTES_MAX) {

@@ -18,10 +18,13 @@ use crate::checked_file::{CheckedFile, Found};
 /// was raised further is overtaken within a few exchanges.
 const RENEWALS_MAX: u64 = 1_000_000;
 
+/// Its name in the directory of the agreed state.
+pub(crate) const NAME: &str = "generation";
+
 /// The file that keeps the generation of a node.
 pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
     let title = "kvorum generation of this node";
-    CheckedFile::new(directory, "generation", title).of(node)
+    CheckedFile::new(directory, NAME, title).of(node)
 }
 
 /// The generation of the run that begins now, kept before anybody hears of it if there is room. One that

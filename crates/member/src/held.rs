@@ -20,6 +20,7 @@ use kvorum_ring::{Epoch, NodeId, Partition, RingSize};
 use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
+use crate::generation;
 
 /// The stores of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +104,14 @@ impl HeldFile {
     /// it is. One that could not be read now is an error, for the next time would write it anew.
     pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
         match self.file.load(&*self.disk)? {
-            Found::Nothing => Ok(None),
+            Found::Nothing => {
+                // The generation is written after it, and so shows that it was there.
+                let later = self.file.path().with_file_name(generation::NAME);
+                if self.disk.info(&later)?.is_some() {
+                    tracing::warn!(event = "record_of_stores_missing", file = %self.file.path().display());
+                }
+                Ok(None)
+            }
             Found::Content { sequence, body, .. } => {
                 *self.sequence.lock() = sequence;
                 Ok(parse(&body))
