@@ -4,6 +4,7 @@
 //! change, in one atomic step. A card that cannot be read never leads to a new identity: that would be
 //! a new node over another one's data.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
+use crate::held::nodes_of_records;
 
 /// The number of the log of a cluster that a node makes of itself alone.
 pub(crate) const FIRST_LOG: u64 = 1;
@@ -41,6 +43,16 @@ pub(crate) struct Card {
     pub(crate) log: u64,
 }
 
+/// Of which node a card is.
+enum Doubt {
+    /// There is no more than one.
+    None,
+    /// Of two, it is this one.
+    Settled(NodeId),
+    /// Nothing says which of two.
+    Open,
+}
+
 /// The card and its copy on disk.
 pub(crate) struct CardFile {
     disk: Arc<dyn Disk>,
@@ -64,12 +76,26 @@ impl CardFile {
         let damaged = || OpenError::CardDamaged {
             file: self.file.path().to_owned(),
         };
-        let found = self.file.load(&*self.disk);
-        let found = found.map_err(|error| OpenError::CardUnread {
+        let unread = |error| OpenError::CardUnread {
             file: self.file.path().to_owned(),
             error,
-        });
-        match found? {
+        };
+        let node = self.node_in_doubt().map_err(unread)?;
+        let node = match node {
+            Doubt::None => None,
+            Doubt::Settled(node) => Some(node),
+            Doubt::Open => {
+                return Err(OpenError::CardsOfTwoNodes {
+                    file: self.file.path().to_owned(),
+                });
+            }
+        };
+        let is_own = |body: &str| {
+            let card = parse(body);
+            node.is_none_or(|node| card.is_some_and(|card| card.node == node))
+        };
+        let found = self.file.load_own(&*self.disk, is_own);
+        match found.map_err(unread)? {
             Found::Nothing => Ok(None),
             Found::Damaged => Err(damaged()),
             Found::Content {
@@ -84,6 +110,23 @@ impl CardFile {
                 parse(&body).ok_or_else(damaged).map(Some)
             }
         }
+    }
+
+    /// Looks whether the card and its copy are of two nodes. Then the record of stores says which of them
+    /// this one is.
+    fn node_in_doubt(&self) -> Result<Doubt, DiskError> {
+        let bodies = self.file.bodies(&*self.disk)?;
+        let cards = bodies.iter().filter_map(|body| parse(body));
+        let nodes: BTreeSet<NodeId> = cards.map(|card| card.node).collect();
+        if nodes.len() < 2 {
+            return Ok(Doubt::None);
+        }
+        let known = nodes_of_records(&*self.disk, &self.directory)?;
+        let mut both = nodes.intersection(&known);
+        Ok(match (both.next(), both.next()) {
+            (Some(node), None) => Doubt::Settled(*node),
+            _ => Doubt::Open,
+        })
     }
 
     pub(crate) fn store(&self, card: &Card) -> Result<(), DiskError> {

@@ -3,6 +3,9 @@
 //! Both copies hold the newest content: what such a file says (who this node is, which log it follows)
 //! must not be answered by the content of before because the newest copy was damaged. The copy is for
 //! the day when the other cannot be read.
+//!
+//! A copy of another node's file may lie here, put back into the wrong place, and be the newer one. A body
+//! says whose it is, and one that is not this node's counts as damaged.
 
 use std::path::{Path, PathBuf};
 
@@ -54,6 +57,34 @@ impl CheckedFile {
     /// If reading fails. Where a device does not give one of the files, the other one serves; where that
     /// does not either, it is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
+        self.load_own(disk, |_| true)
+    }
+
+    /// The bodies of the file and of its copy, as far as they are whole, without mending anything.
+    ///
+    /// # Errors
+    /// If reading fails for another reason than that a file is missing or too long.
+    pub(crate) fn bodies(&self, disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
+        let mut bodies = Vec::new();
+        for path in [&self.path, &self.copy] {
+            match read_file(disk, path, FILE_BYTES_MAX) {
+                Ok(bytes) => bodies.extend(decode(self.title, &bytes).map(|it| it.1)),
+                Err(error) if is_no_content(error.kind()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bodies)
+    }
+
+    /// As [`CheckedFile::load`], where only a body for which `is_own` holds counts.
+    ///
+    /// # Errors
+    /// As [`CheckedFile::load`].
+    pub(crate) fn load_own(
+        &self,
+        disk: &dyn Disk,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<Found, DiskError> {
         let mut failed = None;
         let mut read = |path: &PathBuf| -> Result<Option<Vec<u8>>, DiskError> {
             match read_file(disk, path, FILE_BYTES_MAX) {
@@ -71,7 +102,8 @@ impl CheckedFile {
         if files == [None, None] {
             return Ok(Found::Nothing);
         }
-        let contents = files.map(|file| decode(self.title, &file?));
+        let own = |content: &(u64, String)| is_own(&content.1);
+        let contents = files.map(|file| decode(self.title, &file?).filter(own));
         let newest = contents.iter().flatten().max_by_key(|it| it.0).cloned();
         let Some((sequence, body)) = newest else {
             return failed.map_or(Ok(Found::Damaged), Err);
@@ -107,6 +139,11 @@ impl CheckedFile {
         replace_file(disk, &self.path, &bytes)?;
         replace_file(disk, &self.copy, &bytes)
     }
+}
+
+/// True where there is no file, or none that was ever written here.
+fn is_no_content(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::TooLarge | ErrorKind::Device)
 }
 
 #[cfg(test)]
@@ -177,6 +214,21 @@ mod tests {
             damage(&memory, Path::new(path));
         }
         assert_eq!(file.load(&faulty).unwrap(), Found::Damaged);
+    }
+
+    #[test]
+    fn a_newer_copy_of_another_node_counts_as_damaged() {
+        let (disk, file) = (disk(), file());
+        file.store(&disk, 1, "own\n").unwrap();
+        replace_file(&disk, &file.copy, &encode("a title", 9, "other\n")).unwrap();
+        let found = file.load_own(&disk, |body| body == "own\n").unwrap();
+        let expected = Found::Content {
+            sequence: 1,
+            body: "own\n".to_owned(),
+            stale: Some("d/card.copy".into()),
+        };
+        assert_eq!(found, expected);
+        assert_eq!(file.bodies(&disk).unwrap(), ["own\n", "own\n"]);
     }
 
     #[test]

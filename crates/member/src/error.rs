@@ -22,6 +22,15 @@ pub enum OpenError {
         /// The card.
         file: PathBuf,
     },
+    /// The card and its copy are of two nodes. Put back the copy that was here.
+    #[error(
+        "{} and its copy are of two nodes, and nothing says which of them this one is; put back the one \
+         that was here, a node is not started over another one's data", file.display()
+    )]
+    CardsOfTwoNodes {
+        /// The card.
+        file: PathBuf,
+    },
     /// The card or its copy could not be read, and may be intact. Give the right to read it, or see to
     /// the device, and start again.
     #[error("{error}; {}", until_read(file, error))]

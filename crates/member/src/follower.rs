@@ -221,8 +221,12 @@ impl Ground {
         let store = if store.is_empty(now)? {
             store
         } else {
-            self.stores.remove(held.size, partition, Some(store))?;
-            self.stores.open(held.size, partition)?
+            // It may be another partition's, whose entries in the log must stay: it is not erased.
+            store.close()?;
+            drop(store);
+            let moved = self.stores.set_aside(held.size, partition)?;
+            tracing::warn!(event = "store_set_aside", partition = number, kept_as = ?moved);
+            self.stores.open(held.size, partition, None)?
         };
         held.note(partition, &store, false);
         Ok(store)
@@ -270,9 +274,15 @@ impl Ground {
         self.held.store(held)?;
         let mut vnodes = Vec::new();
         for partition in new.keys() {
-            let store = self.stores.open(held.size, *partition);
+            let is_had = had.contains(partition);
+            let identity = match is_had {
+                true => self.judged(&held.known(), state, *partition),
+                false => Ok(None),
+            };
+            let identity = identity.map_err(FollowError::Store)?;
+            let store = self.stores.open(held.size, *partition, identity);
             let store = store.map_err(FollowError::Store)?;
-            if had.contains(partition) {
+            if is_had {
                 let store = self.recognised(held, ring.replicas_max() > 1, *partition, store);
                 let store = store.map_err(FollowError::Store)?;
                 vnodes.push(self.known_vnode(held, ring.epoch(*partition), *partition, store));

@@ -9,17 +9,21 @@
 //! another one, or it is kept in memory. What such a store lacks must not be taken for what nobody
 //! wrote: the record says for which store it is known that it lacks nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::StoreId;
 use kvorum_disk::{Disk, DiskError};
-use kvorum_ring::{Epoch, Partition, RingSize};
+use kvorum_ring::{Epoch, NodeId, Partition, RingSize};
 use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
+use crate::recognising::KnownStores;
+
+/// How the line begins that says which node the record is of.
+const NODE_WORD: &str = "node ";
 
 /// The stores of one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,11 @@ impl Known {
         is_complete: false,
     };
 
+    /// True where there was a store, and this was its identity.
+    pub(crate) fn is_real(self) -> bool {
+        ![Self::NOTHING.store, Self::NEW.store].contains(&self.store)
+    }
+
     /// Before the first store of a partition is opened.
     pub(crate) const fn nothing(is_new: bool) -> Self {
         if is_new { Self::NEW } else { Self::NOTHING }
@@ -64,6 +73,14 @@ impl Held {
             size,
             since: BTreeMap::new(),
             stores: BTreeMap::new(),
+        }
+    }
+
+    /// What is known of the stores, for whoever compares them with what there is.
+    pub(crate) fn known(&self) -> KnownStores {
+        KnownStores {
+            size: self.size,
+            stores: self.stores.clone(),
         }
     }
 
@@ -81,25 +98,36 @@ impl Held {
 /// The record on disk.
 pub(crate) struct HeldFile {
     disk: Arc<dyn Disk>,
+    node: NodeId,
     file: CheckedFile,
     sequence: Mutex<u64>,
 }
 
 impl HeldFile {
-    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
+    /// That of a node.
+    pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, node: NodeId) -> Self {
         Self {
             disk,
-            file: CheckedFile::new(directory, "stores", "kvorum stores of this node"),
+            node,
+            file: file_in(directory),
             sequence: Mutex::new(0),
         }
     }
 
     /// The record; `None` where there is none, or none but a damaged one: then every store is taken as
-    /// it is. One that could not be read now is an error, for the next time would write it anew.
+    /// it is. One of another node counts as damaged. One that could not be read now is an error, for the next time would write it anew.
     pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
-        match self.file.load(&*self.disk)? {
+        let is_own = |body: &str| node_of(body).is_none_or(|node| node == self.node);
+        match self.file.load_own(&*self.disk, is_own)? {
             Found::Nothing => Ok(None),
-            Found::Content { sequence, body, .. } => {
+            Found::Content {
+                sequence,
+                body,
+                stale,
+            } => {
+                if let Some(stale) = stale {
+                    tracing::warn!(event = "record_of_stores_mended", file = %stale.display());
+                }
                 *self.sequence.lock() = sequence;
                 Ok(parse(&body))
             }
@@ -113,12 +141,34 @@ impl HeldFile {
     pub(crate) fn store(&self, held: &Held) -> Result<(), DiskError> {
         let mut sequence = self.sequence.lock();
         *sequence += 1;
-        self.file.store(&*self.disk, *sequence, &text(held))
+        self.file
+            .store(&*self.disk, *sequence, &text(self.node, held))
     }
 }
 
-fn text(held: &Held) -> String {
-    let mut text = format!("ring {}\n", held.size.get());
+fn file_in(directory: &Path) -> CheckedFile {
+    CheckedFile::new(directory, "stores", "kvorum stores of this node")
+}
+
+/// The nodes of which the record's copies in a directory are.
+pub(crate) fn nodes_of_records(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<BTreeSet<NodeId>, DiskError> {
+    let bodies = file_in(directory).bodies(disk)?;
+    Ok(bodies.iter().filter_map(|body| node_of(body)).collect())
+}
+
+/// The node of a record; an earlier version did not say it.
+fn node_of(body: &str) -> Option<NodeId> {
+    let line = body.lines().next()?;
+    line.strip_prefix(NODE_WORD)?.parse().ok()
+}
+
+/// The record as text: the node, unless an earlier version wrote it; the size of the ring; a line for each
+/// partition with its number and epoch, the identity of its store in decimal, and whether that is complete.
+fn text(node: NodeId, held: &Held) -> String {
+    let mut text = format!("{NODE_WORD}{node}\nring {}\n", held.size.get());
     for (partition, epoch) in &held.since {
         let number = partition.number();
         let _infallible = match held.stores.get(partition) {
@@ -137,7 +187,8 @@ fn text(held: &Held) -> String {
 }
 
 fn parse(text: &str) -> Option<Held> {
-    let mut lines = text.lines();
+    let mut lines = text.lines().peekable();
+    let _node = lines.next_if(|line| line.starts_with(NODE_WORD));
     let size = lines.next()?.strip_prefix("ring ")?.parse().ok()?;
     let size = RingSize::new(size).ok()?;
     let mut held = Held::none(size);
@@ -183,7 +234,12 @@ mod tests {
             since: since.into(),
             stores: stores.into(),
         };
-        assert_eq!(parse(&text(&held)), Some(held));
+        let node = NodeId::from_bytes([7; 16]);
+        let text = text(node, &held);
+        assert_eq!(parse(&text).as_ref(), Some(&held));
+        assert_eq!(node_of(&text), Some(node));
+        let earlier = text.split_once('\n').unwrap().1;
+        assert_eq!((parse(earlier), node_of(earlier)), (Some(held), None));
         assert_eq!(parse("ring 16\n16 1\n"), None);
         assert_eq!(parse("ring 16\n1 1 7 perhaps\n"), None);
         assert_eq!(parse("ring 5\n"), None);

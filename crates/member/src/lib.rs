@@ -31,6 +31,7 @@ mod joining;
 mod member;
 mod opening;
 mod operations;
+mod recognising;
 mod recovering;
 mod stores;
 mod vnode_table;
@@ -47,7 +48,7 @@ pub use joining::Joined;
 pub use member::{Member, MemberSettings, Parts};
 pub use operations::{Operation, Outcome, StoreSize, TransferView, TransfersView};
 pub use recovering::{Outlook, RecoverError};
-pub use stores::{StoreError, Stores};
+pub use stores::{Found, StoreError, Stores};
 pub use vnode_table::{Readiness, Unopened, VnodeTable};
 
 /// The name under which a member's addresses tell where it listens for the others.

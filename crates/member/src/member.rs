@@ -186,7 +186,7 @@ impl Member {
             node: card.node,
             stores,
             leases: leases.clone(),
-            held: Arc::new(HeldFile::new(disk.clone(), &directory)),
+            held: Arc::new(HeldFile::new(disk.clone(), &directory, card.node)),
             table: Arc::default(),
             settings: settings.vnode,
         };
@@ -196,7 +196,7 @@ impl Member {
         let beginning = runtime.blocking(begin).await?;
         let (held, partitions) = (beginning.held, beginning.partitions);
         let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
-        let size = held.size;
+        let known = held.known();
 
         let liveness = Liveness::start(
             &runtime,
@@ -262,7 +262,7 @@ impl Member {
             leases,
             hint_leases,
         });
-        let opener = Opener::new(member.follower.clone(), size, partitions);
+        let opener = Opener::new(member.follower.clone(), known, partitions);
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
         member.start(listeners, front);

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use kvorum_backend::{Backend, BackendError, SharedLog, StoreId};
+use kvorum_backend::{Backend, BackendError, FoundStore, SharedLog, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
 use kvorum_disk::Disk;
-use kvorum_member::{StoreError, Stores};
+use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
@@ -186,7 +186,7 @@ impl NodeStores {
         if !self.engines.has_files(size, partition)? {
             return Ok(());
         }
-        let erased = match self.engines.open(size, partition, Some(log)) {
+        let erased = match self.engines.open(size, partition, None, Some(log)) {
             Ok(store) => {
                 store.erase()?;
                 store.close()?;
@@ -238,8 +238,38 @@ impl Stores for NodeStores {
         Ok(NodeStores::begin(self)?)
     }
 
-    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
-        let opened = self.engines.open(size, partition, self.value_log.as_ref());
+    fn find(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Found, StoreError> {
+        let found = self.engines.find(size, partition, known);
+        let found = found.map_err(|error| in_one_line(&error))?;
+        Ok(found.map_or(Found::NotKept, |(directory, found)| match found {
+            FoundStore::Nothing => Found::Nothing { directory },
+            FoundStore::Store { identity, erased } => Found::Store {
+                directory,
+                identity,
+                erased,
+            },
+            FoundStore::Unusable(why) => Found::Unusable { directory, why },
+        }))
+    }
+
+    fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError> {
+        let moved = self.engines.set_aside(size, partition);
+        moved.map_err(|error| in_one_line(&error))
+    }
+
+    fn read(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let log = self.value_log.as_ref();
+        let opened = self.engines.open(size, partition, known, log);
         opened.map_err(|error| in_one_line(&error))
     }
 
@@ -274,10 +304,14 @@ impl Stores for NodeStores {
         std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
     }
 
-    fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
-        let store = self
-            .engines
-            .open(size, partition, self.value_log.as_ref())?;
+    fn open(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let log = self.value_log.as_ref();
+        let store = self.engines.open(size, partition, known, log)?;
         if let Some(log) = &self.value_log {
             let mut failed = self.admit_to(log, std::slice::from_ref(&store))?;
             if let Some((_, error)) = failed.pop() {
