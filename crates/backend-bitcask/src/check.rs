@@ -233,14 +233,17 @@ impl StoreCheck<'_> {
         for name in read.missing.iter().filter(|_| is_begun) {
             self.found.find(name, 0, 0, "the copy is missing");
         }
-        let is_sound = read.damaged.is_empty() && read.foreign.is_empty() && read.missing.is_empty();
+        let is_sound =
+            read.damaged.is_empty() && read.foreign.is_empty() && read.missing.is_empty();
         if read.is_uneven && is_sound && !self.options.is_live {
             let note = "the two copies of the store's identity differ; the newer one counts";
             self.found.notes.push(note.to_owned());
         }
         if read.content.is_none() {
             let why = read.refusal.unwrap_or_default();
-            let what = format!("no copy of the store's identity counts, and nothing else can be checked: {why}");
+            let what = format!(
+                "no copy of the store's identity counts, and nothing else can be checked: {why}"
+            );
             self.found.find(meta::NAMES[0], 0, 0, what);
         }
         Ok(read.content)

@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use kvorum_backend::{
-    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, LostRange, ReadCopy,
-    Result, StoreCopy, StoreId, Written, choose_copy, set_copy_aside, settle_two_copies,
+    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, LostRange,
+    ReadCopy, Result, StoreCopy, StoreId, Written, choose_copy, set_copy_aside, settle_two_copies,
     write_two_copies,
 };
 use kvorum_disk::{Disk, read_file};
@@ -221,7 +221,10 @@ fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool
     }
     for number in list_segments(disk, directory).into_backend()? {
         let header = SegmentAnatomy::header_id(disk, &directory.join(file_name(number)));
-        if header.into_backend()?.is_some_and(|it| it.log_id == identity) {
+        if header
+            .into_backend()?
+            .is_some_and(|it| it.log_id == identity)
+        {
             return Ok(true);
         }
     }
@@ -232,11 +235,7 @@ fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool
 ///
 /// # Errors
 /// Those of the disk, and [`ErrorKind::NewerFormat`].
-pub fn find_store(
-    disk: &dyn Disk,
-    directory: &Path,
-    belonging: &Belonging,
-) -> Result<FoundStore> {
+pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
     if disk.info(directory).into_backend()?.is_none() {
         return Ok(FoundStore::Nothing);
     }
@@ -245,6 +244,7 @@ pub fn find_store(
         return Ok(FoundStore::Store {
             identity: StoreId(meta.identity),
             erased: StoreId(meta.erased),
+            log: meta.shared_log,
         });
     }
     Ok(match (found.refusal, name_of_data(disk, directory)?) {
@@ -371,7 +371,12 @@ mod tests {
 
     #[test]
     fn the_bytes_are_as_drawn_and_older_ones_are_read() {
-        let hex = |bytes: &[u8]| bytes.iter().map(|it| format!("{it:02x}")).collect::<String>();
+        let hex = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|it| format!("{it:02x}"))
+                .collect::<String>()
+        };
         let bytes = meta().encode();
         assert_eq!(&bytes[..12], b"KVbitcsk\x03\0\0\0");
         assert_eq!(
@@ -391,6 +396,39 @@ mod tests {
             let decoded = Meta::decode(&bytes, Path::new("x")).unwrap();
             assert_eq!(decoded, Some(older));
         }
+    }
+
+    fn unhex(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        let pairs = pairs.map(|pair| std::str::from_utf8(pair).unwrap());
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect()
+    }
+
+    /// As the server of version 0.1.0 wrote it, which knew of no labels.
+    #[test]
+    fn a_recorded_copy_of_version_2_is_read_and_bound() {
+        let recorded = unhex(
+            "4b5662697463736b02000000687429c20200000000000000361c7644c564de270000000000000000\
+             ff8e8b61a4768c951647a58bf0f90fa20a00000000000000010000000000000039060bfb617129d5",
+        );
+        let disk = MemoryDisk::new();
+        for name in NAMES {
+            replace_file(&disk, Path::new(name), &recorded).unwrap();
+        }
+        let belonging = Belonging {
+            label: "1370".to_owned(),
+            identity: Some(StoreId(0x27de_64c5_4476_1c36)),
+        };
+        let mut lost = LostLog::open(&disk, Path::new(""));
+        let draw = || panic!("nothing is drawn for a store that is there");
+        let bound = read_or_create(&disk, Path::new(""), &belonging, &draw, &mut lost).unwrap();
+        assert_eq!((bound.generation, bound.sequence), (3, 10));
+        assert_eq!(bound.shared_log, 0xd529_7161_fb0b_0639);
+        assert_eq!(bound.label, "1370");
+        assert!(lost.ranges().is_empty());
+        assert_eq!(read_of(&disk).content, Some(bound));
     }
 
     #[test]

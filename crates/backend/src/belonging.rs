@@ -55,6 +55,8 @@ pub enum FoundStore {
         identity: StoreId,
         /// The identity that it had before it was erased; 0 if it never was.
         erased: StoreId,
+        /// The id of the node's log in which it has entries; 0 for none.
+        log: u64,
     },
     /// Files of a store that cannot be opened as the one that is looked for: in words that name the files.
     Unusable(String),
@@ -67,7 +69,10 @@ mod tests {
     #[test]
     fn a_directory_names_the_store_of_a_partition_and_that_of_the_hints() {
         let label = |path: &str| Belonging::by_directory(Path::new(path)).label;
-        assert_eq!(label("data/bitcask/1370157784997721485815954530671515330927436759040"), "1370157784997721485815954530671515330927436759040");
+        assert_eq!(
+            label("data/bitcask/1370157784997721485815954530671515330927436759040"),
+            "1370157784997721485815954530671515330927436759040"
+        );
         assert_eq!(label("data/hints/leveldb"), "hints");
         assert_eq!(label("data/leveldb"), "");
         assert_eq!(label(""), "");

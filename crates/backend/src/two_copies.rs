@@ -93,7 +93,10 @@ pub fn choose_copy<T: StoreCopy>(
     if let [one, other] = &own[..]
         && !is_same_store(&one.1, &other.1)
     {
-        let witnessed = [is_witnessed(one.1.identity())?, is_witnessed(other.1.identity())?];
+        let witnessed = [
+            is_witnessed(one.1.identity())?,
+            is_witnessed(other.1.identity())?,
+        ];
         match witnessed {
             [true, false] => put_aside(&mut own, 1, &mut chosen.foreign),
             [false, true] => put_aside(&mut own, 0, &mut chosen.foreign),
@@ -131,8 +134,7 @@ fn belonging_ones<T: StoreCopy>(
         !label.is_empty() && !own.is_empty() && label != own
     };
     let is_known = |copy: &T| belonging.identity.is_some_and(|it| is_or_was(copy, it));
-    let is_labelled =
-        |copy: &T| !belonging.label.is_empty() && copy.label() == belonging.label;
+    let is_labelled = |copy: &T| !belonging.label.is_empty() && copy.label() == belonging.label;
     let mut own = Vec::new();
     for (name, copy) in whole {
         if is_of_another(&copy) {
@@ -411,7 +413,8 @@ mod tests {
     #[test]
     fn without_a_whole_copy_the_refusal_names_both_files() {
         let none = |copies| {
-            choose_copy::<Copy>(Path::new("d"), NAMES, copies, &known("1", 7), &|_| Ok(true)).unwrap()
+            choose_copy::<Copy>(Path::new("d"), NAMES, copies, &known("1", 7), &|_| Ok(true))
+                .unwrap()
         };
         let chosen = none([ReadCopy::Damaged, ReadCopy::Missing]);
         let refusal = chosen.refusal.unwrap();

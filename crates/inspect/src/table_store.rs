@@ -48,7 +48,8 @@ pub(crate) fn check(
         check.segments_are_there(contents.shared_log, &used, node_disk, value_logs)?;
     } else {
         let why = contents.refusal.as_deref().unwrap_or("none is there");
-        let what = format!("no copy of the manifest counts ({why}): `kvorum repair` makes a new one");
+        let what =
+            format!("no copy of the manifest counts ({why}): `kvorum repair` makes a new one");
         check.found.find("manifest-0", 0, 0, what);
     }
     let logs = segment_directory::check(disk, directory, is_live, progress)?;

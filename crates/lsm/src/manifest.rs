@@ -297,23 +297,28 @@ fn read_copy(disk: &dyn Disk, path: &Path) -> Result<ReadCopy<Manifest>> {
 /// True when a table, a blob file or a log in the directory belongs to the store of this identity.
 fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool> {
     for entry in disk.list(directory).into_backend()? {
-        let path = directory.join(&entry.name);
-        let store = match number_of(&entry.name) {
-            Some((_, "sst" | "blob")) => {
-                let header = TableAnatomy::header_id(disk, &path).into_backend()?;
-                header.map(|it| it.store)
-            }
-            Some(_) => {
-                let header = SegmentAnatomy::header_id(disk, &path).into_backend()?;
-                header.map(|it| it.log_id)
-            }
-            None => None,
-        };
-        if store == Some(identity) {
+        if store_of_file(disk, directory, &entry.name)? == Some(identity) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// The store that a table, a blob file or a log belongs to, by its header; `None` for other files and where
+/// the header is damaged.
+pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Result<Option<u64>> {
+    let path = directory.join(name);
+    Ok(match number_of(name) {
+        Some((_, "sst" | "blob")) => {
+            let header = TableAnatomy::header_id(disk, &path).into_backend()?;
+            header.map(|it| it.store)
+        }
+        Some(_) => {
+            let header = SegmentAnatomy::header_id(disk, &path).into_backend()?;
+            header.map(|it| it.log_id)
+        }
+        None => None,
+    })
 }
 
 /// What a directory holds of a store, for a caller that knows which one it looks for. Nothing is written.
@@ -329,10 +334,14 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
         return Ok(FoundStore::Store {
             identity: StoreId(manifest.identity),
             erased: StoreId(manifest.erased),
+            log: manifest.shared_log,
         });
     }
     Ok(match (found.refusal, name_of_data(disk, directory)?) {
-        (Some(refusal), _) => FoundStore::Unusable(unless_repaired(&refusal)),
+        (Some(refusal), _) if found.foreign.is_empty() => {
+            FoundStore::Unusable(unless_repaired(&refusal))
+        }
+        (Some(refusal), _) => FoundStore::Unusable(refusal),
         (None, Some(name)) => FoundStore::Unusable(without_copies(directory, &name)),
         (None, None) => FoundStore::Nothing,
     })
@@ -358,7 +367,9 @@ pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
 
 /// A manifest can be made anew from the tables.
 pub(crate) fn unless_repaired(refusal: &str) -> String {
-    format!("{refusal}; where these cannot be had any more, `kvorum repair` makes a manifest from the tables")
+    format!(
+        "{refusal}; where these cannot be had any more, `kvorum repair` makes a manifest from the tables"
+    )
 }
 
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
@@ -412,6 +423,25 @@ mod tests {
 
     fn read_of(disk: &MemoryDisk) -> FoundManifest {
         read(disk, Path::new(""), &Belonging::default()).unwrap()
+    }
+
+    /// As the server of version 0.1.0 wrote it, which knew of no labels.
+    #[test]
+    fn a_recorded_copy_of_version_3_is_read() {
+        let recorded = "4b566c736d6d667403000000bec4caa00300000000000000acdd121324dfc0770000000000\
+             00000005140300020004c10a2f0a00b5070b14c6f7a6d2dfa498038cf4afd2dfa49803000000096f0001620001\
+             6b3131096f00016200016b393400000002c10a2f0a00b507010a85dca6d1dfa49803ebe3d8d1dfa49803000000\
+             096f00016200016b3131096f00016200016b3934000000141465e851bfabf00000";
+        let pairs = recorded.as_bytes().chunks(2);
+        let pairs = pairs.map(|pair| std::str::from_utf8(pair).unwrap());
+        let bytes: Vec<u8> = pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect();
+        let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap().unwrap();
+        assert_eq!((decoded.generation, decoded.sequence), (3, 20));
+        assert_eq!(decoded.shared_log, 0xf0ab_bf51_e865_1414);
+        assert_eq!((decoded.tables.len(), &decoded.label[..]), (2, ""));
+        assert_eq!(decoded.encode(), bytes);
     }
 
     #[test]

@@ -193,7 +193,11 @@ impl Recovery {
         let belonging = &self.settings.belonging;
         let found = manifest::read(&*self.disk, &self.directory, belonging)?;
         let Some(mut manifest) = found.content else {
-            return Ok((self.first_manifest(found.refusal)?, false));
+            let refusal = match found.foreign.is_empty() {
+                true => found.refusal.as_deref().map(manifest::unless_repaired),
+                false => found.refusal,
+            };
+            return Ok((self.first_manifest(refusal)?, false));
         };
         let was_damaged = !found.damaged.is_empty() || !found.foreign.is_empty();
         for name in found.damaged {
@@ -225,7 +229,7 @@ impl Recovery {
     fn first_manifest(&self, refusal: Option<String>) -> Result<Manifest> {
         let data = manifest::name_of_data(&*self.disk, &self.directory)?;
         let refusal = match (refusal, data) {
-            (Some(refusal), _) => Some(manifest::unless_repaired(&refusal)),
+            (Some(refusal), _) => Some(refusal),
             (None, Some(name)) => Some(manifest::without_copies(&self.directory, &name)),
             (None, None) => None,
         };
@@ -266,8 +270,16 @@ impl Recovery {
                 "blob" => manifest.blobs.iter().any(|it| it.number == number),
                 _ => number >= manifest.first_log,
             };
-            if !is_used && !was_damaged {
-                self.disk.remove_file(&path).into_backend()?;
+            if is_used || was_damaged {
+                continue;
+            }
+            match manifest::store_of_file(&*self.disk, &self.directory, &entry.name)? {
+                // It may be all that there is of it: it is not this store's to remove.
+                Some(store) if store != manifest.identity && store != manifest.erased => {
+                    let held = format!("a file of another store ({store:#018x}), which stays");
+                    self.note(entry.name, 0, 0, held);
+                }
+                _ => self.disk.remove_file(&path).into_backend()?,
             }
         }
         Ok(next)

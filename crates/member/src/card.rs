@@ -66,7 +66,7 @@ impl CardFile {
         Self {
             disk,
             directory: directory.to_owned(),
-            file: CheckedFile::new(directory, "card", "kvorum membership card"),
+            file: file_in(directory),
             sequence: Mutex::new(0),
         }
     }
@@ -115,9 +115,7 @@ impl CardFile {
     /// Looks whether the card and its copy are of two nodes. Then the record of stores says which of them
     /// this one is.
     fn node_in_doubt(&self) -> Result<Doubt, DiskError> {
-        let bodies = self.file.bodies(&*self.disk)?;
-        let cards = bodies.iter().filter_map(|body| parse(body));
-        let nodes: BTreeSet<NodeId> = cards.map(|card| card.node).collect();
+        let nodes = nodes_of_cards(&*self.disk, &self.directory)?;
         if nodes.len() < 2 {
             return Ok(Doubt::None);
         }
@@ -144,6 +142,20 @@ impl CardFile {
     pub(crate) fn log_directory(&self, log: u64) -> PathBuf {
         self.directory.join(format!("log-{log}"))
     }
+}
+
+/// The nodes of which the cards in a directory are.
+pub(crate) fn nodes_of_cards(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<BTreeSet<NodeId>, DiskError> {
+    let bodies = file_in(directory).bodies(disk)?;
+    let cards = bodies.iter().filter_map(|body| parse(body));
+    Ok(cards.map(|card| card.node).collect())
+}
+
+fn file_in(directory: &Path) -> CheckedFile {
+    CheckedFile::new(directory, "card", "kvorum membership card")
 }
 
 fn text(card: &Card) -> String {

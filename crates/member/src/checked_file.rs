@@ -65,15 +65,34 @@ impl CheckedFile {
     /// # Errors
     /// If reading fails for another reason than that a file is missing or too long.
     pub(crate) fn bodies(&self, disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
-        let mut bodies = Vec::new();
+        let contents = self.contents(disk)?.into_iter();
+        Ok(contents.map(|it| it.1).collect())
+    }
+
+    fn contents(&self, disk: &dyn Disk) -> Result<Vec<(u64, String)>, DiskError> {
+        let mut contents = Vec::new();
         for path in [&self.path, &self.copy] {
             match read_file(disk, path, FILE_BYTES_MAX) {
-                Ok(bytes) => bodies.extend(decode(self.title, &bytes).map(|it| it.1)),
+                Ok(bytes) => contents.extend(decode(self.title, &bytes)),
                 Err(error) if is_no_content(error.kind()) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(bodies)
+        Ok(contents)
+    }
+
+    /// The newest whole body for which `is_own` holds, without mending anything.
+    ///
+    /// # Errors
+    /// As [`CheckedFile::bodies`].
+    pub(crate) fn newest_own(
+        &self,
+        disk: &dyn Disk,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, DiskError> {
+        let own = self.contents(disk)?.into_iter().filter(|it| is_own(&it.1));
+        let newest = own.max_by_key(|it| it.0);
+        Ok(newest.map(|it| it.1))
     }
 
     /// As [`CheckedFile::load`], where only a body for which `is_own` holds counts.
@@ -143,7 +162,10 @@ impl CheckedFile {
 
 /// True where there is no file, or none that was ever written here.
 fn is_no_content(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::TooLarge | ErrorKind::Device)
+    matches!(
+        kind,
+        ErrorKind::NotFound | ErrorKind::TooLarge | ErrorKind::Device
+    )
 }
 
 #[cfg(test)]

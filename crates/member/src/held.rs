@@ -20,7 +20,6 @@ use kvorum_ring::{Epoch, NodeId, Partition, RingSize};
 use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
-use crate::recognising::KnownStores;
 
 /// How the line begins that says which node the record is of.
 const NODE_WORD: &str = "node ";
@@ -73,14 +72,6 @@ impl Held {
             size,
             since: BTreeMap::new(),
             stores: BTreeMap::new(),
-        }
-    }
-
-    /// What is known of the stores, for whoever compares them with what there is.
-    pub(crate) fn known(&self) -> KnownStores {
-        KnownStores {
-            size: self.size,
-            stores: self.stores.clone(),
         }
     }
 
@@ -157,6 +148,18 @@ pub(crate) fn nodes_of_records(
 ) -> Result<BTreeSet<NodeId>, DiskError> {
     let bodies = file_in(directory).bodies(disk)?;
     Ok(bodies.iter().filter_map(|body| node_of(body)).collect())
+}
+
+/// The newest record in a directory that is of a node for which `is_own` holds, and whether it says which
+/// node it is of. Nothing is mended.
+pub(crate) fn newest_record(
+    disk: &dyn Disk,
+    directory: &Path,
+    is_own: impl Fn(NodeId) -> bool,
+) -> Result<Option<(Held, bool)>, DiskError> {
+    let is_own_body = |body: &str| node_of(body).is_none_or(&is_own);
+    let body = file_in(directory).newest_own(disk, is_own_body)?;
+    Ok(body.and_then(|body| Some((parse(&body)?, node_of(&body).is_some()))))
 }
 
 /// The node of a record; an earlier version did not say it.

@@ -15,6 +15,7 @@
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
 //! clusters of it. What this crate must not know: engines, protocols for clients, settings files.
 
+mod accepting;
 mod agreed_log;
 mod card;
 mod checked_file;
@@ -33,6 +34,7 @@ mod opening;
 mod operations;
 mod recognising;
 mod recovering;
+mod small_files;
 mod stores;
 mod vnode_table;
 mod vouching;
@@ -43,11 +45,13 @@ pub use kvorum_handoff::{Budget, TransferSettings, Unbounded};
 pub use kvorum_liveness::LivenessSettings;
 pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connections_max};
 
+pub use accepting::AcceptError;
 pub use error::{JoinError, OpenError};
 pub use joining::Joined;
 pub use member::{Member, MemberSettings, Parts};
 pub use operations::{Operation, Outcome, StoreSize, TransferView, TransfersView};
 pub use recovering::{Outlook, RecoverError};
+pub use small_files::{RecordedStores, SmallFileFinding, check_small_files, known_stores};
 pub use stores::{Found, StoreError, Stores};
 pub use vnode_table::{Readiness, Unopened, VnodeTable};
 

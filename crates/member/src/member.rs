@@ -38,6 +38,7 @@ use crate::hint_store;
 use crate::joining::Doorkeeper;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
+use crate::recognising::KnownStores;
 use crate::stores::Stores;
 use crate::vnode_table::VnodeTable;
 
@@ -196,7 +197,7 @@ impl Member {
         let beginning = runtime.blocking(begin).await?;
         let (held, partitions) = (beginning.held, beginning.partitions);
         let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
-        let known = held.known();
+        let known = KnownStores::of(&held);
 
         let liveness = Liveness::start(
             &runtime,

@@ -336,7 +336,7 @@ impl Ground {
                 is_any_left = true;
                 continue;
             }
-            if let Some(read) = self.read(&held.known(), state, *partition) {
+            if let Some(read) = self.read(&KnownStores::of(held), state, *partition) {
                 self.admit(held, state, vec![read]);
             }
             let is_open = self.table.numbered(partition.number()).is_some();

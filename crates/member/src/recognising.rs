@@ -13,7 +13,7 @@ use std::path::Path;
 use kvorum_backend::StoreId;
 use kvorum_ring::{Partition, RingSize};
 
-use crate::held::Known;
+use crate::held::{Held, Known};
 use crate::stores::Found;
 
 /// What is to be done about what was found.
@@ -35,6 +35,14 @@ pub(crate) struct KnownStores {
 }
 
 impl KnownStores {
+    /// By the record.
+    pub(crate) fn of(held: &Held) -> Self {
+        Self {
+            size: held.size,
+            stores: held.stores.clone(),
+        }
+    }
+
     /// The identity by which a partition's store is known, if there was one.
     pub(crate) fn identity(&self, partition: Partition) -> Option<StoreId> {
         let known = self.stores.get(&partition)?;
@@ -42,14 +50,22 @@ impl KnownStores {
     }
 
     /// The decision.
-    pub(crate) fn judge(&self, partition: Partition, found: &Found, others_have_it: bool) -> Verdict {
+    pub(crate) fn judge(
+        &self,
+        partition: Partition,
+        found: &Found,
+        others_have_it: bool,
+    ) -> Verdict {
         let known = self.identity(partition);
         let why = match (found, known) {
             (Found::Unusable { why, .. }, _) => why.clone(),
             (Found::NotKept, _) | (_, None) => return Verdict::Open(known),
-            (Found::Store { identity, erased, .. }, Some(known))
-                if *identity == known || *erased == known =>
-            {
+            (
+                Found::Store {
+                    identity, erased, ..
+                },
+                Some(known),
+            ) if *identity == known || *erased == known => {
                 return Verdict::Open(Some(known));
             }
             (Found::Nothing { directory }, Some(known)) => missing(directory, known),
@@ -79,7 +95,10 @@ impl KnownStores {
         if let Some((owner, _)) = owner {
             let index = owner.index_decimal(self.size);
             let number = owner.number();
-            let _infallible = write!(why, ": that of partition {number}, whose directory is {index}");
+            let _infallible = write!(
+                why,
+                ": that of partition {number}, whose directory is {index}"
+            );
         }
         why.push_str("; put back the directory that belongs here");
         why
@@ -116,7 +135,10 @@ mod tests {
     fn known() -> KnownStores {
         let stores = [(1, OWN), (2, OTHER)].map(|(number, store)| {
             let is_complete = true;
-            (size().partition(number).unwrap(), Known { store, is_complete })
+            (
+                size().partition(number).unwrap(),
+                Known { store, is_complete },
+            )
         });
         KnownStores {
             size: size(),
@@ -149,7 +171,10 @@ mod tests {
             assert_eq!(judge(Found::NotKept), Verdict::Open(Some(OWN)));
             let fresh = size().partition(3).unwrap();
             for found in [nothing(), store(OTHER, none)] {
-                assert_eq!(known.judge(fresh, &found, others_have_it), Verdict::Open(None));
+                assert_eq!(
+                    known.judge(fresh, &found, others_have_it),
+                    Verdict::Open(None)
+                );
             }
         }
     }
@@ -171,7 +196,10 @@ mod tests {
             let Verdict::Refuse(why) = known.judge(own, &found, false) else {
                 panic!("{found:?} was not refused");
             };
-            assert!(why.contains(named) && why.contains("accept-loss 1"), "{why}");
+            assert!(
+                why.contains(named) && why.contains("accept-loss 1"),
+                "{why}"
+            );
             let Verdict::Replace(why) = known.judge(own, &found, true) else {
                 panic!("{found:?} was not replaced");
             };

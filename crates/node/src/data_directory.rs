@@ -20,7 +20,8 @@
 //!   backups        where backups were made, for `kvorum admin maintenance`
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
-//!   leveldb_stores where these are instead, with leveldb.tiered, as text
+//!   bitcask_stores, leveldb_stores
+//!                  where these are instead, if elsewhere, as text
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -69,6 +70,12 @@ impl EngineLeft {
         let engine = engine.to_owned();
         Some(Self { engine, hints })
     }
+}
+
+/// Whose stores are in a data directory, for a tool that only looks; `None` where nothing says it.
+pub(crate) fn engine_noted(disk: &dyn Disk, directory: &Path) -> Option<EngineLeft> {
+    let bytes = kvorum_disk::read_file(disk, &directory.join(ENGINE_FILE), ENGINE_BYTES_MAX);
+    EngineLeft::parse(&String::from_utf8_lossy(&bytes.ok()?))
 }
 
 /// A locked data directory.

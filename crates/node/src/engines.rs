@@ -262,9 +262,10 @@ impl Engines {
             (StorageBackend::Bitcask, Some(directory)) => {
                 (self.open_bitcask(directory, belonging, log)?, directory)
             }
-            (StorageBackend::Leveldb, Some(directory)) => {
-                (self.open_leveldb(directory, tiers, belonging, log)?, directory)
-            }
+            (StorageBackend::Leveldb, Some(directory)) => (
+                self.open_leveldb(directory, tiers, belonging, log)?,
+                directory,
+            ),
         };
         tell_losses(directory, &*store);
         Ok(store)

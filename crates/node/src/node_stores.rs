@@ -1,10 +1,10 @@
 //! The stores of a running node: engines over the node's log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use anyhow::Context;
 use kvorum_backend::{Backend, BackendError, FoundStore, SharedLog, StoreId};
@@ -19,7 +19,7 @@ use kvorum_settings::Settings;
 use parking_lot::Mutex;
 
 use crate::data_directory::DataDirectory;
-use crate::engines::Engines;
+use crate::engines::{self, Engines};
 use crate::node_log::{self, NodeLog};
 
 /// Threads that give stores what the value log has for them; each reads the log.
@@ -30,6 +30,8 @@ pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
     engines: Engines,
     engine_before: Option<String>,
+    /// The engine of the run before kept nothing over its stop, and no store is missed.
+    kept_nothing: bool,
     /// Where an earlier version had its commit logs.
     commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
@@ -37,6 +39,8 @@ pub(crate) struct NodeStores {
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     earlier: Mutex<EarlierLogs>,
+    /// Which partition each store that is open is of.
+    opened: Mutex<BTreeMap<StoreId, (Partition, Weak<dyn Backend>)>>,
 }
 
 /// What is known of the logs of earlier runs, which are read for some stores after the other.
@@ -61,6 +65,8 @@ impl NodeStores {
         data: &DataDirectory,
         engine_before: Option<String>,
     ) -> anyhow::Result<Self> {
+        let left = data.engine_left(&*disk)?;
+        let kept_nothing = left.is_some_and(|left| left.engine == engines::MEMORY);
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
@@ -74,10 +80,12 @@ impl NodeStores {
             disk,
             engines,
             engine_before,
+            kept_nothing,
             commit_logs: data.commit_log(),
             value_log,
             log: Mutex::new(None),
             earlier: Mutex::default(),
+            opened: Mutex::default(),
         })
     }
 
@@ -99,6 +107,29 @@ impl NodeStores {
     /// What the stores of bitcask have read, where it is kept.
     pub(crate) fn read_cache(&self) -> Option<Arc<ReadCache>> {
         self.engines.read_cache().cloned()
+    }
+
+    /// Notes that a store is open, and refuses a second one of the same identity: a copy of a directory.
+    /// Opened beside each other, both would take the other's entries in the log for their own.
+    fn note_opened(
+        &self,
+        partition: Partition,
+        store: Arc<dyn Backend>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let identity = store.identity();
+        let mut opened = self.opened.lock();
+        let other = opened.get(&identity).filter(|it| it.1.strong_count() > 0);
+        if let Some((other, _)) = other.filter(|(other, _)| *other != partition) {
+            let (number, other) = (partition.number(), other.number());
+            let why = format!(
+                "the directory of partition {number} is a copy of that of partition {other} (store \
+                 {:#018x}); put back the directory that belongs here",
+                identity.0
+            );
+            return Err(why.into());
+        }
+        opened.insert(identity, (partition, Arc::downgrade(&store)));
+        Ok(store)
     }
 
     fn begin(&self) -> anyhow::Result<Arc<dyn Backend>> {
@@ -186,6 +217,13 @@ impl NodeStores {
         if !self.engines.has_files(size, partition)? {
             return Ok(());
         }
+        if let Some((_, FoundStore::Unusable(why))) = self.engines.find(size, partition, None)? {
+            // It may be another partition's, and the only copy of that.
+            let kept_as = self.engines.set_aside(size, partition)?;
+            let index = partition.index_decimal(size);
+            tracing::warn!(event = "store_set_aside", partition = %index, ?kept_as, reason = %why);
+            return Ok(());
+        }
         let erased = match self.engines.open(size, partition, None, Some(log)) {
             Ok(store) => {
                 store.erase()?;
@@ -246,15 +284,20 @@ impl Stores for NodeStores {
     ) -> Result<Found, StoreError> {
         let found = self.engines.find(size, partition, known);
         let found = found.map_err(|error| in_one_line(&error))?;
-        Ok(found.map_or(Found::NotKept, |(directory, found)| match found {
-            FoundStore::Nothing => Found::Nothing { directory },
-            FoundStore::Store { identity, erased } => Found::Store {
-                directory,
-                identity,
-                erased,
-            },
-            FoundStore::Unusable(why) => Found::Unusable { directory, why },
-        }))
+        Ok(
+            found.map_or(Found::NotKept, |(directory, found)| match found {
+                FoundStore::Nothing if self.kept_nothing => Found::NotKept,
+                FoundStore::Nothing => Found::Nothing { directory },
+                FoundStore::Store {
+                    identity, erased, ..
+                } => Found::Store {
+                    directory,
+                    identity,
+                    erased,
+                },
+                FoundStore::Unusable(why) => Found::Unusable { directory, why },
+            }),
+        )
     }
 
     fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError> {
@@ -270,7 +313,8 @@ impl Stores for NodeStores {
     ) -> Result<Arc<dyn Backend>, StoreError> {
         let log = self.value_log.as_ref();
         let opened = self.engines.open(size, partition, known, log);
-        opened.map_err(|error| in_one_line(&error))
+        let opened = opened.map_err(|error| in_one_line(&error))?;
+        self.note_opened(partition, opened)
     }
 
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
@@ -312,6 +356,7 @@ impl Stores for NodeStores {
     ) -> Result<Arc<dyn Backend>, StoreError> {
         let log = self.value_log.as_ref();
         let store = self.engines.open(size, partition, known, log)?;
+        let store = self.note_opened(partition, store)?;
         if let Some(log) = &self.value_log {
             let mut failed = self.admit_to(log, std::slice::from_ref(&store))?;
             if let Some((_, error)) = failed.pop() {

@@ -11,6 +11,7 @@ use clap::Args;
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
 
+use crate::missing;
 use crate::progress::{Progress, TICK};
 
 /// On one core, one reads while the other computes.
@@ -36,7 +37,9 @@ pub(crate) fn main(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
         is_live: arguments.live,
     };
     let plan = Plan::new(&RealDisk, &arguments.directory, options)?;
-    let checked = run(&plan);
+    let mut checked = run(&plan);
+    let missing = missing::check(&RealDisk, &arguments.directory, arguments.live)?;
+    checked.add(missing, "");
     let text = if arguments.json {
         format!("{:#}\n", as_json(&plan, &checked))
     } else {

@@ -460,7 +460,9 @@ impl Stores for MemberStores {
         };
         Ok(match found {
             FoundStore::Nothing => Found::Nothing { directory },
-            FoundStore::Store { identity, erased } => Found::Store {
+            FoundStore::Store {
+                identity, erased, ..
+            } => Found::Store {
                 directory,
                 identity,
                 erased,

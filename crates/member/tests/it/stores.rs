@@ -153,7 +153,9 @@ impl Stores for DiskStores {
         };
         Ok(match find_store(&*self.disk, &directory, &belonging)? {
             FoundStore::Nothing => Found::Nothing { directory },
-            FoundStore::Store { identity, erased } => Found::Store {
+            FoundStore::Store {
+                identity, erased, ..
+            } => Found::Store {
                 directory,
                 identity,
                 erased,

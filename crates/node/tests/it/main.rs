@@ -11,6 +11,7 @@ mod backup;
 mod basho;
 mod budgets;
 mod cluster;
+mod exchanged;
 mod import;
 mod import_leveldb;
 mod indexes;
