@@ -229,7 +229,8 @@ impl StoreCheck<'_> {
             self.found.find(foreign.name, 0, 0, what);
         }
         // Where a creation was cut short, the copy that is there is the first that was ever written.
-        let is_begun = read.content.as_ref().is_none_or(|it| it.generation > 1);
+        let is_first = read.content.as_ref().is_some_and(|it| it.generation == 1);
+        let is_begun = !is_first || meta::name_of_data(self.disk, self.directory)?.is_some();
         for name in read.missing.iter().filter(|_| is_begun) {
             self.found.find(name, 0, 0, "the copy is missing");
         }

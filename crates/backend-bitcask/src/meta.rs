@@ -255,7 +255,7 @@ pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> R
 }
 
 /// A file in the directory that only a store with an identity has.
-fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
+pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
     if let Some(number) = list_segments(disk, directory).into_backend()?.first() {
         return Ok(Some(file_name(*number)));
     }

@@ -103,7 +103,8 @@ pub fn is_table_name(name: &str) -> bool {
 pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
     let found = manifest::read_in(disk, directory)?;
     // Where a creation was cut short, the copy that is there is the first that was ever written.
-    let is_begun = found.content.as_ref().is_none_or(|it| it.generation > 1);
+    let is_first = found.content.as_ref().is_some_and(|it| it.generation == 1);
+    let is_begun = !is_first || manifest::name_of_data(disk, directory)?.is_some();
     let mut contents = Contents {
         damaged_manifests: found.damaged,
         foreign_manifests: found.foreign,

@@ -216,12 +216,15 @@ impl Machine {
 
     fn check(&self, node: &Node, story: &str) {
         for (number, store) in node.stores.iter().enumerate() {
+            // A checkpoint of an earlier day names segments that were merged since.
+            let is_harmless = |held: &str| {
+                let is_merged =
+                    held.contains("a missing segment") && story.contains("checkpoint is its own");
+                held.contains("nothing is lost") || is_merged
+            };
             let lost = store.status().lost;
-            let is_harmless = |held: &str| held.contains("nothing is lost");
-            assert!(
-                lost.iter().all(|it| is_harmless(&it.held)),
-                "{story}: {lost:?}"
-            );
+            let is_any_lost = lost.iter().any(|it| !is_harmless(&it.held));
+            assert!(!is_any_lost, "{story}: {lost:?}");
             for at in 0..KEYS {
                 let expected = self.held[number].get(&at);
                 let expected = expected.map(|round| body(number, at, *round));
@@ -393,7 +396,7 @@ fn run(kind: Kind, knows: Knows, seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
     #[test]
     fn one_small_file_that_is_not_the_stores_own_costs_nothing(seed in any::<u64>()) {
