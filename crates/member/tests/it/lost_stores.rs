@@ -346,7 +346,8 @@ fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
         let member = machines[2].member();
         for number in 0..KEYS {
             let now = member.coordinator().runtime().now();
-            let found = member.coordinator().get(&address(&key(number)), &one, now);
+            let address = address(&key(number));
+            let found = member.coordinator().get(&address, &one, now);
             assert_eq!(
                 values(found.await.unwrap().as_deref()),
                 ["value"],

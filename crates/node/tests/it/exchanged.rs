@@ -99,13 +99,13 @@ fn verify_is_content(site: &Site) {
 }
 
 fn wait_until_open(site: &Site) {
-    for _ in 0..600 {
-        if site.vnode_states().iter().all(|state| state == "open") {
-            return;
-        }
+    let is_open = || site.vnode_states().iter().all(|state| state == "open");
+    let mut looks = 0;
+    while !is_open() {
+        looks += 1;
+        assert!(looks < 600, "the stores are not opened");
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    panic!("the stores are not opened");
 }
 
 #[tokio::test]
