@@ -147,6 +147,13 @@ fn meta_piece(bytes: &[u8]) -> Piece {
     if fields.remaining() > 0 {
         fields.identity("value log", 8);
     }
+    if fields.remaining() > 0 {
+        let len = usize::try_from(fields.number("length of the label", 1)).unwrap_or(0);
+        let at = fields.position();
+        let label = bytes.get(at..at + len).unwrap_or(&[]);
+        let label = String::from_utf8_lossy(label).into_owned();
+        fields.field("label of the store", len, label, Check::Covered);
+    }
     fields.nothing_more();
     fields.finish("identity of a store")
 }

@@ -50,7 +50,7 @@ impl Bitcask {
     ///
     /// # Errors
     /// [`ErrorKind::Locked`] when another process has it open, [`ErrorKind::NewerFormat`] when a newer
-    /// version wrote it, [`ErrorKind::Corrupt`] when both copies of its identity are damaged. Damage
+    /// version wrote it, [`ErrorKind::Corrupt`] when no copy of its identity is whole and belongs to it. Damage
     /// to anything else is listed in [`Status::lost`] and no reason not to open.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -92,7 +92,8 @@ impl Bitcask {
             .lock(&directory.join(LOCK_NAME), &holder)
             .into_backend()?;
         let mut lost = LostLog::open(&*disk, directory);
-        let mut meta = meta::read_or_create(&*disk, directory, &*draw, &mut lost)?;
+        let belonging = &settings.belonging;
+        let mut meta = meta::read_or_create(&*disk, directory, belonging, &*draw, &mut lost)?;
         settle_log_id(&*disk, directory, &mut meta, log.as_deref(), &mut lost)?;
         #[cfg(any(test, feature = "planted-defects"))]
         let replaced = settings.fingerprint;

@@ -11,7 +11,7 @@ mod log_hints;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kvorum_backend::Result;
+use kvorum_backend::{Belonging, Result};
 use kvorum_disk::Disk;
 use kvorum_disk::anatomy::{Check, Piece};
 use kvorum_segment::{
@@ -143,10 +143,12 @@ pub fn is_store(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<bool> 
 }
 
 pub use crate::bitcask::LOCK_NAME;
+pub use crate::meta::find_store;
 
 /// The identity of a store, which is also that of its log; `None` where no copy can be read.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
-    Ok(meta::read(disk, directory)?.meta.map(|meta| meta.identity))
+    let read = meta::read(disk, directory, &Belonging::by_directory(directory))?;
+    Ok(read.content.map(|meta| meta.identity))
 }
 
 /// Checks a store. `progress` is told of every piece of work, in bytes; `find_log` is asked for the node's
@@ -204,13 +206,11 @@ impl CheckedSegment {
 
 impl StoreCheck<'_> {
     fn run(&mut self) -> Result<()> {
-        let Some(meta) = self.read_meta()? else {
-            let name = meta::NAMES[0];
-            let what = "no readable copy of the store's identity: nothing else can be checked";
-            self.found.find(name, 0, 0, what);
+        let read = self.read_meta()?;
+        self.check_small_files()?;
+        let Some(meta) = read else {
             return Ok(());
         };
-        self.check_small_files()?;
         let checkpoint = self.open_checkpoint(&meta)?;
         self.check_segments(&meta, checkpoint.as_ref())?;
         self.check_stray_hints()?;
@@ -222,12 +222,32 @@ impl StoreCheck<'_> {
     }
 
     fn read_meta(&mut self) -> Result<Option<Meta>> {
-        let read = meta::read(self.disk, self.directory)?;
-        if read.is_uneven && read.damaged.is_empty() && !self.options.is_live {
+        let belonging = Belonging::by_directory(self.directory);
+        let read = meta::read(self.disk, self.directory, &belonging)?;
+        for foreign in &read.foreign {
+            let what = format!("the copy belongs to {}", foreign.of);
+            self.found.find(foreign.name, 0, 0, what);
+        }
+        // Where a creation was cut short, the copy that is there is the first that was ever written.
+        let is_first = read.content.as_ref().is_some_and(|it| it.generation == 1);
+        let is_begun = !is_first || meta::name_of_data(self.disk, self.directory)?.is_some();
+        for name in read.missing.iter().filter(|_| is_begun) {
+            self.found.find(name, 0, 0, "the copy is missing");
+        }
+        let is_sound =
+            read.damaged.is_empty() && read.foreign.is_empty() && read.missing.is_empty();
+        if read.is_uneven && is_sound && !self.options.is_live {
             let note = "the two copies of the store's identity differ; the newer one counts";
             self.found.notes.push(note.to_owned());
         }
-        Ok(read.meta)
+        if read.content.is_none() {
+            let why = read.refusal.unwrap_or_default();
+            let what = format!(
+                "no copy of the store's identity counts, and nothing else can be checked: {why}"
+            );
+            self.found.find(meta::NAMES[0], 0, 0, what);
+        }
+        Ok(read.content)
     }
 
     /// Every checksum in files that are no segments.

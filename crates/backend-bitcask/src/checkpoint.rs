@@ -263,6 +263,14 @@ impl Checkpoint {
         directory: &Path,
         log_id: u64,
     ) -> Result<Self, CheckpointError> {
+        let checkpoint = Self::open_any(disk, directory)?;
+        if checkpoint.covered.log_id != log_id {
+            return Err(CheckpointError::Unusable("of another log"));
+        }
+        Ok(checkpoint)
+    }
+
+    fn open_any(disk: &dyn Disk, directory: &Path) -> Result<Self, CheckpointError> {
         let path = directory.join(CHECKPOINT_NAME);
         if disk.info(&path)?.is_none() {
             return Err(CheckpointError::Missing);
@@ -281,9 +289,6 @@ impl Checkpoint {
         }
         if header.bytes[8] > VERSION {
             return Err(CheckpointError::Newer(header.bytes[8]));
-        }
-        if header.covered.log_id != log_id {
-            return Err(CheckpointError::Unusable("of another log"));
         }
         let (segments, places) = tables.split_at(usize::try_from(segments_len).unwrap_or(0));
         let mut covered = header.covered;
@@ -341,6 +346,19 @@ impl Checkpoint {
             return Err(CheckpointError::Unusable("slots are missing"));
         }
         Ok(())
+    }
+}
+
+/// The log, and so the store, that the checkpoint in a directory belongs to; `None` where there is none that
+/// can be read.
+///
+/// # Errors
+/// Those of the disk.
+pub(crate) fn log_id_of(disk: &dyn Disk, directory: &Path) -> kvorum_disk::Result<Option<u64>> {
+    match Checkpoint::open_any(disk, directory) {
+        Ok(checkpoint) => Ok(Some(checkpoint.covered.log_id)),
+        Err(CheckpointError::Disk(error)) => Err(error),
+        Err(_) => Ok(None),
     }
 }
 

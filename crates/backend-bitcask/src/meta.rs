@@ -2,24 +2,30 @@
 //!
 //! Without it no record could be checked and no fingerprint made, so it is written to two files, one
 //! after the other. Each holds all of it; the first write is the moment of change, and an opening
-//! that finds them different finishes the second.
+//! that finds them different finishes the second. Each says which store it belongs to, so that a copy of
+//! another store is not taken for a newer one.
 
 use std::path::Path;
 
 use kvorum_backend::{
-    BackendError, ErrorKind, LostRange, Result, Written, settle_two_copies, write_two_copies,
+    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, LostRange,
+    ReadCopy, Result, StoreCopy, StoreId, Written, choose_copy, set_copy_aside, settle_two_copies,
+    write_two_copies,
 };
 use kvorum_disk::{Disk, read_file};
 use kvorum_encoding::{ByteReader, Truncated, checksum, checksum_append, mask_checksum};
-use kvorum_segment::list_segments;
+use kvorum_segment::{SegmentAnatomy, file_name, list_segments};
 
+use crate::checkpoint::{self, CHECKPOINT_NAME};
 use crate::error::IntoBackend;
+use crate::log_hint::log_hint_number;
 use crate::lost::LostLog;
 
 pub(crate) const NAMES: [&str; 2] = ["store-0", "store-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVbitcsk";
-/// Version 1 had no log.
-const VERSION: u8 = 2;
+/// Version 1 had no log, version 2 no label.
+const VERSION: u8 = 3;
+const VERSION_WITH_LOG: u8 = 2;
 /// Room for far more retired segments than there can be between two checkpoints.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
@@ -43,6 +49,26 @@ pub(crate) struct Meta {
     pub(crate) retired: Vec<u32>,
     /// The node's log that holds entries of the store; 0 for none.
     pub(crate) shared_log: u64,
+    /// Which store of its node it is, as in [`Belonging::label`]; empty where nobody has said.
+    pub(crate) label: String,
+}
+
+impl StoreCopy for Meta {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    fn erased(&self) -> u64 {
+        self.erased
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
 }
 
 impl Meta {
@@ -51,7 +77,7 @@ impl Meta {
     /// ```text
     /// offset  size  field
     ///      0     8  magic "KVbitcsk"
-    ///      8     1  format version: 1, or 2 with a log
+    ///      8     1  format version: 1, 2 with a log and no label, or 3
     ///      9     3  zero
     ///     12     4  masked CRC-32C of bytes 0..12 and 16 to the end
     ///     16     8  generation
@@ -62,12 +88,18 @@ impl Meta {
     ///     64     4  next segment
     ///     68     4  number of retired segments (r)
     ///     72   4*r  retired segments
-    /// 72+4*r     8  id of the node's log, in version 2 only
+    /// 72+4*r     8  id of the node's log, from version 2 on; 0 for none
+    /// 80+4*r     1  length of the label (l), from version 3 on
+    /// 81+4*r     l  label
     /// ```
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(72 + 4 * self.retired.len());
         out.extend_from_slice(&MAGIC);
-        let version = if self.shared_log == 0 { 1 } else { VERSION };
+        let version = match (self.label.is_empty(), self.shared_log) {
+            (false, _) => VERSION,
+            (true, 0) => 1,
+            (true, _) => VERSION_WITH_LOG,
+        };
         out.extend_from_slice(&[version, 0, 0, 0]);
         out.extend_from_slice(&[0; 4]);
         for number in [
@@ -86,8 +118,14 @@ impl Meta {
         for number in &self.retired {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        if self.shared_log != 0 {
+        if version >= VERSION_WITH_LOG {
             out.extend_from_slice(&self.shared_log.to_le_bytes());
+        }
+        if version >= VERSION {
+            let len = u8::try_from(self.label.len());
+            assert!(len.is_ok(), "a label has at most {LABEL_BYTES_MAX} bytes");
+            out.extend(len);
+            out.extend_from_slice(self.label.as_bytes());
         }
         let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
         out[12..16].copy_from_slice(&check.to_le_bytes());
@@ -120,13 +158,18 @@ impl Meta {
             next_segment: reader.u32()?,
             retired: Vec::new(),
             shared_log: 0,
+            label: String::new(),
         };
         let retired = reader.u32()? as usize;
         let listed = reader.take(retired.saturating_mul(4))?;
         let numbers = listed.chunks_exact(4).filter_map(|it| it.try_into().ok());
         meta.retired = numbers.map(u32::from_le_bytes).collect();
-        if version > 1 {
+        if version >= VERSION_WITH_LOG {
             meta.shared_log = reader.u64()?;
+        }
+        if version >= VERSION {
+            let len = usize::from(reader.u8()?);
+            meta.label = String::from_utf8_lossy(reader.take(len)?).into_owned();
         }
         Ok(meta)
     }
@@ -153,35 +196,81 @@ pub(crate) fn newer_format(path: &Path, got: u8, expected: u8) -> BackendError {
 }
 
 /// What an opening finds.
-pub(crate) struct FoundMeta {
-    /// The newest copy that is whole.
-    pub(crate) meta: Option<Meta>,
-    /// Names of copies that are damaged.
-    pub(crate) damaged: Vec<&'static str>,
-    /// True when the copies have to be written again.
-    pub(crate) is_uneven: bool,
-}
+pub(crate) type FoundMeta = ChosenCopy<Meta>;
 
-pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundMeta> {
-    let mut copies = Vec::new();
-    let mut damaged = Vec::new();
-    for name in NAMES {
+/// Reads both copies, and chooses the one that counts.
+pub(crate) fn read(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundMeta> {
+    let read_copy = |name: &str| -> Result<ReadCopy<Meta>> {
         let path = directory.join(name);
         if disk.info(&path).into_backend()?.is_none() {
-            continue;
+            return Ok(ReadCopy::Missing);
         }
         let bytes = read_file(disk, &path, BYTES_MAX).into_backend()?;
-        match Meta::decode(&bytes, &path)? {
-            Some(meta) => copies.push(meta),
-            None => damaged.push(name),
+        let decoded = Meta::decode(&bytes, &path)?;
+        Ok(decoded.map_or(ReadCopy::Damaged, ReadCopy::Whole))
+    };
+    let copies = [read_copy(NAMES[0])?, read_copy(NAMES[1])?];
+    let is_witnessed = |identity| is_witnessed(disk, directory, identity);
+    choose_copy(directory, NAMES, copies, belonging, &is_witnessed)
+}
+
+/// True when the checkpoint or a segment in the directory belongs to the store of this identity.
+fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool> {
+    if checkpoint::log_id_of(disk, directory).into_backend()? == Some(identity) {
+        return Ok(true);
+    }
+    for number in list_segments(disk, directory).into_backend()? {
+        let header = SegmentAnatomy::header_id(disk, &directory.join(file_name(number)));
+        if header
+            .into_backend()?
+            .is_some_and(|it| it.log_id == identity)
+        {
+            return Ok(true);
         }
     }
-    let is_uneven = copies.len() < NAMES.len() || copies.first() != copies.last();
-    Ok(FoundMeta {
-        meta: copies.into_iter().max_by_key(|meta| meta.generation),
-        damaged,
-        is_uneven,
+    Ok(false)
+}
+
+/// What a directory holds of a store, for a caller that knows which one it looks for. Nothing is written.
+///
+/// # Errors
+/// Those of the disk, and [`ErrorKind::NewerFormat`].
+pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
+    if disk.info(directory).into_backend()?.is_none() {
+        return Ok(FoundStore::Nothing);
+    }
+    let found = read(disk, directory, belonging)?;
+    if let Some(meta) = found.content {
+        return Ok(FoundStore::Store {
+            identity: StoreId(meta.identity),
+            erased: StoreId(meta.erased),
+            log: meta.shared_log,
+        });
+    }
+    Ok(match (found.refusal, name_of_data(disk, directory)?) {
+        (Some(refusal), _) => FoundStore::Unusable(refusal),
+        (None, Some(name)) => FoundStore::Unusable(without_copies(directory, &name)),
+        (None, None) => FoundStore::Nothing,
     })
+}
+
+/// A file in the directory that only a store with an identity has.
+pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
+    if let Some(number) = list_segments(disk, directory).into_backend()?.first() {
+        return Ok(Some(file_name(*number)));
+    }
+    let entries = disk.list(directory).into_backend()?;
+    let is_data = |name: &str| name == CHECKPOINT_NAME || log_hint_number(name).is_some();
+    let found = entries.into_iter().find(|it| is_data(&it.name));
+    Ok(found.map(|it| it.name))
+}
+
+fn without_copies(directory: &Path, data: &str) -> String {
+    let (directory, [one, other]) = (directory.display(), NAMES);
+    format!(
+        "{directory} has {data} and no readable copy of the store's identity: {one} and {other} are \
+         missing; restore one of them from a backup of this directory"
+    )
 }
 
 /// Writes both copies.
@@ -198,49 +287,61 @@ pub(crate) fn settle(disk: &dyn Disk, directory: &Path, meta: &Meta) -> Result<(
 pub(crate) fn read_or_create(
     disk: &dyn Disk,
     directory: &Path,
+    belonging: &Belonging,
     draw: &dyn Fn() -> u64,
     lost: &mut LostLog,
 ) -> Result<Meta> {
-    let found = read(disk, directory)?;
-    for name in found.damaged {
-        let len = disk
-            .info(&directory.join(name))
-            .into_backend()?
-            .map_or(0, |it| it.len);
-        let range = LostRange {
-            file: name.to_owned(),
-            offset: 0,
-            len,
-            held: "one of two copies of the store's identity; nothing is lost".to_owned(),
-        };
-        lost.add(disk, range);
+    let found = read(disk, directory, belonging)?;
+    if let Some(mut meta) = found.content {
+        for name in found.damaged {
+            let len = disk
+                .info(&directory.join(name))
+                .into_backend()?
+                .map_or(0, |it| it.len);
+            let held = "one of two copies of the store's identity; nothing is lost";
+            lost.add(disk, range(name, len, held.to_owned()));
+        }
+        for foreign in found.foreign {
+            set_copy_aside(disk, directory, foreign.name)?;
+            let held = format!(
+                "a copy of the store's identity that belongs to {} and was set aside; nothing is lost",
+                foreign.of
+            );
+            lost.add(disk, range(foreign.name, 0, held));
+        }
+        let is_unbound = meta.label != belonging.label && !belonging.label.is_empty();
+        if is_unbound {
+            meta.label.clone_from(&belonging.label);
+        }
+        if found.is_uneven || is_unbound {
+            meta.generation += 1;
+            settle(disk, directory, &meta)?;
+        }
+        return Ok(meta);
     }
-    match found.meta {
-        Some(mut meta) => {
-            if found.is_uneven {
-                meta.generation += 1;
-                settle(disk, directory, &meta)?;
-            }
-            Ok(meta)
-        }
-        None if list_segments(disk, directory).into_backend()?.is_empty() => {
-            let meta = Meta {
-                generation: 1,
-                identity: draw(),
-                secret: (draw(), draw()),
-                next_segment: 1,
-                ..Meta::default()
-            };
-            write(disk, directory, &meta).both()?;
-            Ok(meta)
-        }
-        None => Err(BackendError::new(
-            ErrorKind::Corrupt,
-            format!(
-                "{} holds segments and no readable copy of the store's identity",
-                directory.display()
-            ),
-        )),
+    let data = name_of_data(disk, directory)?;
+    let data = data.map(|name| without_copies(directory, &name));
+    if let Some(refusal) = found.refusal.or(data) {
+        return Err(BackendError::new(ErrorKind::Corrupt, refusal));
+    }
+    let meta = Meta {
+        generation: 1,
+        identity: draw(),
+        secret: (draw(), draw()),
+        next_segment: 1,
+        label: belonging.label.clone(),
+        ..Meta::default()
+    };
+    write(disk, directory, &meta).both()?;
+    Ok(meta)
+}
+
+fn range(name: &str, len: u64, held: String) -> LostRange {
+    LostRange {
+        file: name.to_owned(),
+        offset: 0,
+        len,
+        held,
     }
 }
 
@@ -260,7 +361,74 @@ mod tests {
             next_segment: 9,
             retired: vec![1, 2],
             shared_log: 10,
+            label: "1370".to_owned(),
         }
+    }
+
+    fn read_of(disk: &MemoryDisk) -> FoundMeta {
+        read(disk, Path::new(""), &Belonging::default()).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn_and_older_ones_are_read() {
+        let hex = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|it| format!("{it:02x}"))
+                .collect::<String>()
+        };
+        let bytes = meta().encode();
+        assert_eq!(&bytes[..12], b"KVbitcsk\x03\0\0\0");
+        assert_eq!(
+            hex(&bytes[16..]),
+            "0300000000000000040000000000000005000000000000000600000000000000070000000000000008\
+             0000000000000009000000020000000100000002000000\
+             0a000000000000000431333730"
+        );
+        for (shared_log, version) in [(0, 1), (10, 2)] {
+            let older = Meta {
+                label: String::new(),
+                shared_log,
+                ..meta()
+            };
+            let bytes = older.encode();
+            assert_eq!(bytes[8], version);
+            let decoded = Meta::decode(&bytes, Path::new("x")).unwrap();
+            assert_eq!(decoded, Some(older));
+        }
+    }
+
+    fn unhex(hex: &str) -> Vec<u8> {
+        let pairs = hex.as_bytes().chunks(2);
+        let pairs = pairs.map(|pair| std::str::from_utf8(pair).unwrap());
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect()
+    }
+
+    /// As the server of version 0.1.0 wrote it, which knew of no labels.
+    #[test]
+    fn a_recorded_copy_of_version_2_is_read_and_bound() {
+        let recorded = unhex(
+            "4b5662697463736b02000000687429c20200000000000000361c7644c564de270000000000000000\
+             ff8e8b61a4768c951647a58bf0f90fa20a00000000000000010000000000000039060bfb617129d5",
+        );
+        let disk = MemoryDisk::new();
+        for name in NAMES {
+            replace_file(&disk, Path::new(name), &recorded).unwrap();
+        }
+        let belonging = Belonging {
+            label: "1370".to_owned(),
+            identity: Some(StoreId(0x27de_64c5_4476_1c36)),
+        };
+        let mut lost = LostLog::open(&disk, Path::new(""));
+        let draw = || panic!("nothing is drawn for a store that is there");
+        let bound = read_or_create(&disk, Path::new(""), &belonging, &draw, &mut lost).unwrap();
+        assert_eq!((bound.generation, bound.sequence), (3, 10));
+        assert_eq!(bound.shared_log, 0xd529_7161_fb0b_0639);
+        assert_eq!(bound.label, "1370");
+        assert!(lost.ranges().is_empty());
+        assert_eq!(read_of(&disk).content, Some(bound));
     }
 
     #[test]
@@ -271,8 +439,8 @@ mod tests {
             write(&disk, Path::new(""), &meta()).both().unwrap();
             let file = disk.open(Path::new(NAMES[0]), OpenMode::ReadWrite).unwrap();
             file.write_at(&[0xa5], at).unwrap();
-            let found = read(&disk, Path::new("")).unwrap();
-            assert_eq!(found.meta, Some(meta()), "byte {at}");
+            let found = read_of(&disk);
+            assert_eq!(found.content, Some(meta()), "byte {at}");
             assert!(found.is_uneven);
         }
     }
@@ -286,15 +454,15 @@ mod tests {
             ..meta()
         };
         replace_file(&disk, Path::new(NAMES[0]), &newer.encode()).unwrap();
-        let found = read(&disk, Path::new("")).unwrap();
-        assert_eq!(found.meta, Some(newer));
+        let found = read_of(&disk);
+        assert_eq!(found.content, Some(newer));
         assert!(found.is_uneven);
     }
 
     #[test]
     fn a_newer_version_is_refused() {
         let mut bytes = meta().encode();
-        bytes[8] = 3;
+        bytes[8] = VERSION + 1;
         let check = checksum_append(checksum(&bytes[..12]), &bytes[16..]);
         bytes[12..16].copy_from_slice(&mask_checksum(check).to_le_bytes());
         let error = Meta::decode(&bytes, Path::new("x")).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvorum_backend::Timestamp;
+use kvorum_backend::{Belonging, Timestamp};
 use kvorum_segment::Compression;
 
 /// How a store behaves and how it performs. Defaults are Riak's where Riak has the setting, except
@@ -10,6 +10,8 @@ use kvorum_segment::Compression;
 #[derive(Clone, Debug)]
 pub struct BitcaskSettings {
     // Behaviour.
+    /// Which store it is, as its opener knows it.
+    pub belonging: Belonging,
     /// What [`kvorum_backend::Durability::BackendDefault`] promises.
     pub sync: SyncStrategy,
     /// Entries are gone this long after they were last modified; `None` for never. An entry's own
@@ -105,6 +107,7 @@ pub enum MergePolicy {
 impl Default for BitcaskSettings {
     fn default() -> Self {
         Self {
+            belonging: Belonging::default(),
             sync: SyncStrategy::Grouped,
             expiry: None,
             expiry_grace: Duration::ZERO,

@@ -64,7 +64,7 @@ impl Leveldb {
     /// # Errors
     /// [`kvorum_backend::ErrorKind::Locked`] when another process has it open,
     /// [`kvorum_backend::ErrorKind::NewerFormat`] when a newer version wrote it,
-    /// [`kvorum_backend::ErrorKind::Corrupt`] when both copies of its manifest are damaged,
+    /// [`kvorum_backend::ErrorKind::Corrupt`] when no copy of its manifest is whole and belongs to it,
     /// [`kvorum_backend::ErrorKind::Denied`] when its slow directory is not where it was. Damage to
     /// anything else is listed in [`Status::lost`] and no reason not to open.
     pub fn open(

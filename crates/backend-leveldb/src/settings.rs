@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kvorum_backend::Belonging;
 use kvorum_lsm::policy::PolicySettings;
 use kvorum_lsm::tiers::Tiers;
 use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
@@ -10,6 +11,8 @@ use kvorum_lsm::{Compression, LsmSettings, SyncStrategy};
 #[derive(Clone, Debug)]
 pub struct LeveldbSettings {
     // Behaviour.
+    /// Which store it is, as its opener knows it.
+    pub belonging: Belonging,
     /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync is
     /// a flush.
     pub has_log: bool,
@@ -51,6 +54,7 @@ pub struct LeveldbSettings {
 impl Default for LeveldbSettings {
     fn default() -> Self {
         Self {
+            belonging: Belonging::default(),
             has_log: true,
             sync: SyncStrategy::Grouped,
             expiry: None,
@@ -75,6 +79,7 @@ impl LeveldbSettings {
         let young = Compression::None;
         LsmSettings {
             name: "leveldb",
+            belonging: self.belonging.clone(),
             has_log: self.has_log,
             sync: self.sync,
             expiry: self.expiry,

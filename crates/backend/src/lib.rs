@@ -66,6 +66,7 @@
 //!     added or taken away, once.
 
 mod batch;
+mod belonging;
 mod entry;
 mod error;
 mod facets;
@@ -87,6 +88,7 @@ mod two_copies;
 mod unreadable;
 
 pub use batch::{Batch, IndexEntry, Write};
+pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
 pub use entry::{
     Fields, Lookup, ReadAt, Reading, Sequence, StoreId, StoredEntry, StoredHead, Tag, Timestamp,
 };
@@ -114,7 +116,10 @@ pub use snapshot::{
 pub use status::{LostRange, Status};
 pub use suspect::{SUSPECT_NAME, mark_suspect};
 pub use sync_ticket::{Durability, Durable, Receipt, SyncPoint, SyncTicket};
-pub use two_copies::{Written, settle_two_copies, write_two_copies};
+pub use two_copies::{
+    ChosenCopy, ForeignCopy, ReadCopy, StoreCopy, Written, choose_copy, set_copy_aside,
+    settle_two_copies, write_two_copies,
+};
 pub use unreadable::Unreadable;
 
 use kvorum_encoding::StorageKey;

@@ -1,11 +1,232 @@
 //! A small file in two copies, written one after the other: damage to one of them costs nothing, and a crash
-//! between them leaves one that is whole. Whoever reads takes the newer.
+//! between them leaves one that is whole. A reader takes the newer one of those that belong to its store.
+//!
+//! Both copies decide what a store is. A copy of another store that lies here, put back into the wrong
+//! directory, may be the newer one; believing it would lose what both stores take from then on. So each
+//! copy says which store it belongs to, and [`choose_copy`] compares that with what the opener knows.
 
 use std::path::Path;
 
-use kvorum_disk::{Disk, DiskError, Operation, replace_file};
+use kvorum_disk::{Disk, DiskError, Operation, create_directory_durably, replace_file};
 
-use crate::{BackendError, ErrorKind, Result};
+use crate::{BackendError, Belonging, ErrorKind, LOST_NAME, Result, StoreId};
+
+/// What a copy says of its store.
+pub trait StoreCopy: Clone + PartialEq {
+    /// Counts the writes of the file.
+    fn generation(&self) -> u64;
+    /// The identity of the store's contents.
+    fn identity(&self) -> u64;
+    /// The identity before the last erasure.
+    fn erased(&self) -> u64;
+    /// The label of the store, as in [`Belonging::label`]; empty where an earlier version wrote the copy.
+    fn label(&self) -> &str;
+}
+
+/// A copy as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadCopy<T> {
+    /// There is no file.
+    Missing,
+    /// Its bytes are not what was written.
+    Damaged,
+    /// It is as it was written, by whatever store.
+    Whole(T),
+}
+
+/// A copy that belongs to another store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignCopy {
+    /// The name of its file.
+    pub name: &'static str,
+    /// Which store it belongs to, in words.
+    pub of: String,
+}
+
+/// The copy that counts, and what is wrong with the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenCopy<T> {
+    /// The newest whole copy that belongs to the store.
+    pub content: Option<T>,
+    /// Names of damaged copies.
+    pub damaged: Vec<&'static str>,
+    /// Copies of other stores.
+    pub foreign: Vec<ForeignCopy>,
+    /// Names of copies that are not there.
+    pub missing: Vec<&'static str>,
+    /// True when the copies have to be written again.
+    pub is_uneven: bool,
+    /// Why no copy counts although there are files, in words that name them.
+    pub refusal: Option<String>,
+}
+
+/// Chooses between the two copies in `directory`. `is_witnessed` is asked only where nothing else decides:
+/// it says whether another file of the directory belongs to the store of an identity.
+///
+/// # Errors
+/// Those of `is_witnessed`.
+pub fn choose_copy<T: StoreCopy>(
+    directory: &Path,
+    names: [&'static str; 2],
+    copies: [ReadCopy<T>; 2],
+    belonging: &Belonging,
+    is_witnessed: &dyn Fn(u64) -> Result<bool>,
+) -> Result<ChosenCopy<T>> {
+    let mut chosen = ChosenCopy {
+        content: None,
+        damaged: Vec::new(),
+        foreign: Vec::new(),
+        missing: Vec::new(),
+        is_uneven: false,
+        refusal: None,
+    };
+    let mut whole = Vec::new();
+    for (name, copy) in names.into_iter().zip(copies) {
+        match copy {
+            ReadCopy::Missing => chosen.missing.push(name),
+            ReadCopy::Damaged => chosen.damaged.push(name),
+            ReadCopy::Whole(copy) => whole.push((name, copy)),
+        }
+    }
+    let is_any_there = chosen.missing.len() < names.len();
+    let mut own = belonging_ones(whole, belonging, &mut chosen.foreign);
+    if let [one, other] = &own[..]
+        && !is_same_store(&one.1, &other.1)
+    {
+        let witnessed = [
+            is_witnessed(one.1.identity())?,
+            is_witnessed(other.1.identity())?,
+        ];
+        match witnessed {
+            [true, false] => put_aside(&mut own, 1, &mut chosen.foreign),
+            [false, true] => put_aside(&mut own, 0, &mut chosen.foreign),
+            _ => {
+                chosen.refusal = Some(format!(
+                    "{} and {} in {} belong to two stores ({:#018x} and {:#018x}), and nothing says which \
+                     of them is the one of this directory: put back the copy that was here",
+                    names[0],
+                    names[1],
+                    directory.display(),
+                    one.1.identity(),
+                    other.1.identity()
+                ));
+                return Ok(chosen);
+            }
+        }
+    }
+    chosen.is_uneven = own.len() < names.len() || own[0].1 != own[1].1;
+    let newest = own.into_iter().max_by_key(|(_, copy)| copy.generation());
+    chosen.content = newest.map(|(_, copy)| copy);
+    if chosen.content.is_none() && is_any_there {
+        chosen.refusal = Some(refusal(directory, names, &chosen));
+    }
+    Ok(chosen)
+}
+
+/// The copies that may belong to the store; the others are added to the foreign ones.
+fn belonging_ones<T: StoreCopy>(
+    whole: Vec<(&'static str, T)>,
+    belonging: &Belonging,
+    foreign: &mut Vec<ForeignCopy>,
+) -> Vec<(&'static str, T)> {
+    let is_of_another = |copy: &T| {
+        let (label, own) = (copy.label(), &belonging.label[..]);
+        !label.is_empty() && !own.is_empty() && label != own
+    };
+    let is_known = |copy: &T| belonging.identity.is_some_and(|it| is_or_was(copy, it));
+    let is_labelled = |copy: &T| !belonging.label.is_empty() && copy.label() == belonging.label;
+    let mut own = Vec::new();
+    for (name, copy) in whole {
+        if is_of_another(&copy) {
+            foreign.push(ForeignCopy {
+                name,
+                of: whose(&copy),
+            });
+        } else {
+            own.push((name, copy));
+        }
+    }
+    // What the node knows counts more than the label alone: another node has the same partitions.
+    for is_it in [&is_known as &dyn Fn(&T) -> bool, &is_labelled] {
+        if let [one, other] = &own[..]
+            && !is_same_store(&one.1, &other.1)
+        {
+            match [is_it(&one.1), is_it(&other.1)] {
+                [true, false] => put_aside(&mut own, 1, foreign),
+                [false, true] => put_aside(&mut own, 0, foreign),
+                _ => {}
+            }
+        }
+    }
+    own
+}
+
+fn put_aside<T: StoreCopy>(
+    own: &mut Vec<(&'static str, T)>,
+    at: usize,
+    foreign: &mut Vec<ForeignCopy>,
+) {
+    let (name, copy) = own.remove(at);
+    foreign.push(ForeignCopy {
+        name,
+        of: whose(&copy),
+    });
+}
+
+/// True when a copy is of the store of an identity, or of the one that it was before an erasure.
+fn is_or_was<T: StoreCopy>(copy: &T, identity: StoreId) -> bool {
+    copy.identity() == identity.0 || copy.erased() == identity.0
+}
+
+/// True when two copies are of one store, one of them from before an erasure at most.
+fn is_same_store<T: StoreCopy>(one: &T, other: &T) -> bool {
+    one.identity() == other.identity()
+        || one.erased() == other.identity()
+        || other.erased() == one.identity()
+}
+
+fn whose<T: StoreCopy>(copy: &T) -> String {
+    match copy.label() {
+        "" => format!("the store {:#018x}", copy.identity()),
+        label => format!("the store {label} ({:#018x})", copy.identity()),
+    }
+}
+
+fn refusal<T>(directory: &Path, names: [&str; 2], chosen: &ChosenCopy<T>) -> String {
+    let of_name = |name: &str| {
+        if let Some(foreign) = chosen.foreign.iter().find(|it| it.name == name) {
+            return format!("{name} belongs to {}", foreign.of);
+        }
+        match chosen.damaged.contains(&name) {
+            true => format!("{name} is damaged"),
+            false => format!("{name} is missing"),
+        }
+    };
+    let [one, other] = names.map(of_name);
+    let directory = directory.display();
+    let remedy = match chosen.foreign.is_empty() {
+        true => "restore one of the two from a backup of this directory",
+        false => "put back the directory, or the files, that belong here",
+    };
+    format!("{directory} has no copy of its own: {one}, {other}; {remedy}")
+}
+
+/// Moves a copy of another store out of the way, below `lost/`, where it is kept for people. On a full disk
+/// it stays, and is passed over again by the next opening.
+///
+/// # Errors
+/// Those of the disk, but for a full one.
+pub fn set_copy_aside(disk: &dyn Disk, directory: &Path, name: &str) -> Result<()> {
+    let lost = directory.join(LOST_NAME);
+    let moved = create_directory_durably(disk, &lost)
+        .and_then(|()| disk.rename(&directory.join(name), &lost.join(format!("{name}.foreign"))))
+        .and_then(|()| disk.sync_directory(&lost))
+        .and_then(|()| disk.sync_directory(directory));
+    match moved {
+        Err(error) if error.kind() != kvorum_disk::ErrorKind::NoSpace => Err((&error).into()),
+        _ => Ok(()),
+    }
+}
 
 /// How far a write of two copies came.
 #[derive(Debug)]
@@ -68,5 +289,137 @@ pub fn settle_two_copies(
             synced.map_err(|error| BackendError::from(&error))
         }
         written => written.both(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Copy {
+        generation: u64,
+        identity: u64,
+        erased: u64,
+        label: &'static str,
+    }
+
+    impl StoreCopy for Copy {
+        fn generation(&self) -> u64 {
+            self.generation
+        }
+
+        fn identity(&self) -> u64 {
+            self.identity
+        }
+
+        fn erased(&self) -> u64 {
+            self.erased
+        }
+
+        fn label(&self) -> &str {
+            self.label
+        }
+    }
+
+    fn copy(generation: u64, identity: u64, label: &'static str) -> Copy {
+        Copy {
+            generation,
+            identity,
+            erased: 0,
+            label,
+        }
+    }
+
+    const NAMES: [&str; 2] = ["a", "b"];
+
+    fn choose(copies: [Copy; 2], belonging: &Belonging, witnessed: &[u64]) -> ChosenCopy<Copy> {
+        let copies = copies.map(ReadCopy::Whole);
+        let is_witnessed = |identity| Ok(witnessed.contains(&identity));
+        choose_copy(Path::new("d"), NAMES, copies, belonging, &is_witnessed).unwrap()
+    }
+
+    fn known(label: &str, identity: u64) -> Belonging {
+        Belonging {
+            label: label.to_owned(),
+            identity: (identity > 0).then_some(StoreId(identity)),
+        }
+    }
+
+    /// A copy of another store was believed because it was the newer one: what both stores took from then
+    /// on was lost.
+    #[test]
+    fn a_newer_copy_of_another_store_never_counts() {
+        for (own, other, belonging, witnessed) in [
+            // By label, by what the node knows, by both, and by the other files of the directory.
+            (copy(3, 7, "1"), copy(9, 8, "2"), known("1", 0), &[][..]),
+            (copy(3, 7, ""), copy(9, 8, "2"), known("1", 0), &[]),
+            (copy(3, 7, "1"), copy(9, 8, ""), known("1", 0), &[]),
+            (copy(3, 7, ""), copy(9, 8, ""), known("1", 7), &[]),
+            (copy(3, 7, "1"), copy(9, 8, "1"), known("1", 7), &[]),
+            (copy(3, 7, "1"), copy(9, 8, "2"), known("1", 7), &[]),
+            (copy(3, 7, ""), copy(9, 8, ""), known("1", 0), &[7]),
+            (copy(3, 7, ""), copy(9, 8, ""), Belonging::default(), &[7]),
+        ] {
+            let chosen = choose([own.clone(), other.clone()], &belonging, witnessed);
+            assert_eq!(chosen.content.as_ref(), Some(&own), "{belonging:?}");
+            assert_eq!(chosen.foreign[0].name, "b");
+            assert!(chosen.is_uneven && chosen.refusal.is_none());
+            let chosen = choose([other, own.clone()], &belonging, witnessed);
+            assert_eq!(chosen.content, Some(own), "{belonging:?}");
+            assert_eq!(chosen.foreign[0].name, "a");
+        }
+    }
+
+    #[test]
+    fn where_nothing_decides_no_copy_counts() {
+        for witnessed in [&[][..], &[7, 8]] {
+            let copies = [copy(3, 7, ""), copy(9, 8, "")];
+            let chosen = choose(copies, &known("1", 0), witnessed);
+            assert_eq!(chosen.content, None);
+            assert!(chosen.refusal.unwrap().contains("belong to two stores"));
+        }
+    }
+
+    #[test]
+    fn an_exchanged_directory_is_refused_by_its_label_and_named() {
+        let copies = [copy(3, 8, "2"), copy(3, 8, "2")];
+        let chosen = choose(copies, &known("1", 7), &[]);
+        assert_eq!(chosen.content, None);
+        let refusal = chosen.refusal.unwrap();
+        assert!(refusal.contains("a belongs to the store 2"), "{refusal}");
+        assert!(refusal.contains("put back the directory"), "{refusal}");
+        // Without labels it is what it is, and its caller compares the identity.
+        let copies = [copy(3, 8, ""), copy(3, 8, "")];
+        let chosen = choose(copies, &known("1", 7), &[]);
+        assert_eq!(chosen.content.unwrap().identity, 8);
+    }
+
+    #[test]
+    fn an_erasure_and_a_write_that_was_cut_short_leave_one_store() {
+        let erased = Copy {
+            erased: 7,
+            ..copy(4, 9, "1")
+        };
+        for belonging in [known("1", 7), known("1", 9), known("1", 0)] {
+            let chosen = choose([erased.clone(), copy(3, 7, "1")], &belonging, &[]);
+            assert_eq!(chosen.content.as_ref(), Some(&erased));
+            assert!(chosen.foreign.is_empty() && chosen.is_uneven);
+        }
+        let chosen = choose([copy(4, 7, "1"), copy(3, 7, "")], &known("1", 7), &[]);
+        assert_eq!(chosen.content.unwrap().generation, 4);
+    }
+
+    #[test]
+    fn without_a_whole_copy_the_refusal_names_both_files() {
+        let none = |copies| {
+            choose_copy::<Copy>(Path::new("d"), NAMES, copies, &known("1", 7), &|_| Ok(true))
+                .unwrap()
+        };
+        let chosen = none([ReadCopy::Damaged, ReadCopy::Missing]);
+        let refusal = chosen.refusal.unwrap();
+        assert!(refusal.contains("a is damaged, b is missing"), "{refusal}");
+        let chosen = none([ReadCopy::Missing, ReadCopy::Missing]);
+        assert_eq!((chosen.refusal, chosen.content), (None, None));
     }
 }

@@ -129,7 +129,8 @@ impl ValueLog {
     ) -> Result<(Self, ValueLogOpening)> {
         let opened = opening::open(&*disk, directory, log_id)?;
         opening::remove_orphans(&*disk, directory, &opened.segments)?;
-        let is_written = Identity::read(&*disk, directory)?.is_some();
+        let found = Identity::read(&*disk, directory)?;
+        let is_written = found.is_some_and(|it| it.log_id == opened.identity.log_id);
         let (known, report) = (opened.identity.clone(), opened.report.clone());
         let files = Files::new(disk, directory.to_owned(), settings, opened);
         let log = Self {

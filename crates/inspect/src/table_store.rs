@@ -47,7 +47,9 @@ pub(crate) fn check(
         check.blobs_are_there(&contents, &used);
         check.segments_are_there(contents.shared_log, &used, node_disk, value_logs)?;
     } else {
-        let what = "no copy of the manifest can be read: `kvorum repair` makes a new one";
+        let why = contents.refusal.as_deref().unwrap_or("none is there");
+        let what =
+            format!("no copy of the manifest counts ({why}): `kvorum repair` makes a new one");
         check.found.find("manifest-0", 0, 0, what);
     }
     let logs = segment_directory::check(disk, directory, is_live, progress)?;
@@ -108,7 +110,17 @@ impl Check<'_> {
                 Err(error) => return Err(error),
             }
         }
-        if contents.is_uneven && contents.damaged_manifests.is_empty() {
+        for foreign in &contents.foreign_manifests {
+            let what = format!("the copy belongs to {}", foreign.of);
+            self.found.find(foreign.name, 0, 0, what);
+        }
+        for name in &contents.missing_manifests {
+            self.found.find(name, 0, 0, "the copy is missing");
+        }
+        let is_sound = contents.damaged_manifests.is_empty()
+            && contents.foreign_manifests.is_empty()
+            && contents.missing_manifests.is_empty();
+        if contents.is_uneven && is_sound {
             let note = "one copy of the manifest is older; the next opening writes it again";
             self.found.notes.push(note.to_owned());
         }

@@ -73,8 +73,8 @@ impl LsmFile {
 /// manifest can be read. The directory may be the slow one of a store.
 pub fn identity_of(disk: &dyn Disk, directory: &Path) -> Result<Option<u64>> {
     let fast = tiers::fast_of(disk, directory)?;
-    let found = manifest::read(disk, fast.as_deref().unwrap_or(directory))?;
-    Ok(found.manifest.map(|it| it.identity))
+    let found = manifest::read_in(disk, fast.as_deref().unwrap_or(directory))?;
+    Ok(found.content.map(|it| it.identity))
 }
 
 /// The same of a record that a store has in the node's log; `None` for those of other engines.
@@ -172,6 +172,12 @@ fn manifest_lists(fields: &mut Dissection<'_>, bytes: &[u8], show_key: ShowKey) 
     }
     if bytes.get(8).is_some_and(|version| *version > 1) {
         manifest_doubts(fields, bytes, show_key)?;
+    }
+    if bytes.get(8).is_some_and(|version| *version > 3) {
+        let len = usize::try_from(fields.number("length of the label", 1)).ok()?;
+        let at = fields.position();
+        let label = String::from_utf8_lossy(bytes.get(at..at.checked_add(len)?)?).into_owned();
+        let _told = fields.field("label of the store", len, label, Check::Covered)?;
     }
     Some(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kvorum_backend::{LostRange, Result};
+use kvorum_backend::{ForeignCopy, LostRange, Result};
 use kvorum_disk::Disk;
 use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::{KnownTable, Properties, TableId};
@@ -13,6 +13,7 @@ use crate::manifest;
 
 pub use crate::logged::segment_of;
 pub use crate::lsm::LOCK_NAME;
+pub use crate::manifest::find_store;
 
 /// A file that the manifest lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,12 @@ pub struct ListedFile {
 pub struct Contents {
     /// Names of damaged copies of the manifest.
     pub damaged_manifests: Vec<&'static str>,
+    /// Copies of the manifest that belong to other stores.
+    pub foreign_manifests: Vec<ForeignCopy>,
+    /// Names of copies of the manifest that are not there.
+    pub missing_manifests: Vec<&'static str>,
+    /// Why no copy counts although there are some.
+    pub refusal: Option<String>,
     /// The copies of the manifest differ; the next opening makes them equal.
     pub is_uneven: bool,
     /// A copy of the manifest can be read.
@@ -94,16 +101,25 @@ pub fn is_table_name(name: &str) -> bool {
 /// # Errors
 /// Those of the disk, and [`kvorum_backend::ErrorKind::NewerFormat`].
 pub fn contents(disk: &dyn Disk, directory: &Path) -> Result<Contents> {
-    let found = manifest::read(disk, directory)?;
+    let found = manifest::read_in(disk, directory)?;
+    // Where a creation was cut short, the copy that is there is the first that was ever written.
+    let is_first = found.content.as_ref().is_some_and(|it| it.generation == 1);
+    let is_begun = !is_first || manifest::name_of_data(disk, directory)?.is_some();
     let mut contents = Contents {
         damaged_manifests: found.damaged,
+        foreign_manifests: found.foreign,
+        missing_manifests: match is_begun {
+            true => found.missing,
+            false => Vec::new(),
+        },
+        refusal: found.refusal,
         is_uneven: found.is_uneven,
-        has_manifest: found.manifest.is_some(),
+        has_manifest: found.content.is_some(),
         files: Vec::new(),
         shared_log: 0,
         lost: LostLog::open(disk, directory).ranges(),
     };
-    let Some(manifest) = found.manifest else {
+    let Some(manifest) = found.content else {
         return Ok(contents);
     };
     let known = |number, file_len, properties| KnownTable {

@@ -4,26 +4,32 @@
 //! the moment of change; an opening that finds them different finishes the second. So no power cut
 //! finds half an edit, and damage to one copy costs nothing. The properties of tables stand in it too:
 //! they are read at each opening and decide what may be dropped, so they are kept where there are two.
+//! Each copy says which store it belongs to, so that one of another store is not taken for a newer one.
 
 use std::path::Path;
 
 use kvorum_backend::{
-    BackendError, ErrorKind, Result, Written, settle_two_copies, write_two_copies,
+    BackendError, Belonging, ChosenCopy, ErrorKind, FoundStore, LABEL_BYTES_MAX, ReadCopy, Result,
+    StoreCopy, StoreId, Written, choose_copy, settle_two_copies, write_two_copies,
 };
-use kvorum_disk::{Disk, read_file};
+use kvorum_disk::{Disk, EntryKind, read_file};
 use kvorum_encoding::{
     ByteReader, Truncated, checksum, checksum_append, mask_checksum, put_varint,
 };
+use kvorum_segment::SegmentAnatomy;
 use kvorum_sst::Properties;
+use kvorum_sst::anatomy::TableAnatomy;
 
 use crate::doubts::DoubtRecord;
 use crate::error::IntoBackend;
+use crate::recovery::number_of;
 
 pub(crate) const NAMES: [&str; 2] = ["manifest-0", "manifest-1"];
 pub(crate) const MAGIC: [u8; 8] = *b"KVlsmmft";
-/// The version with bodies in the node's log. Without any, a manifest is as in version 2, and without doubts
-/// as in version 1.
-const VERSION: u8 = 3;
+/// The version with a label. Without one, a manifest is as in version 3; without bodies in the node's log as
+/// in version 2, and without doubts as in version 1.
+const VERSION: u8 = 4;
+const VERSION_WITH_LOG: u8 = 3;
 pub(crate) const BYTES_MAX: u64 = 1 << 30;
 const HAS_EXTRAS: u8 = 1;
 
@@ -69,6 +75,26 @@ pub(crate) struct Manifest {
     pub(crate) blobs: Vec<BlobRecord>,
     /// Ranges of keys that damage has met.
     pub(crate) doubts: DoubtRecord,
+    /// Which store of its node it is, as in [`Belonging::label`]; empty where nobody has said.
+    pub(crate) label: String,
+}
+
+impl StoreCopy for Manifest {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    fn erased(&self) -> u64 {
+        self.erased
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
 }
 
 impl Manifest {
@@ -77,7 +103,7 @@ impl Manifest {
     /// ```text
     /// size    field
     /// 8       magic "KVlsmmft"
-    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the node's log
+    /// 1       format version: 1 without doubts, 2 with them, 3 with bodies in the node's log, 4 with a label
     /// 3       zero
     /// 4       masked CRC-32C of the bytes before and behind
     /// 8       generation
@@ -88,15 +114,17 @@ impl Manifest {
     /// varint  number of tables, and for each: varints level, number, file length, length of its
     ///         properties; the properties
     /// varint  number of blob files, and for each varints: file, number, file length, bytes of blocks
-    /// 8       from version 3 on, the identity of the node's log
+    /// 8       from version 3 on, the identity of the node's log; 0 for none
     ///         from version 2 on, doubts as `DoubtRecord::encode` draws them
+    /// 1       from version 4 on, the length of the label, and the label
     /// ```
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let version = match (self.shared_log, self.doubts.is_empty()) {
+            _ if !self.label.is_empty() => VERSION,
             (0, true) => 1,
             (0, false) => 2,
-            _ => VERSION,
+            _ => VERSION_WITH_LOG,
         };
         out.extend_from_slice(&[version, 0, 0, 0]);
         out.extend_from_slice(&[0; 4]);
@@ -129,6 +157,12 @@ impl Manifest {
         }
         if version > 1 {
             self.doubts.encode(&mut out);
+        }
+        if version >= VERSION {
+            let len = u8::try_from(self.label.len());
+            assert!(len.is_ok(), "a label has at most {LABEL_BYTES_MAX} bytes");
+            out.extend(len);
+            out.extend_from_slice(self.label.as_bytes());
         }
         let check = mask_checksum(checksum_append(checksum(&out[..12]), &out[16..]));
         out[12..16].copy_from_slice(&check.to_le_bytes());
@@ -178,6 +212,7 @@ impl Manifest {
             tables: Vec::new(),
             blobs: Vec::new(),
             doubts: DoubtRecord::default(),
+            label: String::new(),
         };
         for _ in 0..reader.varint_len()? {
             let (level, number, file_len) = (reader.varint()?, reader.varint()?, reader.varint()?);
@@ -203,6 +238,10 @@ impl Manifest {
         if version > 1 {
             manifest.doubts = DoubtRecord::decode(&mut reader)?;
         }
+        if version >= VERSION {
+            let len = usize::from(reader.u8()?);
+            manifest.label = String::from_utf8_lossy(reader.take(len)?).into_owned();
+        }
         Ok(manifest)
     }
 }
@@ -218,43 +257,119 @@ fn read_prefix(bytes: &[u8]) -> std::result::Result<(u8, u32), Truncated> {
 }
 
 /// What an opening finds.
-pub(crate) struct FoundManifest {
-    /// The newest copy that is whole.
-    pub(crate) manifest: Option<Manifest>,
-    /// Names of copies that are damaged.
-    pub(crate) damaged: Vec<&'static str>,
-    /// True when the copies have to be written again.
-    pub(crate) is_uneven: bool,
+pub(crate) type FoundManifest = ChosenCopy<Manifest>;
+
+/// Reads both copies, and chooses the one that counts.
+pub(crate) fn read(
+    disk: &dyn Disk,
+    directory: &Path,
+    belonging: &Belonging,
+) -> Result<FoundManifest> {
+    let copies = [
+        read_copy(disk, &directory.join(NAMES[0]))?,
+        read_copy(disk, &directory.join(NAMES[1]))?,
+    ];
+    let is_witnessed = |identity| is_witnessed(disk, directory, identity);
+    choose_copy(directory, NAMES, copies, belonging, &is_witnessed)
 }
 
-pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
-    let mut copies = Vec::new();
-    let mut damaged = Vec::new();
-    for name in NAMES {
-        let path = directory.join(name);
-        if disk.info(&path).into_backend()?.is_none() {
-            continue;
-        }
-        let read = || -> Result<Option<Manifest>> {
-            let bytes = read_file(disk, &path, BYTES_MAX).into_backend()?;
-            Manifest::decode(&bytes, &path)
-        };
-        // A device may err once, and a manifest that is given up is a store that is older.
-        let decoded = match read()? {
-            Some(manifest) => Some(manifest),
-            None => read()?,
-        };
-        match decoded {
-            Some(manifest) => copies.push(manifest),
-            None => damaged.push(name),
+/// The same for a caller that has nothing but the directory.
+pub(crate) fn read_in(disk: &dyn Disk, directory: &Path) -> Result<FoundManifest> {
+    read(disk, directory, &Belonging::by_directory(directory))
+}
+
+fn read_copy(disk: &dyn Disk, path: &Path) -> Result<ReadCopy<Manifest>> {
+    if disk.info(path).into_backend()?.is_none() {
+        return Ok(ReadCopy::Missing);
+    }
+    let read = || -> Result<Option<Manifest>> {
+        let bytes = read_file(disk, path, BYTES_MAX).into_backend()?;
+        Manifest::decode(&bytes, path)
+    };
+    // A device may err once, and a manifest that is given up is a store that is older.
+    let decoded = match read()? {
+        Some(manifest) => Some(manifest),
+        None => read()?,
+    };
+    Ok(decoded.map_or(ReadCopy::Damaged, ReadCopy::Whole))
+}
+
+/// True when a table, a blob file or a log in the directory belongs to the store of this identity.
+fn is_witnessed(disk: &dyn Disk, directory: &Path, identity: u64) -> Result<bool> {
+    for entry in disk.list(directory).into_backend()? {
+        if store_of_file(disk, directory, &entry.name)? == Some(identity) {
+            return Ok(true);
         }
     }
-    let is_uneven = copies.len() < NAMES.len() || copies.first() != copies.last();
-    Ok(FoundManifest {
-        manifest: copies.into_iter().max_by_key(|it| it.generation),
-        damaged,
-        is_uneven,
+    Ok(false)
+}
+
+/// The store that a table, a blob file or a log belongs to, by its header; `None` for other files and where
+/// the header is damaged.
+pub(crate) fn store_of_file(disk: &dyn Disk, directory: &Path, name: &str) -> Result<Option<u64>> {
+    let path = directory.join(name);
+    Ok(match number_of(name) {
+        Some((_, "sst" | "blob")) => {
+            let header = TableAnatomy::header_id(disk, &path).into_backend()?;
+            header.map(|it| it.store)
+        }
+        Some(_) => {
+            let header = SegmentAnatomy::header_id(disk, &path).into_backend()?;
+            header.map(|it| it.log_id)
+        }
+        None => None,
     })
+}
+
+/// What a directory holds of a store, for a caller that knows which one it looks for. Nothing is written.
+///
+/// # Errors
+/// Those of the disk, and [`ErrorKind::NewerFormat`].
+pub fn find_store(disk: &dyn Disk, directory: &Path, belonging: &Belonging) -> Result<FoundStore> {
+    if disk.info(directory).into_backend()?.is_none() {
+        return Ok(FoundStore::Nothing);
+    }
+    let found = read(disk, directory, belonging)?;
+    if let Some(manifest) = found.content {
+        return Ok(FoundStore::Store {
+            identity: StoreId(manifest.identity),
+            erased: StoreId(manifest.erased),
+            log: manifest.shared_log,
+        });
+    }
+    Ok(match (found.refusal, name_of_data(disk, directory)?) {
+        (Some(refusal), _) if found.foreign.is_empty() => {
+            FoundStore::Unusable(unless_repaired(&refusal))
+        }
+        (Some(refusal), _) => FoundStore::Unusable(refusal),
+        (None, Some(name)) => FoundStore::Unusable(without_copies(directory, &name)),
+        (None, None) => FoundStore::Nothing,
+    })
+}
+
+/// A file in the directory that only a store with a manifest has.
+pub(crate) fn name_of_data(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> {
+    let entries = disk.list(directory).into_backend()?;
+    let is_data = |name: &str| number_of(name).is_some();
+    let mut found = entries
+        .into_iter()
+        .filter(|it| it.kind == EntryKind::File && is_data(&it.name));
+    Ok(found.next().map(|it| it.name))
+}
+
+/// Why a store without a copy of its manifest is refused.
+pub(crate) fn without_copies(directory: &Path, data: &str) -> String {
+    let (directory, [one, other]) = (directory.display(), NAMES);
+    unless_repaired(&format!(
+        "{directory} has {data} and no readable manifest: {one} and {other} are missing"
+    ))
+}
+
+/// A manifest can be made anew from the tables.
+pub(crate) fn unless_repaired(refusal: &str) -> String {
+    format!(
+        "{refusal}; where these cannot be had any more, `kvorum repair` makes a manifest from the tables"
+    )
 }
 
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> Written {
@@ -302,7 +417,49 @@ mod tests {
                 open: vec![(DoubtKind::Lost, KeyRange::everything())],
                 blocks: Vec::new(),
             },
+            label: String::new(),
         }
+    }
+
+    fn read_of(disk: &MemoryDisk) -> FoundManifest {
+        read(disk, Path::new(""), &Belonging::default()).unwrap()
+    }
+
+    /// As the server of version 0.1.0 wrote it, which knew of no labels.
+    #[test]
+    fn a_recorded_copy_of_version_3_is_read() {
+        let recorded = "4b566c736d6d667403000000bec4caa00300000000000000acdd121324dfc0770000000000\
+             00000005140300020004c10a2f0a00b5070b14c6f7a6d2dfa498038cf4afd2dfa49803000000096f0001620001\
+             6b3131096f00016200016b393400000002c10a2f0a00b507010a85dca6d1dfa49803ebe3d8d1dfa49803000000\
+             096f00016200016b3131096f00016200016b3934000000141465e851bfabf00000";
+        let pairs = recorded.as_bytes().chunks(2);
+        let pairs = pairs.map(|pair| std::str::from_utf8(pair).unwrap());
+        let bytes: Vec<u8> = pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect();
+        let decoded = Manifest::decode(&bytes, Path::new("x")).unwrap().unwrap();
+        assert_eq!((decoded.generation, decoded.sequence), (3, 20));
+        assert_eq!(decoded.shared_log, 0xf0ab_bf51_e865_1414);
+        assert_eq!((decoded.tables.len(), &decoded.label[..]), (2, ""));
+        assert_eq!(decoded.encode(), bytes);
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let manifest = Manifest {
+            label: "1370".to_owned(),
+            shared_log: 77,
+            tables: Vec::new(),
+            ..manifest()
+        };
+        let bytes = manifest.encode();
+        let hex: String = bytes[16..].iter().map(|it| format!("{it:02x}")).collect();
+        assert_eq!(&bytes[..12], b"KVlsmmft\x04\0\0\0");
+        assert_eq!(
+            hex,
+            "030000000000000004000000000000000500000000000000d804070801\
+             00010a0b0c0d4d0000000000000001000000000431333730"
+        );
     }
 
     #[test]
@@ -321,6 +478,13 @@ mod tests {
             (manifest(), 2),
             (logged(DoubtRecord::default()), 3),
             (logged(manifest().doubts), 3),
+            (
+                Manifest {
+                    label: "1370".to_owned(),
+                    ..Manifest::default()
+                },
+                4,
+            ),
         ] {
             let bytes = manifest.encode();
             assert_eq!(bytes[8], version);
@@ -340,8 +504,8 @@ mod tests {
             ));
             let file = disk.open(Path::new(name), OpenMode::ReadWrite).unwrap();
             file.write_at(&[0xa5], at).unwrap();
-            let found = read(&disk, Path::new("")).unwrap();
-            assert_eq!(found.manifest, Some(manifest()), "byte {at}");
+            let found = read_of(&disk);
+            assert_eq!(found.content, Some(manifest()), "byte {at}");
             assert_eq!((found.damaged, found.is_uneven), (vec![name], true));
         }
     }
@@ -355,8 +519,8 @@ mod tests {
             ..manifest()
         };
         replace_file(&disk, Path::new(NAMES[0]), &newer.encode()).unwrap();
-        let found = read(&disk, Path::new("")).unwrap();
-        assert_eq!(found.manifest, Some(newer));
+        let found = read_of(&disk);
+        assert_eq!(found.content, Some(newer));
         assert!(found.is_uneven);
         let mut bytes = manifest().encode();
         bytes[8] = VERSION + 1;

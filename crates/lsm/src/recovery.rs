@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use arc_swap::ArcSwap;
 use kvorum_backend::{
     BackendError, ErrorKind, GroupSync, Holds, LostRange, Result, SUSPECT_NAME, SharedLog,
-    mark_suspect,
+    mark_suspect, set_copy_aside,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind};
 use kvorum_segment::{
@@ -188,41 +188,63 @@ impl Recovery {
         Ok(())
     }
 
-    /// The manifest, and whether a copy of it was damaged.
+    /// The manifest, and whether a copy of it was of no use.
     fn read_manifest(&self) -> Result<(Manifest, bool)> {
-        let found = manifest::read(&*self.disk, &self.directory)?;
-        let was_damaged = !found.damaged.is_empty();
+        let belonging = &self.settings.belonging;
+        let found = manifest::read(&*self.disk, &self.directory, belonging)?;
+        let Some(mut manifest) = found.content else {
+            let refusal = match found.foreign.is_empty() {
+                true => found.refusal.as_deref().map(manifest::unless_repaired),
+                false => found.refusal,
+            };
+            return Ok((self.first_manifest(refusal)?, false));
+        };
+        let was_damaged = !found.damaged.is_empty() || !found.foreign.is_empty();
         for name in found.damaged {
             let path = self.directory.join(name);
             let len = self.disk.info(&path).into_backend()?.map_or(0, |it| it.len);
             let held = "one of two copies of the manifest; nothing is lost";
             self.note(name.to_owned(), 0, len, held);
         }
-        if let Some(mut manifest) = found.manifest {
-            if found.is_uneven {
-                manifest.generation += 1;
-                manifest::settle(&*self.disk, &self.directory, &manifest)?;
-            }
-            return Ok((manifest, was_damaged));
+        for foreign in found.foreign {
+            set_copy_aside(&*self.disk, &self.directory, foreign.name)?;
+            let held = format!(
+                "a copy of the manifest that belongs to {} and was set aside; nothing is lost",
+                foreign.of
+            );
+            self.note(foreign.name.to_owned(), 0, 0, held);
         }
-        if was_damaged || self.has_data()? {
-            let directory = self.directory.display();
-            let detail = format!("{directory} holds tables or logs and no readable manifest");
-            return Err(BackendError::new(ErrorKind::Corrupt, detail));
+        let is_unbound = manifest.label != belonging.label && !belonging.label.is_empty();
+        if is_unbound {
+            manifest.label.clone_from(&belonging.label);
+        }
+        if found.is_uneven || is_unbound {
+            manifest.generation += 1;
+            manifest::settle(&*self.disk, &self.directory, &manifest)?;
+        }
+        Ok((manifest, was_damaged))
+    }
+
+    /// The manifest of a new store; `refusal` says why no copy of one that is there counts.
+    fn first_manifest(&self, refusal: Option<String>) -> Result<Manifest> {
+        let data = manifest::name_of_data(&*self.disk, &self.directory)?;
+        let refusal = match (refusal, data) {
+            (Some(refusal), _) => Some(refusal),
+            (None, Some(name)) => Some(manifest::without_copies(&self.directory, &name)),
+            (None, None) => None,
+        };
+        if let Some(refusal) = refusal {
+            return Err(BackendError::new(ErrorKind::Corrupt, refusal));
         }
         let manifest = Manifest {
             generation: 1,
             identity: (self.draw)(),
             next_number: 1,
+            label: self.settings.belonging.label.clone(),
             ..Manifest::default()
         };
         manifest::write(&*self.disk, &self.directory, &manifest).both()?;
-        Ok((manifest, false))
-    }
-
-    fn has_data(&self) -> Result<bool> {
-        let entries = self.disk.list(&self.directory).into_backend()?;
-        Ok(entries.iter().any(|it| number_of(&it.name).is_some()))
+        Ok(manifest)
     }
 
     /// Removes files that no manifest lists any more, and returns a number above all that are there.
@@ -248,8 +270,16 @@ impl Recovery {
                 "blob" => manifest.blobs.iter().any(|it| it.number == number),
                 _ => number >= manifest.first_log,
             };
-            if !is_used && !was_damaged {
-                self.disk.remove_file(&path).into_backend()?;
+            if is_used || was_damaged {
+                continue;
+            }
+            match manifest::store_of_file(&*self.disk, &self.directory, &entry.name)? {
+                // It may be all that there is of it: it is not this store's to remove.
+                Some(store) if store != manifest.identity && store != manifest.erased => {
+                    let held = format!("a file of another store ({store:#018x}), which stays");
+                    self.note(entry.name, 0, 0, held);
+                }
+                _ => self.disk.remove_file(&path).into_backend()?,
             }
         }
         Ok(next)

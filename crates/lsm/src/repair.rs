@@ -153,8 +153,8 @@ impl Repair {
         };
         let is_installed = told.installing.is_some()
             && listing.manifest.as_ref().map(|it| it.generation)
-                != crate::manifest::read(&*disk, directory)?
-                    .manifest
+                != crate::manifest::read_in(&*disk, directory)?
+                    .content
                     .map(|it| it.generation);
         let repair = Self {
             disk,
@@ -512,8 +512,8 @@ impl Repair {
 
     /// An earlier run has written the manifest: what is left is to take old names away.
     fn go_on_after_install(&self) -> Result<()> {
-        let found = crate::manifest::read(&*self.disk, &self.directory)?;
-        if let Some(manifest) = found.manifest.filter(|_| found.is_uneven)
+        let found = crate::manifest::read_in(&*self.disk, &self.directory)?;
+        if let Some(manifest) = found.content.filter(|_| found.is_uneven)
             && let Some(journal) = &self.journal
         {
             install::write_manifest(&*self.disk, &self.directory, journal, &manifest)?;
@@ -529,8 +529,8 @@ impl Repair {
         if self.journal.is_none() {
             return Ok(());
         }
-        let found = crate::manifest::read(&*self.disk, &self.directory)?;
-        let manifest = found.manifest.ok_or_else(|| unknown("a manifest"))?;
+        let found = crate::manifest::read_in(&*self.disk, &self.directory)?;
+        let manifest = found.content.ok_or_else(|| unknown("a manifest"))?;
         let decision = self.state.lock().decision.clone();
         let replaced = self.replaced(&manifest, &decision);
         // The table of the logs has done its work when it was merged.
@@ -690,7 +690,7 @@ fn begin_or_resume(
     {
         let is_same_wish =
             (told.keeps_doubtful, told.unit_bytes) == (options.keeps_doubtful, options.unit_bytes);
-        let found = crate::manifest::read(disk, directory)?.manifest;
+        let found = crate::manifest::read_in(disk, directory)?.content;
         let is_installed = told.installing.is_some()
             && found.map(|it| (it.identity, it.generation))
                 == told.installing.map(|it| (begun.identity, it));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kvorum_backend::Belonging;
 use kvorum_sst::{Compression, FilterKind, TableOptions};
 
 use crate::policy::PolicySettings;
@@ -45,6 +46,8 @@ pub struct LsmSettings {
     // Behaviour.
     /// The engine's name, for its status.
     pub name: &'static str,
+    /// Which store it is, as its opener knows it.
+    pub belonging: Belonging,
     /// Whether the store keeps a log of its own, unless it is opened over the node's. Without one a sync
     /// is a flush; that is right where a log stands in front.
     pub has_log: bool,
@@ -98,6 +101,7 @@ impl Default for LsmSettings {
     fn default() -> Self {
         Self {
             name: "lsm",
+            belonging: Belonging::default(),
             has_log: true,
             sync: SyncStrategy::Grouped,
             expiry: None,

@@ -73,7 +73,7 @@ pub fn whole_disk<'a, B>(below: B, directory: &Path) -> Result<TieredDisk<B>>
 where
     B: Deref<Target = dyn Disk + 'a> + Send + Sync,
 {
-    let slow = match card::read(&*below, directory, CARD_OF_SLOW)? {
+    let slow = match own_card(&*below, directory)? {
         Found::Nothing => None,
         Found::Damaged => return Err(damaged(directory)),
         Found::Card(card) => {
@@ -106,7 +106,7 @@ pub fn fast_of(disk: &dyn Disk, slow: &Path) -> Result<Option<PathBuf>> {
 /// The slow one goes when the other is gone for good, and says before that its tables are nobody's: after
 /// a crash there is the store, or something that the next one in its place clears away.
 pub fn remove_store(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    let slow = match card::read(disk, directory, CARD_OF_SLOW)? {
+    let slow = match own_card(disk, directory)? {
         Found::Card(card) if find_pair(disk, directory, &card).is_ok() => Some(card),
         _ => None,
     };
@@ -154,7 +154,7 @@ fn slow_directory(
     draw: &DrawNumber,
 ) -> Result<Option<PathBuf>> {
     let wanted = wanted.map(|it| &*it.slow_directory);
-    match (card::read(disk, directory, CARD_OF_SLOW)?, wanted) {
+    match (own_card(disk, directory)?, wanted) {
         (Found::Nothing, None) => Ok(None),
         (Found::Nothing, Some(slow)) => {
             begin(disk, directory, slow, draw)?;
@@ -188,6 +188,20 @@ fn slow_directory(
         }
         (Found::Damaged, None) => Err(damaged(directory)),
     }
+}
+
+/// The card of a store. One that another store has as well, put back into the wrong directory, counts as
+/// damaged: two stores in one slow directory would remove each other's tables.
+fn own_card(disk: &dyn Disk, directory: &Path) -> Result<Found> {
+    let found = card::read(disk, directory, CARD_OF_SLOW)?;
+    if let Found::Card(card) = &found
+        && let Found::Card(back) = card::read(disk, &card.other, CARD_OF_FAST)?
+        && back.number == card.number
+        && is_in_use(disk, &back, directory, &card.other)?
+    {
+        return Ok(Found::Damaged);
+    }
+    Ok(found)
 }
 
 /// A store gets a slow directory. Where one was begun and not named in the fast directory, nothing was
@@ -296,7 +310,7 @@ fn write_pair(disk: &dyn Disk, directory: &Path, slow: &Path, number: u64) -> Re
 fn damaged(directory: &Path) -> BackendError {
     let card = directory.join(CARD_OF_SLOW);
     refused(format!(
-        "{} is damaged, which says where the store's old tables are: start the node with \
+        "{} is damaged or another store's, which says where the store's old tables are: start the node with \
          leveldb.tiered.path.slow as it was, which writes it again",
         card.display()
     ))

@@ -4,6 +4,7 @@
 //! change, in one atomic step. A card that cannot be read never leads to a new identity: that would be
 //! a new node over another one's data.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::checked_file::{CheckedFile, Found};
 use crate::error::OpenError;
+use crate::held::nodes_of_records;
 
 /// Before a log's number in the name of its directory.
 pub(crate) const LOG_DIRECTORY: &str = "log-";
@@ -107,9 +109,11 @@ impl CardFile {
     }
 
     /// Puts the card of this node in the place of another node's, where the two copies are of two nodes:
-    /// the higher sequence says nothing then. The logs that the cards name say which one is right.
+    /// the higher sequence says nothing then. The logs that the cards name, or else the record of stores,
+    /// say which one is right.
     fn settle_two_nodes(&self, unread: impl Fn(DiskError) -> OpenError) -> Result<(), OpenError> {
-        let [Some(first), Some(second)] = self.file.contents(&*self.disk).map_err(unread)? else {
+        let contents = self.file.contents(&*self.disk).map_err(&unread)?;
+        let [Some(first), Some(second)] = contents else {
             return Ok(());
         };
         let (Some(one), Some(other)) = (parse(&first.1), parse(&second.1)) else {
@@ -118,17 +122,24 @@ impl CardFile {
         if one.node == other.node {
             return Ok(());
         }
-        let (sequence, body) = match (self.is_confirmed(&one), self.is_confirmed(&other)) {
-            (true, false) => first,
-            (false, true) => second,
-            _ => {
-                return Err(OpenError::CardsOfTwoNodes {
-                    file: self.file.path().to_owned(),
-                    first: one.node,
-                    second: other.node,
-                });
-            }
+        let known = nodes_of_records(&*self.disk, &self.directory).map_err(&unread)?;
+        let is_first = match (self.is_confirmed(&one), self.is_confirmed(&other)) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => match (known.contains(&one.node), known.contains(&other.node)) {
+                (true, false) => Some(true),
+                (false, true) => Some(false),
+                _ => None,
+            },
         };
+        let Some(is_first) = is_first else {
+            return Err(OpenError::CardsOfTwoNodes {
+                file: self.file.path().to_owned(),
+                first: one.node,
+                second: other.node,
+            });
+        };
+        let (sequence, body) = if is_first { first } else { second };
         tracing::warn!(event = "card_of_another_node", file = %self.file.path().display());
         Ok(self.file.store(&*self.disk, sequence, &body)?)
     }
@@ -178,6 +189,16 @@ impl CardFile {
 pub(crate) fn recovered_file(directory: &Path, node: NodeId) -> CheckedFile {
     let title = "kvorum state of a recovered cluster";
     CheckedFile::new(directory, "recovered", title).of(node)
+}
+
+/// The nodes of which the cards in a directory are.
+pub(crate) fn nodes_of_cards(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<BTreeSet<NodeId>, DiskError> {
+    let bodies = CardFile::named(directory).bodies(disk)?;
+    let cards = bodies.iter().filter_map(|body| parse(body));
+    Ok(cards.map(|card| card.node).collect())
 }
 
 fn text(card: &Card) -> String {

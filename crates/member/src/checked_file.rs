@@ -17,7 +17,7 @@ use kvorum_ring::NodeId;
 /// a cluster with many buckets.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Begins the first line of the body of a file that belongs to a node.
-const OWNER_WORD: &str = "of ";
+pub(crate) const OWNER_WORD: &str = "of ";
 
 /// A file and its copy.
 pub(crate) struct CheckedFile {
@@ -76,11 +76,47 @@ impl CheckedFile {
     /// If reading fails. Where a device does not give one of the files, the other one serves; where that
     /// does not either, it is an error, and not damage: the next attempt may succeed.
     pub(crate) fn load(&self, disk: &dyn Disk) -> Result<Found, DiskError> {
+        self.load_own(disk, |_| true)
+    }
+
+    /// The bodies of the file and of its copy, as far as they are whole, without mending anything.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub(crate) fn bodies(&self, disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
+        let contents = self.contents(disk)?.into_iter().flatten();
+        Ok(contents.map(|it| it.1).collect())
+    }
+
+    /// The newest whole body for which `is_own` holds, without mending anything.
+    ///
+    /// # Errors
+    /// As [`CheckedFile::bodies`].
+    pub(crate) fn newest_own(
+        &self,
+        disk: &dyn Disk,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, DiskError> {
+        let contents = self.contents(disk)?.into_iter().flatten();
+        let newest = contents.filter(|it| is_own(&it.1)).max_by_key(|it| it.0);
+        Ok(newest.map(|it| it.1))
+    }
+
+    /// As [`CheckedFile::load`], where only a body for which `is_own` holds counts.
+    ///
+    /// # Errors
+    /// As [`CheckedFile::load`].
+    pub(crate) fn load_own(
+        &self,
+        disk: &dyn Disk,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<Found, DiskError> {
         let (files, failed) = self.read(disk)?;
         if files == [None, None] {
             return Ok(Found::Nothing);
         }
-        let contents = files.map(|file| self.decoded(&file?));
+        let own = |content: &Content| is_own(&content.1);
+        let contents = files.map(|file| self.decoded(&file?).filter(own));
         let newest = contents.iter().flatten().max_by_key(|it| it.0).cloned();
         let Some((sequence, body)) = newest else {
             return failed.map_or(Ok(Found::Damaged), Err);
@@ -281,6 +317,21 @@ mod tests {
         // An earlier version did not say whose it is.
         file().store(&disk, 2, "before\n").unwrap();
         assert!(matches!(own.load(&disk).unwrap(), Found::Content { .. }));
+    }
+
+    #[test]
+    fn a_newer_copy_of_another_node_counts_as_damaged() {
+        let (disk, file) = (disk(), file());
+        file.store(&disk, 1, "own\n").unwrap();
+        replace_file(&disk, &file.copy, &encode("a title", 9, "other\n")).unwrap();
+        let found = file.load_own(&disk, |body| body == "own\n").unwrap();
+        let expected = Found::Content {
+            sequence: 1,
+            body: "own\n".to_owned(),
+            stale: Some("d/card.copy".into()),
+        };
+        assert_eq!(found, expected);
+        assert_eq!(file.bodies(&disk).unwrap(), ["own\n", "own\n"]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
 use crate::contacts::is_unknown;
 use crate::error::OpenError;
 use crate::held::{Held, HeldFile, Known};
+use crate::recognising::KnownStores;
 use crate::stores::{StoreError, Stores};
 use crate::vnode_table::{Unopened, VnodeTable};
 
@@ -200,6 +201,9 @@ impl Ground {
             return Ok(store);
         };
         if known.store == store.identity() {
+            if self.is_older(partition, &store) && others_have_it {
+                held.note(partition, &store, false);
+            }
             return Ok(store);
         }
         if *known == Known::NEW {
@@ -221,11 +225,34 @@ impl Ground {
         let store = if store.is_empty(now)? {
             store
         } else {
-            self.stores.remove(held.size, partition, Some(store))?;
-            self.stores.open(held.size, partition)?
+            // It may be another partition's, whose entries in the log must stay: it is not erased.
+            store.close()?;
+            drop(store);
+            let moved = self.stores.set_aside(held.size, partition)?;
+            tracing::warn!(event = "store_set_aside", partition = number, kept_as = ?moved);
+            self.stores.open(held.size, partition, None)?
         };
         held.note(partition, &store, false);
         Ok(store)
+    }
+
+    /// True for a store that ends before the batch with which it was closed, which is said. Only what a run
+    /// that was stopped has left can be told from that: one that was killed leaves no lease.
+    fn is_older(&self, partition: Partition, store: &Arc<dyn Backend>) -> bool {
+        let ends_at = store.durable();
+        let closed_at = self.leases.closed_at(partition, store.identity());
+        let Some(closed_at) = closed_at.filter(|it| *it > ends_at) else {
+            return false;
+        };
+        tracing::error!(
+            event = "store_is_older",
+            partition = partition.number(),
+            ends_at = ends_at.0,
+            closed_at = closed_at.0,
+            "an older copy of the store was put back, or its end is lost: values may be older than what \
+             was acknowledged; put back the newest copy, or repair the partition from other replicas",
+        );
+        true
     }
 
     /// A vnode that is as complete as the record says.
@@ -270,9 +297,15 @@ impl Ground {
         self.held.store(held)?;
         let mut vnodes = Vec::new();
         for partition in new.keys() {
-            let store = self.stores.open(held.size, *partition);
+            let is_had = had.contains(partition);
+            let identity = match is_had {
+                true => self.judged(&KnownStores::of(held), state, *partition),
+                false => Ok(None),
+            };
+            let identity = identity.map_err(FollowError::Store)?;
+            let store = self.stores.open(held.size, *partition, identity);
             let store = store.map_err(FollowError::Store)?;
-            if had.contains(partition) {
+            if is_had {
                 let store = self.recognised(held, ring.replicas_max() > 1, *partition, store);
                 let store = store.map_err(FollowError::Store)?;
                 vnodes.push(self.known_vnode(held, ring.epoch(*partition), *partition, store));

@@ -9,7 +9,7 @@
 //! another one, or it is kept in memory. What such a store lacks must not be taken for what nobody
 //! wrote: the record says for which store it is known that it lacks nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use kvorum_disk::{Disk, DiskError};
 use kvorum_ring::{Epoch, NodeId, Partition, RingSize};
 use parking_lot::Mutex;
 
-use crate::checked_file::{CheckedFile, Found};
+use crate::checked_file::{CheckedFile, Found, OWNER_WORD};
 use crate::generation;
 
 /// The stores of one ring.
@@ -52,6 +52,11 @@ impl Known {
         is_complete: false,
     };
 
+    /// True where there was a store, and this was its identity.
+    pub(crate) fn is_real(self) -> bool {
+        ![Self::NOTHING.store, Self::NEW.store].contains(&self.store)
+    }
+
     /// Before the first store of a partition is opened.
     pub(crate) const fn nothing(is_new: bool) -> Self {
         if is_new { Self::NEW } else { Self::NOTHING }
@@ -81,7 +86,7 @@ impl Held {
 
 /// The file that keeps the record of a node.
 pub(crate) fn file(directory: &Path, node: NodeId) -> CheckedFile {
-    CheckedFile::new(directory, "stores", "kvorum stores of this node").of(node)
+    file_in(directory).of(node)
 }
 
 /// The record on disk.
@@ -92,6 +97,7 @@ pub(crate) struct HeldFile {
 }
 
 impl HeldFile {
+    /// That of a node.
     pub(crate) fn new(disk: Arc<dyn Disk>, directory: &Path, node: NodeId) -> Self {
         Self {
             disk,
@@ -101,7 +107,8 @@ impl HeldFile {
     }
 
     /// The record; `None` where there is none, or none but a damaged one: then every store is taken as
-    /// it is. One that could not be read now is an error, for the next time would write it anew.
+    /// it is. One of another node counts as damaged. One that could not be read now is an error, for the
+    /// next time would write it anew.
     pub(crate) fn load(&self) -> Result<Option<Held>, DiskError> {
         match self.file.load(&*self.disk)? {
             Found::Nothing => {
@@ -112,7 +119,14 @@ impl HeldFile {
                 }
                 Ok(None)
             }
-            Found::Content { sequence, body, .. } => {
+            Found::Content {
+                sequence,
+                body,
+                stale,
+            } => {
+                if let Some(stale) = stale {
+                    tracing::warn!(event = "record_of_stores_mended", file = %stale.display());
+                }
                 *self.sequence.lock() = sequence;
                 Ok(parse(&body))
             }
@@ -130,6 +144,39 @@ impl HeldFile {
     }
 }
 
+fn file_in(directory: &Path) -> CheckedFile {
+    CheckedFile::new(directory, "stores", "kvorum stores of this node")
+}
+
+/// The nodes of which the record's copies in a directory are.
+pub(crate) fn nodes_of_records(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<BTreeSet<NodeId>, DiskError> {
+    let bodies = file_in(directory).bodies(disk)?;
+    Ok(bodies.iter().filter_map(|body| node_of(body)).collect())
+}
+
+/// The newest record in a directory that is of a node for which `is_own` holds, and whether it says which
+/// node it is of. Nothing is mended.
+pub(crate) fn newest_record(
+    disk: &dyn Disk,
+    directory: &Path,
+    is_own: impl Fn(NodeId) -> bool,
+) -> Result<Option<(Held, bool)>, DiskError> {
+    let is_own_body = |body: &str| node_of(body).is_none_or(&is_own);
+    let body = file_in(directory).newest_own(disk, is_own_body)?;
+    Ok(body.and_then(|body| Some((parse(&body)?, node_of(&body).is_some()))))
+}
+
+/// The node of a record; an earlier version did not say it.
+fn node_of(body: &str) -> Option<NodeId> {
+    let line = body.lines().next()?;
+    line.strip_prefix(OWNER_WORD)?.parse().ok()
+}
+
+/// The record as text: the size of the ring; a line for each partition with its number and epoch, the
+/// identity of its store in decimal, and whether that is complete. The file says which node it is of.
 fn text(held: &Held) -> String {
     let mut text = format!("ring {}\n", held.size.get());
     for (partition, epoch) in &held.since {
@@ -150,7 +197,8 @@ fn text(held: &Held) -> String {
 }
 
 fn parse(text: &str) -> Option<Held> {
-    let mut lines = text.lines();
+    let mut lines = text.lines().peekable();
+    let _node = lines.next_if(|line| line.starts_with(OWNER_WORD));
     let size = lines.next()?.strip_prefix("ring ")?.parse().ok()?;
     let size = RingSize::new(size).ok()?;
     let mut held = Held::none(size);
@@ -196,7 +244,14 @@ mod tests {
             since: since.into(),
             stores: stores.into(),
         };
-        assert_eq!(parse(&text(&held)), Some(held));
+        let node = NodeId::from_bytes([7; 16]);
+        let earlier = text(&held);
+        let owned = format!("{OWNER_WORD}{node}\n{earlier}");
+        assert_eq!(
+            (parse(&owned), node_of(&owned)),
+            (Some(held.clone()), Some(node))
+        );
+        assert_eq!((parse(&earlier), node_of(&earlier)), (Some(held), None));
         assert_eq!(parse("ring 16\n16 1\n"), None);
         assert_eq!(parse("ring 16\n1 1 7 perhaps\n"), None);
         assert_eq!(parse("ring 5\n"), None);

@@ -15,6 +15,7 @@
 //! It starts no threads and opens no files but through the seams, so that a simulation builds whole
 //! clusters of it. What this crate must not know: engines, protocols for clients, settings files.
 
+mod accepting;
 mod agreed_log;
 mod card;
 pub mod check;
@@ -29,9 +30,11 @@ mod held;
 mod hint_pace;
 mod hint_store;
 mod joining;
+mod known_stores;
 mod member;
 mod opening;
 mod operations;
+mod recognising;
 mod recovering;
 mod stores;
 mod vnode_table;
@@ -43,12 +46,14 @@ pub use kvorum_handoff::{Budget, TransferSettings, Unbounded};
 pub use kvorum_liveness::LivenessSettings;
 pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connections_max};
 
+pub use accepting::AcceptError;
 pub use error::{JoinError, OpenError};
 pub use joining::Joined;
+pub use known_stores::{RecordedStores, known_stores};
 pub use member::{Member, MemberSettings, Parts};
 pub use operations::{Operation, Outcome, StoreSize, TransferView, TransfersView};
 pub use recovering::{Outlook, RecoverError};
-pub use stores::{StoreError, Stores};
+pub use stores::{Found, StoreError, Stores};
 pub use vnode_table::{Readiness, Unopened, VnodeTable};
 
 /// The name under which a member's addresses tell where it listens for the others.

@@ -38,6 +38,7 @@ use crate::hint_store;
 use crate::joining::Doorkeeper;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
+use crate::recognising::KnownStores;
 use crate::stores::Stores;
 use crate::vnode_table::VnodeTable;
 
@@ -199,7 +200,7 @@ impl Member {
         let beginning = runtime.blocking(begin).await?;
         let (held, partitions) = (beginning.held, beginning.partitions);
         let hints = hint_store::open_hints(beginning.hints, &hint_leases, settings.vnode)?;
-        let size = held.size;
+        let known = KnownStores::of(&held);
 
         let liveness = Liveness::start(
             &runtime,
@@ -265,7 +266,7 @@ impl Member {
             leases,
             hint_leases,
         });
-        let opener = Opener::new(member.follower.clone(), size, partitions);
+        let opener = Opener::new(member.follower.clone(), known, partitions);
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
         member.start(listeners, front);

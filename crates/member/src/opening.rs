@@ -14,10 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_backend::Backend;
+use kvorum_backend::{Backend, StoreId};
 use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_disk::DiskError;
-use kvorum_ring::{Epoch, Partition, RingSize};
+use kvorum_ring::{Epoch, Partition};
 use kvorum_runtime::Moment;
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 use crate::contacts::is_unknown;
 use crate::follower::{Follower, Ground};
 use crate::held::Held;
+use crate::recognising::{KnownStores, Verdict};
 use crate::stores::StoreError;
 use crate::vnode_table::Unopened;
 
@@ -37,13 +38,13 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// A store that was read, and serves nobody yet.
-type Read = (Partition, Arc<dyn Backend>);
+pub(crate) type Read = (Partition, Arc<dyn Backend>);
 
 /// See the module's description.
 pub(crate) struct Opener {
     follower: Arc<Follower>,
     ground: Ground,
-    size: RingSize,
+    known: KnownStores,
     work: Mutex<Work>,
     /// Something was read, or could not be.
     progress: Notify,
@@ -69,7 +70,11 @@ enum Pass {
 
 impl Opener {
     /// Will open these; the table expects them from here on.
-    pub(crate) fn new(follower: Arc<Follower>, size: RingSize, partitions: Vec<Partition>) -> Self {
+    pub(crate) fn new(
+        follower: Arc<Follower>,
+        known: KnownStores,
+        partitions: Vec<Partition>,
+    ) -> Self {
         let ground = follower.ground.clone();
         let now = ground.runtime.now();
         ground.table.expect(partitions.iter().copied(), now);
@@ -80,7 +85,7 @@ impl Opener {
         Self {
             follower,
             ground,
-            size,
+            known,
             work: Mutex::new(work),
             progress: Notify::new(),
         }
@@ -116,7 +121,10 @@ impl Opener {
     async fn read_some(self: Arc<Self>) {
         while let Some(partition) = self.begin_next() {
             let opener = self.clone();
-            let read = move || opener.ground.read(opener.size, partition);
+            let read = move || {
+                let state = opener.follower.state.current();
+                opener.ground.read(&opener.known, &state, partition)
+            };
             let read = self.ground.runtime.blocking(read).await;
             {
                 let mut work = self.work.lock();
@@ -196,9 +204,18 @@ impl Opener {
 }
 
 impl Ground {
-    /// Reads a store, if that is possible. Blocks.
-    fn read(&self, size: RingSize, partition: Partition) -> Option<Read> {
-        let read = guarded(|| self.stores.read(size, partition)).and_then(|read| read);
+    /// Reads a store, if that is possible and it is the one that is known here. Blocks.
+    pub(crate) fn read(
+        &self,
+        known: &KnownStores,
+        state: &ClusterState,
+        partition: Partition,
+    ) -> Option<Read> {
+        let read = || {
+            let identity = self.judged(known, state, partition)?;
+            self.stores.read(known.size, partition, identity)
+        };
+        let read = guarded(read).and_then(|read| read);
         match read {
             Ok(store) => Some((partition, store)),
             Err(error) => {
@@ -208,8 +225,39 @@ impl Ground {
         }
     }
 
+    /// Looks what there is of a partition's store, and makes room for an empty one where it is not the one
+    /// that is known here and the other replicas have what that held. Returns the identity to open it by.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// It is another store, and no other replica has the partition's data.
+    pub(crate) fn judged(
+        &self,
+        known: &KnownStores,
+        state: &ClusterState,
+        partition: Partition,
+    ) -> Result<Option<StoreId>, StoreError> {
+        let identity = known.identity(partition);
+        let found = self.stores.find(known.size, partition, identity)?;
+        match known.judge(partition, &found, have_others_it(state)) {
+            Verdict::Open(identity) => Ok(identity),
+            Verdict::Refuse(why) => Err(why.into()),
+            Verdict::Replace(why) => {
+                let moved = self.stores.set_aside(known.size, partition)?;
+                tracing::warn!(
+                    event = "store_replaced",
+                    partition = partition.number(),
+                    reason = %why,
+                    kept_as = ?moved,
+                    "it answers no reads until it is repaired from the other replicas",
+                );
+                Ok(None)
+            }
+        }
+    }
+
     /// Brings stores up to date and has their vnodes serve. Blocks.
-    fn admit(&self, held: &mut Held, state: &ClusterState, batch: Vec<Read>) {
+    pub(crate) fn admit(&self, held: &mut Held, state: &ClusterState, batch: Vec<Read>) {
         let (partitions, stores): (Vec<Partition>, Vec<_>) = batch.into_iter().unzip();
         let admitted = match guarded(|| self.stores.admit(&stores)) {
             Ok(admitted) => admitted,
@@ -222,7 +270,7 @@ impl Ground {
         };
         drop(stores);
         let before = held.clone();
-        let others_have_it = is_unknown(state) || state.ring().replicas_max() > 1;
+        let others_have_it = have_others_it(state);
         let mut vnodes = Vec::with_capacity(admitted.len());
         for (partition, store) in partitions.into_iter().zip(admitted) {
             let recognised = |store| self.recognised(held, others_have_it, partition, store);
@@ -288,7 +336,7 @@ impl Ground {
                 is_any_left = true;
                 continue;
             }
-            if let Some(read) = self.read(held.size, *partition) {
+            if let Some(read) = self.read(&KnownStores::of(held), state, *partition) {
                 self.admit(held, state, vec![read]);
             }
             let is_open = self.table.numbered(partition.number()).is_some();
@@ -299,6 +347,11 @@ impl Ground {
         }
         !is_any_left
     }
+}
+
+/// True where other nodes have what a store of this one holds, or may have it.
+pub(crate) fn have_others_it(state: &ClusterState) -> bool {
+    is_unknown(state) || state.ring().replicas_max() > 1
 }
 
 /// The epoch of a partition by the ring of this moment, or by the record where that is not known.

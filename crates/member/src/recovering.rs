@@ -198,11 +198,14 @@ pub(crate) fn first_state(
         return Ok(None);
     }
     let file = recovered_file(directory, card.node);
-    let state = match file.load(disk)? {
-        Found::Content { body, .. } => ClusterState::from_json(&body).ok(),
+    let own = |body: &str| {
+        let state = ClusterState::from_json(body).ok();
+        state.filter(|state| state.id() == card.cluster)
+    };
+    let state = match file.load_own(disk, |body| own(body).is_some())? {
+        Found::Content { body, .. } => own(&body),
         Found::Nothing | Found::Damaged => None,
     };
-    let state = state.filter(|state| state.id() == card.cluster);
     let state = state.ok_or_else(|| OpenError::RecoveredDamaged {
         file: file.path().to_owned(),
     });

@@ -1,13 +1,42 @@
 //! Where stores come from: whoever builds a member knows engines and commit logs, a member does not.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use kvorum_backend::Backend;
+use kvorum_backend::{Backend, StoreId};
 use kvorum_ring::{Partition, RingSize};
 
 /// What went wrong with a store, in the words of whoever opens it.
 pub type StoreError = Box<dyn Error + Send + Sync>;
+
+/// What there is of a partition's store before it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The engine keeps nothing over a stop: each store is a new one.
+    NotKept,
+    /// Nothing.
+    Nothing {
+        /// Where it would be.
+        directory: PathBuf,
+    },
+    /// A store.
+    Store {
+        /// Where it is.
+        directory: PathBuf,
+        /// Its identity.
+        identity: StoreId,
+        /// The identity that it had before it was erased; 0 if it never was.
+        erased: StoreId,
+    },
+    /// Files that cannot be opened as this partition's store.
+    Unusable {
+        /// Where they are.
+        directory: PathBuf,
+        /// Which files, and why.
+        why: String,
+    },
+}
 
 /// Opens and removes the stores of a node. All methods but [`Stores::openings_at_once`] block.
 ///
@@ -19,8 +48,27 @@ pub trait Stores: Send + Sync {
     /// else but [`Stores::remove`].
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError>;
 
-    /// Reads a store that the node has when it starts. It serves nobody before [`Stores::admit`].
-    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError>;
+    /// Looks what there is of a partition's store, without opening it. `known` is the identity that the
+    /// node knows it by: it decides between copies that belong to several stores.
+    fn find(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Found, StoreError>;
+
+    /// Moves what there is of a partition's store out of the way, and keeps it: it is another store, and
+    /// whatever a log has of that one stays. Returns where it is now.
+    fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError>;
+
+    /// Reads a store that the node has when it starts. It serves nobody before [`Stores::admit`]. `known`
+    /// is as in [`Stores::find`].
+    fn read(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError>;
 
     /// Gives stores that were read what an earlier run logged for them; in their order, each as it
     /// serves from here on. One that fails is to be read anew. Called for one set at a time.
@@ -40,8 +88,14 @@ pub trait Stores: Send + Sync {
         None
     }
 
-    /// Opens the store of a partition that the node takes over, creating it.
-    fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError>;
+    /// Opens the store of a partition that the node takes over, creating it. `known` is as in
+    /// [`Stores::find`].
+    fn open(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError>;
 
     /// Removes what there is of a partition's store: `open`, or only files of an earlier run.
     fn remove(

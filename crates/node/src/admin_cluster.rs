@@ -13,6 +13,7 @@ mod round_trip;
 mod transfer_verbs;
 mod transfers_view;
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use kvorum_cluster::{
     StagedChange,
 };
 use kvorum_member::Member;
-use kvorum_ring::NodeId;
+use kvorum_ring::{NodeId, Partition, RingSize};
 use kvorum_runtime::WallTime;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -78,6 +79,7 @@ impl ClusterAdmin {
             ["clear"] => self.propose(Command::ClearStaged, "Cleared staged cluster changes"),
             ["status"] => self.status(),
             ["partitions"] => self.partitions(),
+            ["accept-loss", partition] => self.accept_loss(partition),
             ["recover"] => self.recover(false),
             ["recover", "force"] => self.recover(true),
             ["recover", "follow", node] => self.follow_recovered(node),
@@ -135,6 +137,39 @@ impl ClusterAdmin {
             let _waits_or_not = sender.send(work.await);
         });
         receiver.recv().ok()
+    }
+
+    /// Of one partition, or of all whose stores could not be opened.
+    fn accept_loss(&self, partition: &str) -> AdminReply {
+        let size = self.state().ring().size();
+        let partitions: Vec<Partition> = match partition {
+            "all" => self.member.vnodes().unopened().into_keys().collect(),
+            _ => partition_named(size, partition).into_iter().collect(),
+        };
+        if partitions.is_empty() && partition != "all" {
+            return AdminReply::refused(format!("Failed: there is no partition {partition}"));
+        }
+        let (mut text, mut rows) = (String::new(), Vec::new());
+        for partition in partitions {
+            let (member, number) = (self.member.clone(), partition.number());
+            let accepting = async move { member.accept_loss(number).await };
+            let moved = match self.wait_for("accept loss", accepting) {
+                Some(Ok(moved)) => moved,
+                Some(Err(error)) => return AdminReply::refused(format!("Failed: {error}")),
+                None => return AdminReply::refused("Failed: the node is stopping"),
+            };
+            let kept: Vec<String> = moved.iter().map(|it| it.display().to_string()).collect();
+            let what = match kept.is_empty() {
+                true => String::new(),
+                false => format!("; what was there is kept as {}", kept.join(", ")),
+            };
+            let _infallible = writeln!(
+                text,
+                "Success: partition {number} goes on with an empty store{what}"
+            );
+            rows.push(json!({"partition": number, "kept_as": kept}));
+        }
+        AdminReply::ok(text, json!(rows))
     }
 
     fn node_named(&self, name: &str) -> Result<NodeId, AdminReply> {
@@ -373,6 +408,13 @@ fn action_of(change: &StagedChange) -> &'static str {
         StagedChange::Location(_) => "location",
         StagedChange::Weight(_) => "weight",
     }
+}
+
+/// A partition by its number or its index.
+fn partition_named(size: RingSize, name: &str) -> Option<Partition> {
+    let number = name.parse::<u16>().ok();
+    let by_index = || size.partitions().find(|it| it.index_decimal(size) == name);
+    number.and_then(|it| size.partition(it)).or_else(by_index)
 }
 
 #[cfg(test)]

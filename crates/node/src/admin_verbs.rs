@@ -67,6 +67,14 @@ pub(crate) enum ClusterVerb {
         #[command(flatten)]
         arguments: AdminArguments,
     },
+    /// Go on without the store of a partition of this node that is missing or not its own; what only it
+    /// had is lost
+    AcceptLoss {
+        /// Its number or its index; `all` for all partitions whose stores could not be opened
+        partition: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
     /// Show what the staged changes will do together
     Plan(AdminArguments),
     /// Carry out the plan that was shown last
@@ -219,6 +227,10 @@ impl ClusterVerb {
                 let how = (force || follow.is_some()).then(|| word(how));
                 some_of([Some(word("recover")), how, follow], arguments)
             }
+            Self::AcceptLoss {
+                partition,
+                arguments,
+            } => request([word("accept-loss"), partition], arguments),
             Self::Plan(arguments) => request([word("plan")], arguments),
             Self::Commit(arguments) => request([word("commit")], arguments),
             Self::Clear(arguments) => request([word("clear")], arguments),

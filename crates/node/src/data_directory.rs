@@ -23,7 +23,8 @@
 //!   backups        where backups were made, for `kvorum admin maintenance`
 //!   bitcask/N/     the store of partition N (its place is bitcask.data_root)
 //!   leveldb/N/     the same with that backend (its place is leveldb.data_root)
-//!   leveldb_stores where these are instead, with leveldb.tiered, as text
+//!   bitcask_stores, leveldb_stores
+//!                  where these are instead, if elsewhere, as text
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -66,7 +66,7 @@ pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> a
         }
         EngineFile::Missing => {}
     }
-    found.extend(store_roots::check_note(disk, directory));
+    found.extend(store_roots::check_notes(disk, directory));
     found.extend(kvorum_member::check::check_ring(
         disk, &ring, directory, is_backup,
     ));

@@ -6,12 +6,12 @@ mod leveldb;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
-use kvorum_backend::{Backend, StoreId};
+use anyhow::{Context, bail};
+use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, create_directory_durably};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
@@ -29,6 +29,9 @@ pub(crate) const BUILT_IN: [&str; 3] = ["bitcask", "leveldb", "memory"];
 
 /// Losses of one store that the log names.
 const LOSSES_TOLD_MAX: usize = 10;
+
+/// Where directories are set aside that hold another store than they should.
+const LOST_NAME: &str = "lost";
 
 /// The engine that keeps nothing over a stop.
 pub(crate) const MEMORY: &str = "memory";
@@ -118,18 +121,74 @@ impl Engines {
         }
     }
 
-    /// Opens the store of a partition, creating it if it is new. Blocks. `log` is the value log, for
-    /// engines that use it.
+    /// Opens the store of a partition, creating it if it is new. Blocks. `known` is the identity that the
+    /// node knows it by; `log` is the value log, for engines that use it.
     pub(crate) fn open(
         &self,
         size: RingSize,
         partition: Partition,
+        known: Option<StoreId>,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.partition_directory(size, partition);
         let roots = self.roots.as_ref();
         let tiers = roots.and_then(|it| it.tiers(&partition.index_decimal(size)));
-        self.open_in(directory.as_deref(), tiers, size, log)
+        let belonging = belonging(size, partition, known);
+        self.open_in(directory.as_deref(), tiers, belonging, size, log)
+    }
+
+    /// What is on the disk of a partition's store; `None` for an engine that has no files. Blocks.
+    pub(crate) fn find(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> anyhow::Result<Option<(PathBuf, FoundStore)>> {
+        let Some(directory) = self.partition_directory(size, partition) else {
+            return Ok(None);
+        };
+        let (disk, belonging) = (&*self.disk, belonging(size, partition, known));
+        let find = match self.settings.node.storage_backend {
+            StorageBackend::Leveldb => kvorum_backend_leveldb::find_store,
+            StorageBackend::Bitcask => kvorum_backend_bitcask::check::find_store,
+            StorageBackend::Memory => return Ok(None),
+        };
+        let found = find(disk, &directory, &belonging)
+            .with_context(|| format!("look into {}", directory.display()))?;
+        Ok(Some((directory, found)))
+    }
+
+    /// Moves the files of a partition's store, which is not open, to `lost` beside the directories of all
+    /// stores; where they are then. Blocks.
+    pub(crate) fn set_aside(
+        &self,
+        size: RingSize,
+        partition: Partition,
+    ) -> anyhow::Result<Vec<PathBuf>> {
+        let name = partition.index_decimal(size);
+        let mut moved = Vec::new();
+        for root in self.roots.iter().flat_map(StoreRoots::all) {
+            let from = root.join(&name);
+            if self.disk.info(&from)?.is_none() {
+                continue;
+            }
+            let lost = root.join(LOST_NAME);
+            create_directory_durably(&*self.disk, &lost)?;
+            let mut free = (1..).map(|count| lost.join(format!("{name}.{count}")));
+            let to = loop {
+                let Some(to) = free.next() else {
+                    bail!("no name is free in {}", lost.display());
+                };
+                if self.disk.info(&to)?.is_none() {
+                    break to;
+                }
+            };
+            self.disk.rename(&from, &to)?;
+            self.disk.sync_directory(&lost)?;
+            self.disk.sync_directory(root)?;
+            moved.push(to);
+        }
+        Ok(moved)
     }
 
     /// True when there is something of a partition's store on the disk. Blocks.
@@ -164,7 +223,17 @@ impl Engines {
     /// Opens the store of what is kept for other nodes. Blocks.
     pub(crate) fn open_hints(&self, log: Option<&ValueLog>) -> anyhow::Result<Arc<dyn Backend>> {
         let directory = self.hints_directory();
-        self.open_in(directory.as_deref(), None, RingSize::SMALLEST, log)
+        let belonging = Belonging {
+            label: HINTS_LABEL.to_owned(),
+            identity: None,
+        };
+        self.open_in(
+            directory.as_deref(),
+            None,
+            belonging,
+            RingSize::SMALLEST,
+            log,
+        )
     }
 
     /// Which store the files of the hints are, as far as they tell.
@@ -208,6 +277,7 @@ impl Engines {
         &self,
         directory: Option<&Path>,
         tiers: Option<Tiers>,
+        belonging: Belonging,
         size: RingSize,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
@@ -216,11 +286,12 @@ impl Engines {
                 return Ok(Arc::new(self.open_memory(size)));
             }
             (StorageBackend::Bitcask, Some(directory)) => {
-                (self.open_bitcask(directory, log)?, directory)
+                (self.open_bitcask(directory, belonging, log)?, directory)
             }
-            (StorageBackend::Leveldb, Some(directory)) => {
-                (self.open_leveldb(directory, tiers, log)?, directory)
-            }
+            (StorageBackend::Leveldb, Some(directory)) => (
+                self.open_leveldb(directory, tiers, belonging, log)?,
+                directory,
+            ),
         };
         tell_losses(directory, &*store);
         Ok(store)
@@ -248,11 +319,13 @@ impl Engines {
         &self,
         directory: &Path,
         tiers: Option<Tiers>,
+        belonging: Belonging,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let (memory, shared) = self.leveldb.as_ref().context("size the block cache")?;
         let mut settings = leveldb::settings_of(&self.settings, memory, self.randomness.next_u64());
         settings.tiers = tiers;
+        settings.belonging = belonging;
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
         let (disk, shared) = (self.disk.clone(), shared.clone());
@@ -270,11 +343,13 @@ impl Engines {
     fn open_bitcask(
         &self,
         directory: &Path,
+        belonging: Belonging,
         log: Option<&ValueLog>,
     ) -> anyhow::Result<Arc<dyn Backend>> {
         let randomness = self.randomness.clone();
         let draw = Arc::new(move || randomness.next_u64());
-        let settings = bitcask::settings_of(&self.settings, self.randomness.next_u64());
+        let mut settings = bitcask::settings_of(&self.settings, self.randomness.next_u64());
+        settings.belonging = belonging;
         let disk = self.disk.clone();
         let opened = match log {
             Some(log) => {
@@ -288,6 +363,14 @@ impl Engines {
             Some(cache) => store.with_cache(cache.clone()),
             None => store,
         }))
+    }
+}
+
+/// The store of a partition: its label is the name of its directory.
+fn belonging(size: RingSize, partition: Partition, known: Option<StoreId>) -> Belonging {
+    Belonging {
+        label: partition.index_decimal(size),
+        identity: known,
     }
 }
 

@@ -24,6 +24,7 @@ mod inspect;
 mod lifecycle;
 mod logging;
 mod maintenance;
+mod missing;
 mod node;
 mod node_log;
 mod node_stores;

@@ -1,25 +1,25 @@
 //! The stores of a running node: engines over the node's log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use anyhow::Context;
-use kvorum_backend::{Backend, BackendError, SharedLog, StoreId};
+use kvorum_backend::{Backend, BackendError, FoundStore, SharedLog, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
 use kvorum_disk::Disk;
-use kvorum_member::{StoreError, Stores};
+use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 use parking_lot::Mutex;
 
-use crate::data_directory::DataDirectory;
-use crate::engines::Engines;
+use crate::data_directory::{DataDirectory, EngineFile};
+use crate::engines::{self, Engines};
 use crate::hints_opening::HintsOpening;
 use crate::node_log::{self, NodeLog};
 
@@ -31,6 +31,8 @@ pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
     engines: Engines,
     engine_before: Option<String>,
+    /// The engine of the run before kept nothing over its stop, and no store is missed.
+    kept_nothing: bool,
     /// Where an earlier version had its commit logs.
     commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
@@ -38,6 +40,8 @@ pub(crate) struct NodeStores {
     /// From the beginning on, where the engine's writes go through one.
     log: Mutex<Option<NodeLog>>,
     earlier: Mutex<EarlierLogs>,
+    /// Which partition each store that is open is of.
+    opened: Mutex<BTreeMap<StoreId, (Partition, Weak<dyn Backend>)>>,
 }
 
 /// What is known of the logs of earlier runs, which are read for some stores after the other.
@@ -62,6 +66,8 @@ impl NodeStores {
         data: &DataDirectory,
         engine_before: Option<String>,
     ) -> anyhow::Result<Self> {
+        let left = data.engine_left(&*disk)?;
+        let kept_nothing = matches!(&left, EngineFile::Whole(left) if left.engine == engines::MEMORY);
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
@@ -75,10 +81,12 @@ impl NodeStores {
             disk,
             engines,
             engine_before,
+            kept_nothing,
             commit_logs: data.commit_log(),
             value_log,
             log: Mutex::new(None),
             earlier: Mutex::default(),
+            opened: Mutex::default(),
         })
     }
 
@@ -100,6 +108,29 @@ impl NodeStores {
     /// What the stores of bitcask have read, where it is kept.
     pub(crate) fn read_cache(&self) -> Option<Arc<ReadCache>> {
         self.engines.read_cache().cloned()
+    }
+
+    /// Notes that a store is open, and refuses a second one of the same identity: a copy of a directory.
+    /// Opened beside each other, both would take the other's entries in the log for their own.
+    fn note_opened(
+        &self,
+        partition: Partition,
+        store: Arc<dyn Backend>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let identity = store.identity();
+        let mut opened = self.opened.lock();
+        let other = opened.get(&identity).filter(|it| it.1.strong_count() > 0);
+        if let Some((other, _)) = other.filter(|(other, _)| *other != partition) {
+            let (number, other) = (partition.number(), other.number());
+            let why = format!(
+                "the directory of partition {number} is a copy of that of partition {other} (store \
+                 {:#018x}); put back the directory that belongs here",
+                identity.0
+            );
+            return Err(why.into());
+        }
+        opened.insert(identity, (partition, Arc::downgrade(&store)));
+        Ok(store)
     }
 
     fn begin(&self) -> anyhow::Result<Arc<dyn Backend>> {
@@ -191,7 +222,14 @@ impl NodeStores {
         if !self.engines.has_files(size, partition)? {
             return Ok(());
         }
-        let erased = match self.engines.open(size, partition, Some(log)) {
+        if let Some((_, FoundStore::Unusable(why))) = self.engines.find(size, partition, None)? {
+            // It may be another partition's, and the only copy of that.
+            let kept_as = self.engines.set_aside(size, partition)?;
+            let index = partition.index_decimal(size);
+            tracing::warn!(event = "store_set_aside", partition = %index, ?kept_as, reason = %why);
+            return Ok(());
+        }
+        let erased = match self.engines.open(size, partition, None, Some(log)) {
             Ok(store) => {
                 store.erase()?;
                 store.close()?;
@@ -243,9 +281,45 @@ impl Stores for NodeStores {
         Ok(NodeStores::begin(self)?)
     }
 
-    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
-        let opened = self.engines.open(size, partition, self.value_log.as_ref());
-        opened.map_err(|error| in_one_line(&error))
+    fn find(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Found, StoreError> {
+        let found = self.engines.find(size, partition, known);
+        let found = found.map_err(|error| in_one_line(&error))?;
+        Ok(
+            found.map_or(Found::NotKept, |(directory, found)| match found {
+                FoundStore::Nothing if self.kept_nothing => Found::NotKept,
+                FoundStore::Nothing => Found::Nothing { directory },
+                FoundStore::Store {
+                    identity, erased, ..
+                } => Found::Store {
+                    directory,
+                    identity,
+                    erased,
+                },
+                FoundStore::Unusable(why) => Found::Unusable { directory, why },
+            }),
+        )
+    }
+
+    fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError> {
+        let moved = self.engines.set_aside(size, partition);
+        moved.map_err(|error| in_one_line(&error))
+    }
+
+    fn read(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let log = self.value_log.as_ref();
+        let opened = self.engines.open(size, partition, known, log);
+        let opened = opened.map_err(|error| in_one_line(&error))?;
+        self.note_opened(partition, opened)
     }
 
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
@@ -279,10 +353,15 @@ impl Stores for NodeStores {
         std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2))
     }
 
-    fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
-        let store = self
-            .engines
-            .open(size, partition, self.value_log.as_ref())?;
+    fn open(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let log = self.value_log.as_ref();
+        let store = self.engines.open(size, partition, known, log)?;
+        let store = self.note_opened(partition, store)?;
         if let Some(log) = &self.value_log {
             let mut failed = self.admit_to(log, std::slice::from_ref(&store))?;
             if let Some((_, error)) = failed.pop() {

@@ -10,17 +10,22 @@ use anyhow::{Context, bail};
 use kvorum_backend_leveldb::Tiers;
 use kvorum_backend_leveldb::repair::has_store_files;
 use kvorum_cluster::checked_text::{decode, encode};
-use kvorum_disk::{Disk, EntryKind, read_file, replace_file};
+use kvorum_disk::{Disk, EntryKind, ErrorKind, read_file, replace_file};
 use kvorum_settings::{Settings, StorageBackend};
 
-/// In the data directory: where the stores of leveldb are, if not at its data root.
-const NOTE_NAME: &str = "leveldb_stores";
-const NOTE_TITLE: &str = "kvorum place of the stores of leveldb";
+/// Behind the engine's name, in the data directory: where its stores are, if not in the directory of that
+/// name.
+const NOTE_SUFFIX: &str = "_stores";
+/// Engines that may have such a note.
+const NOTED_ENGINES: [&str; 2] = ["bitcask", "leveldb"];
+const NOTE_TITLE: &str = "kvorum place of stores";
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
 /// Where an engine has the stores of partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreRoots {
+    /// The engine, as `storage_backend` names it.
+    engine: &'static str,
     /// The stores' own directories.
     pub(crate) own: PathBuf,
     /// Those with their old tables, and from which level on.
@@ -34,15 +39,18 @@ impl StoreRoots {
         match settings.node.storage_backend {
             StorageBackend::Memory => None,
             StorageBackend::Bitcask => Some(Self {
+                engine: "bitcask",
                 own: settings.bitcask.data_root.clone(),
                 slow: None,
             }),
             StorageBackend::Leveldb => Some(match leveldb.tiers() {
                 None => Self {
+                    engine: "leveldb",
                     own: leveldb.data_root.clone(),
                     slow: None,
                 },
                 Some(tiers) => Self {
+                    engine: "leveldb",
                     own: absolute(tiers.fast_root),
                     slow: Some((
                         absolute(tiers.slow_root),
@@ -74,37 +82,33 @@ fn absolute(path: PathBuf) -> PathBuf {
 }
 
 /// Refuses to start where stores of leveldb are at another place than the settings say, and notes the
-/// place.
+/// place where it is not the default one: tools that look at a data directory have no settings.
 pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyhow::Result<()> {
-    if settings.node.storage_backend != StorageBackend::Leveldb {
-        return Ok(());
-    }
     let Some(roots) = StoreRoots::of(settings) else {
         return Ok(());
     };
-    let note = data.join(NOTE_NAME);
-    let noted = noted(disk, &note)?;
-    let root = &settings.leveldb.data_root;
+    let engine = roots.engine;
+    let noted = noted_root(disk, data, engine)?;
     let own = absolute(roots.own.clone());
-    for place in noted.iter().chain([root]) {
-        let place = absolute(place.clone());
-        if place != own && has_stores(disk, &place)? {
-            let (place, own) = (place.display(), own.display());
-            bail!(
-                "stores of leveldb are in {place}, and by leveldb.data_root and leveldb.tiered they are to \
-                 be in {own}: move the directories there (where both are on the same device, `mv` does \
-                 it), or set these keys as they were; if what is in {place} is to be left out, move it \
-                 away"
-            );
+    if settings.node.storage_backend == StorageBackend::Leveldb {
+        let root = &settings.leveldb.data_root;
+        for place in noted.iter().chain([root]) {
+            check_none_left(disk, place, &own)?;
         }
     }
+    let note = note_of(data, engine);
     let told = || format!("write {}", note.display());
-    match (&roots.slow, &noted) {
-        (Some(_), noted) if noted.as_ref() != Some(&own) => {
+    let is_elsewhere = own != absolute(data.join(engine));
+    match (is_elsewhere || roots.slow.is_some(), &noted) {
+        (true, noted) if noted.as_ref() != Some(&own) => {
             let bytes = encode(NOTE_TITLE, 1, &format!("{}\n", own.display()));
-            replace_file(disk, &note, &bytes).with_context(told)?;
+            match replace_file(disk, &note, &bytes) {
+                // A node comes up on a full disk; tools lack the note, and nothing else does.
+                Err(error) if error.kind() == ErrorKind::NoSpace && roots.slow.is_none() => {}
+                written => written.with_context(told)?,
+            }
         }
-        (None, Some(_)) => {
+        (false, Some(_)) => {
             disk.remove_file(&note).with_context(told)?;
             disk.sync_directory(data).with_context(told)?;
         }
@@ -113,19 +117,31 @@ pub(crate) fn settle(disk: &dyn Disk, data: &Path, settings: &Settings) -> anyho
     Ok(())
 }
 
-/// What is wrong with the note of a data directory, if there is one.
-pub(crate) fn check_note(disk: &dyn Disk, data: &Path) -> Option<(PathBuf, String)> {
-    let note = data.join(NOTE_NAME);
-    let error = noted(disk, &note).err()?;
-    Some((note, format!("{error:#}")))
+/// Notes of a data directory that are damaged.
+pub(crate) fn check_notes(disk: &dyn Disk, data: &Path) -> Vec<(PathBuf, String)> {
+    let notes = NOTED_ENGINES.map(|engine| {
+        let error = noted_root(disk, data, engine).err()?;
+        Some((note_of(data, engine), format!("{error:#}")))
+    });
+    notes.into_iter().flatten().collect()
 }
 
-/// The place that was noted. Earlier versions wrote it without a checksum.
-fn noted(disk: &dyn Disk, note: &Path) -> anyhow::Result<Option<PathBuf>> {
-    if disk.info(note)?.is_none() {
+fn note_of(data: &Path, engine: &str) -> PathBuf {
+    data.join(format!("{engine}{NOTE_SUFFIX}"))
+}
+
+/// Where the stores of an engine were at the last start, if not at the default place. Earlier versions
+/// wrote it without a checksum.
+pub(crate) fn noted_root(
+    disk: &dyn Disk,
+    data: &Path,
+    engine: &str,
+) -> anyhow::Result<Option<PathBuf>> {
+    let note = note_of(data, engine);
+    if disk.info(&note)?.is_none() {
         return Ok(None);
     }
-    let bytes = read_file(disk, note, NOTE_BYTES_MAX)?;
+    let bytes = read_file(disk, &note, NOTE_BYTES_MAX)?;
     let checked = decode(NOTE_TITLE, &bytes).map(|(_, body)| body);
     let plain = || {
         String::from_utf8(bytes)
@@ -134,12 +150,26 @@ fn noted(disk: &dyn Disk, note: &Path) -> anyhow::Result<Option<PathBuf>> {
     };
     let place = checked.or_else(plain).with_context(|| {
         format!(
-            "the file {} is damaged, which says where the stores of leveldb are; see that they are where \
-             leveldb.data_root and leveldb.tiered say, then remove the file and start again",
+            "the file {} is damaged, which says where the stores of {engine} are; see that they are where \
+             the configuration says ({engine}.data_root), then remove the file and start again",
             note.display()
         )
     })?;
     Ok(Some(PathBuf::from(place.trim_end_matches('\n'))))
+}
+
+fn check_none_left(disk: &dyn Disk, place: &Path, own: &Path) -> anyhow::Result<()> {
+    let place = absolute(place.to_owned());
+    if place != own && has_stores(disk, &place)? {
+        let (place, own) = (place.display(), own.display());
+        bail!(
+            "stores of leveldb are in {place}, and by leveldb.data_root and leveldb.tiered they are to \
+             be in {own}: move the directories there (where both are on the same device, `mv` does \
+             it), or set these keys as they were; if what is in {place} is to be left out, move it \
+             away"
+        );
+    }
+    Ok(())
 }
 
 fn has_stores(disk: &dyn Disk, root: &Path) -> anyhow::Result<bool> {

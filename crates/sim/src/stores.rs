@@ -9,13 +9,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kvorum_backend::{Backend, BackendError, StepBudget, StoreId, TaskKind, Timestamp};
+use kvorum_backend::{
+    Backend, BackendError, Belonging, FoundStore, StepBudget, StoreId, TaskKind, Timestamp,
+};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, SyncStrategy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared, SyncStrategy as LeveldbSync};
 use kvorum_backend_memory::MemoryBackend;
 use kvorum_commit::{Admission, Recovered, Recovery, recover_some};
 use kvorum_disk::Disk;
-use kvorum_member::{StoreError, Stores};
+use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use parking_lot::Mutex;
@@ -307,7 +309,11 @@ impl SimulatedStores {
         }
         if self.engine == Engine::Leveldb {
             let (disk, draw) = (self.disk.clone(), Arc::new(draw));
-            let (own, shared) = (leveldb_settings(), self.shared());
+            let own = LeveldbSettings {
+                belonging: Belonging::by_directory(path),
+                ..leveldb_settings()
+            };
+            let shared = self.shared();
             let opened = match &*self.log.lock() {
                 Some(NodeLog::Value(log)) => {
                     let log = Arc::new(log.clone());
@@ -319,12 +325,16 @@ impl SimulatedStores {
             return Ok(Arc::new(store));
         }
         let (disk, draw) = (self.disk.clone(), Arc::new(draw));
+        let belonged = |settings| BitcaskSettings {
+            belonging: Belonging::by_directory(path),
+            ..settings
+        };
         let opened = match &*self.log.lock() {
             Some(NodeLog::Value(log)) => {
                 let log = Arc::new(log.clone());
-                Bitcask::open_adopting(disk, path, adopting_settings(), draw, log)
+                Bitcask::open_adopting(disk, path, belonged(adopting_settings()), draw, log)
             }
-            _ => Bitcask::open(disk, path, bitcask_settings(), draw),
+            _ => Bitcask::open(disk, path, belonged(bitcask_settings()), draw),
         };
         let store = opened.with_context(|| format!("open {}", path.display()))?;
         Ok(Arc::new(store))
@@ -429,7 +439,61 @@ impl Stores for MemberStores {
         Ok(MemberStores::begin(self, hint_directory())?)
     }
 
-    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
+    fn find(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Found, StoreError> {
+        let directory = directory(size, Which::Partition(partition));
+        let belonging = Belonging {
+            identity: known,
+            ..Belonging::by_directory(&directory)
+        };
+        let disk = &*self.0.disk;
+        let found = match self.0.engine {
+            Engine::Memory => return Ok(Found::NotKept),
+            Engine::Leveldb => kvorum_backend_leveldb::find_store(disk, &directory, &belonging)?,
+            Engine::Bitcask | Engine::BitcaskBehindLog => {
+                kvorum_backend_bitcask::check::find_store(disk, &directory, &belonging)?
+            }
+        };
+        Ok(match found {
+            FoundStore::Nothing => Found::Nothing { directory },
+            FoundStore::Store {
+                identity, erased, ..
+            } => Found::Store {
+                directory,
+                identity,
+                erased,
+            },
+            FoundStore::Unusable(why) => Found::Unusable { directory, why },
+        })
+    }
+
+    fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError> {
+        let path = directory(size, Which::Partition(partition));
+        let disk = &self.0.disk;
+        self.0.of_member.lock().remove(&path);
+        if disk.info(&path)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let lost = path.parent().unwrap_or(Path::new("")).join("lost");
+        kvorum_disk::create_directory_durably(&**disk, &lost)?;
+        let drawn = self.0.runtime.random_u64();
+        let to = lost.join(format!("{}.{drawn}", partition.index_decimal(size)));
+        disk.rename(&path, &to)?;
+        disk.sync_directory(&lost)?;
+        disk.sync_directory(path.parent().unwrap_or(&path))?;
+        Ok(vec![to])
+    }
+
+    fn read(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        _known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
         let path = directory(size, Which::Partition(partition));
         let store = self.0.engine(&path)?;
         self.0.read.lock().insert(store.identity(), path);
@@ -460,7 +524,12 @@ impl Stores for MemberStores {
         2
     }
 
-    fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
+    fn open(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        _known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
         Ok(self.open_anew(directory(size, Which::Partition(partition)))?)
     }
 

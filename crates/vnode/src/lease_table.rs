@@ -107,6 +107,15 @@ impl LeaseTable {
         source
     }
 
+    /// The sequence at which the store of a partition ended when it was closed, if nothing was written to it
+    /// since then; `None` where that is not known, or of another store. To be asked before
+    /// [`LeaseTable::source`].
+    pub fn closed_at(&self, partition: Partition, store: StoreId) -> Option<Sequence> {
+        let table = self.table.lock();
+        let lease = table.leases.get(&partition.number())?;
+        (lease.store == store).then_some(lease.sequence)
+    }
+
     /// True when a vnode waits for [`LeaseTable::renew`] before it may write.
     pub fn is_renewal_due(&self) -> bool {
         !self.table.lock().unready.is_empty()

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use kvorum_backend::{BackendError, ErrorKind, LogRecord, Result, Sequence, StoreId};
 use kvorum_disk::{Disk, OpenMode, create_directory_durably};
 use kvorum_segment::{
-    FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentError, SegmentId,
-    SegmentReader, SegmentWriter, Tail, WriterOptions, file_name, list_segments,
+    FILE_HEADER_BYTES, ResumeAt, ScanEnd, ScanOptions, Scanned, SegmentAnatomy, SegmentError,
+    SegmentId, SegmentReader, SegmentWriter, Tail, WriterOptions, file_name, list_segments,
 };
 
 use crate::error::{from_disk, from_segment};
@@ -54,12 +54,23 @@ pub(crate) struct Opened {
 /// Opens what is in `directory`; `log_id` is for a log that begins now.
 pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Opened> {
     let found = disk.info(directory).map_err(|error| from_disk(&error))?;
-    let identity = Identity::read(disk, directory)?;
+    let mut identity = Identity::read(disk, directory)?;
     let numbers = match found {
         Some(_) => list_segments(disk, directory).map_err(|error| from_segment(&error))?,
         None => Vec::new(),
     };
     let noted = Dropped::read(disk, directory)?;
+    let mut damage = Vec::new();
+    if let Some(it) = &identity
+        && is_of_another_log(disk, directory, &numbers, it.log_id)?
+    {
+        let (path, log) = (Identity::path(directory), it.log_id);
+        let path = path.display();
+        damage.push(format!(
+            "{path} is of another log ({log:#018x}), of which no segment is here; the segments count"
+        ));
+        identity = None;
+    }
     let log_id = match &identity {
         Some(identity) => identity.log_id,
         None => log_id_of(disk, directory, &numbers)?
@@ -71,7 +82,10 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         directory,
         log_id,
         torn: None,
-        report: ValueLogOpening::default(),
+        report: ValueLogOpening {
+            damage,
+            ..ValueLogOpening::default()
+        },
     };
     let mut foreign = Vec::new();
     let mut files = Vec::new();
@@ -102,6 +116,26 @@ pub(crate) fn open(disk: &dyn Disk, directory: &Path, log_id: u64) -> Result<Ope
         torn: opening.torn,
         report: opening.report,
     })
+}
+
+/// True where segments are there, and all whole ones are of another log than this one: the file that names
+/// it was put back from elsewhere. Believed, it would have every segment moved away.
+fn is_of_another_log(
+    disk: &dyn Disk,
+    directory: &Path,
+    numbers: &[u64],
+    log_id: u64,
+) -> Result<bool> {
+    let mut is_any_whole = false;
+    for number in numbers {
+        let path = directory.join(file_name(*number));
+        let header = SegmentAnatomy::header_id(disk, &path).map_err(|error| from_disk(&error))?;
+        match header {
+            Some(header) if header.log_id == log_id => return Ok(false),
+            header => is_any_whole |= header.is_some(),
+        }
+    }
+    Ok(is_any_whole)
 }
 
 /// The log's identity by its newest segment whose header is whole.

@@ -13,6 +13,7 @@ mod bodies_in_log;
 mod counted_log;
 mod engine;
 mod failures;
+mod foreign_copies;
 mod history_engine;
 mod leveldb;
 mod log_hints;

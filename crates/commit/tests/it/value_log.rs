@@ -554,6 +554,34 @@ fn a_file_of_another_log_is_set_aside() {
     assert!(node.log.newest_segment() > 77);
 }
 
+/// The log's own name for itself was believed, and every segment moved away as another log's.
+#[test]
+fn a_name_of_another_log_does_not_move_its_segments_away() {
+    let (disk, other) = (MemoryDisk::new(), MemoryDisk::new());
+    let drawn = drawn();
+    for disk in [&disk, &other] {
+        let node = Node::open(&shared(disk), &drawn).unwrap();
+        for number in 0..12 {
+            put(&node, 0, number).unwrap();
+        }
+        node.do_upkeep().unwrap();
+    }
+    let name = Path::new(DIRECTORY).join("log");
+    overwrite(&disk, &name, &read_file(&other, &name, 1 << 20).unwrap());
+    let before = segments(&disk).len();
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    assert_eq!(node.opening.damage.len(), 1, "{:?}", node.opening.damage);
+    assert!(node.opening.damage[0].contains("is of another log"));
+    assert_eq!(node.values()[0].len(), 4);
+    put(&node, 0, 13).unwrap();
+    node.do_upkeep().unwrap();
+    drop(node);
+    assert!(segments(&disk).len() >= before);
+    let node = Node::open(&shared(&disk), &drawn).unwrap();
+    assert_eq!(node.opening.damage, Vec::<String>::new());
+    assert_eq!(node.values()[0].len(), 4);
+}
+
 #[test]
 fn an_idle_log_is_marked_so_that_damage_to_its_end_is_no_torn_tail() {
     let disk = MemoryDisk::new();

@@ -1,5 +1,6 @@
 //! Files are written by the code that writes them, looked into, and damaged byte by byte.
 
+mod foreign_copies;
 mod leveldb;
 mod log_hints;
 mod logs;

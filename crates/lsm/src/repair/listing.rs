@@ -78,9 +78,16 @@ pub(crate) struct Listing {
 impl Listing {
     /// Looks at a directory. Files from `base` on, if given, are an earlier run's own.
     pub(crate) fn read(disk: &dyn Disk, directory: &Path, base: Option<u64>) -> Result<Self> {
-        let found = manifest::read(disk, directory)?;
+        let found = manifest::read_in(disk, directory)?;
+        if found.content.is_none()
+            && !found.foreign.is_empty()
+            && let Some(refusal) = found.refusal
+        {
+            // Made anew, a manifest would make another store's files those of this directory.
+            return Err(BackendError::new(ErrorKind::Corrupt, refusal));
+        }
         let mut files = Vec::new();
-        let mut next = found.manifest.as_ref().map_or(1, |it| it.next_number);
+        let mut next = found.content.as_ref().map_or(1, |it| it.next_number);
         for entry in disk.list(directory).into_backend()? {
             let Some((number, suffix)) = number_of(&entry.name) else {
                 continue;
@@ -97,8 +104,11 @@ impl Listing {
             });
         }
         files.sort_unstable();
-        let is_damaged = |at: usize| found.damaged.contains(&manifest::NAMES[at]);
-        let identity = match &found.manifest {
+        let is_damaged = |at: usize| {
+            let name = manifest::NAMES[at];
+            found.damaged.contains(&name) || found.foreign.iter().any(|it| it.name == name)
+        };
+        let identity = match &found.content {
             Some(manifest) => manifest.identity,
             None => identity_of_files(disk, directory, &files)?,
         };
@@ -106,7 +116,7 @@ impl Listing {
             identity,
             damaged_manifests: u8::from(is_damaged(0)) | u8::from(is_damaged(1)) << 1,
             is_uneven: found.is_uneven,
-            manifest: found.manifest,
+            manifest: found.content,
             files,
             base: base.unwrap_or(next),
         })

@@ -115,8 +115,8 @@ fn overlapping(level: u64) -> (MemoryDisk, Map) {
     again.for_each(|number| write(&store, put(number, 9)));
     store.close().unwrap();
     let expected = everything(&open(&disk).unwrap());
-    let found = manifest::read(&disk, Path::new(STORE)).unwrap();
-    let mut manifest = found.manifest.unwrap();
+    let found = manifest::read_in(&disk, Path::new(STORE)).unwrap();
+    let mut manifest = found.content.unwrap();
     let levels: Vec<u64> = manifest.tables.iter().map(|it| it.level).collect();
     assert!(levels.contains(&0) && levels.iter().any(|it| *it > 0));
     manifest.generation += 1;

@@ -381,6 +381,42 @@ fn damage_to_a_card_costs_nothing_where_the_settings_say_the_same() {
     assert_eq!(scanned(&open(&disk, tiered(2))), expected);
 }
 
+/// A store with another one's card took that one's slow directory for its own, and removed the tables there
+/// that it did not know.
+#[test]
+fn a_card_of_another_store_counts_as_damaged() {
+    let disk = MemoryDisk::new();
+    let expected = filled(&disk, tiered(2));
+    let open_other = || {
+        let state = std::sync::atomic::AtomicU64::new(5_000);
+        let draw = Arc::new(move || state.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let settings = tiered_at(2, "mnt/slow/other");
+        let shared = Shared::new(1 << 20, 1 << 30);
+        Lsm::open(
+            Arc::new(disk.clone()),
+            Path::new("other"),
+            settings,
+            shared,
+            draw,
+        )
+        .unwrap()
+    };
+    let other = open_other();
+    fill(&other);
+    do_all(&other);
+    let expected_of_other = scanned(&other);
+    drop(other);
+    assert!(tables(&disk, "mnt/slow/other") > 0);
+    let [card, theirs] = [FAST, "other"].map(|it| Path::new(it).join(CARD_OF_SLOW));
+    disk.remove_file(&card).unwrap();
+    kvorum_disk::copy_file(&disk, &theirs, &card).unwrap();
+
+    let said = refusal(&disk, one_directory());
+    assert!(said.contains("another store's"), "{said}");
+    assert_eq!(scanned(&open(&disk, tiered(2))), expected);
+    assert_eq!(scanned(&open_other()), expected_of_other);
+}
+
 #[test]
 fn a_backup_is_whole_in_one_directory_whatever_filesystems_there_are() {
     let disk = MemoryDisk::new();

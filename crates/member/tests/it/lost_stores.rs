@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use kvorum_cluster::{Command, StagedChange};
 use kvorum_coordinator::{GetOptions, RequestError};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, EntryKind, copy_file, create_directory_durably, read_file, replace_file};
 use kvorum_encoding::Address;
 use kvorum_handoff::Direction;
+use kvorum_member::Unopened;
 use kvorum_properties::Quorum;
-use kvorum_ring::Partition;
+use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::World;
 
 use crate::machines::{
     Machine, address, at, carry_out, cluster, has_store, name, simulated, until, values,
 };
+use crate::stores::DiskStores;
 
 const KEYS: usize = 40;
 
@@ -155,21 +157,247 @@ fn r32_a_node_without_its_stores_has_every_key_again_within_a_minute_though_nobo
     });
 }
 
+/// Exchanges the directories of two partitions of a machine that is off.
+fn exchange(machine: &Machine, one: Partition, other: Partition) {
+    let size = RingSize::new(machine.ring_size).unwrap();
+    let [one, other] = [one, other].map(|it| DiskStores::directory(size, it));
+    let between = Path::new("stores").join("between");
+    for (from, to) in [(&one, &between), (&other, &one), (&between, &other)] {
+        machine.disk.rename(from, to).unwrap();
+    }
+    machine.disk.sync_directory(Path::new("stores")).unwrap();
+}
+
+fn failed(machine: &Machine) -> Vec<(Partition, String)> {
+    let unopened = machine.member().vnodes().unopened().into_iter();
+    let failed = unopened.filter_map(|(partition, it)| match it {
+        Unopened::Failed { error, .. } => Some((partition, error)),
+        Unopened::Opening { .. } => None,
+    });
+    failed.collect()
+}
+
+/// Every key is the value that was acknowledged, or an error.
+async fn check_none_absent(machine: &Machine) -> usize {
+    let mut refused = 0;
+    for number in 0..KEYS {
+        match machine.try_get(&key(number)).await {
+            Ok(found) => assert_eq!(values(found.as_deref()), ["value"], "{number}"),
+            Err(_) => refused += 1,
+        }
+    }
+    refused
+}
+
+async fn alone_with_keys(world: &World) -> Machine {
+    let machine = Machine::new(1);
+    machine.start(world).await;
+    for number in 0..KEYS {
+        machine.put(&key(number), "value").await;
+    }
+    machine.stop(world).await;
+    machine
+}
+
+/// The keys of exchanged and of missing directories were answered as never written, with one warning, and
+/// writes went into the wrong store.
 #[test]
-fn a_node_that_is_alone_goes_on_with_what_it_finds() {
+fn a_node_that_is_alone_refuses_exchanged_stores_until_they_are_back() {
     simulated(73, |world| async move {
-        let machine = Machine::new(1);
+        let machine = alone_with_keys(&world).await;
+        let size = RingSize::new(machine.ring_size).unwrap();
+        let [one, other] = [3, 9].map(|number| size.partition(number).unwrap());
+        exchange(&machine, one, other);
         machine.start(&world).await;
-        machine.put("key", "value").await;
-        machine.stop(&world).await;
-        wipe(&machine);
-        machine.start(&world).await;
-        assert!(are_complete(&machine));
-        assert_eq!(machine.get("key").await, Vec::<String>::new());
+        let refused = failed(&machine);
+        let partitions: Vec<Partition> = refused.iter().map(|it| it.0).collect();
+        assert_eq!(partitions, [one, other]);
+        for (partition, why) in &refused {
+            let directory = DiskStores::directory(size, *partition);
+            assert!(why.contains(&*directory.to_string_lossy()), "{why}");
+            assert!(why.contains("put back the directory"), "{why}");
+            let accepted = format!("accept-loss {}", partition.number());
+            assert!(why.contains(&accepted), "{why}");
+        }
+        assert!(check_none_absent(&machine).await > 0);
+        // Put back while the node runs, they are opened by themselves.
+        exchange(&machine, one, other);
+        until(&world, "all stores are open", || {
+            machine.member().vnodes().readiness().is_complete()
+        })
+        .await;
+        assert_eq!(check_none_absent(&machine).await, 0);
         machine.put("key", "again").await;
         machine.lose_power(&world).await;
         machine.start(&world).await;
         assert_eq!(machine.get("key").await, ["again"]);
+        assert_eq!(check_none_absent(&machine).await, 0);
+    });
+}
+
+#[test]
+fn a_node_that_is_alone_goes_on_without_its_stores_when_their_loss_is_accepted() {
+    simulated(89, |world| async move {
+        let machine = alone_with_keys(&world).await;
+        wipe(&machine);
+        machine.start(&world).await;
+        let refused = failed(&machine);
+        assert_eq!(refused.len(), 16);
+        assert!(refused[0].1.contains("is missing"), "{}", refused[0].1);
+        assert_eq!(check_none_absent(&machine).await, KEYS);
+        let member = machine.member();
+        for (partition, _) in refused {
+            let number = partition.number();
+            assert_eq!(member.accept_loss(number).await.unwrap().len(), 0);
+            // There is nothing to accept any more.
+            member.accept_loss(number).await.unwrap_err();
+        }
+        assert!(are_complete(&machine));
+        assert_eq!(machine.get(&key(0)).await, Vec::<String>::new());
+        machine.put("key", "again").await;
+        machine.lose_power(&world).await;
+        machine.start(&world).await;
+        assert_eq!(failed(&machine), []);
+        assert_eq!(machine.get("key").await, ["again"]);
+    });
+}
+
+/// A copy of another partition's directory was erased as a left-over, and the log let go of what the
+/// partition had that it was copied from.
+#[test]
+fn exchanged_and_copied_stores_of_a_cluster_are_set_aside_and_repaired() {
+    simulated(97, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        let size = RingSize::new(machines[2].ring_size).unwrap();
+        let held = size.partitions().filter(|it| has_store(&machines[2], *it));
+        let held: Vec<Partition> = held.collect();
+        machines[2].stop(&world).await;
+        exchange(&machines[2], held[0], held[1]);
+        let [from, to] = [held[2], held[3]].map(|it| DiskStores::directory(size, it));
+        machines[2].disk.remove_directory(&to).unwrap();
+        copy_directory(&machines[2], &from, &to);
+        machines[2].start(&world).await;
+        assert_eq!(failed(&machines[2]), []);
+        let is_complete = |partition: Partition| {
+            let vnode = machines[2].member().vnodes().numbered(partition.number());
+            vnode.unwrap().is_complete()
+        };
+        assert!(is_complete(held[2]), "the one that was copied is untouched");
+        until_repaired(&world, &machines[2]).await;
+        let kept = machines[2].disk.list(Path::new("lost")).unwrap();
+        assert_eq!(kept.len(), 3);
+        for machine in &machines {
+            assert_eq!(check_none_absent(machine).await, 0);
+        }
+        machines[2].lose_power(&world).await;
+        machines[2].start(&world).await;
+        until_repaired(&world, &machines[2]).await;
+        assert_eq!(check_none_absent(&machines[2]).await, 0);
+    });
+}
+
+/// It was served as it was: its identity is right, and what it lacks nobody missed.
+#[test]
+fn an_older_copy_of_a_store_is_repaired_from_the_replicas() {
+    simulated(103, |world| async move {
+        let machines = cluster(&world, 3).await;
+        let size = RingSize::new(machines[2].ring_size).unwrap();
+        let held: Vec<Partition> = {
+            let held = size.partitions();
+            held.filter(|it| has_store(&machines[2], *it)).collect()
+        };
+        machines[2].stop(&world).await;
+        let older = |partition: Partition| Path::new("older").join(partition.index_decimal(size));
+        for partition in &held {
+            let from = DiskStores::directory(size, *partition);
+            copy_directory(&machines[2], &from, &older(*partition));
+        }
+        machines[2].start(&world).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        machines[2].stop(&world).await;
+        // What the log of a run that was stopped has left is not needed any more.
+        for partition in &held {
+            let directory = DiskStores::directory(size, *partition);
+            machines[2].disk.remove_directory(&directory).unwrap();
+            copy_directory(&machines[2], &older(*partition), &directory);
+        }
+        if machines[2]
+            .disk
+            .info(Path::new("commit_log"))
+            .unwrap()
+            .is_some()
+        {
+            let log = Path::new("commit_log");
+            machines[2].disk.remove_directory(log).unwrap();
+        }
+        machines[2].start(&world).await;
+        until_repaired(&world, &machines[2]).await;
+        machines[0].stop(&world).await;
+        machines[1].stop(&world).await;
+        let one = GetOptions {
+            r: Some(Quorum::One),
+            ..GetOptions::default()
+        };
+        let member = machines[2].member();
+        for number in 0..KEYS {
+            let now = member.coordinator().runtime().now();
+            let address = address(&key(number));
+            let found = member.coordinator().get(&address, &one, now);
+            assert_eq!(
+                values(found.await.unwrap().as_deref()),
+                ["value"],
+                "{number}"
+            );
+        }
+    });
+}
+
+fn copy_directory(machine: &Machine, from: &Path, to: &Path) {
+    create_directory_durably(&machine.disk, to).unwrap();
+    for entry in machine.disk.list(from).unwrap() {
+        if entry.kind == EntryKind::File && entry.name != "lock" {
+            copy_file(
+                &machine.disk,
+                &from.join(&entry.name),
+                &to.join(&entry.name),
+            )
+            .unwrap();
+        }
+    }
+    machine.disk.sync_directory(to).unwrap();
+}
+
+/// A copy of another node's record was believed because it was the newer one, and the stores that it does
+/// not name were removed.
+#[test]
+fn a_copy_of_another_nodes_small_files_counts_as_damaged() {
+    simulated(101, |world| async move {
+        let machines = cluster(&world, 3).await;
+        for number in 0..KEYS {
+            machines[0].put(&key(number), "value").await;
+        }
+        machines[1].stop(&world).await;
+        machines[2].stop(&world).await;
+        let node = |machine: &Machine| read_file(&machine.disk, Path::new("ring/card"), 1 << 20);
+        let before = node(&machines[2]).unwrap();
+        for name in ["card", "stores"] {
+            let theirs = Path::new("ring").join(name);
+            let theirs = read_file(&machines[1].disk, &theirs, 1 << 20).unwrap();
+            let copy = Path::new("ring").join(format!("{name}.copy"));
+            replace_file(&machines[2].disk, &copy, &theirs).unwrap();
+        }
+        machines[1].start(&world).await;
+        machines[2].start(&world).await;
+        assert_eq!(node(&machines[2]).unwrap(), before);
+        assert!(are_complete(&machines[2]));
+        for machine in &machines {
+            assert_eq!(check_none_absent(machine).await, 0);
+        }
     });
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kvorum_backend::{Backend, Durability};
+use kvorum_backend::{Backend, Belonging, Durability, FoundStore, StoreId};
+use kvorum_backend_bitcask::check::find_store;
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, Recovered, recover_some};
-use kvorum_disk::Disk;
-use kvorum_member::{StoreError, Stores};
+use kvorum_disk::{Disk, create_directory_durably};
+use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
 use parking_lot::{Condvar, Mutex};
@@ -75,10 +76,30 @@ impl DiskStores {
         }
     }
 
-    fn engine(&self, directory: &Path) -> Result<Arc<dyn Backend>, StoreError> {
+    fn engine_of(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let belonging = Belonging {
+            label: partition.index_decimal(size),
+            identity: known,
+        };
+        self.engine(&Self::directory(size, partition), belonging)
+    }
+
+    fn engine(
+        &self,
+        directory: &Path,
+        belonging: Belonging,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
         let randomness = self.runtime.randomness();
         let draw = Arc::new(move || randomness.next_u64());
-        let settings = BitcaskSettings::default();
+        let settings = BitcaskSettings {
+            belonging,
+            ..BitcaskSettings::default()
+        };
         let store = Bitcask::open(self.disk.clone(), directory, settings, draw)?;
         Ok(Arc::new(store))
     }
@@ -95,7 +116,7 @@ impl DiskStores {
 
 impl Stores for DiskStores {
     fn begin(&self) -> Result<Arc<dyn Backend>, StoreError> {
-        let hints = self.engine(Path::new("hints"))?;
+        let hints = self.engine(Path::new("hints"), Belonging::default())?;
         let directory = Path::new(LOG_DIRECTORY);
         let mut recovered = self.recovered.lock();
         recover_some(
@@ -119,9 +140,51 @@ impl Stores for DiskStores {
         Ok(self.committed(hints))
     }
 
-    fn read(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
+    fn find(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Found, StoreError> {
+        let directory = Self::directory(size, partition);
+        let belonging = Belonging {
+            label: partition.index_decimal(size),
+            identity: known,
+        };
+        Ok(match find_store(&*self.disk, &directory, &belonging)? {
+            FoundStore::Nothing => Found::Nothing { directory },
+            FoundStore::Store {
+                identity, erased, ..
+            } => Found::Store {
+                directory,
+                identity,
+                erased,
+            },
+            FoundStore::Unusable(why) => Found::Unusable { directory, why },
+        })
+    }
+
+    fn set_aside(&self, size: RingSize, partition: Partition) -> Result<Vec<PathBuf>, StoreError> {
+        let directory = Self::directory(size, partition);
+        if self.disk.info(&directory)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let lost = PathBuf::from("lost");
+        create_directory_durably(&*self.disk, &lost)?;
+        let to = lost.join(partition.index_decimal(size));
+        self.disk.rename(&directory, &to)?;
+        self.disk.sync_directory(&lost)?;
+        Ok(vec![to])
+    }
+
+    fn read(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
         self.gate.pass(partition)?;
-        self.engine(&Self::directory(size, partition))
+        self.engine_of(size, partition, known)
     }
 
     fn admit(&self, stores: &[Arc<dyn Backend>]) -> Vec<Result<Arc<dyn Backend>, StoreError>> {
@@ -140,8 +203,13 @@ impl Stores for DiskStores {
         2
     }
 
-    fn open(&self, size: RingSize, partition: Partition) -> Result<Arc<dyn Backend>, StoreError> {
-        let engine = self.engine(&Self::directory(size, partition))?;
+    fn open(
+        &self,
+        size: RingSize,
+        partition: Partition,
+        known: Option<StoreId>,
+    ) -> Result<Arc<dyn Backend>, StoreError> {
+        let engine = self.engine_of(size, partition, known)?;
         Ok(self.committed(engine))
     }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::plan_view::Sizes;
 use super::transfers_view::{AllTransfers, NodeTransfers, Row};
-use super::{ClusterAdmin, name_of};
+use super::{ClusterAdmin, name_of, partition_named};
 use crate::admin_request::AdminReply;
 
 /// What nodes said, or why nothing.
@@ -179,14 +179,7 @@ impl ClusterAdmin {
 
     pub(super) fn repair_partition(&self, partition: &str) -> AdminReply {
         let state = self.state();
-        let size = state.ring().size();
-        let number = partition.parse::<u16>().ok();
-        let by_index = || {
-            size.partitions()
-                .find(|it| it.index_decimal(size) == partition)
-        };
-        let found = number.and_then(|it| size.partition(it)).or_else(by_index);
-        let Some(found) = found else {
+        let Some(found) = partition_named(state.ring().size(), partition) else {
             return AdminReply::refused(format!("Failed: there is no partition {partition}"));
         };
         let owner = state.ring().owner(found);

@@ -12,6 +12,7 @@ mod basho;
 mod budgets;
 mod cluster;
 mod damaged_files;
+mod exchanged;
 mod import;
 mod import_leveldb;
 mod indexes;

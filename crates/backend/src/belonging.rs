@@ -1,0 +1,80 @@
+//! What the opener of a store knows of it: which place it is the store of, and which contents it had.
+//!
+//! Engines know no partitions. The label is text that the node chooses, such as the index of a partition;
+//! engines write it into their small files and compare it when they open.
+
+use std::path::Path;
+
+use crate::StoreId;
+
+/// A label is not longer. Bytes.
+pub const LABEL_BYTES_MAX: usize = 255;
+
+/// The label of the store in which hints for other nodes are kept.
+pub const HINTS_LABEL: &str = "hints";
+
+/// See the module's description. The default knows nothing, and nothing is compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Belonging {
+    /// Which store of the node it is, at most [`LABEL_BYTES_MAX`] bytes; empty where that is not known.
+    pub label: String,
+    /// The contents that the node knows it by.
+    pub identity: Option<StoreId>,
+}
+
+impl Belonging {
+    /// That of a store that is found by its directory alone, as tools find it: the directories of partitions
+    /// are named after their index.
+    pub fn by_directory(directory: &Path) -> Self {
+        let name = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.unwrap_or("").to_owned()
+        };
+        let own = name(directory);
+        let is_index = !own.is_empty() && own.bytes().all(|it| it.is_ascii_digit());
+        let label = match directory.parent().map(name) {
+            _ if is_index => own,
+            Some(parent) if parent == HINTS_LABEL => parent,
+            _ => String::new(),
+        };
+        Self {
+            label,
+            identity: None,
+        }
+    }
+}
+
+/// What a directory holds of a store, found without opening it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundStore {
+    /// No file of a store.
+    Nothing,
+    /// A store.
+    Store {
+        /// Its identity.
+        identity: StoreId,
+        /// The identity that it had before it was erased; 0 if it never was.
+        erased: StoreId,
+        /// The id of the node's log in which it has entries; 0 for none.
+        log: u64,
+    },
+    /// Files of a store that cannot be opened as the one that is looked for: in words that name the files.
+    Unusable(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_names_the_store_of_a_partition_and_that_of_the_hints() {
+        let label = |path: &str| Belonging::by_directory(Path::new(path)).label;
+        assert_eq!(
+            label("data/bitcask/1370157784997721485815954530671515330927436759040"),
+            "1370157784997721485815954530671515330927436759040"
+        );
+        assert_eq!(label("data/hints/leveldb"), "hints");
+        assert_eq!(label("data/leveldb"), "");
+        assert_eq!(label(""), "");
+    }
+}

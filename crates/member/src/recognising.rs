@@ -1,0 +1,209 @@
+//! Compares what there is of a partition's store with what this node knows of it, before it is opened.
+//!
+//! A directory that is missing, or that holds another partition's store, must not serve: what this node
+//! acknowledged would read as never written, and what it takes from then on would be in the wrong place.
+//! Where other replicas have the partition's data, the store is replaced by an empty one, which answers no
+//! reads until it is repaired from them; what lay there is set aside and kept. On a node alone the
+//! partition is refused until its directory is back, or its loss is accepted.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use kvorum_backend::StoreId;
+use kvorum_ring::{Partition, RingSize};
+
+use crate::held::{Held, Known};
+use crate::stores::Found;
+
+/// What is to be done about what was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is opened; this is the identity that it is known by.
+    Open(Option<StoreId>),
+    /// It is not the partition's store, for this reason; the other replicas have what that held.
+    Replace(String),
+    /// The same, and no other node has what it held.
+    Refuse(String),
+}
+
+/// What a node knows of its stores.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownStores {
+    pub(crate) size: RingSize,
+    pub(crate) stores: BTreeMap<Partition, Known>,
+}
+
+impl KnownStores {
+    /// By the record.
+    pub(crate) fn of(held: &Held) -> Self {
+        Self {
+            size: held.size,
+            stores: held.stores.clone(),
+        }
+    }
+
+    /// The identity by which a partition's store is known, if there was one.
+    pub(crate) fn identity(&self, partition: Partition) -> Option<StoreId> {
+        let known = self.stores.get(&partition)?;
+        known.is_real().then_some(known.store)
+    }
+
+    /// The decision.
+    pub(crate) fn judge(
+        &self,
+        partition: Partition,
+        found: &Found,
+        others_have_it: bool,
+    ) -> Verdict {
+        let known = self.identity(partition);
+        let why = match (found, known) {
+            (Found::Unusable { why, .. }, _) => why.clone(),
+            (Found::NotKept, _) | (_, None) => return Verdict::Open(known),
+            (
+                Found::Store {
+                    identity, erased, ..
+                },
+                Some(known),
+            ) if *identity == known || *erased == known => {
+                return Verdict::Open(Some(known));
+            }
+            (Found::Nothing { directory }, Some(known)) => missing(directory, known),
+            (
+                Found::Store {
+                    directory,
+                    identity,
+                    ..
+                },
+                Some(known),
+            ) => self.exchanged(directory, *identity, known),
+        };
+        match others_have_it {
+            true => Verdict::Replace(why),
+            false => Verdict::Refuse(format!("{why}; {}", until_accepted(partition))),
+        }
+    }
+
+    fn exchanged(&self, directory: &Path, found: StoreId, known: StoreId) -> String {
+        let mut why = format!(
+            "{} holds another store ({:#018x}) than this partition had ({:#018x})",
+            directory.display(),
+            found.0,
+            known.0
+        );
+        let owner = self.stores.iter().find(|(_, known)| known.store == found);
+        if let Some((owner, _)) = owner {
+            let index = owner.index_decimal(self.size);
+            let number = owner.number();
+            let _infallible = write!(
+                why,
+                ": that of partition {number}, whose directory is {index}"
+            );
+        }
+        why.push_str("; put back the directory that belongs here");
+        why
+    }
+}
+
+fn missing(directory: &Path, known: StoreId) -> String {
+    let directory = directory.display();
+    let known = known.0;
+    format!(
+        "{directory} is missing or empty, and this partition had a store ({known:#018x}); put the directory back"
+    )
+}
+
+fn until_accepted(partition: Partition) -> String {
+    let number = partition.number();
+    format!(
+        "no other node has what it held; once it is there it is opened without a restart, and \
+         `kvorum admin cluster accept-loss {number}` goes on with an empty store"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: StoreId = StoreId(77);
+    const OTHER: StoreId = StoreId(88);
+
+    fn size() -> RingSize {
+        RingSize::new(8).unwrap()
+    }
+
+    fn known() -> KnownStores {
+        let stores = [(1, OWN), (2, OTHER)].map(|(number, store)| {
+            let is_complete = true;
+            (
+                size().partition(number).unwrap(),
+                Known { store, is_complete },
+            )
+        });
+        KnownStores {
+            size: size(),
+            stores: stores.into(),
+        }
+    }
+
+    fn store(identity: StoreId, erased: StoreId) -> Found {
+        Found::Store {
+            directory: "stores/1".into(),
+            identity,
+            erased,
+        }
+    }
+
+    fn nothing() -> Found {
+        Found::Nothing {
+            directory: "stores/1".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_opened_and_so_is_what_nothing_is_known_of() {
+        let (known, own) = (known(), size().partition(1).unwrap());
+        let none = StoreId(0);
+        for others_have_it in [false, true] {
+            let judge = |found| known.judge(own, &found, others_have_it);
+            assert_eq!(judge(store(OWN, none)), Verdict::Open(Some(OWN)));
+            assert_eq!(judge(store(StoreId(99), OWN)), Verdict::Open(Some(OWN)));
+            assert_eq!(judge(Found::NotKept), Verdict::Open(Some(OWN)));
+            let fresh = size().partition(3).unwrap();
+            for found in [nothing(), store(OTHER, none)] {
+                assert_eq!(
+                    known.judge(fresh, &found, others_have_it),
+                    Verdict::Open(None)
+                );
+            }
+        }
+    }
+
+    /// Exchanged and missing directories were answered 404, with one warning.
+    #[test]
+    fn a_missing_and_another_store_are_refused_alone_and_replaced_among_replicas() {
+        let (known, own) = (known(), size().partition(1).unwrap());
+        let unusable = Found::Unusable {
+            directory: "stores/1".into(),
+            why: "store-0 is damaged".to_owned(),
+        };
+        let exchanged = store(OTHER, StoreId(0));
+        for (found, named) in [
+            (nothing(), "stores/1 is missing"),
+            (exchanged, "that of partition 2, whose directory is"),
+            (unusable, "store-0 is damaged"),
+        ] {
+            let Verdict::Refuse(why) = known.judge(own, &found, false) else {
+                panic!("{found:?} was not refused");
+            };
+            assert!(
+                why.contains(named) && why.contains("accept-loss 1"),
+                "{why}"
+            );
+            let Verdict::Replace(why) = known.judge(own, &found, true) else {
+                panic!("{found:?} was not replaced");
+            };
+            assert!(why.contains(named) && !why.contains("accept-loss"), "{why}");
+        }
+    }
+}
