@@ -114,6 +114,8 @@ struct Work {
     chores: BTreeMap<Chore, TaskGuard<()>>,
     turns: Turns,
     book: LegBook,
+    /// How many vnodes were open here at the last look.
+    open: usize,
     repairs: BTreeSet<TransferId>,
     /// What the last state wanted to be fetched.
     wanted: BTreeMap<TransferId, Vec<Leg>>,
@@ -341,6 +343,12 @@ impl Shared {
         let (kept, gone) = work.kept.iter().partition(|id| wanted.contains_key(id));
         work.kept = kept;
         work.wanted = wanted;
+        let own = state.ring().owned_by(node);
+        let open = own.filter(|it| self.parts.vnodes.vnode(*it).is_some());
+        let open_before = std::mem::replace(&mut work.open, open.count());
+        if work.open > open_before {
+            work.turns.wake(self.parts.runtime.now());
+        }
         self.begin_fetches(work, state.ring());
         self.begin_chores(work, settles, to_know);
         self.forget(gone);
@@ -434,7 +442,13 @@ impl Shared {
             if self.hindrance(id, &legs, ring).is_some() && !keeps_turn {
                 continue;
             }
-            let running = self.begin_fetch(id, legs, now);
+            // Until it hears from its source, what it rested for holds still.
+            let hindrance = work.turns.reason(&id).filter(|it| !it.is_empty());
+            let observed = Observed {
+                hindrance,
+                ..Observed::new(now)
+            };
+            let running = self.begin_fetch(id, legs, observed);
             work.running.insert(id, running);
             work.kept.insert(id);
         }
@@ -479,8 +493,13 @@ impl Shared {
         }
     }
 
-    fn begin_fetch(self: &Arc<Self>, id: TransferId, legs: Vec<Leg>, now: Moment) -> Running {
-        let observed = Arc::new(Mutex::new(Observed::new(now)));
+    fn begin_fetch(
+        self: &Arc<Self>,
+        id: TransferId,
+        legs: Vec<Leg>,
+        observed: Observed,
+    ) -> Running {
+        let observed = Arc::new(Mutex::new(observed));
         let errand = Errand {
             shared: self.clone(),
             id,

@@ -54,6 +54,14 @@ impl Turns {
         self.resting.insert(id, rest);
     }
 
+    /// Something has changed for which any of them may have waited: all are tried again.
+    pub(crate) fn wake(&mut self, now: Moment) {
+        for rest in self.resting.values_mut() {
+            rest.until = rest.until.min(now);
+            rest.failures = 0;
+        }
+    }
+
     /// Why a transfer rests.
     pub(crate) fn reason(&self, id: &TransferId) -> Option<String> {
         let rest = self.resting.get(id);
@@ -139,6 +147,12 @@ mod tests {
             pauses.push(now.since(begun).as_millis());
         }
         assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
+        turns.rest(growth, "not ready".into(), false, PAUSE, now);
+        turns.wake(now);
+        assert_eq!(
+            turns.in_order([growth].into_iter(), Defects::default(), now),
+            [growth]
+        );
         turns.rest(growth, "cut off".into(), true, PAUSE, now);
         let soon = now.plus(PAUSE);
         assert_eq!(
