@@ -212,7 +212,7 @@ const SCENARIOS: [Scenario; 15] = [
             (plan.control, plan.loses_majority) = (Control::Members, true);
             (plan.nodes, plan.n_val, plan.allow_mult) = (3, 3, true);
             plan.ring_size = [16, 32, 64][usize::from(plan.clients % 3)];
-            plan.transfer_bytes_per_second = None;
+            (plan.transfer_bytes_per_second, plan.has_second_operator) = (None, false);
             plan.length = Duration::from_secs(10);
             plan.faults
                 .retain(|fault| fault.begin < Duration::from_secs(5));

@@ -90,7 +90,9 @@ impl Cluster {
             let change = StagedChange::ForceRemove;
             Some(Command::Stage { node, change })
         };
-        let is_done = |state: &ClusterState| state.staged().contains_key(&node);
+        let is_done = |state: &ClusterState| {
+            state.staged().contains_key(&node) || state.member(node).is_none()
+        };
         self.agree(&command, &is_done).await
     }
 
