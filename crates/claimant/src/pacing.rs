@@ -65,6 +65,10 @@ impl Pacing {
         };
         self.given_up
             .retain(|partition, _| ring.owner(*partition) != transition.target(*partition));
+        if ring.growth().is_some() {
+            // What was committed meanwhile waits until the number of replicas has changed.
+            return commands;
+        }
         let going = ring.moves().len().saturating_sub(self.stuck.len());
         let room = moves_max.saturating_sub(going);
         let begin = transition.startable_of(ring, room, |it| self.is_ready(state, it, now, &is_up));

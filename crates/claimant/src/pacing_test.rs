@@ -219,3 +219,23 @@ fn what_is_given_up_again_and_again_waits_longer_each_time() {
     assert_eq!(leader.due(), []);
     assert!(leader.pacing.given_up.is_empty());
 }
+
+#[test]
+fn nothing_begins_to_move_while_the_number_of_replicas_changes() {
+    let size = RingSize::new(8).unwrap();
+    let id = ClusterId::from_random([1; 16]);
+    let ring = Ring::single(size, node(1)).with_replicas_max(2);
+    let state = ClusterState::found(id, "test", node(1), Member::new("kvorum@1"), ring);
+    let step = GrowthStep::Begin(1);
+    let state = done(&state, Command::Grow { from: 2, step });
+    let grow = |step| Command::Grow { from: 2, step };
+    let closing = done(&join(&state, 2), grow(GrowthStep::Close));
+    let committed = commit(&closing);
+    assert!(committed.transition().is_some());
+    let mut pacing = Pacing::new(Duration::from_secs(60));
+    let mut next =
+        |state: &ClusterState| pacing.next_commands(state, MOVES_MAX, Moment::default(), |_| true);
+    assert_eq!(next(&committed), []);
+    let settled = done(&committed, grow(GrowthStep::Settle));
+    assert!(!next(&settled).is_empty());
+}

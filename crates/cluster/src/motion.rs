@@ -172,10 +172,12 @@ fn check_growth(ring: &Ring, phase: Phase, partition: Partition, at: Epoch) -> R
 }
 
 impl ClusterState {
-    /// The moves that may begin now, with the epochs to name; at most `count` under way at once.
+    /// The moves that may begin now, with the epochs to name; at most `count` under way at once. None
+    /// while the number of replicas changes.
     pub fn next_moves(&self, count: usize) -> Vec<(Partition, Epoch)> {
         let ring = self.ring();
-        let Some(transition) = self.transition() else {
+        let transition = self.transition().filter(|_| ring.growth().is_none());
+        let Some(transition) = transition else {
             return Vec::new();
         };
         let room = count.saturating_sub(ring.moves().len());

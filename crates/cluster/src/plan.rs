@@ -57,9 +57,6 @@ pub enum PlanError {
         /// How many.
         partitions: usize,
     },
-    /// The number of replicas is changing.
-    #[error("The ring is not ready: the number of replicas is changing")]
-    Growing,
     /// Nobody would be left to own partitions.
     #[error("no member would be left")]
     NobodyLeft,
@@ -71,8 +68,12 @@ impl Plan {
         let owners =
             |ring: &Ring| -> Vec<NodeId> { ring.partitions().map(|(_, owner, _)| owner).collect() };
         let claimants: Vec<Claimant> = self.members.iter().filter_map(claimant).collect();
+        // Earlier versions refuse a plan while the number of replicas changes. The commits in a log that
+        // they refused name no plan of this version, and stay refused when the log is read again.
+        let is_growing = content.ring.growth().is_some() && !is_rescue(content);
+        let growing = if is_growing { " growing" } else { "" };
         let text = format!(
-            "{:?} {claimants:?} {:?} {:?} {:?}",
+            "{:?} {claimants:?} {:?} {:?} {:?}{growing}",
             content.staged,
             owners(&content.ring),
             owners(&self.target),
@@ -93,9 +94,6 @@ impl ClusterState {
         if let Some(transition) = content.transition.as_ref().filter(|_| !is_rescue(content)) {
             let partitions = transition.due(&content.ring).count();
             return Err(PlanError::RingNotReady { partitions });
-        }
-        if content.ring.growth().is_some() && !is_rescue(content) {
-            return Err(PlanError::Growing);
         }
         let n = self.spacing();
         let members = members_after(content);
@@ -141,7 +139,7 @@ impl ClusterState {
 
 /// True when all that is staged is the removal of nodes that are gone for good: what is under way may
 /// wait for one of them, so that does not wait for what is under way.
-fn is_rescue(content: &Content) -> bool {
+pub(crate) fn is_rescue(content: &Content) -> bool {
     let staged = &content.staged;
     let replaces = |node| staged.values().any(|it| it.replacement() == Some(node));
     let joins = |(node, member): (&NodeId, &Member)| {

@@ -11,7 +11,7 @@ use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::command::Refusal;
 use crate::motion::GrowthConfirmed;
-use crate::plan::Plan;
+use crate::plan::{Plan, is_rescue};
 use crate::state::{ClusterState, Content, MemberStatus};
 
 /// What is to become of a member.
@@ -167,7 +167,7 @@ impl Content {
         Ok(())
     }
 
-    /// Ends what is under way and would wait for a node that is gone for good.
+    /// Ends what is under way and would wait for a node that is gone for good, or be undone by the plan.
     ///
     /// A move to one goes back to its source, from its last phase too: until it settles, writes need
     /// their quorums in the old list as well, so that nothing is missing there. One that closes and comes
@@ -183,9 +183,13 @@ impl Content {
                 ring.settle_move(partition)?;
             }
         }
-        let fills = |growth: &Growth| growth.phase == Phase::Filling;
-        if ring.growth().as_ref().is_some_and(fills) {
-            // It begins anew, with those who are left.
+        // With a node that is gone it begins anew. Where replicas become fewer it is not waited for: the
+        // plan may need as many as there are. All other changes end before anything moves.
+        let is_off = |growth: &Growth| {
+            let is_fewer = growth.to < ring.replicas_max();
+            growth.phase == Phase::Filling && (is_fewer || is_rescue(self))
+        };
+        if ring.growth().as_ref().is_some_and(is_off) {
             ring.abandon_growth()?;
         }
         Ok(())

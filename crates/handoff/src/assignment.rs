@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use kvorum_cluster::ClusterState;
-use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
+use kvorum_ring::{Epoch, NodeId, Partition, Phase};
 
+use crate::legs::LegBook;
 use crate::transfer_id::{Leg, TransferId, TransferKind, Wanted};
 
 /// What a state wants of one node.
@@ -29,7 +30,12 @@ pub(crate) struct Settle {
 
 impl Assignment {
     /// What `node` has to do in `state`.
-    pub(crate) fn of(state: &ClusterState, node: NodeId, colocated: bool) -> Self {
+    pub(crate) fn of(
+        state: &ClusterState,
+        node: NodeId,
+        colocated: bool,
+        book: &mut LegBook,
+    ) -> Self {
         let ring = state.ring();
         let mut assignment = Self::default();
         for (partition, moving) in ring.moves().iter().filter(|(_, it)| it.to == node) {
@@ -49,7 +55,7 @@ impl Assignment {
                             wanted: Wanted::All,
                         }],
                         // Nobody is left who has all of it: the other replicas together have.
-                        None => repair_legs(state, partition, colocated),
+                        None => book.repair(state, partition, colocated),
                     };
                     assignment.fetches.insert(id, legs);
                 }
@@ -60,29 +66,33 @@ impl Assignment {
                 }),
             }
         }
-        assignment.add_growth(state, node, colocated);
+        assignment.add_growth(state, node, colocated, book);
         assignment
     }
 
-    fn add_growth(&mut self, state: &ClusterState, node: NodeId, colocated: bool) {
+    fn add_growth(
+        &mut self,
+        state: &ClusterState,
+        node: NodeId,
+        colocated: bool,
+        book: &mut LegBook,
+    ) {
         let ring = state.ring();
         let Some(growth) = ring.growth() else { return };
         match growth.phase {
             Phase::Filling => {
                 let filled = state.growth_filled();
-                // Where replicas share nodes, lists do not go by that number.
-                let mut legs = if colocated {
-                    BTreeMap::new()
-                } else {
-                    growth_legs(ring, growth.to)
-                };
                 for partition in ring.owned_by(node).filter(|it| !filled.contains(it)) {
                     let id = TransferId {
                         kind: TransferKind::Growth,
                         partition,
                         epoch: ring.epoch(partition),
                     };
-                    let legs = legs.remove(&partition).unwrap_or_default();
+                    // Where replicas share nodes, lists do not go by that number.
+                    let legs = match colocated {
+                        true => Vec::new(),
+                        false => book.growth(state, partition, growth.to),
+                    };
                     self.fetches.insert(id, legs);
                 }
             }
@@ -97,73 +107,13 @@ impl Assignment {
     }
 }
 
-/// What each vnode newly needs while lists change.
-///
-/// Of one replica more: it becomes the last of the keys whose last one is the vnode before it. Of one
-/// less: it becomes the last, and takes over what only the one behind it may have. Of other detours: what
-/// the vnode has whose place it takes.
-fn growth_legs(ring: &Ring, to: u16) -> BTreeMap<Partition, Vec<Leg>> {
-    let mut owners = BTreeMap::<(Partition, Partition), Vec<Partition>>::new();
-    for owner in ring.size().partitions() {
-        for n in 1..=to.max(ring.replicas_max()) {
-            for fill in ring.fills(owner, n) {
-                let owners = owners.entry((fill.target, fill.source)).or_default();
-                if !owners.contains(&owner) {
-                    owners.push(owner);
-                }
-            }
-        }
-    }
-    let mut legs = BTreeMap::<Partition, Vec<Leg>>::new();
-    for ((target, source), owners) in owners {
-        let replicas = to;
-        let wanted = Wanted::Owners { owners, replicas };
-        legs.entry(target).or_default().push(Leg { source, wanted });
-    }
-    legs
-}
-
-/// What the other replicas have of a partition's keys, by vnode.
-pub(crate) fn repair_legs(state: &ClusterState, partition: Partition, colocated: bool) -> Vec<Leg> {
-    let ring = state.ring();
-    let size = ring.size();
-    let largest = u16::try_from(state.n_val_max()).unwrap_or(u16::MAX);
-    let agreed = if colocated {
-        size.get()
-    } else {
-        let to = ring.growth().map_or(0, |growth| growth.to);
-        ring.replicas_max().max(to)
-    };
-    let replicas = largest.min(agreed).min(size.get());
-    let others = size.partitions().filter(|other| *other != partition);
-    let holds = |vnode: Partition, owner: Partition| {
-        if colocated {
-            size.distance(owner, vnode) < replicas
-        } else {
-            ring.is_replica(owner, replicas, vnode)
-        }
-    };
-    let owners = (0..size.get()).map(|steps| size.before(partition, steps));
-    let owners: Vec<Partition> = owners.filter(|owner| holds(partition, *owner)).collect();
-    let leg = |source: Partition| {
-        let shared = owners.iter().copied();
-        let owners: Vec<Partition> = shared.filter(|owner| holds(source, *owner)).collect();
-        let wanted = Wanted::Owners { owners, replicas };
-        Leg { source, wanted }
-    };
-    let is_any = |leg: &Leg| match &leg.wanted {
-        Wanted::Owners { owners, .. } => !owners.is_empty(),
-        Wanted::All => true,
-    };
-    others.map(leg).filter(is_any).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use kvorum_cluster::{ClusterId, Member};
-    use kvorum_ring::RingSize;
+    use kvorum_ring::{Ring, RingSize};
 
     use super::*;
+    use crate::legs::repair_legs;
 
     fn node(number: u8) -> NodeId {
         NodeId::from_bytes([number; 16])
@@ -184,6 +134,10 @@ mod tests {
         RingSize::new(8).unwrap().partition(number).unwrap()
     }
 
+    fn of(state: &ClusterState, node: NodeId, colocated: bool) -> Assignment {
+        Assignment::of(state, node, colocated, &mut LegBook::default())
+    }
+
     fn leg(source: u16, owners: &[u16], replicas: u16) -> Leg {
         Leg {
             source: part(source),
@@ -199,22 +153,19 @@ mod tests {
         let mut moving = ring();
         let epoch = moving.begin_move(part(2), node(1)).unwrap();
         let filling = state(moving.clone());
-        let fetches = Assignment::of(&filling, node(1), false).fetches;
+        let fetches = of(&filling, node(1), false).fetches;
         let id = fetches.keys().next().unwrap();
         assert_eq!((id.kind, id.epoch), (TransferKind::Ownership, epoch));
         // Its source is no member of this state: the other replicas are asked.
         assert!(fetches[id].iter().all(|leg| leg.source != part(2)));
-        assert_eq!(
-            Assignment::of(&filling, node(2), false),
-            Assignment::default()
-        );
+        assert_eq!(of(&filling, node(2), false), Assignment::default());
         let epoch = moving.close_move(part(2)).unwrap();
         let settle = Settle {
             partition: part(2),
             epoch,
             source: None,
         };
-        let closing = Assignment::of(&state(moving), node(1), false);
+        let closing = of(&state(moving), node(1), false);
         assert_eq!(closing.settles, [settle]);
         assert!(closing.fetches.is_empty());
     }
@@ -223,12 +174,12 @@ mod tests {
     fn a_vnode_grows_from_the_one_before_it_and_shrinks_into_the_one_before() {
         let mut growing = ring().with_replicas_max(2);
         growing.begin_growth(3).unwrap();
-        let fetches = Assignment::of(&state(growing), node(1), false).fetches;
+        let fetches = of(&state(growing), node(1), false).fetches;
         let legs: Vec<_> = fetches.values().flatten().cloned().collect();
         assert_eq!(legs, [leg(7, &[6], 3), leg(2, &[1], 3), leg(5, &[4], 3)]);
         let mut shrinking = ring();
         shrinking.begin_growth(2).unwrap();
-        let fetches = Assignment::of(&state(shrinking), node(3), false).fetches;
+        let fetches = of(&state(shrinking), node(3), false).fetches;
         let legs: Vec<_> = fetches.values().flatten().cloned().collect();
         assert_eq!(legs, [leg(3, &[1], 2), leg(6, &[4], 2)]);
     }
@@ -247,7 +198,7 @@ mod tests {
         let mut changing = ring();
         changing.begin_growth(3).unwrap();
         let of = |node| {
-            let fetches = Assignment::of(&state(changing.clone()), node, false).fetches;
+            let fetches = of(&state(changing.clone()), node, false).fetches;
             let legs = fetches.into_iter().map(|(id, legs)| (id.partition, legs));
             legs.filter(|(_, legs)| !legs.is_empty())
                 .collect::<Vec<_>>()
@@ -292,8 +243,8 @@ mod tests {
         growing.close_growth().unwrap();
         let epoch = growing.epoch(part(0));
         let state = state(growing);
-        assert_eq!(Assignment::of(&state, node(3), false).to_know, Some(epoch));
-        assert_eq!(Assignment::of(&state, node(9), false).to_know, None);
+        assert_eq!(of(&state, node(3), false).to_know, Some(epoch));
+        assert_eq!(of(&state, node(9), false).to_know, None);
     }
 
     #[test]

@@ -41,13 +41,10 @@ pub(crate) struct Errand {
 impl Errand {
     /// Fetches what there is to fetch, and reports it.
     pub(crate) async fn run(self) -> Ended {
-        let Some(vnode) = self.shared.parts.vnodes.vnode(self.id.partition) else {
-            return Ended::Resting("the partition is not open here yet".into());
+        let vnode = match self.shared.target(self.id) {
+            Ok(vnode) => vnode,
+            Err(reason) => return Ended::Resting(reason.into()),
         };
-        // From here on this node refuses what is older than the move.
-        if self.id.kind != TransferKind::Repair && vnode.status().epoch < self.id.epoch {
-            return Ended::Resting("the vnode here has not learned of it yet".into());
-        }
         // What was read elsewhere before a delete must not be merged after the delete is forgotten.
         let _kept = vnode.keep_tombstones();
         let runtime = &self.shared.parts.runtime;
@@ -68,13 +65,29 @@ impl Errand {
             event = match effect {
                 Effect::Finish => break,
                 Effect::Rest(reason) => {
-                    self.note(&machine).await;
+                    if machine.has_news() {
+                        self.note(&machine).await;
+                    }
                     return Ended::Resting(reason);
                 }
                 effect => self.perform(&machine, effect).await,
             };
         }
+        if machine.unpaid() > 0 {
+            self.until_admitted(machine.unpaid()).await;
+        }
         self.report().await
+    }
+
+    /// Waits until the budget lets so many bytes pass.
+    async fn until_admitted(&self, bytes: u64) {
+        loop {
+            let wait = self.shared.parts.budget.ask(bytes);
+            if wait.is_zero() {
+                return;
+            }
+            self.shared.parts.runtime.sleep(wait).await;
+        }
     }
 
     /// What is kept of an earlier run, if it is of the same legs and the same contents.
@@ -124,13 +137,7 @@ impl Errand {
                 while !self.shared.is_inbound_enabled.load(Ordering::Relaxed) {
                     runtime.sleep(self.shared.parts.settings.retry_pause).await;
                 }
-                loop {
-                    let wait = self.shared.parts.budget.ask(bytes);
-                    if wait.is_zero() {
-                        break;
-                    }
-                    runtime.sleep(wait).await;
-                }
+                self.until_admitted(bytes).await;
                 let state = self.shared.parts.cluster.current();
                 let source = machine.leg().map(|leg| state.ring().epoch(leg.source));
                 Event::Admitted(source.unwrap_or(self.id.epoch))
@@ -187,8 +194,8 @@ impl Errand {
             },
             Answer::UnknownSession => Event::SessionUnknown,
             Answer::Later { wait, reason } => {
-                self.hinder(Some(reason));
-                Event::Later(wait)
+                self.hinder(Some(reason.clone()));
+                Event::Later { wait, reason }
             }
             Answer::Refused(reason) => Event::Unanswered(reason),
             Answer::Knows(_) => Event::Unanswered("an answer to another question".into()),

@@ -8,6 +8,7 @@
 //! why they are safe stand in decision 7.
 //!
 //! - `assignment`: what a node has to do in a state of the cluster: pure;
+//! - `turns`: which of them go on now, and which wait: pure;
 //! - `machine`: one transfer as `step(event, now) -> effect`: pure;
 //! - `errand`: the driver of one machine; [`Transfers`]: all of them, and the answering side;
 //! - `wire`: questions and answers as bytes.
@@ -24,6 +25,7 @@ mod belonging;
 mod chain;
 mod cursor_file;
 mod errand;
+mod legs;
 mod machine;
 mod planted_defect;
 mod progress;
@@ -34,6 +36,7 @@ mod source;
 mod status;
 mod transfer_id;
 mod transfers;
+mod turns;
 pub mod wire;
 
 pub use agreed_cluster::{AgreedCluster, Agreeing, Changing};

@@ -18,13 +18,19 @@ use crate::chain::Chain;
 use crate::planted_defect::{Defects, PlantedDefect};
 use crate::progress::Progress;
 use crate::settings::TransferSettings;
-use crate::transfer_id::{Leg, TransferId, TransferKind};
+use crate::transfer_id::{Leg, TransferId};
 use crate::wire::{Content, Entry, Page, PageQuestion, Question, Session};
 
-/// Failures in a row after which others have their turn.
-const FAILURES_MAX: u32 = 5;
-/// Times in a row that a source is not ready, after which others have their turn.
-const WAITS_MAX: u32 = 20;
+/// Failures in a row of a session under way, after which others have their turn.
+const FAILURES_MAX: u32 = 3;
+/// Times in a row that the source of a session under way is not ready, after which others have their
+/// turn. A session that cannot begin is not waited for at all.
+const WAITS_MAX: u32 = 5;
+/// Waits in a row of a transfer that keeps its turn while its source is not ready: a planted defect.
+const WAITS_MAX_PLANTED: u32 = 20;
+/// The least that is asked of the budget for a page: its bytes are known only when it has come, and are
+/// paid for with the next one.
+const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// Digests in a row that do not match, after which a leg begins anew.
 const MISMATCHES_MAX: u32 = 3;
 
@@ -45,8 +51,8 @@ pub(crate) enum Event {
     },
     /// The source has forgotten the session.
     SessionUnknown,
-    /// The source is not ready.
-    Later(Duration),
+    /// The source is not ready, for this reason.
+    Later { wait: Duration, reason: String },
     /// No answer, or none that makes sense.
     Unanswered(String),
     /// What was to be stored is stored, read back and durable.
@@ -95,6 +101,10 @@ pub(crate) struct Machine {
     failures: u32,
     waits: u32,
     mismatches: u32,
+    /// Legs in a row that could not begin.
+    turned_away: usize,
+    /// Bytes of the last page: the budget is asked for them before the next one.
+    unpaid: u64,
     noted_at: Moment,
     /// Nothing was confirmed since.
     is_noted: bool,
@@ -111,6 +121,8 @@ struct Storing {
     chain: Chain,
     keys: u64,
     bytes: u64,
+    /// Its bytes were asked of the budget piece by piece.
+    is_paid: bool,
     /// Kept back by a planted defect.
     late: Vec<(StorageKey, Arc<Object>)>,
 }
@@ -160,6 +172,8 @@ impl Machine {
             failures: 0,
             waits: 0,
             mismatches: 0,
+            turned_away: 0,
+            unpaid: 0,
             noted_at: now,
             keys: 0,
             bytes: 0,
@@ -184,6 +198,16 @@ impl Machine {
         }
     }
 
+    /// True when something is confirmed that is not noted yet.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.is_noted
+    }
+
+    /// What came last and was not asked of the budget yet.
+    pub(crate) fn unpaid(&self) -> u64 {
+        self.unpaid
+    }
+
     /// The next thing to do.
     pub(crate) fn step(&mut self, event: Event, now: Moment) -> Effect {
         match event {
@@ -199,8 +223,10 @@ impl Machine {
                 self.begin_session();
                 self.fail("the source has forgotten what was sent".into())
             }
-            Event::Later(wait) => self.wait(wait),
-            Event::Unanswered(reason) => self.fail(reason),
+            Event::Later { wait, reason } if self.has_begun() => self.wait(wait, reason),
+            Event::Later { reason, .. } => self.try_another_leg(reason, now),
+            Event::Unanswered(reason) if self.has_begun() => self.fail(reason),
+            Event::Unanswered(reason) => self.try_another_leg(reason, now),
             Event::NotStored(reason) => {
                 self.storing = None;
                 self.begin_session();
@@ -225,23 +251,26 @@ impl Machine {
             return Effect::Finish;
         }
         if self.progress.is_done() {
-            return if self.is_noted {
-                Effect::Finish
-            } else {
-                Effect::Note
-            };
+            return Effect::Finish;
         }
         let is_due = now.since(self.noted_at) >= self.settings.cursor_period;
         if is_due && !self.is_noted && self.storing.is_none() && self.large.is_none() {
             return Effect::Note;
         }
-        let bytes = match self.large {
-            Some(_) => self.settings.piece_bytes_max,
-            None => self.settings.page_bytes_max,
+        let bytes = match &self.large {
+            Some(large) => {
+                let missing = large.body_len.saturating_sub(large.body.len() as u64);
+                missing.clamp(1, u64::from(self.settings.piece_bytes_max))
+            }
+            None => self.unpaid.max(PAGE_BYTES_MIN),
         };
-        Effect::Admit {
-            bytes: u64::from(bytes),
-        }
+        Effect::Admit { bytes }
+    }
+
+    /// True when the source has answered in the present session.
+    fn has_begun(&self) -> bool {
+        let keeps_its_turn = self.defects.has(PlantedDefect::WaitingTransferKeepsTurn);
+        self.sequence > 0 || self.large.is_some() || keeps_its_turn
     }
 
     fn session(&self) -> Option<Session> {
@@ -276,6 +305,7 @@ impl Machine {
             piece_bytes_max: self.settings.piece_bytes_max,
         };
         self.asked_epoch = epoch;
+        self.unpaid = 0;
         Effect::Ask(Question::Page(question))
     }
 
@@ -303,7 +333,7 @@ impl Machine {
             }
             Content::Entries(entries) => {
                 let entries = entries.clone();
-                self.take_entries(&page, &entries, now)
+                self.take_entries(&page, &entries, false, now)
             }
         }
     }
@@ -357,10 +387,16 @@ impl Machine {
             return self.next(now);
         };
         let (key, head, body) = (key.clone(), head.clone(), body.freeze());
-        self.take_entries(&page, &[Entry { key, head, body }], now)
+        self.take_entries(&page, &[Entry { key, head, body }], true, now)
     }
 
-    fn take_entries(&mut self, page: &Page, entries: &[Entry], now: Moment) -> Effect {
+    fn take_entries(
+        &mut self,
+        page: &Page,
+        entries: &[Entry],
+        is_paid: bool,
+        now: Moment,
+    ) -> Effect {
         let mut chain = self.chain;
         let mut objects = Vec::with_capacity(entries.len());
         for (place, entry) in entries.iter().enumerate() {
@@ -389,6 +425,7 @@ impl Machine {
             chain,
             keys: objects.len() as u64,
             bytes: entries.iter().map(|entry| entry.len() as u64).sum(),
+            is_paid,
             late: Vec::new(),
         };
         if self.defects.has(PlantedDefect::CursorBeforeDurable) {
@@ -409,6 +446,8 @@ impl Machine {
             return self.next(now);
         };
         (self.failures, self.waits, self.mismatches) = (0, 0, 0);
+        self.turned_away = 0;
+        self.unpaid = if stored.is_paid { 0 } else { stored.bytes };
         self.is_noted = false;
         self.keys += stored.keys;
         self.bytes += stored.bytes;
@@ -440,20 +479,34 @@ impl Machine {
             return Effect::Pause(self.settings.retry_pause, Some(reason));
         }
         self.failures = 0;
-        if self.id.kind == TransferKind::Repair {
-            // Another replica may be up.
-            self.turn_to(self.at + 1);
-        }
+        // Another source may be up.
+        self.turn_to(self.at + 1);
         Effect::Rest(reason)
     }
 
-    fn wait(&mut self, wait: Duration) -> Effect {
+    fn wait(&mut self, wait: Duration, reason: String) -> Effect {
         self.waits += 1;
-        if self.waits < WAITS_MAX {
+        let waits_max = match self.defects.has(PlantedDefect::WaitingTransferKeepsTurn) {
+            true => WAITS_MAX_PLANTED,
+            false => WAITS_MAX,
+        };
+        if self.waits < waits_max {
             return Effect::Pause(wait.max(self.settings.retry_pause), None);
         }
         self.waits = 0;
-        Effect::Rest("the source is not ready".into())
+        Effect::Rest(reason)
+    }
+
+    /// The present leg cannot begin: another one may. When none can, others have their turn at once.
+    fn try_another_leg(&mut self, reason: String, now: Moment) -> Effect {
+        self.turned_away += 1;
+        self.turn_to(self.at + 1);
+        let undone = self.progress.legs.iter().filter(|leg| !leg.is_done);
+        if self.turned_away < undone.count() {
+            return self.next(now);
+        }
+        self.turned_away = 0;
+        Effect::Rest(reason)
     }
 
     fn turn_to(&mut self, leg: usize) {

@@ -7,7 +7,7 @@ use kvorum_ring::RingSize;
 use proptest::prelude::*;
 
 use super::*;
-use crate::transfer_id::Wanted;
+use crate::transfer_id::{TransferKind, Wanted};
 
 const EPOCH: Epoch = Epoch::new(5);
 
@@ -330,6 +330,52 @@ fn an_answer_that_comes_twice_or_late_changes_nothing() {
         };
     }
     assert!(world.has_all());
+}
+
+#[test]
+fn a_transfer_that_cannot_begin_gives_up_its_turn_at_once_and_one_under_way_waits_a_little() {
+    let now = Moment::default();
+    let later = || Event::Later {
+        wait: Duration::from_millis(200),
+        reason: "the partition is being repaired there".into(),
+    };
+    let none = Progress::none(&legs());
+    let mut machine = Machine::new(id(), legs(), none, 1, settings(), Defects::default(), now);
+    let asked = |machine: &mut Machine, event| {
+        let admit = machine.step(event, now);
+        assert!(matches!(admit, Effect::Admit { .. }), "{admit:?}");
+        match machine.step(Event::Admitted(EPOCH), now) {
+            Effect::Ask(Question::Page(page)) => page,
+            other => panic!("{other:?}"),
+        }
+    };
+    // The other leg may begin; when none does, it is somebody else's turn.
+    assert_eq!(asked(&mut machine, Event::Go).session.source, partition(3));
+    assert_eq!(asked(&mut machine, later()).session.source, partition(4));
+    let rest = Effect::Rest("the partition is being repaired there".into());
+    assert_eq!(machine.step(later(), now), rest);
+    assert!(!machine.has_news());
+    // A source that does not answer is the same.
+    assert_eq!(asked(&mut machine, Event::Go).session.source, partition(3));
+    let unanswered = || Event::Unanswered("no route".into());
+    let other = asked(&mut machine, unanswered());
+    assert_eq!(other.session.source, partition(4));
+    // One that has begun keeps its turn for a while.
+    let page = world(23).page(&other);
+    assert!(matches!(
+        machine.step(Event::Page(page), now),
+        Effect::Store(_)
+    ));
+    assert!(matches!(machine.step(Event::Stored, now), Effect::Note));
+    assert!(matches!(
+        machine.step(Event::Noted, now),
+        Effect::Admit { .. }
+    ));
+    let mut pauses = 0;
+    while matches!(machine.step(later(), now), Effect::Pause(..)) {
+        pauses += 1;
+    }
+    assert_eq!(pauses, WAITS_MAX - 1);
 }
 
 #[test]

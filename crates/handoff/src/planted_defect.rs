@@ -18,6 +18,8 @@ pub enum PlantedDefect {
     FillingCountedAsComplete,
     /// How far a transfer has come is noted before that is durable.
     CursorBeforeDurable,
+    /// A transfer whose source is not ready waits in its turn, and repairs come last.
+    WaitingTransferKeepsTurn,
 }
 
 impl PlantedDefect {
@@ -28,6 +30,7 @@ impl PlantedDefect {
             Self::EpochRuleSkippedOnSender => OfNode::EpochRuleSkippedOnSender,
             Self::EpochRuleSkippedOnReceiver => OfNode::EpochRuleSkippedOnReceiver,
             Self::FillingCountedAsComplete => OfNode::MoveClosedEarly,
+            Self::WaitingTransferKeepsTurn => OfNode::WaitingTransferKeepsTurn,
             // It takes a power cut at the very moment.
             Self::CursorBeforeDurable => return None,
         })

@@ -1,7 +1,7 @@
 //! The answering side: pages of what a vnode here has, and whether this node knows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_backend::{
@@ -31,6 +31,8 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 const SKIPPED_PAGES_MAX: u64 = 4;
 /// A receiver that has to wait is told to do so for this long.
 const WAIT: Duration = Duration::from_millis(200);
+/// The least that a page is taken to cost: its bytes are known only when it has been read.
+const PAGE_BYTES_MIN: u64 = 4 << 10;
 /// The budget is waited for up to this long before the receiver is told to ask again.
 const BUDGET_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -43,6 +45,8 @@ pub(crate) struct Source {
     pub(crate) is_enabled: AtomicBool,
     pub(crate) transfers_max: AtomicUsize,
     pub(crate) sessions: Mutex<Sessions>,
+    /// Bytes of pages that were read and not asked of the budget yet: the next page is.
+    pub(crate) unpaid: AtomicU64,
     pub(crate) defects: Defects,
 }
 
@@ -127,9 +131,13 @@ impl Source {
         if !self.has_room(place, self.runtime.now()) {
             return later("as much is sent as may be");
         }
-        if let Some(refused) = self.until_admitted(u64::from(question.bytes_max)).await {
+        let unpaid = self.unpaid.load(Ordering::Relaxed);
+        if let Some(refused) = self.until_admitted(unpaid.max(PAGE_BYTES_MIN)).await {
             return refused;
         }
+        let order = Ordering::Relaxed;
+        let paid = |left: u64| Some(left.saturating_sub(unpaid));
+        let _always_updated = self.unpaid.fetch_update(order, order, paid);
         let before = self
             .sessions
             .lock()
@@ -148,7 +156,14 @@ impl Source {
             clock,
         };
         match self.runtime.blocking(move || reading.read()).await {
-            Ok((read, keys_about)) => self.sent(place, question, before, epoch, read, keys_about),
+            Ok((read, keys_about)) => {
+                // The body of a large object is asked for piece by piece.
+                let large = read.large.as_ref().map_or(0, |(_, body_len)| *body_len);
+                let bytes = read.bytes.saturating_add(read.skipped);
+                let bytes = bytes.saturating_sub(large);
+                self.unpaid.fetch_add(bytes, Ordering::Relaxed);
+                self.sent(place, question, before, epoch, read, keys_about)
+            }
             Err(reason) => Answer::Later { wait: WAIT, reason },
         }
     }

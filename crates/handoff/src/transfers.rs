@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use futures_util::future::{Either, select};
 use kvorum_cluster::ClusterState;
@@ -12,20 +12,23 @@ use kvorum_disk::{Disk, DiskError, create_directory_durably};
 use kvorum_peer::{Caller, Message, Peers, Served};
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::{Moment, Runtime, TaskGuard};
+use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::agreed_cluster::AgreedCluster;
-use crate::assignment::{Assignment, Settle, repair_legs};
+use crate::assignment::{Assignment, Settle};
 use crate::cursor_file::{CursorFiles, Kept};
 use crate::errand::{Ended, Errand};
-use crate::planted_defect::Defects;
+use crate::legs::LegBook;
+use crate::planted_defect::{Defects, PlantedDefect};
 use crate::progress::Progress;
 use crate::sessions::Sessions;
 use crate::settings::{Budget, TransferSettings};
 use crate::source::{SILENCE_MAX, Source};
 use crate::status::{Observed, OutboundStatus, TransfersStatus, waiting};
 use crate::transfer_id::{Leg, TransferId, TransferKind};
+use crate::turns::Turns;
 use crate::wire::{Answer, SERVICE, decode_question, encode_answer};
 
 /// Who owns the ring of a state that is not known yet.
@@ -45,6 +48,8 @@ pub struct Parts {
     pub peers: Peers,
     /// The agreed state.
     pub cluster: Arc<dyn AgreedCluster>,
+    /// Whether another node is believed to be up: of one that is not, nothing is asked.
+    pub is_up: Arc<dyn Fn(NodeId) -> bool + Send + Sync>,
     /// This node's vnodes, those that fill included.
     pub vnodes: Arc<dyn LocalVnodes>,
     /// Who says how fast.
@@ -107,8 +112,10 @@ enum Chore {
 struct Work {
     running: BTreeMap<TransferId, Running>,
     chores: BTreeMap<Chore, TaskGuard<()>>,
-    /// Until when transfers let others have their turn, and why.
-    resting: BTreeMap<TransferId, (Moment, String)>,
+    turns: Turns,
+    book: LegBook,
+    /// How many vnodes were open here at the last look.
+    open: usize,
     repairs: BTreeSet<TransferId>,
     /// What the last state wanted to be fetched.
     wanted: BTreeMap<TransferId, Vec<Leg>>,
@@ -157,6 +164,7 @@ impl Transfers {
             is_enabled: AtomicBool::new(parts.settings.is_outbound_enabled),
             transfers_max: AtomicUsize::new(parts.settings.transfers_max),
             sessions: Mutex::new(Sessions::default()),
+            unpaid: AtomicU64::new(0),
             defects,
         };
         let shared = Shared {
@@ -234,7 +242,10 @@ impl Transfers {
         if ring.moves().contains_key(&partition) || ring.growth().is_some() {
             return Err(RepairRefused::Moving { partition });
         }
-        self.shared.begin_repair(partition, ring.epoch(partition));
+        let epoch = ring.epoch(partition);
+        if let Some(id) = self.shared.begin_repair(partition, epoch) {
+            self.shared.note_repair(id);
+        }
         self.shared.news.notify_one();
         Ok(())
     }
@@ -269,13 +280,16 @@ impl Transfers {
     pub fn status(&self) -> TransfersStatus {
         let shared = &self.shared;
         let (now, node) = (shared.parts.runtime.now(), shared.parts.node);
+        let state = shared.parts.cluster.current();
         let work = shared.work.lock();
         let ids: BTreeSet<_> = work.wanted.keys().chain(&work.repairs).collect();
         let inbound = ids.into_iter().map(|id| match work.running.get(id) {
             Some(running) => running.observed.lock().status(*id, node, now),
             None => {
-                let resting = work.resting.get(id);
-                waiting(*id, node, resting.map(|(_, reason)| reason.clone()))
+                let legs = work.wanted.get(id).map_or(&[][..], Vec::as_slice);
+                let hindrance = shared.hindrance(*id, legs, state.ring());
+                let reason = hindrance.map(str::to_owned);
+                waiting(*id, node, reason.or_else(|| work.turns.reason(id)))
             }
         });
         let sessions = shared.source.sessions.lock();
@@ -312,25 +326,31 @@ impl Shared {
         let (node, colocated) = (self.parts.node, self.parts.settings.colocated_replicas);
         self.note_losses(state);
         self.repair_incomplete(state);
+        let mut work = self.work.lock();
+        let work = &mut *work;
         let Assignment {
             fetches: mut wanted,
             settles,
             to_know,
-        } = Assignment::of(state, node, colocated);
-        let mut work = self.work.lock();
+        } = Assignment::of(state, node, colocated, &mut work.book);
         let is_own = |id: &TransferId| state.ring().owner(id.partition) == node;
         work.repairs.retain(is_own);
         for id in &work.repairs {
-            wanted.insert(*id, repair_legs(state, id.partition, colocated));
+            wanted.insert(*id, work.book.repair(state, id.partition, colocated));
         }
         work.running.retain(|id, _| wanted.contains_key(id));
-        work.resting.retain(|id, _| wanted.contains_key(id));
+        work.turns.retain(|id| wanted.contains_key(id));
         let (kept, gone) = work.kept.iter().partition(|id| wanted.contains_key(id));
         work.kept = kept;
         work.wanted = wanted;
-        self.begin_fetches(&mut work);
-        self.begin_chores(&mut work, settles, to_know);
-        drop(work);
+        let own = state.ring().owned_by(node);
+        let open = own.filter(|it| self.parts.vnodes.vnode(*it).is_some());
+        let open_before = std::mem::replace(&mut work.open, open.count());
+        if work.open > open_before {
+            work.turns.wake(self.parts.runtime.now());
+        }
+        self.begin_fetches(work, state.ring());
+        self.begin_chores(work, settles, to_know);
         self.forget(gone);
     }
 
@@ -366,23 +386,29 @@ impl Shared {
         }
     }
 
-    /// Notes a repair, so that it outlives a restart.
-    fn begin_repair(self: &Arc<Self>, partition: Partition, epoch: Epoch) {
+    /// Begins a repair, unless there is one of this partition.
+    ///
+    /// That a vnode is incomplete outlives a restart with the record of stores, and its repair with that.
+    fn begin_repair(&self, partition: Partition, epoch: Epoch) -> Option<TransferId> {
         let kind = TransferKind::Repair;
-        let id = TransferId {
+        let of = |epoch| TransferId {
             kind,
             partition,
             epoch,
         };
-        {
-            let mut work = self.work.lock();
-            if work.repairs.iter().any(|it| it.partition == partition) {
-                return;
-            }
-            work.repairs.insert(id);
-            work.kept.insert(id);
+        let mut work = self.work.lock();
+        let any = of(Epoch::new(0))..=of(Epoch::new(u64::MAX));
+        if work.repairs.range(any).next().is_some() {
+            return None;
         }
-        let store = self.parts.vnodes.vnode(partition);
+        work.repairs.insert(of(epoch));
+        work.kept.insert(of(epoch));
+        Some(of(epoch))
+    }
+
+    /// Notes a repair that was asked for, so that it outlives a restart.
+    fn note_repair(self: &Arc<Self>, id: TransferId) {
+        let store = self.parts.vnodes.vnode(id.partition);
         let store = store.map_or(kvorum_backend::StoreId(0), |it| it.backend().identity());
         let progress = Progress { legs: Vec::new() };
         let kept = Kept {
@@ -396,33 +422,84 @@ impl Shared {
         });
     }
 
-    fn begin_fetches(self: &Arc<Self>, work: &mut Work) {
+    fn begin_fetches(self: &Arc<Self>, work: &mut Work, ring: &Ring) {
         let now = self.parts.runtime.now();
         let is_enabled = self.is_inbound_enabled.load(Ordering::Relaxed);
         let transfers_max = self.source.transfers_max.load(Ordering::Relaxed);
-        let room = transfers_max.saturating_sub(work.running.len());
-        if room == 0 || !is_enabled {
+        if work.running.len() >= transfers_max || !is_enabled {
             return;
         }
-        let rested = |id: &TransferId| work.resting.get(id).map(|(until, _)| *until);
-        let startable = work.wanted.keys().filter(|id| {
-            !work.running.contains_key(id) && rested(id).is_none_or(|until| until <= now)
-        });
-        let mut startable: Vec<TransferId> = startable.copied().collect();
-        // Those that have not had a turn come first.
-        startable.sort_by_key(|id| (rested(id), *id));
-        for id in startable.into_iter().take(room) {
+        let waiting = work.wanted.keys().copied();
+        let waiting = waiting.filter(|id| !work.running.contains_key(id));
+        for id in work.turns.in_order(waiting, self.defects, now) {
+            if work.running.len() >= transfers_max {
+                return;
+            }
             let Some(legs) = work.wanted.get(&id).cloned() else {
                 continue;
             };
-            let running = self.begin_fetch(id, legs, now);
+            let keeps_turn = self.defects.has(PlantedDefect::WaitingTransferKeepsTurn);
+            if self.hindrance(id, &legs, ring).is_some() && !keeps_turn {
+                continue;
+            }
+            // Until it hears from its source, what it rested for holds still.
+            let hindrance = work.turns.reason(&id).filter(|it| !it.is_empty());
+            let observed = Observed {
+                hindrance,
+                ..Observed::new(now)
+            };
+            let running = self.begin_fetch(id, legs, observed);
             work.running.insert(id, running);
             work.kept.insert(id);
         }
     }
 
-    fn begin_fetch(self: &Arc<Self>, id: TransferId, legs: Vec<Leg>, now: Moment) -> Running {
-        let observed = Arc::new(Mutex::new(Observed::new(now)));
+    /// The vnode that a transfer fills, or why it cannot be filled yet.
+    pub(crate) fn target(&self, id: TransferId) -> Result<Arc<Vnode>, &'static str> {
+        let vnode = self.parts.vnodes.vnode(id.partition);
+        let vnode = vnode.ok_or("the partition is not open here yet")?;
+        // From here on this node refuses what is older than the move.
+        if id.kind != TransferKind::Repair && vnode.status().epoch < id.epoch {
+            return Err("the vnode here has not learned of it yet");
+        }
+        Ok(vnode)
+    }
+
+    /// Why a transfer cannot begin, as far as that is known without asking another node.
+    fn hindrance(&self, id: TransferId, legs: &[Leg], ring: &Ring) -> Option<&'static str> {
+        if let Err(reason) = self.target(id) {
+            return Some(reason);
+        }
+        let mut last = None;
+        for leg in legs {
+            last = Some(self.hindrance_of(id.kind, leg, ring)?);
+        }
+        last
+    }
+
+    /// Why nothing can be fetched from the source of a leg.
+    fn hindrance_of(&self, kind: TransferKind, leg: &Leg, ring: &Ring) -> Option<&'static str> {
+        let holder = ring.reader(leg.source);
+        if holder != self.parts.node {
+            let is_up = (self.parts.is_up)(holder);
+            return (!is_up).then_some("the node that has it is down");
+        }
+        match self.parts.vnodes.vnode(leg.source) {
+            None => Some("the partition that has it is not open here yet"),
+            Some(vnode) if kind != TransferKind::Repair && !vnode.is_complete() => {
+                Some("the partition that has it is being repaired")
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn begin_fetch(
+        self: &Arc<Self>,
+        id: TransferId,
+        legs: Vec<Leg>,
+        observed: Observed,
+    ) -> Running {
+        let observed = Arc::new(Mutex::new(observed));
         let errand = Errand {
             shared: self.clone(),
             id,
@@ -459,11 +536,13 @@ impl Shared {
                 String::new()
             }
         };
-        // If the state wants it still, it is looked at again, but not at once.
-        let until = now.plus(self.parts.settings.retry_pause);
-        work.resting.insert(id, (until, reason));
         // The task that runs this: dropping its guard here would abort it before its end.
         let running = work.running.remove(&id);
+        let has_got_on = |it: &Running| it.observed.lock().keys > 0;
+        let has_got_on = reason.is_empty() || running.as_ref().is_some_and(has_got_on);
+        // If the state wants it still, it is looked at again, but not at once.
+        let pause = self.parts.settings.retry_pause;
+        work.turns.rest(id, reason, has_got_on, pause, now);
         drop(work);
         self.news.notify_one();
         drop(running);

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use kvorum_backend::Backend;
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::{AgreedState, ClusterState};
@@ -36,6 +37,9 @@ use crate::vnode_table::{Unopened, VnodeTable};
 
 /// What could not be opened or removed is tried again after this long.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
+
+/// New stores that are opened side by side: each waits for the device several times.
+const OPENINGS_AT_ONCE: usize = 16;
 
 /// What the vnodes stand on.
 #[derive(Clone)]
@@ -272,21 +276,21 @@ impl Ground {
         Arc::new(vnode)
     }
 
-    /// Opens the stores of partitions that are not open: those that the record knows as they are, for
-    /// they may have failed to open before, and others anew. Blocks.
-    fn open(
+    /// Writes down which stores are about to be opened; returns those that the record knew already. What
+    /// is left of earlier stores of the others is removed. Blocks.
+    fn announce(
         &self,
         held: &mut Held,
         state: &ClusterState,
         new: &BTreeMap<Partition, Epoch>,
-    ) -> Result<(), FollowError> {
-        let ring = state.ring();
+    ) -> Result<BTreeSet<Partition>, FollowError> {
         let had: BTreeSet<Partition> = new
             .keys()
             .copied()
             .filter(|it| held.since.contains_key(it))
             .collect();
-        let receives: BTreeSet<Partition> = received(ring, self.node).map(|it| it.0).collect();
+        let receives: BTreeSet<Partition> =
+            received(state.ring(), self.node).map(|it| it.0).collect();
         for (partition, since) in new.iter().filter(|(it, _)| !had.contains(it)) {
             let removed = self.stores.remove(held.size, *partition, None);
             removed.map_err(FollowError::Store)?;
@@ -295,25 +299,31 @@ impl Ground {
             held.stores.insert(*partition, Known::nothing(is_new));
         }
         self.held.store(held)?;
-        let mut vnodes = Vec::new();
-        for partition in new.keys() {
-            let is_had = had.contains(partition);
-            let identity = match is_had {
-                true => self.judged(&KnownStores::of(held), state, *partition),
-                false => Ok(None),
+        Ok(had)
+    }
+
+    /// Has the vnodes of opened stores serve: of those that the record knew as they are, for they may
+    /// have failed to open before, and of the others as new ones. Blocks.
+    fn enter(
+        &self,
+        held: &mut Held,
+        state: &ClusterState,
+        had: &BTreeSet<Partition>,
+        opened: Vec<(Partition, Arc<dyn Backend>)>,
+    ) -> Result<(), FollowError> {
+        let ring = state.ring();
+        let others_have_it = ring.replicas_max() > 1;
+        let mut vnodes = Vec::with_capacity(opened.len());
+        for (partition, store) in opened {
+            let store = if had.contains(&partition) {
+                let store = self.recognised(held, others_have_it, partition, store);
+                store.map_err(FollowError::Store)?
+            } else {
+                // What an owner lacks to whom nothing was transferred, the other replicas have.
+                held.note(partition, &store, !others_have_it);
+                store
             };
-            let identity = identity.map_err(FollowError::Store)?;
-            let store = self.stores.open(held.size, *partition, identity);
-            let store = store.map_err(FollowError::Store)?;
-            if is_had {
-                let store = self.recognised(held, ring.replicas_max() > 1, *partition, store);
-                let store = store.map_err(FollowError::Store)?;
-                vnodes.push(self.known_vnode(held, ring.epoch(*partition), *partition, store));
-                continue;
-            }
-            // What an owner lacks to whom nothing was transferred, the other replicas have.
-            held.note(*partition, &store, ring.replicas_max() < 2);
-            vnodes.push(self.known_vnode(held, ring.epoch(*partition), *partition, store));
+            vnodes.push(self.known_vnode(held, ring.epoch(partition), partition, store));
         }
         self.held.store(held)?;
         self.leases.renew()?;
@@ -384,19 +394,98 @@ impl Follower {
         for vnode in self.ground.table.all() {
             vnode.advance_epoch(ring.epoch(vnode.partition()));
         }
-        let ground = self.ground.clone();
-        let mut next = held.clone();
-        let work = move || {
-            let followed = follow_stores(&ground, &mut next, &state);
-            (next, followed)
-        };
-        let (next, followed) = self.ground.runtime.blocking(work).await;
-        *held = next;
+        let followed = self.follow_stores(&mut held, &state).await;
         if let Err(error) = &followed {
             tracing::error!(event = "ring_not_followed", error = %error);
         }
         // Whether a store has been repaired is looked at again.
         followed.unwrap_or(false) && !held.lacks_something()
+    }
+
+    /// Opens what is missing and removes what has settled elsewhere; false when something is left to be
+    /// done later.
+    async fn follow_stores(
+        &self,
+        held: &mut Held,
+        state: &Arc<ClusterState>,
+    ) -> Result<bool, FollowError> {
+        let seen = state.clone();
+        let clear = move |ground: &Ground, held: &mut Held| clear_stores(ground, held, &seen);
+        let Some(missing) = self.with_record(held, clear).await? else {
+            return Ok(false);
+        };
+        let opened = self.open_missing(held, state, missing.new).await;
+        let (seen, unopened) = (state.clone(), missing.unopened);
+        let retry = move |ground: &Ground, held: &mut Held| {
+            let is_done = ground.retry(held, &seen, &unopened);
+            opened.map(|()| is_done)
+        };
+        let are_all_open = self.with_record(held, retry).await?;
+        Ok(are_all_open && !missing.is_any_later)
+    }
+
+    /// Opens stores some at a time, and has the vnodes of each batch serve before the next one: where a
+    /// node is left with the partitions of many, their repair does not wait for the last of them. A store
+    /// that cannot be opened keeps no other from serving.
+    async fn open_missing(
+        &self,
+        held: &mut Held,
+        state: &Arc<ClusterState>,
+        new: BTreeMap<Partition, Epoch>,
+    ) -> Result<(), FollowError> {
+        if new.is_empty() {
+            return Ok(());
+        }
+        let (seen, announced) = (state.clone(), new.clone());
+        let announce =
+            move |ground: &Ground, held: &mut Held| ground.announce(held, &seen, &announced);
+        let had = Arc::new(self.with_record(held, announce).await?);
+        let (size, mut failed) = (held.size, None);
+        let known = Arc::new(KnownStores::of(held));
+        let partitions: Vec<Partition> = new.into_keys().collect();
+        for batch in partitions.chunks(OPENINGS_AT_ONCE) {
+            let opening = batch.iter().map(|partition| {
+                let (ground, known, partition) = (self.ground.clone(), known.clone(), *partition);
+                let (state, is_had) = (state.clone(), had.contains(&partition));
+                let open = move || {
+                    let identity = match is_had {
+                        true => ground.judged(&known, &state, partition)?,
+                        false => None,
+                    };
+                    let store = ground.stores.open(size, partition, identity)?;
+                    Ok((partition, store))
+                };
+                self.ground.runtime.blocking(open)
+            });
+            let mut opened = Vec::with_capacity(batch.len());
+            for store in join_all(opening).await {
+                match store {
+                    Ok(store) => opened.push(store),
+                    Err(error) => failed = Some(FollowError::Store(error)),
+                }
+            }
+            let (seen, had) = (state.clone(), had.clone());
+            let enter =
+                move |ground: &Ground, held: &mut Held| ground.enter(held, &seen, &had, opened);
+            self.with_record(held, enter).await?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Does work that blocks and changes the record of stores.
+    async fn with_record<T: Send + 'static>(
+        &self,
+        held: &mut Held,
+        work: impl FnOnce(&Ground, &mut Held) -> Result<T, FollowError> + Send + 'static,
+    ) -> Result<T, FollowError> {
+        let (ground, mut next) = (self.ground.clone(), held.clone());
+        let work = move || {
+            let worked = work(&ground, &mut next);
+            (next, worked)
+        };
+        let (next, worked) = self.ground.runtime.blocking(work).await;
+        *held = next;
+        worked
     }
 
     fn follow_members(&self, state: &ClusterState) {
@@ -429,13 +518,23 @@ fn note_repaired(ground: &Ground, held: &mut Held) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Opens what is missing and removes what has settled elsewhere; false when something is left to be
-/// done later. Blocks.
-fn follow_stores(
+/// Stores that are to be opened.
+struct Missing {
+    /// Those that nothing has tried yet.
+    new: BTreeMap<Partition, Epoch>,
+    /// Those of the node's start that are being opened, or could not be.
+    unopened: BTreeMap<Partition, Unopened>,
+    /// Some that have settled elsewhere are still being opened, and go later.
+    is_any_later: bool,
+}
+
+/// Removes what has settled elsewhere, and finds out what is missing; `None` while stores of another ring
+/// are in the way. Blocks.
+fn clear_stores(
     ground: &Ground,
     held: &mut Held,
     state: &ClusterState,
-) -> Result<bool, FollowError> {
+) -> Result<Option<Missing>, FollowError> {
     let wanted = wanted(state, ground.node);
     if held.size != state.ring().size() && held.since.is_empty() {
         held.size = state.ring().size();
@@ -449,7 +548,7 @@ fn follow_stores(
     let (later, gone): (Vec<Partition>, Vec<Partition>) = stale.partition(is_opening);
     if held.size != state.ring().size() && !later.is_empty() {
         // The stores of another ring have all to be gone before there can be one of this.
-        return Ok(false);
+        return Ok(None);
     }
     let gone: Vec<_> = gone
         .into_iter()
@@ -475,9 +574,9 @@ fn follow_stores(
         .into_iter()
         .filter(|(partition, _)| !have.contains(partition))
         .collect();
-    if !new.is_empty() {
-        ground.open(held, state, &new)?;
-    }
-    let are_all_open = ground.retry(held, state, &unopened);
-    Ok(are_all_open && later.is_empty())
+    Ok(Some(Missing {
+        new,
+        unopened,
+        is_any_later: !later.is_empty(),
+    }))
 }

@@ -227,6 +227,7 @@ impl Member {
             maintenance,
         };
         let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);
+        let detector = liveness.clone();
         let transfers = Transfers::new(kvorum_handoff::Parts {
             node: card.node,
             runtime: runtime.clone(),
@@ -234,6 +235,7 @@ impl Member {
             directory: directory.join("transfers"),
             peers: peers.clone(),
             cluster: Arc::new(AgreedLog(state.clone())),
+            is_up: Arc::new(move |node| detector.is_up(node)),
             vnodes: vnodes.clone(),
             budget,
             settings: settings.transfers,

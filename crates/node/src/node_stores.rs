@@ -67,7 +67,8 @@ impl NodeStores {
         engine_before: Option<String>,
     ) -> anyhow::Result<Self> {
         let left = data.engine_left(&*disk)?;
-        let kept_nothing = matches!(&left, EngineFile::Whole(left) if left.engine == engines::MEMORY);
+        let kept_nothing =
+            matches!(&left, EngineFile::Whole(left) if left.engine == engines::MEMORY);
         let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;

@@ -145,6 +145,20 @@ impl Ring {
         self.write_detours(false).into_iter().any(holds)
     }
 
+    /// The vnodes that hold the keys of an owner partition of which there are up to `n` replicas: now, or
+    /// once a change that is under way has settled.
+    pub fn holders(&self, owner: Partition, n: u16) -> Vec<Partition> {
+        let mut holders = Vec::with_capacity(usize::from(n));
+        for detours in self.write_detours(false) {
+            for partition in detours.walk(self.size(), owner).take(usize::from(n)) {
+                if !holders.contains(&partition) {
+                    holders.push(partition);
+                }
+            }
+        }
+        holders
+    }
+
     /// While lists change: who newly needs the keys of an owner partition that have up to `n` replicas.
     ///
     /// A vnode that takes the place of another needs what that one has: what the other replicas have

@@ -53,11 +53,13 @@ pub enum PlantedDefect {
     MoveSettledEarly,
     /// Reads ask new replicas of a larger number as soon as one of them has what it needs.
     GrowthClosedEarly,
+    /// A transfer whose source is not ready waits in its turn, and repairs come last.
+    WaitingTransferKeepsTurn,
 }
 
 impl PlantedDefect {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::ReadRepairDropped,
         Self::AcknowledgedBeforeSync,
         Self::EpochRuleSkippedOnSender,
@@ -81,6 +83,7 @@ impl PlantedDefect {
         Self::MoveClosedEarly,
         Self::MoveSettledEarly,
         Self::GrowthClosedEarly,
+        Self::WaitingTransferKeepsTurn,
     ];
 }
 

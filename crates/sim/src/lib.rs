@@ -8,7 +8,7 @@
 //! again with less in it ([`shrink`]).
 //!
 //! Where to look: `scenario` has known failures by name; `fault` is what can go wrong, `weather` and `messages` how it does; `history` is the judge;
-//! `machine` has what nodes have in common. A node is a member as the server opens it (`agreeing`, and
+//! `machine` has what nodes have in common; `survivor` is the end of a run that loses all machines but one. A node is a member as the server opens it (`agreeing`, and
 //! `operator` for who has them join and leave), or one whose control plane is stood in for (`told`, with
 //! `cluster` and `mover`): a plan's [`Control`] says which.
 //!
@@ -32,6 +32,7 @@ mod run;
 mod scenario;
 mod shrink;
 mod stores;
+mod survivor;
 mod told;
 mod trace;
 mod weather;

@@ -150,7 +150,7 @@ impl Cluster {
         (is_member && !is_needed).then_some(node)
     }
 
-    async fn join_another(self: &Arc<Self>) -> anyhow::Result<NodeId> {
+    pub(crate) async fn join_another(self: &Arc<Self>) -> anyhow::Result<NodeId> {
         let machine = self.add_machine(self.next_number());
         self.join(&machine).await?;
         Ok(machine.node())
@@ -193,7 +193,7 @@ impl Cluster {
     }
 
     /// Looks at the plan of what is staged and commits it, until it is.
-    async fn commit(self: &Arc<Self>) -> anyhow::Result<()> {
+    pub(crate) async fn commit(self: &Arc<Self>) -> anyhow::Result<()> {
         let (begun, mut attempts) = (self.runtime.now(), 0);
         let mut last = String::new();
         while self.runtime.now().since(begun) < CHANGE_WAIT_MAX {
@@ -238,7 +238,7 @@ impl Cluster {
     }
 
     /// Has a command agreed on through one node or another, until it is.
-    async fn agree(
+    pub(crate) async fn agree(
         self: &Arc<Self>,
         command: &(dyn Fn(&ClusterState) -> Option<Command> + Send + Sync),
         is_done: &(dyn Fn(&ClusterState) -> bool + Send + Sync),

@@ -90,6 +90,8 @@ pub struct RunPlan {
     /// Also without siblings any client writes any key: which of two writes that know nothing of one
     /// another stays is for time to say, and the same everywhere.
     pub has_rivals: bool,
+    /// When all is checked, all machines but one are lost for good. Of members alone.
+    pub loses_majority: bool,
 }
 
 impl RunPlan {
@@ -149,6 +151,7 @@ impl RunPlan {
             allow_mult: !draw.chance(8),
             last_write_wins: false,
             has_rivals: false,
+            loses_majority: false,
         };
         plan.give_writers_keys();
         plan.draw_faults(draw, focus);
@@ -248,7 +251,7 @@ impl fmt::Display for RunPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, {} s, {} faults",
+            "seed {}: {} nodes ({:?}, early {}, second operator {}, {:?} bytes/s), {} partitions, n_val {}, {:?}, {} clients, {} keys, siblings {}, last write wins {}, rivals {}, loses majority {}, {} s, {} faults",
             self.seed,
             self.nodes,
             self.control,
@@ -263,6 +266,7 @@ impl fmt::Display for RunPlan {
             self.allow_mult,
             self.last_write_wins,
             self.has_rivals,
+            self.loses_majority,
             self.length.as_secs(),
             self.faults.len()
         )?;

@@ -200,6 +200,19 @@ async fn live(cluster: &Arc<Cluster>) {
         begin("checks of the listings");
         cluster.check_listings().await;
     }
+    if is_calm && cluster.plan.loses_majority {
+        begin("a lone survivor");
+        if let Err(error) = cluster.go_on_alone().await {
+            cluster.accuse(&format!("a lone survivor does not go on: {error:#}"));
+            return;
+        }
+        begin("calming down after the loss");
+        if cluster.calm_down().await {
+            begin("checks of the replicas after the loss");
+            cluster.check_replicas();
+            cluster.check_listings().await;
+        }
+    }
 }
 
 impl Cluster {

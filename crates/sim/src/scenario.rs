@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::fault::{Fault, FaultKind};
-use crate::plan::{Engine, RunPlan};
+use crate::plan::{Control, Engine, RunPlan};
 
 /// A named failure.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = SCENARIOS;
+    pub const ALL: [Self; 15] = SCENARIOS;
 
     /// The one with this number.
     pub fn of_id(id: &str) -> Option<Self> {
@@ -46,7 +46,7 @@ use FaultKind::{
     ResetConnections, Restart, Rollback, SyncError, Wipe, WriteError,
 };
 
-const SCENARIOS: [Scenario; 14] = [
+const SCENARIOS: [Scenario; 15] = [
     Scenario {
         id: "R-01",
         name: "lww-partition",
@@ -203,6 +203,25 @@ const SCENARIOS: [Scenario; 14] = [
         kinds: &[ClockForward, ClockBack, Delay, PartitionHalves],
         adapt: |plan| plan.delete_percent = 20,
     },
+    Scenario {
+        id: "R-37",
+        name: "lone-survivor",
+        holds: "the last node that is left has every key and answers quorums within ten seconds",
+        kinds: &[Restart, Crash, IsolateOne, Delay],
+        adapt: |plan| {
+            (plan.control, plan.loses_majority) = (Control::Members, true);
+            (plan.nodes, plan.n_val, plan.allow_mult) = (3, 3, true);
+            plan.ring_size = [16, 32, 64][usize::from(plan.clients % 3)];
+            (plan.transfer_bytes_per_second, plan.has_second_operator) = (None, false);
+            plan.length = Duration::from_secs(10);
+            plan.faults
+                .retain(|fault| fault.begin < Duration::from_secs(5));
+            plan.faults.truncate(6);
+            for fault in &mut plan.faults {
+                fault.length = fault.length.min(Duration::from_secs(3));
+            }
+        },
+    },
 ];
 
 /// Every other seed has leveldb, for what each engine has to do in its own way.
@@ -215,11 +234,12 @@ fn alternate_engines(plan: &mut RunPlan) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Control;
 
     #[test]
     fn scenarios_run_members_and_stand_ins() {
-        for scenario in Scenario::ALL {
+        // Only members can lose their majority.
+        let has_both = |it: &Scenario| !it.plan(0).loses_majority;
+        for scenario in Scenario::ALL.into_iter().filter(has_both) {
             let plans = (0..300).map(|seed| scenario.plan(seed));
             let members = plans
                 .filter(|plan| plan.control == Control::Members)

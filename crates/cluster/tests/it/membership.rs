@@ -704,3 +704,63 @@ fn three_nodes_agree_on_detours_last_and_keep_them() {
     let four = carry_out(commit(&join(&state, 4)), 2, kept);
     assert!(four.ring().detours().is_empty());
 }
+
+/// A survivor that has lost two nodes of three lowers the number of replicas, which takes as long as its
+/// repairs do. A join could not be planned in that time.
+#[test]
+fn a_join_is_committed_while_the_number_of_replicas_changes() {
+    let mut state = cluster(3);
+    for lost in [2, 3] {
+        state = done(&state, stage(lost, StagedChange::ForceRemove));
+    }
+    let state = commit(&state);
+    assert_eq!(
+        (state.next_growth(), state.plan()),
+        (Some(2), Err(PlanError::NothingPlanned))
+    );
+    let grow = |step| Command::Grow { from: 3, step };
+    let joining = join(&state, 4);
+    let filling = done(&joining, grow(GrowthStep::Begin(2)));
+    // What fewer replicas would need is not waited for.
+    let committed = commit(&filling);
+    assert!(committed.ring().growth().is_none());
+    assert_eq!(committed.ring().replicas_max(), 3);
+    assert!(!committed.next_moves(4).is_empty());
+    // A change that closes ends first.
+    let closing = done(&filling, grow(GrowthStep::Close));
+    let committed = commit(&closing);
+    assert!(committed.ring().growth().is_some() && committed.transition().is_some());
+    assert!(committed.next_moves(4).is_empty());
+    let settled = done(&committed, grow(GrowthStep::Settle));
+    assert_eq!(settled.ring().replicas_max(), 2);
+    assert!(!settled.next_moves(4).is_empty() && settled.next_growth().is_none());
+    let end = carry_out(settled, 4, |_| {});
+    assert_eq!((share(&end, 1), share(&end, 4)), (4, 4));
+    // The name of a plan that was shown before is not taken.
+    let seen = joining.plan().unwrap().id;
+    let commit_seen = Command::CommitPlan { id: seen };
+    let changed = Refusal::Staging(StagingRefusal::PlanChanged);
+    assert_eq!(refused(&filling, commit_seen), changed);
+}
+
+#[test]
+fn replicas_that_become_more_do_so_before_what_is_committed_meanwhile_moves() {
+    let state = commit(&join(&founded(), 2));
+    let mut state = state;
+    while let [(partition, _), ..] = state.next_moves(1)[..] {
+        for each in [MoveStep::Begin, MoveStep::Close, MoveStep::Settle] {
+            state = step(&state, partition, each);
+        }
+    }
+    let grow = |step| Command::Grow { from: 1, step };
+    let filling = done(&state, grow(GrowthStep::Begin(2)));
+    let committed = commit(&join(&filling, 3));
+    assert_eq!(committed.ring().growth(), filling.ring().growth());
+    assert!(committed.next_moves(4).is_empty());
+    let settled = done(
+        &done(&committed, grow(GrowthStep::Close)),
+        grow(GrowthStep::Settle),
+    );
+    assert_eq!(settled.ring().replicas_max(), 2);
+    assert!(!settled.next_moves(4).is_empty());
+}

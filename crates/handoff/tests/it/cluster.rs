@@ -497,6 +497,7 @@ impl Cluster {
             directory: PathBuf::from("transfers"),
             peers: peers.clone(),
             cluster: Arc::new(Agreed(known.clone())),
+            is_up: Arc::new(|_| true),
             vnodes: known.vnodes.clone(),
             budget: (self.setup.budget)(number),
             settings: self.setup.settings,

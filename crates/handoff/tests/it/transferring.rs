@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvorum_cluster::{Command, StagedChange};
+use kvorum_coordinator::{GetOptions, LocalVnodes as _};
 use kvorum_disk::Disk;
 use kvorum_handoff::{
     Activity, Budget, Direction, PlantedDefect, RepairRefused, TransferKind, TransferSettings,
@@ -450,6 +451,58 @@ fn partitions_of_an_owner_that_is_gone_for_good_are_repaired_by_their_new_ones()
             assert_eq!(node.keys(partition), keys, "{partition:?}");
         }
     });
+}
+
+/// Two of three nodes were lost for good and removed. The growth transfers of the survivor had never had
+/// a turn and went first; each held a slot for seconds while it waited for partitions whose repair waited
+/// behind it. Quorum reads failed for minutes though the survivor had every key.
+#[test]
+fn a_lone_survivor_repairs_its_partitions_before_it_lowers_the_number_of_replicas() {
+    for defect in [None, Some(PlantedDefect::WaitingTransferKeepsTurn)] {
+        let setup = Setup {
+            defect,
+            ..three_nodes(18)
+        };
+        let took = simulated(setup, async |cluster| {
+            write_keys(&cluster, 200).await;
+            for number in [2, 3] {
+                cluster.kill(number).await;
+                *cluster.node(number).known().is_deaf.lock() = true;
+                cluster.agree(Command::Stage {
+                    node: node_id(number),
+                    change: StagedChange::ForceRemove,
+                });
+            }
+            cluster.commit();
+            let removed_at = cluster.runtime.now();
+            let _leading = cluster.runtime.spawn("lead", cluster.clone().lead());
+            // A new one is empty before it is known that its owner is lost.
+            let is_whole = |number| {
+                let vnode = cluster.node(1).vnodes().vnode(part(number));
+                let is_complete = vnode.is_some_and(|vnode| vnode.is_complete());
+                is_complete && cluster.node(1).keys(part(number)) > 0
+            };
+            let all_are = || (0..size().get()).all(is_whole);
+            assert!(!all_are());
+            cluster.until("all partitions are repaired", all_are).await;
+            let took = cluster.runtime.now().since(removed_at);
+            let survivor = cluster.node(1).running();
+            let read_all = async || {
+                for key in 0..200 {
+                    let address = address("bucket", &format!("key{key}"));
+                    let read = survivor.get(&address, &GetOptions::default()).await;
+                    assert!(read.unwrap().is_some(), "key{key}");
+                }
+            };
+            read_all().await;
+            cluster.until("all is quiet", || cluster.is_quiet()).await;
+            assert_eq!(cluster.agreed().ring().replicas_max(), 1);
+            read_all().await;
+            took
+        });
+        let is_soon = took < Duration::from_secs(2);
+        assert_eq!(is_soon, defect.is_none(), "{took:?} with {defect:?}");
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn occasion(defect: PlantedDefect) -> &'static [FaultKind] {
         Defect::MoveSettledEarly => &[Join, Replace, Leave, PartitionHalves, IsolateOne],
         Defect::AgreedBeforeSync => &[CrashAll, Crash, Join, Leave],
         Defect::VoteForgotten => &[PartitionHalves, Bridge, Restart, Crash, Join, Replace],
-        Defect::GrowthClosedEarly => &[Delay],
+        Defect::GrowthClosedEarly | Defect::WaitingTransferKeepsTurn => &[Delay],
         Defect::ReadRepairDropped => &[DiskFull, WriteError],
         Defect::HintDeletedBeforeConfirmation => &[PartitionHalves],
         Defect::SloppyQuorumCountedForPw | Defect::FallbackNotFoundCounted => {
@@ -81,7 +81,8 @@ fn controls(defect: PlantedDefect) -> &'static [Control] {
         | Defect::PlanNotCompared
         | Defect::MoveClosedEarly
         | Defect::MoveSettledEarly
-        | Defect::GrowthClosedEarly => &[Control::Members],
+        | Defect::GrowthClosedEarly
+        | Defect::WaitingTransferKeepsTurn => &[Control::Members],
         // A member's vnode that is still being filled refuses reads by itself.
         Defect::FillingCountedAsComplete => &[Control::StandIn],
         _ => &[Control::StandIn, Control::Members],
@@ -143,6 +144,10 @@ fn plan(place: Place, seed: u64) -> RunPlan {
             (plan.nodes, plan.ring_size, plan.strict_percent) = (6, 32, 0);
         }
         Defect::FailedSyncForgotten | Defect::VoteForgotten => plan.nodes = 3,
+        Defect::WaitingTransferKeepsTurn => {
+            (plan.nodes, plan.ring_size, plan.loses_majority) = (3, 64, true);
+            (plan.strict_percent, plan.transfer_bytes_per_second) = (60, None);
+        }
         Defect::CounterLeaseIgnored => plan.blind_percent = 60,
         Defect::DeliveryOrderDecides => {
             (plan.allow_mult, plan.has_rivals, plan.last_write_wins) = (false, true, true);
