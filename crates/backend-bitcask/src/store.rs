@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use kvorum_backend::{
     BackendError, ErrorKind, GroupSync, Holds, Result, SharedLog, Written, mark_suspect,
 };
-use kvorum_disk::{Disk, DiskLock};
+use kvorum_disk::{Disk, DiskLock, Headroom};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -113,6 +113,12 @@ impl Counters {
 impl Store {
     pub(crate) fn log_id(&self) -> u64 {
         self.identity.load(Ordering::Acquire)
+    }
+
+    /// The room that there is for the store's files, as it was seen last.
+    pub(crate) fn headroom(&self) -> Headroom {
+        let log = self.log.as_ref();
+        log.map_or(Headroom::UNKNOWN, |log| log.headroom())
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {

@@ -126,7 +126,7 @@ impl Store {
         let olds = self.find_olds(&prepared)?;
         let sequence = writer.last_sequence + 1;
         let store = StoreId(self.log_id());
-        let appended = log.append(store, Sequence(sequence), records, promise)?;
+        let appended = log.append(store, Sequence(sequence), records, batch.purpose(), promise)?;
         writer.last_sequence = sequence;
         self.show_logged(&prepared, &olds, &appended, sequence)?;
         drop(writer);

@@ -45,6 +45,10 @@ impl Adopting for Lsm {
         self.store.usage_of_log()
     }
 
+    fn own_bytes(&self) -> u64 {
+        self.store.version.load().file_bytes()
+    }
+
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         self.store.relocate(records)
     }

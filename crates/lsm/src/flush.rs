@@ -87,7 +87,7 @@ impl Store {
         let Some(log) = &self.log else {
             return false;
         };
-        let behind_max = self.settings.log_segments_behind_max;
+        let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let oldest = self.writer.lock().uncovered.oldest();
         oldest.is_some_and(|oldest| oldest < far)

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use kvorum_backend::{
     BackendError, ErrorKind, GroupSync, Holds, Result, SharedLog, Written, mark_suspect,
 };
-use kvorum_disk::{Disk, DiskLock, Operation, Reading};
+use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reading};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
 use parking_lot::Mutex;
@@ -197,6 +197,12 @@ impl Store {
     /// True when a file lies in the slow directory.
     pub(crate) fn lies_slow(&self, table: &Table) -> bool {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
+    }
+
+    /// The room that there is for the store's files, as it was seen last.
+    pub(crate) fn headroom(&self) -> Headroom {
+        let log = self.log.as_ref();
+        log.map_or(Headroom::UNKNOWN, |log| log.headroom())
     }
 
     pub(crate) fn take_number(&self) -> u64 {

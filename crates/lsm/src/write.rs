@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Receipt, Result,
-    Sequence, SharedLog, StoreId, SyncTicket,
+    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Purpose,
+    Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Tag,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::{KEY_BYTES_MAX, hash_key};
@@ -80,6 +80,14 @@ enum Applied {
 }
 
 impl Op {
+    /// True for what ends in free space.
+    fn frees(&self) -> bool {
+        match self {
+            Self::Put { value, .. } => value.fields.tag == Tag::TOMBSTONE,
+            Self::Remove { .. } | Self::RemoveRange { .. } => true,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         let too_large = |what: &str, got: usize| {
             let detail = format!("{what} of {got} bytes");
@@ -223,7 +231,8 @@ impl Store {
             Prepared::Shared(records, promise) => {
                 let log = self.shared_log()?;
                 let store = StoreId(self.identity());
-                let appended = log.append(store, Sequence(sequence), records, promise)?;
+                let purpose = Purpose::of(ops.iter().map(Op::frees));
+                let appended = log.append(store, Sequence(sequence), records, purpose, promise)?;
                 self.insert_logged(&mut writer, ops, &appended, sequence);
                 Applied::Logged(sequence, appended.ticket, appended.is_crowded)
             }

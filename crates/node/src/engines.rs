@@ -93,6 +93,11 @@ impl Engines {
         self.read_cache.as_ref()
     }
 
+    /// Where the stores of partitions are, if the engine has any files.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().flat_map(StoreRoots::all)
+    }
+
     /// The engine's name, as in `storage_backend`.
     pub(crate) fn name(&self) -> &'static str {
         name_of(self.settings.node.storage_backend)

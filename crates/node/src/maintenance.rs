@@ -3,6 +3,7 @@
 //! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
 //! they owe, steps are done and timed, errors are reported, and the arbiter is told.
 
+mod full_disk;
 pub(crate) mod machine;
 mod memory;
 mod step_log;
@@ -17,10 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading, Looked,
-    Order, Owner, SharedMemory, StepResult, Told, latency_between,
+    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
+    Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
 };
-use kvorum_backend::{Backend, BackendError, Reading, StepOutcome, TaskKind, Timestamp};
+use kvorum_backend::{Backend, BackendError, ErrorKind, Reading, StepOutcome, TaskKind, Timestamp};
 use kvorum_coordinator::{Coordinator, VnodeHints};
 use kvorum_member::VnodeTable;
 use kvorum_runtime::{Moment, Room, Runtime};
@@ -35,6 +36,7 @@ pub(crate) use self::stop_signal::StopSignal;
 pub(crate) use self::transfer_budget::TransferBudget;
 pub(crate) use self::view::bytes as bytes_text;
 
+use self::full_disk::FullDisk;
 use self::step_log::DoneStep;
 pub(crate) use self::unwritable::{Failures, Unwritable};
 
@@ -75,6 +77,7 @@ pub(crate) struct Maintenance {
     arbiter: Arc<Mutex<Arbiter>>,
     seen: Mutex<Seen>,
     failures: Mutex<Failures>,
+    full_disk: Mutex<FullDisk>,
 }
 
 /// What was seen at the last look.
@@ -163,6 +166,7 @@ impl Maintenance {
             arbiter: parts.arbiter,
             seen: Mutex::default(),
             failures: Mutex::default(),
+            full_disk: Mutex::default(),
         }
     }
 
@@ -256,12 +260,14 @@ impl Maintenance {
                     requests: self.room.taken_bytes() + log.map_or(0, NodeLog::queued_bytes),
                     ..self.giving_way.used()
                 },
+                disk: log.and_then(NodeLog::disk_room),
             }
         };
         self.tell(Event::Looked(looked));
         let orders = self.arbiter.lock().memory_orders();
         self.giving_way.obey(&orders);
         self.warn_of_scarcity();
+        self.tell_of_room();
         self.give_memory_back();
     }
 
@@ -315,6 +321,28 @@ impl Maintenance {
         seen.refuses_puts = refuses_puts;
         seen.is_memory_scarce = memory;
         seen.are_files_scarce = open_files;
+    }
+
+    fn tell_of_room(&self) {
+        let is_scarce = self.arbiter.lock().is_disk_scarce();
+        if !is_scarce && self.full_disk.lock().has_room() {
+            tracing::info!(event = "disk_has_room_again");
+        }
+    }
+
+    fn tell_of_full_disk(&self, order: &Order, error: &BackendError) {
+        let failed = self.full_disk.lock().had_no_space(self.runtime.now());
+        if let Some(steps_failed) = failed {
+            tracing::error!(
+                event = "disk_full",
+                owner = %name_of(order.owner),
+                task = order.task.kind.name(),
+                steps_failed,
+                error = %error,
+                "background work had no space and is tried again every few seconds; see kvorum admin \
+                 maintenance",
+            );
+        }
     }
 
     fn ask(&self, owner: Owner) {
@@ -381,6 +409,10 @@ impl Maintenance {
         let took = to.since(from);
         let result = match step {
             Ok(Ok(outcome)) => StepResult::Done(outcome),
+            Ok(Err(error)) if error.kind() == ErrorKind::Full => {
+                self.tell_of_full_disk(order, &error);
+                StepResult::NoSpace
+            }
             Ok(Err(error)) => {
                 tracing::error!(
                     event = "maintenance_step_failed",
@@ -402,7 +434,7 @@ impl Maintenance {
         };
         let cost_bytes = match result {
             StepResult::Done(outcome) => outcome.cost_bytes,
-            StepResult::Failed => 0,
+            StepResult::Failed | StepResult::NoSpace => 0,
         };
         if order.is_overrun_by(cost_bytes) {
             tracing::debug!(

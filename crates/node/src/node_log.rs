@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kvorum_arbiter::Told;
+use kvorum_arbiter::{DiskRoom, Told};
 use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_backend_bitcask::MergePolicy;
 use kvorum_commit::{CollectionDue, ValueLog, ValueLogSettings};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Headroom};
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 
@@ -62,11 +62,23 @@ impl NodeLog {
         self.values.queued_bytes()
     }
 
+    /// The room on the file systems of the log and of the stores, where they say.
+    pub(crate) fn disk_room(&self) -> Option<DiskRoom> {
+        let headroom = self.values.reserve().measure();
+        (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
+            available_bytes: headroom.available,
+            reserve_bytes: headroom.reserve,
+        })
+    }
+
     /// What the log owes.
     pub(crate) fn owed(&self, now: Timestamp) -> Told {
         let log = &self.values;
         // A collection is a merge of the log: it copies what lives and frees the rest.
-        log.hold_collections(!self.merges.allows(now));
+        // Where puts are refused for want of space, it does not wait for the night.
+        let is_exhausted = log.reserve().seen().is_exhausted();
+        let presses = is_exhausted && self.merges != MergePolicy::Never;
+        log.hold_collections(!self.merges.allows(now) && !presses);
         let chores = log.is_chore_due().then(chore);
         let due = log.collection_due();
         Told {

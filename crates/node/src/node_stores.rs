@@ -66,6 +66,9 @@ impl NodeStores {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
             let log =
                 node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
+            for root in engines.roots() {
+                log.reserve().watch(root);
+            }
             Some(log)
         } else {
             None

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
-use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Sequence, StoreId};
+use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Purpose, Sequence, StoreId};
 use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::checksum;
 use kvorum_segment::file_name;
@@ -34,14 +34,14 @@ fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
 fn place(files: &Files, sequence: u64, value_bytes: usize) -> Arc<Item> {
     let batch = batch(sequence, value_bytes);
     assert!(makes_room(files, batch.stored_len()));
-    match files.place(batch).unwrap() {
+    match files.place(batch, Purpose::Store).unwrap() {
         Placing::Placed(item, _) => item,
         Placing::NoRoom(_) => unreachable!("nobody else takes the room"),
     }
 }
 
 fn makes_room(files: &Files, len: u64) -> bool {
-    is_written(files.make_room(len))
+    is_written(files.make_room(len, Purpose::Store))
 }
 
 fn batch(sequence: u64, value_bytes: usize) -> Batch {
@@ -164,13 +164,16 @@ fn no_place_is_given_where_there_is_no_file() {
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
     disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
     assert!(!makes_room(&files, len));
-    let Placing::NoRoom(refused) = files.place(refused).unwrap() else {
+    let Placing::NoRoom(refused) = files.place(refused, Purpose::Store).unwrap() else {
         unreachable!("there is no file for it");
     };
     let placed = files.appended();
     disk.heal();
     assert!(makes_room(&files, len));
-    assert!(matches!(files.place(refused), Ok(Placing::Placed(..))));
+    assert!(matches!(
+        files.place(refused, Purpose::Store),
+        Ok(Placing::Placed(..))
+    ));
     assert!(files.appended() > placed);
 }
 
@@ -183,7 +186,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     assert!(makes_spare(&files));
     let long = batch(2, 5_000);
     let len = long.stored_len();
-    let Placing::NoRoom(long) = files.place(long).unwrap() else {
+    let Placing::NoRoom(long) = files.place(long, Purpose::Store).unwrap() else {
         unreachable!("its file is as long as others");
     };
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
@@ -192,7 +195,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     disk.heal();
     assert!(makes_room(&files, len));
     disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
-    let Placing::Placed(long, _) = files.place(long).unwrap() else {
+    let Placing::Placed(long, _) = files.place(long, Purpose::Store).unwrap() else {
         unreachable!("room was made for it");
     };
     assert!(is_written(files.write(vec![long], LogPromise::Durable)));
