@@ -29,6 +29,9 @@ const RESERVE_BYTES_MAX: u64 = 4 << 30;
 const FILE_PART: u64 = 32;
 /// Smaller ones would cost more than they give back. Bytes.
 const FILE_BYTES_MIN: u64 = 1 << 20;
+/// What the node can have falls by this part at most each time that its files are counted: those that are
+/// being written or are still read are not among them.
+const FORGOTTEN_PART: u64 = 256;
 
 /// Free space, and how much of it is held back, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +96,24 @@ impl Headroom {
 /// The reserves of the file systems that a node's stores and its log are on.
 pub struct Reserve {
     disk: Arc<dyn Disk>,
-    directories: Mutex<Vec<PathBuf>>,
+    places: Mutex<Vec<Place>>,
     own_bytes: AtomicU64,
     seen: Mutex<Headroom>,
+}
+
+/// A directory, and what the node could have there as it was seen of late.
+struct Place {
+    directory: PathBuf,
+    usable: u64,
+}
+
+impl Place {
+    fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            usable: 0,
+        }
+    }
 }
 
 impl Reserve {
@@ -103,7 +121,7 @@ impl Reserve {
     pub fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
         Self {
             disk,
-            directories: Mutex::new(vec![directory.to_owned()]),
+            places: Mutex::new(vec![Place::new(directory)]),
             own_bytes: AtomicU64::new(0),
             seen: Mutex::new(Headroom::UNKNOWN),
         }
@@ -111,27 +129,38 @@ impl Reserve {
 
     /// Watches the file system of another directory as well: the one with the least room counts.
     pub fn watch(&self, directory: &Path) {
-        let mut directories = self.directories.lock();
-        if directories.iter().all(|it| it != directory) {
-            directories.push(directory.to_owned());
+        let mut places = self.places.lock();
+        if places.iter().all(|it| it.directory != directory) {
+            places.push(Place::new(directory));
         }
     }
 
     /// Notes what the node's files take, in bytes.
     pub fn set_own_bytes(&self, bytes: u64) {
         self.own_bytes.store(bytes, Ordering::Relaxed);
+        for place in self.places.lock().iter_mut() {
+            place.usable -= place.usable / FORGOTTEN_PART;
+        }
     }
 
     /// Asks the file systems. Not for every put.
     pub fn measure(&self) -> Headroom {
         let own_bytes = self.own_bytes.load(Ordering::Relaxed);
-        let directories = self.directories.lock().clone();
-        let measured = directories.iter().map(|directory| {
-            let space = space_of(&*self.disk, directory);
-            space.map_or(Headroom::UNKNOWN, |space| Headroom::of(space, own_bytes))
+        let mut places = self.places.lock();
+        let measured = places.iter_mut().map(|place| {
+            let Ok(space) = space_of(&*self.disk, &place.directory) else {
+                return Headroom::UNKNOWN;
+            };
+            let known_bytes = place.usable.saturating_sub(space.available);
+            let headroom = Headroom::of(space, own_bytes.max(known_bytes));
+            if headroom != Headroom::UNKNOWN {
+                place.usable = headroom.usable;
+            }
+            headroom
         });
         let least = measured.min_by_key(Headroom::for_puts);
         let headroom = least.unwrap_or(Headroom::UNKNOWN);
+        drop(places);
         *self.seen.lock() = headroom;
         headroom
     }
@@ -217,6 +246,24 @@ mod tests {
         let measured = reserve.measure();
         assert_eq!((measured.available, measured.for_puts()), (4 * MEBIBYTE, 0));
         assert_eq!(reserve.seen(), measured);
+    }
+
+    /// Files that a collection was writing were not counted, and the reserve shrank while it was needed.
+    #[test]
+    fn what_is_not_counted_for_a_moment_does_not_shrink_the_reserve() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk.clone()), Path::new(""));
+        let first = reserve.measure();
+        let file = disk.open(Path::new("file"), OpenMode::CreateNew).unwrap();
+        file.allocate(60 * MEBIBYTE).unwrap();
+        reserve.set_own_bytes(0);
+        assert!(reserve.measure().reserve > first.reserve * 9 / 10);
+        // Others keep it: it is not the node's.
+        for _ in 0..10_000 {
+            reserve.set_own_bytes(0);
+            reserve.measure();
+        }
+        assert!(reserve.seen().reserve < first.reserve / 10);
     }
 
     #[test]

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
-    Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
+    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading, Looked,
+    Order, Owner, SharedMemory, StepResult, Told, latency_between,
 };
 use kvorum_backend::{Backend, BackendError, ErrorKind, Reading, StepOutcome, TaskKind, Timestamp};
 use kvorum_coordinator::{Coordinator, VnodeHints};
@@ -566,3 +566,7 @@ mod overwrite_tests;
 #[cfg(test)]
 #[path = "maintenance/failing_test.rs"]
 mod failing_tests;
+
+#[cfg(test)]
+#[path = "maintenance/small_disk_test.rs"]
+mod small_disk_tests;
