@@ -215,7 +215,10 @@ impl Lsm {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.store.step(task, budget, now)
+        let outcome = self.store.step(task, budget, now);
+        // The next step may need the space of the files that this one has replaced.
+        self.store.replaced.release_unread();
+        outcome
     }
 
     /// How hard writers should feel that merging is behind, in thousandths; 0 while it keeps up.
