@@ -262,7 +262,7 @@ impl ValueLog {
     }
 
     /// What the log holds back on its file system, and on others that it is given to watch.
-    pub fn reserve(&self) -> &Reserve {
+    pub fn reserve(&self) -> &Arc<Reserve> {
         &self.files().reserve
     }
 

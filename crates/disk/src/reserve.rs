@@ -13,7 +13,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -32,6 +32,10 @@ const FILE_BYTES_MIN: u64 = 1 << 20;
 /// What the node can have falls by this part at most each time that its files are counted: those that are
 /// being written or are still read are not among them.
 const FORGOTTEN_PART: u64 = 256;
+/// What may be appended to files without reserved space before the file systems are asked again: this
+/// part of what is left, and no more than so many bytes.
+const ALLOWED_PART: u64 = 4;
+const ALLOWED_BYTES_MAX: u64 = 64 << 20;
 
 /// Free space, and how much of it is held back, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,8 @@ pub struct Reserve {
     places: Mutex<Vec<Place>>,
     own_bytes: AtomicU64,
     seen: Mutex<Headroom>,
+    /// What may be appended before the file systems are asked again, in bytes.
+    allowed: AtomicI64,
 }
 
 /// A directory, and what the node could have there as it was seen of late.
@@ -124,6 +130,7 @@ impl Reserve {
             places: Mutex::new(vec![Place::new(directory)]),
             own_bytes: AtomicU64::new(0),
             seen: Mutex::new(Headroom::UNKNOWN),
+            allowed: AtomicI64::new(0),
         }
     }
 
@@ -163,6 +170,25 @@ impl Reserve {
         drop(places);
         *self.seen.lock() = headroom;
         headroom
+    }
+
+    /// Takes room for bytes that a client's write is about to append to a file whose space is not
+    /// reserved; false where they would touch what is held back. Asks the file systems once for many
+    /// writes.
+    pub fn take(&self, bytes: u64, is_removal: bool) -> bool {
+        let wanted = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.allowed.fetch_sub(wanted, Ordering::Relaxed) >= wanted {
+            return true;
+        }
+        let headroom = self.measure();
+        let allowed = (headroom.for_puts() / ALLOWED_PART).min(ALLOWED_BYTES_MAX);
+        let left = i64::try_from(allowed.saturating_sub(bytes)).unwrap_or(0);
+        self.allowed.store(left, Ordering::Relaxed);
+        bytes
+            <= match is_removal {
+                true => headroom.for_removals(),
+                false => headroom.for_puts(),
+            }
     }
 
     /// As it was when it was measured last.
@@ -246,6 +272,24 @@ mod tests {
         let measured = reserve.measure();
         assert_eq!((measured.available, measured.for_puts()), (4 * MEBIBYTE, 0));
         assert_eq!(reserve.seen(), measured);
+    }
+
+    #[test]
+    fn what_is_appended_leaves_the_reserve_alone() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk.clone()), Path::new(""));
+        let file = disk.open(Path::new("file"), OpenMode::CreateNew).unwrap();
+        let mut end = 0;
+        while reserve.take(10_000, false) {
+            end += 10_000;
+            file.allocate(end).unwrap();
+        }
+        let full = reserve.measure();
+        assert!(full.for_puts() < 20_000, "{full:?}");
+        assert!(full.available >= full.reserve * 9 / 10, "{full:?}");
+        assert!(reserve.take(10_000, true) && !reserve.take(10_000, false));
+        file.truncate(0).unwrap();
+        assert!(reserve.take(10_000, false));
     }
 
     /// Files that a collection was writing were not counted, and the reserve shrank while it was needed.

@@ -218,20 +218,20 @@ impl Store {
             return Ok(Applied::Erased);
         }
         let sequence = writer.last_sequence + 1;
+        let purpose = Purpose::of(ops.iter().map(Op::frees));
         let applied = match prepared {
             Prepared::Nowhere => {
                 self.insert(ops, sequence);
                 Applied::At(sequence)
             }
             Prepared::Own(encoded) => {
-                self.append_own(&mut writer, &encoded, sequence)?;
+                self.append_own(&mut writer, &encoded, sequence, purpose)?;
                 self.insert(ops, sequence);
                 Applied::At(sequence)
             }
             Prepared::Shared(records, promise) => {
                 let log = self.shared_log()?;
                 let store = StoreId(self.identity());
-                let purpose = Purpose::of(ops.iter().map(Op::frees));
                 let appended = log.append(store, Sequence(sequence), records, purpose, promise)?;
                 self.insert_logged(&mut writer, ops, &appended, sequence);
                 Applied::Logged(sequence, appended.ticket, appended.is_crowded)
@@ -247,8 +247,11 @@ impl Store {
         writer: &mut WriteSide,
         encoded: &Encoded<'_>,
         sequence: u64,
+        purpose: Purpose,
     ) -> Result<()> {
         let records = encoded.records(sequence);
+        let len = SegmentWriter::appended_len(&records);
+        self.take_room(len, purpose)?;
         let log = self.log_for(writer)?;
         let before = log.end();
         let mut locations = Vec::with_capacity(records.len());

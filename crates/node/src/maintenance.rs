@@ -12,17 +12,19 @@ mod transfer_budget;
 mod unwritable;
 mod view;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading, Looked,
-    Order, Owner, SharedMemory, StepResult, Told, latency_between,
+    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
+    Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
 };
 use kvorum_backend::{Backend, BackendError, ErrorKind, Reading, StepOutcome, TaskKind, Timestamp};
 use kvorum_coordinator::{Coordinator, VnodeHints};
+use kvorum_disk::{Headroom, Reserve};
 use kvorum_member::VnodeTable;
 use kvorum_runtime::{Moment, Room, Runtime};
 use kvorum_settings::{DurabilityMode, Settings};
@@ -73,6 +75,7 @@ pub(crate) struct Maintenance {
     scrub_period: Option<Duration>,
     giving_way: GivingWay,
     room: Room,
+    reserve: Option<Arc<Reserve>>,
     stop: StopSignal,
     arbiter: Arc<Mutex<Arbiter>>,
     seen: Mutex<Seen>,
@@ -91,6 +94,8 @@ struct Seen {
     is_memory_scarce: bool,
     are_files_scarce: bool,
     refuses_puts: bool,
+    /// What each store takes on the disk.
+    disk_bytes: BTreeMap<u16, u64>,
 }
 
 /// A histogram as it was when it had last told enough.
@@ -117,6 +122,8 @@ pub(crate) struct Parts {
     pub(crate) giving_way: GivingWay,
     /// For what requests hold.
     pub(crate) room: Room,
+    /// What clients' writes leave alone of the free space, where that is known.
+    pub(crate) reserve: Option<Arc<Reserve>>,
 }
 
 /// Requests may hold this part of the memory budget.
@@ -162,6 +169,7 @@ impl Maintenance {
             scrub_period: parts.scrub_period,
             giving_way: parts.giving_way,
             room: parts.room,
+            reserve: parts.reserve,
             stop: StopSignal::default(),
             arbiter: parts.arbiter,
             seen: Mutex::default(),
@@ -248,6 +256,11 @@ impl Maintenance {
             .chain([hints])
             .chain(log.map(|log| (Owner::CommitLog, log.batches())))
             .collect();
+        if let (Some(reserve), None) = (&self.reserve, log) {
+            // The log counts what its stores take.
+            let disk_bytes = self.seen.lock().disk_bytes.values().sum();
+            reserve.set_own_bytes(disk_bytes);
+        }
         let looked = {
             let now = self.runtime.now();
             let mut seen = self.seen.lock();
@@ -260,7 +273,7 @@ impl Maintenance {
                     requests: self.room.taken_bytes() + log.map_or(0, NodeLog::queued_bytes),
                     ..self.giving_way.used()
                 },
-                disk: log.and_then(NodeLog::disk_room),
+                disk: self.reserve.as_deref().and_then(disk_room),
             }
         };
         self.tell(Event::Looked(looked));
@@ -358,6 +371,8 @@ impl Maintenance {
             Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
                 let tasks = store.maintenance_due(self.wall_time());
                 let status = store.status();
+                let disk_bytes = &mut self.seen.lock().disk_bytes;
+                disk_bytes.insert(partition, status.disk_bytes);
                 Told {
                     tasks,
                     put_bytes: status.put_bytes,
@@ -512,6 +527,15 @@ impl Maintenance {
 
 fn owner_of(vnode: &Vnode) -> Owner {
     Owner::Store(vnode.partition().number())
+}
+
+/// The room on the file systems of the log and of the stores, where they say.
+fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
+    let headroom = reserve.measure();
+    (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
+        available_bytes: headroom.available,
+        reserve_bytes: headroom.reserve,
+    })
 }
 
 /// True when something that is done so often is to be done again; it then counts as done now.

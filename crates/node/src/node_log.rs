@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use kvorum_arbiter::{DiskRoom, Told};
+use kvorum_arbiter::Told;
 use kvorum_backend::{BackendError, StepBudget, StepOutcome, Task, TaskKind, Timestamp, Urgency};
 use kvorum_backend_bitcask::MergePolicy;
 use kvorum_commit::{CollectionDue, ValueLog, ValueLogSettings};
-use kvorum_disk::{Disk, Headroom};
+use kvorum_disk::Disk;
 use kvorum_runtime::Runtime;
 use kvorum_settings::Settings;
 
@@ -60,15 +60,6 @@ impl NodeLog {
     /// What waits to be written, in bytes of memory.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.values.queued_bytes()
-    }
-
-    /// The room on the file systems of the log and of the stores, where they say.
-    pub(crate) fn disk_room(&self) -> Option<DiskRoom> {
-        let headroom = self.values.reserve().measure();
-        (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
-            available_bytes: headroom.available,
-            reserve_bytes: headroom.reserve,
-        })
     }
 
     /// What the log owes.

@@ -11,7 +11,7 @@ use kvorum_backend::{Backend, BackendError, SharedLog, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Reserve};
 use kvorum_member::{StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
@@ -29,6 +29,8 @@ const ADMISSION_THREADS_MAX: usize = 4;
 pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
     engines: Engines,
+    /// What clients' writes leave alone, where the engine has files.
+    reserve: Option<Arc<Reserve>>,
     engine_before: Option<String>,
     /// Where an earlier version had its commit logs.
     commit_logs: PathBuf,
@@ -61,7 +63,7 @@ impl NodeStores {
         data: &DataDirectory,
         engine_before: Option<String>,
     ) -> anyhow::Result<Self> {
-        let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
+        let mut engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
             let log =
@@ -73,7 +75,12 @@ impl NodeStores {
         } else {
             None
         };
+        let reserve = match &value_log {
+            Some(log) => Some(log.reserve().clone()),
+            None => engines.hold_back(),
+        };
         Ok(Self {
+            reserve,
             disk,
             engines,
             engine_before,
@@ -87,6 +94,11 @@ impl NodeStores {
     /// The log, from the beginning on and if there is to be one.
     pub(crate) fn log(&self) -> Option<NodeLog> {
         self.log.lock().clone()
+    }
+
+    /// What clients' writes leave alone of the free space, where the engine has files.
+    pub(crate) fn reserve(&self) -> Option<Arc<Reserve>> {
+        self.reserve.clone()
     }
 
     /// The engine's name, as in `storage_backend`.

@@ -168,7 +168,7 @@ impl World {
         let log = (Owner::CommitLog, self.log.batches());
         let looked = Looked {
             written: stores.chain([log]).collect(),
-            disk: self.log.disk_room(),
+            disk: disk_room(self.log.values.reserve()),
             ..Looked::default()
         };
         self.arbiter.step(Event::Looked(looked), self.now);
