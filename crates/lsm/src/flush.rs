@@ -108,11 +108,14 @@ impl Store {
         }
     }
 
+    /// Where puts are refused for want of space, what is in memory is not waited for: it may delete what
+    /// tables still name.
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
         let bytes = version.memtable.bytes();
         !version.frozen.is_empty()
             || bytes >= self.memtable_bytes_max()
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
+            || (bytes > 0 && self.headroom().is_exhausted())
             || self.is_far_behind_log()
     }
 
