@@ -5,6 +5,7 @@ pub(crate) mod backend;
 mod backup;
 mod cut;
 mod demo;
+mod filled;
 mod full;
 mod history;
 mod idle;

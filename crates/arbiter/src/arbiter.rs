@@ -9,10 +9,10 @@ use std::time::Duration;
 use kvorum_backend::{StepBudget, Task, TaskKind};
 use kvorum_runtime::Moment;
 
-use crate::account::Account;
+use crate::account::{Account, Owed};
 use crate::backoff::TaskId;
 use crate::budgets::Budgets;
-use crate::event::{Ended, Event, Looked, StepResult, Told};
+use crate::event::{DiskRoom, Ended, Event, Looked, StepResult, Told};
 use crate::foreground::{Foreground, Meanwhile};
 use crate::memory::{self, MemoryOrders, SharedMemory};
 use crate::order::{Decision, Order, Owner};
@@ -72,6 +72,9 @@ pub struct Arbiter {
     memory: SharedMemory,
     memory_orders: MemoryOrders,
     are_files_used_up: bool,
+    disk: Option<DiskRoom>,
+    /// The merge that was begun last and is not done.
+    merging: Option<(Owner, TaskId)>,
     fullness: f64,
     steps: BTreeMap<TaskKind, Steps>,
     longest_step: Duration,
@@ -100,6 +103,8 @@ impl Arbiter {
             memory: SharedMemory::default(),
             memory_orders: memory::orders(0, SharedMemory::default(), None, false),
             are_files_used_up: false,
+            disk: None,
+            merging: None,
             fullness: 0.0,
             steps: BTreeMap::new(),
             longest_step: Duration::ZERO,
@@ -166,6 +171,11 @@ impl Arbiter {
         self.memory_orders.refuses_puts || self.are_files_used_up
     }
 
+    /// Whether free space is scarce, as of the last look.
+    pub fn is_disk_scarce(&self) -> bool {
+        self.scarcity.disk
+    }
+
     /// Whether memory and open files are scarce, as of the last look.
     pub fn is_scarce(&self) -> (bool, bool) {
         (self.scarcity.memory, self.scarcity.open_files)
@@ -203,7 +213,13 @@ impl Arbiter {
                 self.budgets.memory_bytes_max,
             ),
             open_files: is_scarce(looked.open_files, self.budgets.open_files_max),
+            disk: looked.disk.is_some_and(|disk| disk.is_scarce()),
         };
+        self.disk = looked.disk;
+        if !self.scarcity.disk {
+            let accounts = self.accounts.values_mut();
+            accounts.for_each(|account| account.backoff.has_space());
+        }
         let refused = self.memory_orders.refuses_puts;
         let (stores, most) = (self.memory_bytes(), self.budgets.memory_bytes_max);
         self.memory = looked.memory;
@@ -256,8 +272,9 @@ impl Arbiter {
         let is_sync = kind == TaskKind::Sync;
         let outcome = match ended.result {
             StepResult::Done(outcome) => Some(outcome),
-            StepResult::Failed => None,
+            StepResult::Failed | StepResult::NoSpace => None,
         };
+        self.note_merge(order, outcome.is_some_and(|outcome| !outcome.is_done));
         let cost_bytes = outcome.map_or(0, |outcome| outcome.cost_bytes);
         let steps = self.steps.entry(kind).or_default();
         steps.count += 1;
@@ -279,7 +296,10 @@ impl Arbiter {
         let id = TaskId::of(&order.task);
         match outcome {
             None => {
-                account.backoff.failed(id, now);
+                match ended.result {
+                    StepResult::NoSpace => account.backoff.had_no_space(id, now),
+                    _ => account.backoff.failed(id, now),
+                }
                 account.ask_within(ASK_WORKED);
             }
             Some(outcome) => {
@@ -300,6 +320,27 @@ impl Arbiter {
         }
     }
 
+    /// Notes which merge is under way.
+    fn note_merge(&mut self, order: &Order, goes_on: bool) {
+        if !copies(order.task.kind) {
+            return;
+        }
+        let this = (order.owner, TaskId::of(&order.task));
+        if goes_on {
+            self.merging = Some(this);
+        } else if self.merging == Some(this) {
+            self.merging = None;
+        }
+    }
+
+    /// The merge that others wait for: where space is scarce one is done after the other. Each takes space
+    /// for its copies before it gives any back, and what is held back is enough for one.
+    fn sole_merge(&self, now: Moment) -> Option<(Owner, TaskId)> {
+        let (owner, id) = self.merging.filter(|_| self.scarcity.disk)?;
+        let account = self.accounts.get(&owner)?;
+        account.can_go_on(id, now).then_some((owner, id))
+    }
+
     fn next_to_ask(&mut self, now: Moment) -> Option<Owner> {
         let due = self.accounts.iter_mut();
         let mut due = due.filter(|(_, account)| !account.is_busy && account.ask_at <= now);
@@ -314,8 +355,13 @@ impl Arbiter {
         // turn. The processor's share passes nobody over: what presses could use it up for ever.
         let is_held = self.pace.is_held_by_requests();
         let may_begin = |rank: Rank| rank.is_pressing() || !is_held;
+        let sole = self.sole_merge(now);
+        let waits = |owner: Owner, owed: &Owed| {
+            let is_other = sole.is_some_and(|sole| sole != (owner, TaskId::of(&owed.task)));
+            is_other && copies(owed.task.kind)
+        };
         self.selection
-            .choose(&self.accounts, budget_of, may_begin, now)
+            .choose(&self.accounts, budget_of, waits, may_begin, now)
     }
 
     fn begin(&mut self, chosen: &Chosen, now: Moment) -> Order {
@@ -411,6 +457,11 @@ impl Arbiter {
         // Holds end by the next look, or are found by it.
         until.since(now).clamp(REST_MIN, LOOK_IDLE)
     }
+}
+
+/// True for work that copies before it removes what it copied from.
+fn copies(kind: TaskKind) -> bool {
+    matches!(kind, TaskKind::Merge | TaskKind::Compact)
 }
 
 fn is_scarce(used: Option<u64>, most: Option<u64>) -> bool {

@@ -11,6 +11,8 @@ const FAILURE_DELAY: Duration = Duration::from_secs(1);
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(300);
 /// Acknowledged writes wait behind syncs, and the commit log grows without them.
 const SYNC_DELAY_MAX: Duration = Duration::from_secs(10);
+/// Space may be made at any time, and nothing else frees any.
+const NO_SPACE_DELAY_MAX: Duration = Duration::from_secs(5);
 /// After a step that did nothing.
 const FRUITLESS_DELAY: Duration = Duration::from_millis(100);
 const FRUITLESS_DELAY_MAX: Duration = Duration::from_secs(10);
@@ -41,6 +43,7 @@ pub(crate) struct Backoff {
 struct Hold {
     times: u32,
     until: Moment,
+    is_for_space: bool,
 }
 
 impl Backoff {
@@ -56,6 +59,18 @@ impl Backoff {
             _ => FAILURE_DELAY_MAX,
         };
         self.hold(id, now, FAILURE_DELAY, most);
+    }
+
+    pub(crate) fn had_no_space(&mut self, id: TaskId, now: Moment) {
+        self.hold(id, now, FAILURE_DELAY, NO_SPACE_DELAY_MAX);
+        if let Some(hold) = self.holds.get_mut(&id) {
+            hold.is_for_space = true;
+        }
+    }
+
+    /// There is space again.
+    pub(crate) fn has_space(&mut self) {
+        self.holds.retain(|_, hold| !hold.is_for_space);
     }
 
     pub(crate) fn got_nowhere(&mut self, id: TaskId, now: Moment) {
@@ -78,10 +93,12 @@ impl Backoff {
         let hold = self.holds.entry(id).or_insert(Hold {
             times: 0,
             until: now,
+            is_for_space: false,
         });
         let delay = first.saturating_mul(1 << hold.times.min(20)).min(most);
         hold.times += 1;
         hold.until = now.plus(delay);
+        hold.is_for_space = false;
     }
 }
 
@@ -110,6 +127,25 @@ mod tests {
         backoff.went_well(ID);
         backoff.failed(ID, now);
         assert_eq!(backoff.held_until(ID, now), Some(now.plus(FAILURE_DELAY)));
+    }
+
+    /// Merges on a disk that had been full were left alone for five minutes after there was room.
+    #[test]
+    fn what_had_no_space_is_tried_again_soon_and_at_once_when_there_is() {
+        let mut backoff = Backoff::default();
+        let mut now = Moment::default();
+        for _ in 0..10 {
+            backoff.had_no_space(ID, now);
+            now = backoff.held_until(ID, now).unwrap();
+        }
+        backoff.had_no_space(ID, now);
+        let until = backoff.held_until(ID, now).unwrap();
+        assert_eq!(until.since(now), NO_SPACE_DELAY_MAX);
+        backoff.has_space();
+        assert_eq!(backoff.held_until(ID, now), None);
+        backoff.failed(ID, now);
+        backoff.has_space();
+        assert!(backoff.held_until(ID, now).is_some());
     }
 
     #[test]

@@ -67,7 +67,7 @@ mod speed;
 
 pub use arbiter::Arbiter;
 pub use budgets::Budgets;
-pub use event::{Ended, Event, Looked, StepResult, Told};
+pub use event::{DiskRoom, Ended, Event, Looked, StepResult, Told};
 pub use foreground::{COUNT_MIN as LATENCY_COUNT_MIN, Latency, LatencyReading, latency_between};
 pub use memory::{MemoryOrders, SharedMemory};
 pub use order::{Decision, Order, Owner};

@@ -7,6 +7,7 @@ use kvorum_backend::{Task, TaskKind, Urgency};
 pub(crate) struct Scarcity {
     pub(crate) memory: bool,
     pub(crate) open_files: bool,
+    pub(crate) disk: bool,
 }
 
 /// A place in the order; lower is sooner.
@@ -58,7 +59,12 @@ fn urgency_of(task: &Task, scarcity: Scarcity) -> Urgency {
         task.kind,
         TaskKind::Merge | TaskKind::Compact | TaskKind::Reclaim
     );
-    if (scarcity.memory && frees_memory) || (scarcity.open_files && frees_files) {
+    // What stores have in memory alone keeps the log's segments.
+    let frees_disk = frees_files || frees_memory;
+    if (scarcity.memory && frees_memory)
+        || (scarcity.open_files && frees_files)
+        || (scarcity.disk && frees_disk)
+    {
         return Urgency::Pressing;
     }
     task.urgency
@@ -101,15 +107,28 @@ mod tests {
     fn what_frees_a_scarce_thing_presses() {
         let scarcity = Scarcity {
             memory: true,
-            open_files: false,
+            ..Scarcity::default()
         };
         assert!(Rank::of(&task(TaskKind::Flush, 0, Urgency::Idle), scarcity).is_pressing());
         assert!(!Rank::of(&task(TaskKind::Merge, 0, Urgency::Idle), scarcity).is_pressing());
         let scarcity = Scarcity {
-            memory: false,
             open_files: true,
+            ..Scarcity::default()
         };
         assert!(Rank::of(&task(TaskKind::Merge, 0, Urgency::Idle), scarcity).is_pressing());
         assert!(!Rank::of(&task(TaskKind::Hint, 0, Urgency::Normal), scarcity).is_pressing());
+        let scarcity = Scarcity {
+            disk: true,
+            ..Scarcity::default()
+        };
+        for frees in [
+            TaskKind::Merge,
+            TaskKind::Compact,
+            TaskKind::Flush,
+            TaskKind::Expire,
+        ] {
+            assert!(Rank::of(&task(frees, 1, Urgency::Idle), scarcity).is_pressing());
+        }
+        assert!(!Rank::of(&task(TaskKind::Checkpoint, 0, Urgency::Normal), scarcity).is_pressing());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kvorum_backend::{Task, TaskKind};
 
+use crate::event::DiskRoom;
 use crate::foreground::Latency;
 use crate::memory::{MemoryOrders, SharedMemory};
 use crate::order::{Order, Owner};
@@ -92,6 +93,8 @@ pub struct Report {
     pub refuses_puts: bool,
     /// Open files at the last look, where that is known.
     pub open_files: Option<u64>,
+    /// Free space at the last look and what is held back of it, where that is known.
+    pub disk: Option<DiskRoom>,
 }
 
 impl Report {

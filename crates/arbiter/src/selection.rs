@@ -57,18 +57,23 @@ impl Selection {
         &self.floors
     }
 
-    /// Whose turn it is; `budget_of` tells what a step of a task would take.
+    /// Whose turn it is; `budget_of` tells what a step of a task would take, `waits` which tasks have to
+    /// wait for another's end, and `may_begin` which ranks are for those who have waited long.
     pub(crate) fn choose(
         &self,
         accounts: &BTreeMap<Owner, Account>,
         budget_of: impl Fn(&Task) -> u64,
+        waits: impl Fn(Owner, &Owed) -> bool,
         may_begin: impl Fn(Rank) -> bool,
         now: Moment,
     ) -> Option<Chosen> {
         let (owner, first) = accounts
             .iter()
             .filter(|(_, account)| !account.is_busy)
-            .filter_map(|(owner, account)| Some((*owner, account, account.next(now)?)))
+            .filter_map(|(owner, account)| {
+                let next = account.next(now, |owed| !waits(*owner, owed))?;
+                Some((*owner, account, next))
+            })
             .min_by_key(|(owner, account, owed)| {
                 let served = match owner {
                     Owner::CommitLog if self.stores_bytes < budget_of(&owed.task) => 0,
@@ -80,7 +85,7 @@ impl Selection {
                 (owed.rank, served, *owner)
             })
             .map(|(owner, _, owed)| (owner, owed))?;
-        let waiter = longest_waiting(accounts, first.rank, may_begin, now)
+        let waiter = longest_waiting(accounts, first.rank, waits, may_begin, now)
             .filter(|_| self.waiters_bytes > 0)
             .filter(|(_, owed)| self.waiters_bytes >= budget_of(&owed.task));
         let (owner, owed, is_waiter) = match waiter {
@@ -118,6 +123,7 @@ impl Selection {
 fn longest_waiting(
     accounts: &BTreeMap<Owner, Account>,
     first: Rank,
+    waits: impl Fn(Owner, &Owed) -> bool,
     may_begin: impl Fn(Rank) -> bool,
     now: Moment,
 ) -> Option<(Owner, &Owed)> {
@@ -128,6 +134,6 @@ fn longest_waiting(
             .filter(move |it| account.is_free(it, now))
             .map(|it| (*owner, it))
     });
-    let behind = behind.filter(|(_, owed)| may_begin(owed.rank));
+    let behind = behind.filter(|(owner, owed)| may_begin(owed.rank) && !waits(*owner, owed));
     behind.min_by_key(|(owner, owed)| (owed.since, *owner))
 }

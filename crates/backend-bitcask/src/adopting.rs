@@ -389,6 +389,10 @@ impl Adopting for Bitcask {
         self.store.usage_of_log()
     }
 
+    fn own_bytes(&self) -> u64 {
+        self.store.catalog.read().own_bytes()
+    }
+
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {
         self.store.relocate(records)
     }

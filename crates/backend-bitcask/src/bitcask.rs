@@ -10,7 +10,7 @@ use kvorum_backend::{
     Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup, StoreId,
     StoredEntry, StoredHead, Task, Timestamp,
 };
-use kvorum_disk::{Disk, Reading};
+use kvorum_disk::{Disk, Reading, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{Compressor, file_name};
 use parking_lot::{Mutex, RwLock};
@@ -148,6 +148,7 @@ impl Bitcask {
             group: group_sync(this),
             counters,
             cache: OnceLock::new(),
+            reserve: OnceLock::new(),
             durable: AtomicU64::new(sequence),
             file_bytes_aim: AtomicU64::new(u64::MAX),
             is_closed: AtomicBool::new(false),
@@ -165,6 +166,16 @@ impl Bitcask {
     #[must_use]
     pub fn with_cache(self, cache: Arc<ReadCache>) -> Self {
         let _first = self.store.cache.set(cache);
+        self
+    }
+}
+
+impl Bitcask {
+    /// Has puts to files of the store's own leave alone what is held back. Over the node's log, which does
+    /// that itself, it changes nothing. A second one is ignored.
+    #[must_use]
+    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+        let _first = self.store.reserve.set(reserve);
         self
     }
 }

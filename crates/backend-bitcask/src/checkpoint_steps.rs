@@ -81,7 +81,7 @@ impl Store {
         };
         let order = std::sync::atomic::Ordering::Acquire;
         let covered = self.covered.load(order);
-        let behind_max = self.settings.log_segments_behind_max;
+        let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let mut old = catalog.shared.range(..far);
         old.any(|(_, entry)| entry.stats.sequence_max > covered)

@@ -88,7 +88,10 @@ impl Store {
             .filter(|job| job.victim.number == number);
         let job = match under_way {
             Some(job) => Some(job),
-            None => self.begin_merge(number, is_expiry, now)?,
+            None => {
+                self.end_output(upkeep, number)?;
+                self.begin_merge(number, is_expiry, now)?
+            }
         };
         let Some(mut job) = job else {
             upkeep.round.retain(|waiting| *waiting != number);
@@ -114,6 +117,15 @@ impl Store {
             cost_bytes,
             is_done: true,
         })
+    }
+
+    /// Nothing more is copied to this segment if copies go there.
+    fn end_output(&self, upkeep: &mut Upkeep, number: u32) -> Result<()> {
+        let is_it = |output: &mut SegmentWriter| segment_number(output) == number;
+        match upkeep.output.take_if(is_it) {
+            Some(output) => self.seal(output),
+            None => Ok(()),
+        }
     }
 
     fn begin_merge(
@@ -423,6 +435,7 @@ impl Store {
         catalog.remove_segment(number);
         self.keydir.show_places(&catalog.places);
         drop(catalog);
+        upkeep.let_go_of(number);
         let is_large = upkeep
             .output
             .as_ref()

@@ -432,6 +432,18 @@ impl Catalog {
         standings.sum::<u64>() + hints.sum::<u64>() + log_hints.sum::<u64>()
     }
 
+    /// What segments and hints take, in bytes.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        let hint_len = |entry: &SegmentEntry| {
+            let hint = entry.segment.hint.read();
+            hint.as_ref().map_or(0, |hint| hint.len())
+        };
+        let segments = self.segments.values();
+        let segments = segments.map(|entry| entry.stats.data_end + hint_len(entry));
+        let log_hints = self.log_hints.iter().map(|hint| hint.len());
+        segments.chain(log_hints).sum()
+    }
+
     /// Bytes of removed segments that somebody still reads.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         let removed = self.removed.iter();

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, Holds, Result, SharedLog, Written, mark_suspect,
+    BackendError, ErrorKind, GroupSync, Holds, Purpose, Result, SharedLog, Written, mark_suspect,
 };
-use kvorum_disk::{Disk, DiskLock};
+use kvorum_disk::{Disk, DiskLock, Headroom, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter, WriterOptions, file_name};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -52,6 +52,8 @@ pub(crate) struct Store {
     pub(crate) counters: Counters,
     /// Shared by the stores of a node; there is none until the node says so.
     pub(crate) cache: OnceLock<Arc<ReadCache>>,
+    /// What puts to the store's own files leave alone; there is none until the node says so.
+    pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// The sequence up to which every batch is known to be durable.
     pub(crate) durable: AtomicU64,
     /// The node's log, where entries stay that were put through it.
@@ -113,6 +115,28 @@ impl Counters {
 impl Store {
     pub(crate) fn log_id(&self) -> u64 {
         self.identity.load(Ordering::Acquire)
+    }
+
+    /// The room that there is for the store's files, as it was seen last.
+    pub(crate) fn headroom(&self) -> Headroom {
+        match (&self.log, self.reserve.get()) {
+            (Some(log), _) => log.headroom(),
+            (None, Some(reserve)) => reserve.seen(),
+            (None, None) => Headroom::UNKNOWN,
+        }
+    }
+
+    /// Takes room for what is put to the store's own files.
+    pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
+        let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
+        if self.reserve.get().is_none_or(has_room) {
+            return Ok(());
+        }
+        let detail = format!(
+            "no space for {bytes} bytes: what is free at {} is held back for merges",
+            self.directory.display()
+        );
+        Err(BackendError::new(ErrorKind::Full, detail))
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {

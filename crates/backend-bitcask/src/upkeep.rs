@@ -17,7 +17,7 @@ use crate::log_hint_steps::{LOG_HINT_SUBJECT, LogHintJob};
 use crate::merge::MergeJob;
 use crate::scrub::ScrubJob;
 use crate::segments::{Catalog, SegmentEntry, SegmentStats};
-use crate::settings::SyncStrategy;
+use crate::settings::{MergePolicy, MergeSettings, SyncStrategy};
 use crate::store::{Counters, Store, WriteSide};
 use crate::victim::{Candidate, WholeStore, choose_round, urgency};
 use crate::write::segment_number;
@@ -28,8 +28,11 @@ const UNSYNCED_MICROS_MAX: u64 = 30_000_000;
 
 /// A store has its live bytes in so many segments at least,
 const FILES_MIN: u64 = 4;
-/// of at least this size, or what counts as small if that is more. Bytes.
-const FILE_BYTES_AIM_MIN: u64 = 1 << 20;
+/// of at least this size. Bytes.
+const FILE_BYTES_AIM_MIN: u64 = 256 << 10;
+/// Where puts are refused for want of space, no more of the store than this may be dead, whatever is
+/// allowed elsewhere: copying much for little is better than refusing. Percent.
+const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 
 /// The subject of expiry in the node's log: no segment has this number.
 const EXPIRES_IN_LOG: u32 = 0;
@@ -67,6 +70,13 @@ impl Upkeep {
 
     fn is_mergeable(&self, number: u32) -> bool {
         !self.unreadable.contains(number.into())
+    }
+
+    /// Lets go of a segment whose file was removed, wherever something reads it: the file system has its
+    /// space back when it is closed.
+    pub(crate) fn let_go_of(&mut self, number: u32) {
+        let _merge = self.merge.take_if(|job| job.victim.number == number);
+        let _hint = self.hint.take_if(|job| job.number == number);
     }
 }
 
@@ -152,17 +162,28 @@ impl Store {
         }
     }
 
-    /// A segment that is written cannot be merged, so it takes a part of what the store has.
+    /// A segment that is written cannot be merged, so it takes a part of what the store has. On a small
+    /// disk its copy has to fit into what is held back.
     fn aim_at_file_bytes(&self, catalog: &Catalog) {
         let live = catalog.segments.values().map(|it| it.stats.live_bytes);
         let part = live.sum::<u64>() / FILES_MIN;
-        let least = self
-            .settings
-            .merge
-            .small_file_threshold_bytes
-            .max(FILE_BYTES_AIM_MIN);
+        let aim = self.headroom().file_bytes(part.max(FILE_BYTES_AIM_MIN));
         self.file_bytes_aim
-            .store(part.max(least), std::sync::atomic::Ordering::Relaxed);
+            .store(aim, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// When segments are merged at present. Where puts are refused for want of space, that is no time to
+    /// wait for the night, or for more to be dead.
+    fn merge_settings(&self) -> MergeSettings {
+        let mut settings = self.settings.merge.clone();
+        if self.headroom().is_exhausted() && settings.policy != MergePolicy::Never {
+            settings.policy = MergePolicy::Always;
+            let trigger = &mut settings.store_dead_trigger_percent;
+            if *trigger <= 100 {
+                *trigger = EXHAUSTED_DEAD_PERCENT.min(*trigger);
+            }
+        }
+        settings
     }
 
     /// The next segment is created before puts need it, for that waits for the device.
@@ -259,13 +280,14 @@ impl Store {
                 cost_bytes: 0,
             });
         }
-        if !self.settings.merge.policy.allows(now) {
+        let settings = self.merge_settings();
+        if !settings.policy.allows(now) {
             return None;
         }
         if let Some(job) = &upkeep.merge
             && let Some(entry) = catalog.segments.get(&job.victim.number)
         {
-            let urgency = self.merge_urgency(entry, catalog);
+            let urgency = self.merge_urgency(entry, catalog, &settings);
             return Some(merge_task(entry, TaskKind::Merge, job.position(), urgency));
         }
         upkeep
@@ -275,16 +297,25 @@ impl Store {
             let mut candidates = self.candidates(catalog);
             candidates.retain(|it| upkeep.is_mergeable(it.number));
             let whole = self.whole_store(catalog);
-            upkeep.round = choose_round(&candidates, whole, &self.settings.merge).into();
+            let output = self.output_candidate(upkeep, catalog);
+            upkeep.round = choose_round(&candidates, output, whole, &settings).into();
         }
         let number = upkeep.round.front()?;
         let entry = catalog.segments.get(number)?;
-        let urgency = self.merge_urgency(entry, catalog);
+        let urgency = self.merge_urgency(entry, catalog, &settings);
         Some(merge_task(entry, TaskKind::Merge, 0, urgency))
     }
 
     /// The bound on what is dead holds at any load; the rest of merging can wait for what pays.
-    fn merge_urgency(&self, entry: &SegmentEntry, catalog: &Catalog) -> Urgency {
+    fn merge_urgency(
+        &self,
+        entry: &SegmentEntry,
+        catalog: &Catalog,
+        settings: &MergeSettings,
+    ) -> Urgency {
+        if self.headroom().is_scarce() {
+            return Urgency::Pressing;
+        }
         let stats = &entry.stats;
         let dead_bytes = stats.dead_bytes() + self.expired_in(stats).freed_bytes();
         let is_mostly_dead = dead_bytes * 2 > stats.data_bytes();
@@ -293,7 +324,7 @@ impl Store {
         } else {
             Urgency::Idle
         };
-        let bound = urgency(self.whole_store(catalog), &self.settings.merge);
+        let bound = urgency(self.whole_store(catalog), settings);
         bound.map_or(by_itself, |urgency| urgency.max(by_itself))
     }
 
@@ -303,6 +334,13 @@ impl Store {
         sealed
             .map(|(number, entry)| self.candidate(catalog, *number, &entry.stats, oldest))
             .collect()
+    }
+
+    /// The segment that copies go to: it may be ended early.
+    fn output_candidate(&self, upkeep: &Upkeep, catalog: &Catalog) -> Option<Candidate> {
+        let number = upkeep.output.as_ref().map(segment_number)?;
+        let stats = &catalog.segments.get(&number)?.stats;
+        Some(self.candidate(catalog, number, stats, self.oldest_in_log()))
     }
 
     /// Removals count as dead where a merge could drop them all, and what has expired where it does not
@@ -340,6 +378,7 @@ impl Store {
         WholeStore {
             bytes: stats().map(SegmentStats::data_bytes).sum(),
             dead_bytes: stats().map(dead_bytes).sum(),
+            file_bytes_aim: self.file_bytes_max(),
         }
     }
 

@@ -8,13 +8,17 @@
 //! costs, times its age, and looks again: where every segment has something dead in it, a round of all
 //! would copy nearly everything. What is left of an old one will live on, and is copied for longer; a
 //! young one has more dead in it soon. The node's log goes by the same.
+//!
+//! The segment that copies go to is left alone until it is full, unless it holds too much that is dead
+//! and no other segment is worth a merge: then it is ended early, or a small store would keep in it
+//! several times what lives.
 
 use kvorum_backend::Urgency;
 
 use crate::MergeSettings;
 
 /// A store of fewer bytes may be dead to any share: a merge costs some syncs, whatever it frees.
-const SMALL_STORE_BYTES: u64 = 1 << 20;
+const SMALL_STORE_BYTES: u64 = 256 << 10;
 /// Merges press when this much more than allowed is dead. Percent.
 const PRESSING_PERCENT: u64 = 3;
 
@@ -51,22 +55,28 @@ impl Candidate {
 pub(crate) struct WholeStore {
     pub(crate) bytes: u64,
     pub(crate) dead_bytes: u64,
+    /// How long its segments are to be at present: those that came out shorter than half of it are small.
+    pub(crate) file_bytes_aim: u64,
 }
 
-/// The segments of a new round, best first; empty when no trigger is met.
+/// The segments of a new round, best first; empty when no trigger is met. `output` is the one that copies
+/// go to.
 pub(crate) fn choose_round(
     candidates: &[Candidate],
+    output: Option<Candidate>,
     whole: WholeStore,
     settings: &MergeSettings,
 ) -> Vec<u32> {
     let is_triggered = candidates.iter().any(|it| is_trigger(it, settings));
     if !is_triggered {
-        return worthiest(candidates, whole, settings).into_iter().collect();
+        let best = worthiest(candidates, whole, settings);
+        let best = best.or_else(|| too_dead_output(output, whole, settings));
+        return best.into_iter().collect();
     }
     let mut chosen: Vec<&Candidate> = candidates
         .iter()
-        .filter(|it| it.dead_bytes > 0 || is_small(it, settings))
-        .filter(|it| meets_threshold(it, settings))
+        .filter(|it| it.dead_bytes > 0 || is_small(it, whole, settings))
+        .filter(|it| meets_threshold(it, whole, settings))
         .collect();
     // The most freed for each byte copied first; older ones first where that is equal, for removals
     // in younger ones may be waiting for them.
@@ -113,6 +123,18 @@ fn worthiest(candidates: &[Candidate], whole: WholeStore, settings: &MergeSettin
     best.map(|it| it.number)
 }
 
+/// The segment that copies go to, when too much of the whole store is dead, and of that segment too.
+fn too_dead_output(
+    output: Option<Candidate>,
+    whole: WholeStore,
+    settings: &MergeSettings,
+) -> Option<u32> {
+    let share_min = u64::from(settings.store_dead_trigger_percent);
+    let too_dead = output.filter(|it| it.dead_bytes > 0 && it.dead_percent() >= share_min);
+    let is_due = is_too_much_dead(whole, settings);
+    too_dead.filter(|_| is_due).map(|it| it.number)
+}
+
 fn is_trigger(it: &Candidate, settings: &MergeSettings) -> bool {
     let fragmentation = percent(it.dead_records, it.records);
     it.dead_records > 0
@@ -120,15 +142,16 @@ fn is_trigger(it: &Candidate, settings: &MergeSettings) -> bool {
             || it.dead_bytes >= settings.dead_bytes_trigger)
 }
 
-fn meets_threshold(it: &Candidate, settings: &MergeSettings) -> bool {
+fn meets_threshold(it: &Candidate, whole: WholeStore, settings: &MergeSettings) -> bool {
     let fragmentation = percent(it.dead_records, it.records);
     fragmentation >= u64::from(settings.fragmentation_threshold_percent)
         || it.dead_bytes >= settings.dead_bytes_threshold
-        || is_small(it, settings)
+        || is_small(it, whole, settings)
 }
 
-fn is_small(it: &Candidate, settings: &MergeSettings) -> bool {
-    it.bytes < settings.small_file_threshold_bytes
+fn is_small(it: &Candidate, whole: WholeStore, settings: &MergeSettings) -> bool {
+    let aimed_at = whole.file_bytes_aim / 2;
+    it.bytes < settings.small_file_threshold_bytes.min(aimed_at)
 }
 
 fn percent(part: u64, whole: u64) -> u64 {
@@ -152,6 +175,7 @@ mod tests {
     const WHOLE: WholeStore = WholeStore {
         bytes: 100 << 30,
         dead_bytes: 0,
+        file_bytes_aim: 2 << 30,
     };
 
     fn round(candidates: &[Candidate]) -> Vec<u32> {
@@ -160,7 +184,7 @@ mod tests {
             dead_bytes_threshold: 1 << 40,
             ..MergeSettings::default()
         };
-        choose_round(candidates, WHOLE, &settings)
+        choose_round(candidates, None, WHOLE, &settings)
     }
 
     #[test]
@@ -184,9 +208,10 @@ mod tests {
         let whole = WholeStore {
             bytes: 3 << 30,
             dead_bytes: 1 << 30,
+            ..WHOLE
         };
         let all = [candidate(1, 0), candidate(2, 40), candidate(3, 30)];
-        let chosen = choose_round(&all, whole, &MergeSettings::default());
+        let chosen = choose_round(&all, None, whole, &MergeSettings::default());
         assert_eq!(chosen, [2]);
     }
 
@@ -195,6 +220,7 @@ mod tests {
         let whole = WholeStore {
             bytes: 3 << 30,
             dead_bytes: 1 << 30,
+            ..WHOLE
         };
         let chosen = |old_percent, young_percent| {
             let all = [
@@ -206,7 +232,7 @@ mod tests {
                 dead_bytes_trigger: 1 << 40,
                 ..MergeSettings::default()
             };
-            choose_round(&all, whole, &settings)
+            choose_round(&all, None, whole, &settings)
         };
         assert_eq!(chosen(30, 45), [1]);
         // Far more counts for more than age.
@@ -227,12 +253,53 @@ mod tests {
         let whole = WholeStore {
             bytes: 1 << 30,
             dead_bytes: 1 << 30,
+            ..WHOLE
         };
         let settings = MergeSettings::default();
-        assert!(choose_round(&[small], whole, &settings).is_empty());
+        assert!(choose_round(&[small], None, whole, &settings).is_empty());
         assert_eq!(
-            choose_round(&[candidate(1, 70), small], WHOLE, &settings),
+            choose_round(&[candidate(1, 70), small], None, WHOLE, &settings),
             [1, 2]
         );
+    }
+
+    /// Each of 16 stores of two megabytes kept one segment of ten megabytes, of which most was dead, for
+    /// it was still written to.
+    #[test]
+    fn the_output_is_ended_when_it_is_what_is_dead_and_nothing_else_is_worth_a_merge() {
+        let whole = WholeStore {
+            bytes: 3 << 20,
+            dead_bytes: 1 << 20,
+            file_bytes_aim: 1 << 20,
+        };
+        let of = |number, dead_percent| Candidate {
+            bytes: 1 << 20,
+            dead_bytes: (dead_percent << 20) / 100,
+            ..candidate(number, dead_percent)
+        };
+        let chosen = |sealed: &[Candidate], output| {
+            choose_round(sealed, Some(output), whole, &MergeSettings::default())
+        };
+        assert_eq!(chosen(&[of(1, 5), of(2, 10)], of(3, 50)), [3]);
+        assert_eq!(chosen(&[of(1, 40)], of(3, 50)), [1]);
+        assert!(chosen(&[of(1, 5)], of(3, 20)).is_empty());
+    }
+
+    #[test]
+    fn segments_as_long_as_the_store_aims_at_are_not_small() {
+        let whole = WholeStore {
+            file_bytes_aim: 1 << 20,
+            ..WHOLE
+        };
+        let of = |number, bytes, dead_records| Candidate {
+            number,
+            bytes,
+            dead_bytes: bytes * dead_records / 1000,
+            records: 1000,
+            dead_records,
+        };
+        let all = [of(1, 1 << 20, 700), of(2, 1 << 20, 0), of(3, 1 << 18, 0)];
+        let chosen = choose_round(&all, None, whole, &MergeSettings::default());
+        assert_eq!(chosen, [1, 3]);
     }
 }

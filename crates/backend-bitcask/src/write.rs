@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use kvorum_backend::{
     Appended, BackendError, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogPromise,
-    LogRecord, Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Write,
+    LogRecord, Purpose, Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Write,
 };
 use kvorum_encoding::StorageKey;
 use kvorum_segment::{
@@ -54,7 +54,7 @@ impl Store {
             return self.put_to_log(&**log, batch, promise, waits);
         }
         let (prepared, fronts) = self.prepare(batch);
-        let sequence = self.apply(&prepared, &fronts)?;
+        let sequence = self.apply(&prepared, &fronts, batch.purpose())?;
         Counters::add(&self.counters.put_bytes, batch.payload_bytes());
         let durable = if is_grouped {
             Durable::After(SyncTicket::new(self.group.clone(), sequence))
@@ -126,7 +126,7 @@ impl Store {
         let olds = self.find_olds(&prepared)?;
         let sequence = writer.last_sequence + 1;
         let store = StoreId(self.log_id());
-        let appended = log.append(store, Sequence(sequence), records, promise)?;
+        let appended = log.append(store, Sequence(sequence), records, batch.purpose(), promise)?;
         writer.last_sequence = sequence;
         self.show_logged(&prepared, &olds, &appended, sequence)?;
         drop(writer);
@@ -239,7 +239,7 @@ impl Store {
         Ok(())
     }
 
-    fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8]) -> Result<u64> {
+    fn apply(&self, prepared: &[Prepared<'_>], fronts: &[u8], purpose: Purpose) -> Result<u64> {
         let mut writer = self.writer.lock();
         // Closing and failing wait for the lock, so this is the last word.
         self.check_writable()?;
@@ -247,7 +247,9 @@ impl Store {
         let sequence = writer.last_sequence + 1;
         let records = records_of(prepared, fronts, sequence);
         let mut locations = Vec::with_capacity(records.len());
-        let active = self.active_for(&mut writer, SegmentWriter::appended_len(&records))?;
+        let len = SegmentWriter::appended_len(&records);
+        self.take_room(len, purpose)?;
+        let active = self.active_for(&mut writer, len)?;
         active.append(&records, &mut locations).into_backend()?;
         let number = segment_number(active);
         let end = active.end();

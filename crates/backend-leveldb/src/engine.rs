@@ -12,7 +12,7 @@ use kvorum_backend::{
     Receipt, Result, Sequence, SharedLog, Snapshot, Status, StepBudget, StepOutcome, StoreBackup,
     StoreId, StoredEntry, StoredHead, Task, TaskKind, Timestamp, Write,
 };
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Reserve};
 use kvorum_encoding::StorageKey;
 use kvorum_lsm::{
     Body, DoubtKind, DrawNumber, KeyRange, Lsm, Op, ScanEnd, ScanRange, ScanStep, Shared, Value,
@@ -103,6 +103,13 @@ impl Leveldb {
             counts: Counts::default(),
             reindexing: Reindexing::default(),
         }
+    }
+
+    /// As [`Lsm::with_reserve`].
+    #[must_use]
+    pub fn with_reserve(mut self, reserve: Arc<Reserve>) -> Self {
+        self.lsm = self.lsm.with_reserve(reserve);
+        self
     }
 
     /// How hard writers should feel that merging is behind, in thousandths.

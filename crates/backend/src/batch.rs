@@ -3,13 +3,33 @@
 use bytes::Bytes;
 use kvorum_encoding::StorageKey;
 
-use crate::Fields;
+use crate::{Fields, Tag};
 
 /// Writes that happen together or not at all. Later writes in a batch win over earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// The writes, in order.
     pub writes: Vec<Write>,
+}
+
+/// Which part of the free space a batch may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It stores something, and leaves alone what is held back.
+    Store,
+    /// It ends in free space, and may take a part of what is held back.
+    Free,
+}
+
+impl Purpose {
+    /// The purpose of writes of which each frees something or not. A batch without any frees nothing.
+    pub fn of(frees: impl IntoIterator<Item = bool>) -> Self {
+        let mut frees = frees.into_iter().peekable();
+        match frees.peek().is_some() && frees.all(|frees| frees) {
+            true => Self::Free,
+            false => Self::Store,
+        }
+    }
 }
 
 /// One change to one key.
@@ -53,6 +73,11 @@ impl Batch {
         }
     }
 
+    /// What the batch is for: one of nothing but removals and tombstones frees space.
+    pub fn purpose(&self) -> Purpose {
+        Purpose::of(self.writes.iter().map(Write::frees))
+    }
+
     /// The bytes of keys, heads and bodies in the batch.
     pub fn payload_bytes(&self) -> u64 {
         self.writes.iter().map(Write::payload_bytes).sum()
@@ -88,6 +113,13 @@ impl Write {
         match self {
             Self::Put { index_entries, .. } => index_entries,
             Self::Remove { .. } => &[],
+        }
+    }
+
+    fn frees(&self) -> bool {
+        match self {
+            Self::Put { fields, .. } => fields.tag == Tag::TOMBSTONE,
+            Self::Remove { .. } => true,
         }
     }
 

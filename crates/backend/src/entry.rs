@@ -28,6 +28,12 @@ pub struct Timestamp(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u8);
 
+impl Tag {
+    /// What is stored says that the key's object was deleted. A full disk takes it like a removal: it
+    /// frees what the object took.
+    pub const TOMBSTONE: Self = Self(1);
+}
+
 /// What folds filter by, apart from the key. Kept beside the head so that no engine parses one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {

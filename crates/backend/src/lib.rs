@@ -49,7 +49,8 @@
 //! 15. Every byte read is covered by a checksum. A damaged entry is an error of kind
 //!     [`ErrorKind::Corrupt`], never other bytes; its neighbours are served.
 //! 16. A full disk refuses puts with [`ErrorKind::Full`]; reads go on, and puts resume when there is
-//!     room again.
+//!     room again. With a log that holds room back ([`SharedLog::headroom`]), removals go on as well
+//!     ([`Batch::purpose`]), and upkeep has room for what it copies.
 //!
 //! Upkeep
 //! 17. An engine starts no threads and reads no clock. Its upkeep is a list of tasks, each done in
@@ -87,7 +88,7 @@ mod sync_ticket;
 mod two_copies;
 mod unreadable;
 
-pub use batch::{Batch, IndexEntry, Write};
+pub use batch::{Batch, IndexEntry, Purpose, Write};
 pub use belonging::{Belonging, FoundStore, HINTS_LABEL, LABEL_BYTES_MAX};
 pub use entry::{
     Fields, Lookup, ReadAt, Reading, Sequence, StoreId, StoredEntry, StoredHead, Tag, Timestamp,

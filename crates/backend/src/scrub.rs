@@ -62,7 +62,8 @@ impl<J> Default for Scrubbing<J> {
 
 impl<J> Scrubbing<J> {
     /// The part of a scrub that is due. `files` are all that can be read, in ascending order; without a
-    /// period there is no scrubbing.
+    /// period there is no scrubbing. A file that was being read and is not among them any more is let go:
+    /// the file system has its space back when it is closed.
     pub fn due(
         &mut self,
         disk: &dyn Disk,
@@ -74,6 +75,8 @@ impl<J> Scrubbing<J> {
         let period = u64::try_from(period?.as_micros())
             .unwrap_or(u64::MAX)
             .max(1);
+        let is_gone = |job: &mut Job<J>| files.iter().all(|it| it.number != job.file.number);
+        let _closed = self.job.take_if(is_gone);
         let begin = || Cycle::begin(files, now);
         let cycle = self
             .cycle
@@ -310,6 +313,27 @@ mod tests {
             scrubbing.due(&disk, Path::new(""), &[file(12)], None, now),
             None
         );
+    }
+
+    /// A file that was merged away while it was read stayed open until the next one was due, which may be a
+    /// month, and its space was not free.
+    #[test]
+    fn a_file_that_is_gone_is_closed() {
+        let disk = MemoryDisk::new();
+        let mut scrubbing = Scrubbing::default();
+        let (held, directory) = (std::sync::Arc::new(()), Path::new(""));
+        let period = Some(Duration::from_secs(30 * 86_400));
+        let mut due = |scrubbing: &mut Scrubbing<_>, files: &[ScrubFile], day| {
+            scrubbing.due(&disk, directory, files, period, Timestamp(day * DAY))
+        };
+        due(&mut scrubbing, &[file(1), file(2)], 0);
+        assert!(due(&mut scrubbing, &[file(1), file(2)], 9).is_some());
+        let open = || Ok::<_, ()>(held.clone());
+        let step = scrubbing.step(&disk, directory, file(1), open, |_| Ok((MEBIBYTE, false)));
+        assert_eq!(step, Ok((MEBIBYTE, false)));
+        assert_eq!(std::sync::Arc::strong_count(&held), 2);
+        due(&mut scrubbing, &[file(2)], 9);
+        assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }
 
     #[test]

@@ -30,9 +30,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use kvorum_disk::Headroom;
 use parking_lot::Mutex;
 
-use crate::{Lookup, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId, SyncTicket};
+use crate::{
+    Lookup, Purpose, Reading, Result, Sequence, StepBudget, StepOutcome, StoreId, SyncTicket,
+};
 
 /// Where a record stands. The lengths may be rough: too long costs bytes read for nothing, too short a
 /// second read.
@@ -210,8 +213,17 @@ pub trait SharedLog: Send + Sync {
         store: StoreId,
         sequence: Sequence,
         records: Vec<LogRecord>,
+        purpose: Purpose,
         promise: LogPromise,
     ) -> Result<Appended>;
+
+    /// The room on the file systems of the log and of its stores, as it was when the log looked last: at
+    /// most a tenth of a second ago while it is written to. A store's upkeep goes by it.
+    fn headroom(&self) -> Headroom;
+
+    /// How many segments a store may lie behind with what its own files cover, where it would wait for
+    /// `most` of them: fewer where the disk has no room for so many.
+    fn segments_behind_max(&self, most: u32) -> u32;
 
     /// The segment of this number, or `None` when the log has none.
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>>;
@@ -333,6 +345,9 @@ pub trait Adopting: Send + Sync {
     /// It must wait for puts in progress: of a batch that was appended before the call, the place
     /// counts.
     fn usage(&self) -> Vec<SegmentUse>;
+
+    /// What the store's own files take, about, in bytes.
+    fn own_bytes(&self) -> u64;
 
     /// Copies those of the records that the store still needs to its own files, under the sequence
     /// that they have, and points to the copies. Returns the bytes written.

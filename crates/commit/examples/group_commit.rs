@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Backend, Batch, Durability, Fields, LogBack, LogPlace, LogPromise, LogRecord, Sequence,
-    SharedLog, StepBudget, StoreId, Write,
+    Backend, Batch, Durability, Fields, LogBack, LogPlace, LogPromise, LogRecord, Purpose,
+    Sequence, SharedLog, StepBudget, StoreId, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression, SyncStrategy};
 use kvorum_commit::{CommitLog, CommitLogSettings, Committed, ValueLog, ValueLogSettings};
@@ -462,7 +462,13 @@ impl Stores for ValueStores {
             open.sequence += 1;
             let (id, sequence) = (StoreId(store as u64), Sequence(open.sequence));
             let appended = log
-                .append(id, sequence, vec![record], LogPromise::Durable)
+                .append(
+                    id,
+                    sequence,
+                    vec![record],
+                    Purpose::Store,
+                    LogPromise::Durable,
+                )
                 .unwrap();
             open.places.insert(key, appended.places[0]);
             appended

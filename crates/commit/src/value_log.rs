@@ -36,10 +36,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use kvorum_backend::{
-    Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Result, Scrubbing, Sequence,
-    SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId, SyncTicket, Whereabouts,
+    Appended, Backend, BackendError, ErrorKind, LogPromise, LogRecord, Purpose, Result, Scrubbing,
+    Sequence, SharedLog, SharedSegment, StepBudget, StepOutcome, StoreId, SyncTicket, Whereabouts,
 };
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Headroom, Reserve};
 use kvorum_runtime::{PlantedDefect, Runtime, is_planted};
 use kvorum_segment::{FILE_HEADER_BYTES, Scan};
 use parking_lot::Mutex;
@@ -57,11 +57,15 @@ pub use admission::Admission;
 pub use opening::ValueLogOpening;
 pub use upkeep::CollectionDue;
 
+/// What stores have in the log alone may be as long as this part of what is free: they will write it to
+/// files of their own.
+const UNCOVERED_PART: u64 = 4;
+
 /// How the value log is laid out.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueLogSettings {
     /// A segment is closed before it grows beyond this; a batch larger than that gets one of its own.
-    /// Smaller: less is copied at once, and more files. Bytes.
+    /// Smaller: less is copied at once, and more files. On a small disk segments are shorter. Bytes.
     pub segment_bytes: u64,
     /// How much of all segments may be dead before one is collected. Lower: less space, more copying.
     /// 100 for never. Percent.
@@ -258,6 +262,11 @@ impl ValueLog {
         self.collect(budget)
     }
 
+    /// What the log holds back on its file system, and on others that it is given to watch.
+    pub fn reserve(&self) -> &Arc<Reserve> {
+        &self.files().reserve
+    }
+
     /// Bytes of batches appended since the start.
     pub fn appended_bytes(&self) -> u64 {
         self.keeper.appended_bytes.load(Ordering::Relaxed)
@@ -327,6 +336,7 @@ impl SharedLog for ValueLog {
         store: StoreId,
         sequence: Sequence,
         records: Vec<LogRecord>,
+        purpose: Purpose,
         promise: LogPromise,
     ) -> Result<Appended> {
         let batch = Batch::encode(store, sequence, records)?;
@@ -341,9 +351,9 @@ impl SharedLog for ValueLog {
         let mut batch = batch;
         let appended = loop {
             self.files()
-                .make_room(len)
+                .make_room(len, purpose)
                 .map_err(|failure| self.told(failure))?;
-            match self.push(batch, promise)? {
+            match self.push(batch, purpose, promise)? {
                 Pushing::Done(appended) => break appended,
                 // The room that was made went to somebody else.
                 Pushing::NoRoom(refused) => batch = refused,
@@ -351,6 +361,16 @@ impl SharedLog for ValueLog {
         };
         self.keeper.appended_bytes.fetch_add(len, Ordering::Relaxed);
         Ok(appended)
+    }
+
+    fn headroom(&self) -> Headroom {
+        self.files().reserve.seen()
+    }
+
+    fn segments_behind_max(&self, most: u32) -> u32 {
+        let room = self.headroom().available / UNCOVERED_PART;
+        let segments = room / self.files().segment_bytes().max(1);
+        most.min(u32::try_from(segments).unwrap_or(u32::MAX)).max(1)
     }
 
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
@@ -457,12 +477,12 @@ enum Pushing {
 
 impl ValueLog {
     /// Queues a batch if there is a place for it.
-    fn push(&self, batch: Batch, promise: LogPromise) -> Result<Pushing> {
+    fn push(&self, batch: Batch, purpose: Purpose, promise: LogPromise) -> Result<Pushing> {
         let mut placed = None;
         let mut refused = None;
         let pushed = self
             .shared
-            .push(promise, || match self.files().place(batch)? {
+            .push(promise, || match self.files().place(batch, purpose)? {
                 Placing::Placed(item, segment) => {
                     placed = Some((segment, item.places.clone()));
                     Ok(item)

@@ -28,6 +28,7 @@ mod error;
 mod faulty;
 mod memory;
 mod real;
+mod reserve;
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub use error::{DiskError, ErrorKind, Operation};
 pub use faulty::{Fault, FaultyDisk, LoggedOperation, Rule, RuleId};
 pub use memory::{CrashOptions, DataSurvival, MemoryDisk, NameSurvival};
 pub use real::RealDisk;
+pub use reserve::{Headroom, Reserve};
 
 /// The result of every disk operation.
 pub type Result<T> = std::result::Result<T, DiskError>;

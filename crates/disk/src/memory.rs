@@ -15,6 +15,7 @@ mod crash;
 mod file;
 mod names;
 mod survey;
+mod used;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -33,6 +34,7 @@ use crate::{
 use content::{Content, FileNode};
 use file::MemoryLock;
 use names::{DirectoryId, Edit, Node, ROOT, Tree};
+use used::Used;
 
 /// Room on a disk whose maker did not say: enough for tests, and a bound on a wild offset.
 const CAPACITY_BYTES: u64 = 4 << 30;
@@ -56,7 +58,7 @@ struct State {
     /// The locked files, by identity.
     locks: BTreeSet<u64>,
     capacity: u64,
-    used: Arc<AtomicU64>,
+    used: Arc<Used>,
 }
 
 impl Default for MemoryDisk {
@@ -74,10 +76,16 @@ impl MemoryDisk {
     /// An empty disk that holds `bytes` of file content; what goes beyond fails with
     /// [`ErrorKind::NoSpace`] until files are removed or cut.
     pub fn with_capacity(bytes: u64) -> Self {
-        Self::from_tree(Tree::new(), bytes, Arc::default())
+        Self::with_blocks(bytes, 1)
     }
 
-    fn from_tree(tree: Tree, capacity: u64, used: Arc<AtomicU64>) -> Self {
+    /// An empty disk of `bytes` that gives space to files in whole blocks. What a file takes is free
+    /// again when it has neither a name nor a handle.
+    pub fn with_blocks(bytes: u64, block_bytes: u64) -> Self {
+        Self::from_tree(Tree::new(), bytes, Used::new(block_bytes))
+    }
+
+    fn from_tree(tree: Tree, capacity: u64, used: Arc<Used>) -> Self {
         let state = State {
             tree,
             operations: 0,
@@ -117,7 +125,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn crash_image(&self, options: CrashOptions) -> Self {
         let state = self.shared.state.lock();
-        let (tree, used) = survey::survey(&state.tree, options);
+        let (tree, used) = survey::survey(&state.tree, &state.used, options);
         Self::from_tree(tree, state.capacity, used)
     }
 
@@ -125,7 +133,7 @@ impl MemoryDisk {
     /// files opened before fail with [`ErrorKind::Device`]. The operation counter goes on.
     pub fn crash(&self, options: CrashOptions) {
         let mut state = self.shared.state.lock();
-        let (tree, used) = survey::survey(&state.tree, options);
+        let (tree, used) = survey::survey(&state.tree, &state.used, options);
         state.tree = tree;
         state.used = used;
         state.cut_after = None;
@@ -160,8 +168,7 @@ impl State {
     }
 
     fn available(&self) -> u64 {
-        self.capacity
-            .saturating_sub(self.used.load(Ordering::Relaxed))
+        self.capacity.saturating_sub(self.used.bytes())
     }
 
     /// One numbered change of names.

@@ -42,7 +42,13 @@ impl Adopting for Lsm {
     }
 
     fn usage(&self) -> Vec<SegmentUse> {
+        // What is not needed any more goes once this is told, and must not stay open.
+        self.store.replaced.release_unread();
         self.store.usage_of_log()
+    }
+
+    fn own_bytes(&self) -> u64 {
+        self.store.version.load().file_bytes()
     }
 
     fn relocate(&self, records: &[LoggedRecord]) -> Result<u64> {

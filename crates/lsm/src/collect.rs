@@ -19,6 +19,11 @@ use crate::store::{Store, sync_directory};
 use crate::upkeep::Upkeep;
 use crate::version::{LevelTable, Version};
 
+/// Of a blob file no more may be garbage than this, whatever is allowed elsewhere, where space is scarce,
+/// and where puts are refused for want of it. Percent.
+const SCARCE_GARBAGE_PERCENT: u8 = 30;
+const EXHAUSTED_GARBAGE_PERCENT: u8 = 5;
+
 /// A collection that is going on.
 pub(crate) struct CollectJob {
     file: u64,
@@ -143,7 +148,7 @@ impl Store {
     /// the other directory.
     pub(crate) fn blob_to_collect(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {
         let used = version.blob_use();
-        let percent = u64::from(self.settings.blob_garbage_percent.clamp(1, 100));
+        let percent = u64::from(self.blob_garbage_percent().clamp(1, 100));
         let garbage = |it: &Arc<BlobFile>| {
             let live = used.get(&it.file).copied().unwrap_or(0);
             it.block_bytes.saturating_sub(live)
@@ -156,6 +161,18 @@ impl Store {
             .max_by_key(|it| garbage(it))
             .map(|it| it.file)
             .or_else(|| self.misplaced_blob(version, upkeep))
+    }
+
+    /// How much of a blob file may be garbage at present. Where puts are refused for want of space, copying
+    /// much for little is better than refusing.
+    fn blob_garbage_percent(&self) -> u8 {
+        let set = self.settings.blob_garbage_percent;
+        let headroom = self.headroom();
+        match (headroom.is_exhausted(), headroom.is_scarce()) {
+            (true, _) => set.min(EXHAUSTED_GARBAGE_PERCENT),
+            (false, true) => set.min(SCARCE_GARBAGE_PERCENT),
+            (false, false) => set,
+        }
     }
 
     fn misplaced_blob(&self, version: &Version, upkeep: &Upkeep) -> Option<u64> {

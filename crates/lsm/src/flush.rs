@@ -16,6 +16,11 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::version::Version;
 
+/// A store's own log may be as long as this part of what is free. There are many stores.
+const UNFLUSHED_PART: u64 = 64;
+/// A smaller memtable is not worth a table. Bytes.
+const UNFLUSHED_BYTES_MIN: u64 = 64 << 10;
+
 /// A flush that is going on.
 pub(crate) struct Flush {
     /// Newest first.
@@ -87,17 +92,30 @@ impl Store {
         let Some(log) = &self.log else {
             return false;
         };
-        let behind_max = self.settings.log_segments_behind_max;
+        let behind_max = log.segments_behind_max(self.settings.log_segments_behind_max);
         let far = log.newest_segment().saturating_sub(behind_max);
         let oldest = self.writer.lock().uncovered.oldest();
         oldest.is_some_and(|oldest| oldest < far)
     }
 
+    /// How large a memtable may be at present. Where the store has a log of its own, a flush writes all of
+    /// it a second time before the log goes, and on a small disk there has to be room for that.
+    fn memtable_bytes_max(&self) -> u64 {
+        let set = self.settings.memtable_bytes;
+        match self.log {
+            Some(_) => set,
+            None => set.min((self.headroom().available / UNFLUSHED_PART).max(UNFLUSHED_BYTES_MIN)),
+        }
+    }
+
+    /// Where puts are refused for want of space, what is in memory is not waited for: it may delete what
+    /// tables still name.
     pub(crate) fn wants_flush(&self, version: &Version) -> bool {
         let bytes = version.memtable.bytes();
         !version.frozen.is_empty()
-            || bytes >= self.settings.memtable_bytes
+            || bytes >= self.memtable_bytes_max()
             || (bytes > 0 && self.shared.memory.wants_flush(bytes))
+            || (bytes > 0 && self.headroom().is_exhausted())
             || self.is_far_behind_log()
     }
 

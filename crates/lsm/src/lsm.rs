@@ -9,7 +9,7 @@ use kvorum_backend::{
     Adopting, Durability, ErrorKind, Lease, Lookup, ReadAt, Reading, Receipt, Result, Sequence,
     SharedLog, Status, StepBudget, StepOutcome, StoreBackup, StoreId, Task, Timestamp,
 };
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Reserve};
 
 use crate::error::IntoBackend;
 use crate::log::log_path;
@@ -98,6 +98,14 @@ impl Lsm {
         let store = recovery.run(lock)?;
         store.shared.memory.enter();
         Ok(Self { store })
+    }
+
+    /// Has puts to a log of the store's own leave alone what is held back. Over the node's log, which does
+    /// that itself, it changes nothing. A second one is ignored.
+    #[must_use]
+    pub fn with_reserve(self, reserve: Arc<Reserve>) -> Self {
+        let _first = self.store.reserve.set(reserve);
+        self
     }
 
     /// The identity of the present contents.
@@ -215,7 +223,10 @@ impl Lsm {
         budget: StepBudget,
         now: Timestamp,
     ) -> Result<StepOutcome> {
-        self.store.step(task, budget, now)
+        let outcome = self.store.step(task, budget, now);
+        // The next step may need the space of the files that this one has replaced.
+        self.store.replaced.release_unread();
+        outcome
     }
 
     /// How hard writers should feel that merging is behind, in thousandths; 0 while it keeps up.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
@@ -131,6 +131,7 @@ impl Recovery {
                 manifest: Mutex::new(manifest),
                 is_closed: AtomicBool::new(false),
                 failure: Mutex::new(None),
+                reserve: OnceLock::new(),
                 holds: Holds::default(),
                 compressor: Compressor::new(self.settings.log_compression()),
                 log: self.log,

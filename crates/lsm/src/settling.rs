@@ -51,6 +51,8 @@ impl Store {
             // Once the segment is gone, nothing else tells.
             self.read_side.lost.write(&*self.disk);
             self.let_go(segment);
+            // The log is to have the segment's space back, and not at some later time.
+            self.replaced.release_unread();
         }
         Ok(StepOutcome {
             cost_bytes: cost_bytes + searched,

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use kvorum_backend::{
-    BackendError, ErrorKind, GroupSync, Holds, Result, SharedLog, Written, mark_suspect,
+    BackendError, ErrorKind, GroupSync, Holds, Purpose, Result, SharedLog, Written, mark_suspect,
 };
-use kvorum_disk::{Disk, DiskLock, Operation, Reading};
+use kvorum_disk::{Disk, DiskLock, Headroom, Operation, Reading, Reserve};
 use kvorum_segment::{Compressor, SegmentSync, SegmentWriter};
 use kvorum_sst::{ReadContext, SstError, Table, TableId};
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub(crate) struct Store {
     pub(crate) directory: PathBuf,
     /// The node's log, where what is put stays. Then there is none of the store's own.
     pub(crate) log: Option<Arc<dyn SharedLog>>,
+    /// What puts to the store's own log leave alone; there is none until the node says so.
+    pub(crate) reserve: OnceLock<Arc<Reserve>>,
     /// For bodies that stay there.
     pub(crate) compressor: Compressor,
     pub(crate) settings: LsmSettings,
@@ -197,6 +199,28 @@ impl Store {
     /// True when a file lies in the slow directory.
     pub(crate) fn lies_slow(&self, table: &Table) -> bool {
         self.slow.as_ref().is_some_and(|it| it.has(table.path()))
+    }
+
+    /// The room that there is for the store's files, as it was seen last.
+    pub(crate) fn headroom(&self) -> Headroom {
+        match (&self.log, self.reserve.get()) {
+            (Some(log), _) => log.headroom(),
+            (None, Some(reserve)) => reserve.seen(),
+            (None, None) => Headroom::UNKNOWN,
+        }
+    }
+
+    /// Takes room for what is put to the store's own log.
+    pub(crate) fn take_room(&self, bytes: u64, purpose: Purpose) -> Result<()> {
+        let has_room = |it: &Arc<Reserve>| it.take(bytes, purpose == Purpose::Free);
+        if self.reserve.get().is_none_or(has_room) {
+            return Ok(());
+        }
+        let detail = format!(
+            "no space for {bytes} bytes: what is free at {} is held back for merges",
+            self.directory.display()
+        );
+        Err(BackendError::new(ErrorKind::Full, detail))
     }
 
     pub(crate) fn take_number(&self) -> u64 {

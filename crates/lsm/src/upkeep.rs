@@ -74,8 +74,9 @@ impl Store {
             due.push(flush_task(&version));
         }
         let debt = policy::debt(&self.shape(&version), &self.settings.policy);
+        let is_scarce = self.headroom().is_scarce();
         let urgency = match debt.pressure_permille {
-            0 => Urgency::Normal,
+            0 if !is_scarce => Urgency::Normal,
             _ => Urgency::Pressing,
         };
         let running = upkeep.and_then(|it| it.merge.as_ref().map(|(pick, _)| pick));
@@ -93,7 +94,10 @@ impl Store {
             due.push(Task {
                 kind: TaskKind::Merge,
                 subject: file,
-                urgency: Urgency::Idle,
+                urgency: match is_scarce {
+                    true => Urgency::Pressing,
+                    false => Urgency::Idle,
+                },
                 cost_bytes: version
                     .blobs
                     .get(&file)
@@ -248,7 +252,13 @@ impl Store {
         version.shape(self.expiry.age_micros(), is_misplaced)
     }
 
+    /// The merges that are due. Where puts are refused for want of space, new tables are merged at once:
+    /// what they supersede in older ones counts as used until then.
     pub(crate) fn picks(&self, version: &Version, now: Timestamp) -> Vec<Pick> {
-        policy::picks(&self.shape(version), &self.settings.policy, now.0)
+        let mut settings = self.settings.policy.clone();
+        if self.headroom().is_exhausted() {
+            settings.level_zero_tables = 1;
+        }
+        policy::picks(&self.shape(version), &settings, now.0)
     }
 }

@@ -136,6 +136,13 @@ impl Version {
         }
     }
 
+    /// What tables and blob files take, about, in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let tables = self.tables().map(|it| it.file_len);
+        let blobs = self.blobs.values().map(|it| it.block_bytes);
+        tables.chain(blobs).sum()
+    }
+
     /// Bytes of each blob file that tables refer to.
     pub(crate) fn blob_use(&self) -> BTreeMap<u64, u64> {
         let mut used = BTreeMap::new();

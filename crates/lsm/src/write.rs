@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Receipt, Result,
-    Sequence, SharedLog, StoreId, SyncTicket,
+    Appended, BackendError, Durability, Durable, ErrorKind, LogPromise, LogRecord, Purpose,
+    Receipt, Result, Sequence, SharedLog, StoreId, SyncTicket, Tag,
 };
 use kvorum_segment::{SegmentWriter, WriterOptions};
 use kvorum_sst::{KEY_BYTES_MAX, hash_key};
@@ -80,6 +80,14 @@ enum Applied {
 }
 
 impl Op {
+    /// True for what ends in free space.
+    fn frees(&self) -> bool {
+        match self {
+            Self::Put { value, .. } => value.fields.tag == Tag::TOMBSTONE,
+            Self::Remove { .. } | Self::RemoveRange { .. } => true,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         let too_large = |what: &str, got: usize| {
             let detail = format!("{what} of {got} bytes");
@@ -210,20 +218,21 @@ impl Store {
             return Ok(Applied::Erased);
         }
         let sequence = writer.last_sequence + 1;
+        let purpose = Purpose::of(ops.iter().map(Op::frees));
         let applied = match prepared {
             Prepared::Nowhere => {
                 self.insert(ops, sequence);
                 Applied::At(sequence)
             }
             Prepared::Own(encoded) => {
-                self.append_own(&mut writer, &encoded, sequence)?;
+                self.append_own(&mut writer, &encoded, sequence, purpose)?;
                 self.insert(ops, sequence);
                 Applied::At(sequence)
             }
             Prepared::Shared(records, promise) => {
                 let log = self.shared_log()?;
                 let store = StoreId(self.identity());
-                let appended = log.append(store, Sequence(sequence), records, promise)?;
+                let appended = log.append(store, Sequence(sequence), records, purpose, promise)?;
                 self.insert_logged(&mut writer, ops, &appended, sequence);
                 Applied::Logged(sequence, appended.ticket, appended.is_crowded)
             }
@@ -238,8 +247,11 @@ impl Store {
         writer: &mut WriteSide,
         encoded: &Encoded<'_>,
         sequence: u64,
+        purpose: Purpose,
     ) -> Result<()> {
         let records = encoded.records(sequence);
+        let len = SegmentWriter::appended_len(&records);
+        self.take_room(len, purpose)?;
         let log = self.log_for(writer)?;
         let before = log.end();
         let mut locations = Vec::with_capacity(records.len());

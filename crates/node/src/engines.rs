@@ -11,7 +11,7 @@ use kvorum_backend::{Backend, Belonging, FoundStore, HINTS_LABEL, StoreId};
 use kvorum_backend_bitcask::{Bitcask, MergePolicy, ReadCache};
 use kvorum_backend_leveldb::{Leveldb, Shared, Tiers, remove_store};
 use kvorum_commit::ValueLog;
-use kvorum_disk::{Disk, create_directory_durably};
+use kvorum_disk::{Disk, Reserve, create_directory_durably};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Randomness;
 use kvorum_settings::{DurabilityMode, Settings, StorageBackend};
@@ -66,6 +66,8 @@ pub(crate) struct Engines {
     leveldb: Option<(Memory, Shared)>,
     /// What the stores of bitcask have read, for all of them.
     read_cache: Option<Arc<ReadCache>>,
+    /// What puts to files of the stores' own leave alone, where there is no value log to do that.
+    reserve: Option<Arc<Reserve>>,
 }
 
 impl Engines {
@@ -88,12 +90,27 @@ impl Engines {
             settings,
             randomness,
             read_cache,
+            reserve: None,
         }
+    }
+
+    /// Has stores without the value log leave alone what is held back. Returns that.
+    pub(crate) fn hold_back(&mut self) -> Option<Arc<Reserve>> {
+        let root = self.roots().next()?.to_owned();
+        let reserve = Arc::new(Reserve::new(self.disk.clone(), &root));
+        self.roots().for_each(|root| reserve.watch(root));
+        self.reserve = Some(reserve.clone());
+        Some(reserve)
     }
 
     /// The cache of what was read, where there is one.
     pub(crate) fn read_cache(&self) -> Option<&Arc<ReadCache>> {
         self.read_cache.as_ref()
+    }
+
+    /// Where the stores of partitions are, if the engine has any files.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().flat_map(StoreRoots::all)
     }
 
     /// The engine's name, as in `storage_backend`.
@@ -337,7 +354,10 @@ impl Engines {
             None => Leveldb::open(disk, directory, &settings, shared, draw),
         };
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
-        Ok(Arc::new(store))
+        Ok(Arc::new(match &self.reserve {
+            Some(reserve) => store.with_reserve(reserve.clone()),
+            None => store,
+        }))
     }
 
     fn open_bitcask(
@@ -359,6 +379,10 @@ impl Engines {
             None => Bitcask::open(disk, directory, settings, draw),
         };
         let store = opened.with_context(|| format!("open {}", directory.display()))?;
+        let store = match &self.reserve {
+            Some(reserve) => store.with_reserve(reserve.clone()),
+            None => store,
+        };
         Ok(Arc::new(match &self.read_cache {
             Some(cache) => store.with_cache(cache.clone()),
             None => store,

@@ -3,6 +3,7 @@
 //! The arbiter is pure and knows neither stores nor clocks. Here is the rim: stores are asked what
 //! they owe, steps are done and timed, errors are reported, and the arbiter is told.
 
+mod full_disk;
 pub(crate) mod machine;
 mod memory;
 mod step_log;
@@ -11,17 +12,19 @@ mod transfer_budget;
 mod unwritable;
 mod view;
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kvorum_arbiter::{
-    Arbiter, Budgets, Decision, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading, Looked,
-    Order, Owner, SharedMemory, StepResult, Told, latency_between,
+    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, LATENCY_COUNT_MIN, Latency, LatencyReading,
+    Looked, Order, Owner, SharedMemory, StepResult, Told, latency_between,
 };
-use kvorum_backend::{Backend, BackendError, Reading, StepOutcome, TaskKind, Timestamp};
+use kvorum_backend::{Backend, BackendError, ErrorKind, Reading, StepOutcome, TaskKind, Timestamp};
 use kvorum_coordinator::{Coordinator, VnodeHints};
+use kvorum_disk::{Headroom, Reserve};
 use kvorum_member::VnodeTable;
 use kvorum_runtime::{Moment, Room, Runtime};
 use kvorum_settings::{DurabilityMode, Settings};
@@ -35,6 +38,7 @@ pub(crate) use self::stop_signal::StopSignal;
 pub(crate) use self::transfer_budget::TransferBudget;
 pub(crate) use self::view::bytes as bytes_text;
 
+use self::full_disk::FullDisk;
 use self::step_log::DoneStep;
 pub(crate) use self::unwritable::{Failures, Unwritable};
 
@@ -71,10 +75,12 @@ pub(crate) struct Maintenance {
     scrub_period: Option<Duration>,
     giving_way: GivingWay,
     room: Room,
+    reserve: Option<Arc<Reserve>>,
     stop: StopSignal,
     arbiter: Arc<Mutex<Arbiter>>,
     seen: Mutex<Seen>,
     failures: Mutex<Failures>,
+    full_disk: Mutex<FullDisk>,
 }
 
 /// What was seen at the last look.
@@ -88,6 +94,8 @@ struct Seen {
     is_memory_scarce: bool,
     are_files_scarce: bool,
     refuses_puts: bool,
+    /// What each store takes on the disk.
+    disk_bytes: BTreeMap<u16, u64>,
 }
 
 /// A histogram as it was when it had last told enough.
@@ -114,6 +122,8 @@ pub(crate) struct Parts {
     pub(crate) giving_way: GivingWay,
     /// For what requests hold.
     pub(crate) room: Room,
+    /// What clients' writes leave alone of the free space, where that is known.
+    pub(crate) reserve: Option<Arc<Reserve>>,
 }
 
 /// Requests may hold this part of the memory budget.
@@ -159,10 +169,12 @@ impl Maintenance {
             scrub_period: parts.scrub_period,
             giving_way: parts.giving_way,
             room: parts.room,
+            reserve: parts.reserve,
             stop: StopSignal::default(),
             arbiter: parts.arbiter,
             seen: Mutex::default(),
             failures: Mutex::default(),
+            full_disk: Mutex::default(),
         }
     }
 
@@ -244,6 +256,11 @@ impl Maintenance {
             .chain([hints])
             .chain(log.map(|log| (Owner::CommitLog, log.batches())))
             .collect();
+        if let (Some(reserve), None) = (&self.reserve, log) {
+            // The log counts what its stores take.
+            let disk_bytes = self.seen.lock().disk_bytes.values().sum();
+            reserve.set_own_bytes(disk_bytes);
+        }
         let looked = {
             let now = self.runtime.now();
             let mut seen = self.seen.lock();
@@ -256,12 +273,14 @@ impl Maintenance {
                     requests: self.room.taken_bytes() + log.map_or(0, NodeLog::queued_bytes),
                     ..self.giving_way.used()
                 },
+                disk: self.reserve.as_deref().and_then(disk_room),
             }
         };
         self.tell(Event::Looked(looked));
         let orders = self.arbiter.lock().memory_orders();
         self.giving_way.obey(&orders);
         self.warn_of_scarcity();
+        self.tell_of_room();
         self.give_memory_back();
     }
 
@@ -317,6 +336,28 @@ impl Maintenance {
         seen.are_files_scarce = open_files;
     }
 
+    fn tell_of_room(&self) {
+        let is_scarce = self.arbiter.lock().is_disk_scarce();
+        if !is_scarce && self.full_disk.lock().has_room() {
+            tracing::info!(event = "disk_has_room_again");
+        }
+    }
+
+    fn tell_of_full_disk(&self, order: &Order, error: &BackendError) {
+        let failed = self.full_disk.lock().had_no_space(self.runtime.now());
+        if let Some(steps_failed) = failed {
+            tracing::error!(
+                event = "disk_full",
+                owner = %name_of(order.owner),
+                task = order.task.kind.name(),
+                steps_failed,
+                error = %error,
+                "background work had no space and is tried again every few seconds; see kvorum admin \
+                 maintenance",
+            );
+        }
+    }
+
     fn ask(&self, owner: Owner) {
         let asked = || match owner {
             Owner::CommitLog => {
@@ -330,6 +371,8 @@ impl Maintenance {
             Owner::Store(partition) => self.store(partition).map_or_else(Told::default, |store| {
                 let tasks = store.maintenance_due(self.wall_time());
                 let status = store.status();
+                let disk_bytes = &mut self.seen.lock().disk_bytes;
+                disk_bytes.insert(partition, status.disk_bytes);
                 Told {
                     tasks,
                     put_bytes: status.put_bytes,
@@ -381,6 +424,10 @@ impl Maintenance {
         let took = to.since(from);
         let result = match step {
             Ok(Ok(outcome)) => StepResult::Done(outcome),
+            Ok(Err(error)) if error.kind() == ErrorKind::Full => {
+                self.tell_of_full_disk(order, &error);
+                StepResult::NoSpace
+            }
             Ok(Err(error)) => {
                 tracing::error!(
                     event = "maintenance_step_failed",
@@ -402,7 +449,7 @@ impl Maintenance {
         };
         let cost_bytes = match result {
             StepResult::Done(outcome) => outcome.cost_bytes,
-            StepResult::Failed => 0,
+            StepResult::Failed | StepResult::NoSpace => 0,
         };
         if order.is_overrun_by(cost_bytes) {
             tracing::debug!(
@@ -482,6 +529,15 @@ fn owner_of(vnode: &Vnode) -> Owner {
     Owner::Store(vnode.partition().number())
 }
 
+/// The room on the file systems of the log and of the stores, where they say.
+fn disk_room(reserve: &Reserve) -> Option<DiskRoom> {
+    let headroom = reserve.measure();
+    (headroom != Headroom::UNKNOWN).then_some(DiskRoom {
+        available_bytes: headroom.available,
+        reserve_bytes: headroom.reserve,
+    })
+}
+
 /// True when something that is done so often is to be done again; it then counts as done now.
 fn is_time(last: &mut Option<Moment>, every: Duration, now: Moment) -> bool {
     let is_time = last.is_none_or(|at| now.since(at) >= every);
@@ -534,3 +590,7 @@ mod overwrite_tests;
 #[cfg(test)]
 #[path = "maintenance/failing_test.rs"]
 mod failing_tests;
+
+#[cfg(test)]
+#[path = "maintenance/small_disk_test.rs"]
+mod small_disk_tests;

@@ -126,6 +126,7 @@ impl Node {
             scrub_period: settings.maintenance.scrub_period,
             giving_way: GivingWay::new(stores.read_cache(), stores.leveldb_shared()),
             room: room.clone(),
+            reserve: stores.reserve(),
         }));
         let figures = Arc::new(Figures {
             stats,

@@ -66,7 +66,10 @@ impl NodeLog {
     pub(crate) fn owed(&self, now: Timestamp) -> Told {
         let log = &self.values;
         // A collection is a merge of the log: it copies what lives and frees the rest.
-        log.hold_collections(!self.merges.allows(now));
+        // Where puts are refused for want of space, it does not wait for the night.
+        let is_exhausted = log.reserve().seen().is_exhausted();
+        let presses = is_exhausted && self.merges != MergePolicy::Never;
+        log.hold_collections(!self.merges.allows(now) && !presses);
         let chores = log.is_chore_due().then(chore);
         let due = log.collection_due();
         Told {

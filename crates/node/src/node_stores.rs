@@ -11,7 +11,7 @@ use kvorum_backend::{Backend, BackendError, FoundStore, SharedLog, StoreId};
 use kvorum_backend_bitcask::ReadCache;
 use kvorum_backend_leveldb::Shared;
 use kvorum_commit::{Admission, Recovered, ValueLog, recover_some};
-use kvorum_disk::Disk;
+use kvorum_disk::{Disk, Reserve};
 use kvorum_member::{Found, StoreError, Stores};
 use kvorum_ring::{Partition, RingSize};
 use kvorum_runtime::Runtime;
@@ -30,6 +30,8 @@ const ADMISSION_THREADS_MAX: usize = 4;
 pub(crate) struct NodeStores {
     disk: Arc<dyn Disk>,
     engines: Engines,
+    /// What clients' writes leave alone, where the engine has files.
+    reserve: Option<Arc<Reserve>>,
     engine_before: Option<String>,
     /// The engine of the run before kept nothing over its stop, and no store is missed.
     kept_nothing: bool,
@@ -69,16 +71,24 @@ impl NodeStores {
         let left = data.engine_left(&*disk)?;
         let kept_nothing =
             matches!(&left, EngineFile::Whole(left) if left.engine == engines::MEMORY);
-        let engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
+        let mut engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
             let log =
                 node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
+            for root in engines.roots() {
+                log.reserve().watch(root);
+            }
             Some(log)
         } else {
             None
         };
+        let reserve = match &value_log {
+            Some(log) => Some(log.reserve().clone()),
+            None => engines.hold_back(),
+        };
         Ok(Self {
+            reserve,
             disk,
             engines,
             engine_before,
@@ -94,6 +104,11 @@ impl NodeStores {
     /// The log, from the beginning on and if there is to be one.
     pub(crate) fn log(&self) -> Option<NodeLog> {
         self.log.lock().clone()
+    }
+
+    /// What clients' writes leave alone of the free space, where the engine has files.
+    pub(crate) fn reserve(&self) -> Option<Arc<Reserve>> {
+        self.reserve.clone()
     }
 
     /// The engine's name, as in `storage_backend`.

@@ -14,7 +14,7 @@ use crate::lease_table::LeaseTable;
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 
 /// Marks entries that are tombstones, so that listings leave them out without reading heads.
-pub const TOMBSTONE_TAG: Tag = Tag(1);
+pub const TOMBSTONE_TAG: Tag = Tag::TOMBSTONE;
 pub(crate) const OBJECT_TAG: Tag = Tag(0);
 
 /// How a vnode treats objects.

@@ -14,9 +14,9 @@ use rand::{RngExt, SeedableRng};
 
 use crate::prerequisite::{self, MKFS, MOUNT, PYTHON_PLAIN};
 use crate::process::backend::{BACKENDS, Backend, Setting};
-use crate::process::full;
 use crate::process::load::{Load, Power, Survey};
 use crate::process::mount::Mount;
+use crate::process::{filled, full};
 use crate::server::Site;
 use crate::tally::Tally;
 use crate::test_run::Run;
@@ -49,6 +49,16 @@ pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
             backend.name
         );
         tally.check(&name, &result);
+        for logs in filled::LOGS {
+            let filled = filled::a_disk_filled_by_overwrites_heals;
+            let result = filled(run, backend, logs, &directory, &cutter);
+            let sizes = if logs.is_empty() { "default" } else { "small" };
+            let name = format!(
+                "{}, logs of {sizes} size: a disk that overwrites have filled heals by itself",
+                backend.name
+            );
+            tally.check(&name, &result);
+        }
     }
     let result = a_read_only_disk_is_refused(run, &directory, &cutter);
     tally.check(

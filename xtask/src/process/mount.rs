@@ -28,6 +28,11 @@ pub(crate) struct Mount {
 impl Mount {
     /// Makes a fresh file system below `directory` and mounts it.
     pub(crate) fn fresh(directory: &Path, cutter: &Path) -> anyhow::Result<Mount> {
+        Self::of_size(IMAGE_BYTES, directory, cutter)
+    }
+
+    /// The same on a disk of so many bytes.
+    pub(crate) fn of_size(bytes: u64, directory: &Path, cutter: &Path) -> anyhow::Result<Mount> {
         let mount = Mount {
             image: directory.join("disk.img"),
             point: directory.join("disk"),
@@ -36,9 +41,7 @@ impl Mount {
         mount.leave();
         fs::create_dir_all(&mount.point).context("creating the mount point")?;
         let image = fs::File::create(&mount.image).context("creating the disk's image")?;
-        image
-            .set_len(IMAGE_BYTES)
-            .context("sizing the disk's image")?;
+        image.set_len(bytes).context("sizing the disk's image")?;
         let mut make = Command::new("mkfs.ext4");
         command::quiet(make.args(["-q", "-F"]).arg(&mount.image))?;
         mount.enter("loop")?;

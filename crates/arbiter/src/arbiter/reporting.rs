@@ -54,6 +54,7 @@ impl Arbiter {
             memory_orders: self.memory_orders,
             refuses_puts: self.refuses_puts(),
             open_files: self.open_files,
+            disk: self.disk,
         }
     }
 

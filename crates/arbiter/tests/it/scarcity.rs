@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use kvorum_arbiter::{Arbiter, Budgets, Event, Looked, Owner, SharedMemory, Told};
+use kvorum_arbiter::{
+    Arbiter, Budgets, Decision, DiskRoom, Ended, Event, Looked, Order, Owner, SharedMemory,
+    StepResult, Told,
+};
+use kvorum_backend::{StepOutcome, Task, TaskKind, Urgency};
 use kvorum_runtime::Moment;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -88,4 +92,113 @@ fn puts_are_refused_while_what_merges_need_is_all_that_is_left_of_the_files() {
     assert!(node.arbiter.refuses_puts());
     node.hold(1, 970);
     assert!(!node.arbiter.refuses_puts());
+}
+
+/// Two stores that each have merges to do, on a disk with so much free of which a mebibyte is held back.
+struct Merging {
+    arbiter: Arbiter,
+    now: Moment,
+    available: u64,
+}
+
+impl Merging {
+    fn new(available: u64) -> Self {
+        Self {
+            arbiter: Arbiter::new(Budgets::default()),
+            now: Moment::default(),
+            available,
+        }
+    }
+
+    fn next(&mut self) -> Order {
+        loop {
+            match self.arbiter.decide(self.now) {
+                Decision::Look => {
+                    let looked = Looked {
+                        written: [0, 1].map(|store| (Owner::Store(store), 1)).into(),
+                        disk: Some(DiskRoom {
+                            available_bytes: self.available,
+                            reserve_bytes: MEBIBYTE,
+                        }),
+                        ..Looked::default()
+                    };
+                    self.arbiter.step(Event::Looked(looked), self.now);
+                }
+                Decision::Ask(owner) => {
+                    let told = Told {
+                        tasks: vec![Task {
+                            kind: TaskKind::Merge,
+                            subject: 7,
+                            urgency: Urgency::Normal,
+                            cost_bytes: 1000 * MEBIBYTE,
+                        }],
+                        ..Told::default()
+                    };
+                    self.arbiter.step(Event::Told { owner, told }, self.now);
+                }
+                Decision::Step(order) => return order,
+                Decision::Syncs(_) => unreachable!("nothing is to be synced"),
+                Decision::Rest(rest) => self.now = self.now.plus(rest),
+            }
+        }
+    }
+
+    fn end(&mut self, order: Order, result: StepResult) {
+        let took = Duration::from_millis(1);
+        self.now = self.now.plus(took);
+        let cpu = Duration::ZERO;
+        let ended = Ended { result, took, cpu };
+        self.arbiter.step(Event::Ended { order, ended }, self.now);
+    }
+
+    /// Whose steps are done in so many turns; none ends a merge.
+    fn owners(&mut self, turns: usize) -> Vec<Owner> {
+        let mut owners = Vec::new();
+        for _ in 0..turns {
+            let order = self.next();
+            owners.push(order.owner);
+            let outcome = StepOutcome {
+                cost_bytes: order.budget.bytes,
+                is_done: false,
+            };
+            self.end(order, StepResult::Done(outcome));
+        }
+        owners.dedup();
+        owners
+    }
+}
+
+/// Each of 16 stores had begun a merge, and none could end one: together their copies took all that was
+/// held back for one.
+#[test]
+fn where_space_is_scarce_one_merge_is_done_after_the_other() {
+    assert!(Merging::new(10 * MEBIBYTE).owners(20).len() > 5);
+    let mut scarce = Merging::new(MEBIBYTE);
+    let first = scarce.owners(20);
+    assert_eq!(first.len(), 1);
+    assert!(scarce.arbiter.is_disk_scarce());
+    let order = scarce.next();
+    assert!(scarce.arbiter.report(scarce.now).pressing_bytes > 0);
+    let outcome = StepOutcome {
+        cost_bytes: 1,
+        is_done: true,
+    };
+    scarce.end(order, StepResult::Done(outcome));
+    assert_ne!(scarce.owners(20), first);
+}
+
+#[test]
+fn a_merge_that_has_no_space_does_not_keep_others_from_theirs_and_goes_on_when_there_is_some() {
+    let mut merging = Merging::new(MEBIBYTE);
+    let first = merging.owners(3);
+    let order = merging.next();
+    merging.end(order, StepResult::NoSpace);
+    assert_ne!(merging.next().owner, first[0]);
+    let report = merging.arbiter.report(merging.now);
+    assert!(report.owed.iter().any(|it| it.held_for.is_some()));
+    merging.available = 10 * MEBIBYTE;
+    merging.now = merging.now.plus(Duration::from_millis(300));
+    merging.next();
+    let report = merging.arbiter.report(merging.now);
+    assert!(report.owed.iter().all(|it| it.held_for.is_none()));
 }

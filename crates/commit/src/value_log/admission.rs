@@ -91,6 +91,7 @@ impl ValueLog {
             registered.insert(*store, Arc::downgrade(&newcomer.engine));
         }
         drop(registered);
+        self.measure_room();
         self.usage_changed();
         Ok(admission)
     }

@@ -25,8 +25,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kvorum_backend::{BackendError, ErrorKind, LogPromise, Result};
-use kvorum_disk::{Disk, Operation};
+use kvorum_backend::{BackendError, ErrorKind, LogPromise, Purpose, Result};
+use kvorum_disk::{Disk, Operation, Reserve};
 use kvorum_runtime::{PlantedDefect, is_planted};
 use kvorum_segment::{
     Location, RECORD_ALIGN_BYTES, Record, SegmentError, SegmentSync, SegmentWriter, file_name,
@@ -37,6 +37,7 @@ use crate::ValueLogSettings;
 use crate::error::from_segment;
 use crate::queue::{GroupFailure, GroupWriter};
 use crate::value_log::dropped::Settled;
+use crate::value_log::files::room::{Cursor, FileRoom, Fit};
 use crate::value_log::item::{Batch, Item};
 use crate::value_log::log_segment::LogSegment;
 use crate::value_log::opening::{Opened, TornEnd};
@@ -54,16 +55,18 @@ const WRITE_AHEAD_BYTES_MIN: u64 = 64 << 10;
 /// The files, and who may read them.
 ///
 /// Locks are taken in one order: `dropped`, `state`, `spares`, `cursor`, and last `placed`, `segments`
-/// or `wide`, each for itself. Within the queue's lock neither of the first two is.
+/// or `rooms`, each for itself. Within the queue's lock neither of the first two is.
 pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) directory: PathBuf,
     pub(crate) log_id: u64,
     pub(crate) settings: ValueLogSettings,
+    /// What is held back of the free space.
+    pub(crate) reserve: Arc<Reserve>,
     /// All segments, the one that is appended to included.
     segments: RwLock<BTreeMap<u32, Arc<LogSegment>>>,
     /// Where the next batch goes. Taken within the queue's lock.
-    cursor: Mutex<Arc<LogSegment>>,
+    cursor: Mutex<Cursor>,
     /// Batches that have their places and that no write has taken yet, in order.
     placed: Mutex<Placed>,
     state: Mutex<State>,
@@ -72,8 +75,8 @@ pub(crate) struct Files {
     spares: Mutex<VecDeque<SegmentWriter>>,
     /// The highest number for which there is a file with its space, or one of an earlier run.
     ready_to: AtomicU64,
-    /// Files with more space than others, for a batch that is too long for those, and how far it goes.
-    wide: Mutex<BTreeMap<u64, u64>>,
+    /// What files have that were made ahead of need.
+    rooms: Mutex<BTreeMap<u64, FileRoom>>,
     has_directory: AtomicBool,
     /// The last place that was handed out, and up to where the log is durable.
     appended: AtomicU64,
@@ -156,12 +159,13 @@ impl Files {
         let mut segments = found;
         segments.insert(number, next.clone());
         Self {
+            reserve: Arc::new(Reserve::new(disk.clone(), &directory)),
             disk,
             directory,
             log_id: opened.identity.log_id,
             settings,
             segments: RwLock::new(segments),
-            cursor: Mutex::new(next),
+            cursor: Mutex::new(Cursor::at(next)),
             placed: Mutex::default(),
             state: Mutex::new(State {
                 torn: opened.torn,
@@ -169,7 +173,7 @@ impl Files {
             }),
             spares: Mutex::default(),
             ready_to: AtomicU64::new(u64::from(newest_file)),
-            wide: Mutex::default(),
+            rooms: Mutex::default(),
             has_directory: AtomicBool::new(has_directory),
             appended: AtomicU64::new(0),
             synced: AtomicU64::new(0),
@@ -181,22 +185,20 @@ impl Files {
     }
 
     /// Gives a batch its place, in a file whose space is reserved. Called in the queue's order.
-    pub(crate) fn place(&self, batch: Batch) -> Result<Placing> {
+    pub(crate) fn place(&self, batch: Batch, purpose: Purpose) -> Result<Placing> {
         let mut cursor = self.cursor.lock();
-        let len = batch.stored_len();
-        let number = self.number_for(&cursor, len);
-        if !self.is_ready_for(number, len) {
-            return Ok(Placing::NoRoom(batch));
+        match self.fit(&cursor, batch.stored_len(), purpose) {
+            Fit::Here => {}
+            Fit::Next => self.advance(&mut cursor)?,
+            Fit::Lacking(_) => return Ok(Placing::NoRoom(batch)),
         }
-        if number > u64::from(cursor.number) {
-            *cursor = self.next_segment(&cursor)?;
-        }
-        let item = Arc::new(batch.placed(cursor.number, cursor.end()));
-        cursor.queue(item.clone());
+        let segment = &cursor.segment;
+        let item = Arc::new(batch.placed(segment.number, segment.end()));
+        segment.queue(item.clone());
         self.placed.lock().push(item.clone());
         self.appended
             .store(position(item.segment, item.end()), Ordering::Release);
-        Ok(Placing::Placed(item, cursor.clone()))
+        Ok(Placing::Placed(item, segment.clone()))
     }
 
     fn next_segment(&self, last: &LogSegment) -> Result<Arc<LogSegment>> {
@@ -211,7 +213,7 @@ impl Files {
 
     /// The segment that the next batch goes to.
     pub(crate) fn newest(&self) -> Arc<LogSegment> {
-        self.cursor.lock().clone()
+        self.cursor.lock().segment.clone()
     }
 
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<LogSegment>> {
@@ -348,7 +350,7 @@ impl Files {
             let is_this = |spare: &SegmentWriter| spare.id().number == u64::from(number);
             let writer = match spares.pop_front().filter(is_this) {
                 Some(ready) => ready,
-                None => self.create_segment(number)?,
+                None => self.create_segment(number, 0, Purpose::Store)?,
             };
             self.newest_file
                 .fetch_max(u64::from(number), Ordering::AcqRel);

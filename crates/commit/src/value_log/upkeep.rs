@@ -26,6 +26,9 @@ use crate::value_log::{Stores, ValueLog};
 const SURVEYS_PER_SEGMENT: u64 = 4;
 /// Upkeep presses when this much more than allowed is dead. Percent.
 const PRESSING_PERCENT: u8 = 3;
+/// Where puts are refused for want of space, no more than this may be dead, whatever is allowed elsewhere:
+/// copying much for little is better than refusing. Percent.
+const EXHAUSTED_DEAD_PERCENT: u8 = 5;
 
 /// What upkeep knows and does.
 #[derive(Default)]
@@ -134,8 +137,9 @@ impl ValueLog {
     }
 
     pub(super) fn next_collection(&self) -> Option<CollectionDue> {
-        let is_pressing = self.is_too_much_dead();
-        let percent_max = self.files().settings.dead_percent_max;
+        let headroom = self.files().reserve.measure();
+        let is_pressing = headroom.is_scarce() || self.is_too_much_dead();
+        let percent_max = self.dead_percent_max();
         let upkeep = self.keeper.upkeep.lock();
         let (facts, read_to) = match &upkeep.collection {
             Some(under_way) if !upkeep.is_held => (under_way.facts, under_way.scan.read_to()),
@@ -162,8 +166,7 @@ impl ValueLog {
         let newest = files.newest();
         let is_appended = upkeep.surveyed.is_none_or(|(number, end)| {
             let appended = newest.end().saturating_sub(end);
-            number != newest.number
-                || appended * SURVEYS_PER_SEGMENT >= files.settings.segment_bytes
+            number != newest.number || appended * SURVEYS_PER_SEGMENT >= files.segment_bytes()
         });
         upkeep.is_usage_new || is_appended
     }
@@ -174,12 +177,30 @@ impl ValueLog {
             return false;
         }
         let (bytes, dead) = totals(&upkeep.facts);
-        let percent_max = self
-            .files()
-            .settings
-            .dead_percent_max
-            .saturating_add(PRESSING_PERCENT);
+        let percent_max = self.dead_percent_max().saturating_add(PRESSING_PERCENT);
         u128::from(dead) * 100 > u128::from(bytes) * u128::from(percent_max)
+    }
+
+    /// How much of the log may be dead at present. Where nothing is ever collected, nothing is for space.
+    fn dead_percent_max(&self) -> u8 {
+        let files = self.files();
+        let set = files.settings.dead_percent_max;
+        match files.reserve.seen().is_exhausted() && set < 100 {
+            true => set.min(EXHAUSTED_DEAD_PERCENT),
+            false => set,
+        }
+    }
+
+    /// Measures the room that there is, by what the log and its stores take.
+    pub(super) fn measure_room(&self) {
+        let stores: Vec<StoreId> = self.keeper.stores.lock().keys().copied().collect();
+        let engines = stores.into_iter().filter_map(|store| self.engine(store));
+        let own_bytes: u64 = engines
+            .filter_map(|engine| engine.adopting().map(Adopting::own_bytes))
+            .sum();
+        let files = self.files();
+        files.reserve.set_own_bytes(own_bytes + files.taken_bytes());
+        files.reserve.measure();
     }
 
     pub(super) fn dead_and_waiting_bytes(&self) -> (u64, u64) {
@@ -250,6 +271,7 @@ impl ValueLog {
         facts.extend(open.map(|(end, segment)| needs.facts_of(segment, *end, false)));
         self.drop_unneeded(&unneeded)?;
         self.forget_erased()?;
+        self.measure_room();
         let mut upkeep = self.keeper.upkeep.lock();
         let is_there = |number: &u32| facts.iter().any(|it| it.number == *number);
         upkeep.settled.retain(is_there);
@@ -362,7 +384,7 @@ impl ValueLog {
         if upkeep.is_held {
             return None;
         }
-        choose(&upkeep.facts, self.files().settings.dead_percent_max)
+        choose(&upkeep.facts, self.dead_percent_max())
     }
 
     /// Goes on collecting a segment, or begins.

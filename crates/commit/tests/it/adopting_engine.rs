@@ -322,6 +322,10 @@ fn record_of(write: &Write) -> LogRecord {
 }
 
 impl Adopting for AdoptingEngine {
+    fn own_bytes(&self) -> u64 {
+        0
+    }
+
     fn covered(&self) -> Sequence {
         Sequence(self.state.lock().covered)
     }
@@ -434,9 +438,11 @@ impl Backend for AdoptingEngine {
         let records = batch.writes.iter().map(record_of).collect();
         let mut state = self.state.lock();
         let sequence = Sequence(state.last + 1);
-        let appended =
-            self.log
-                .append(StoreId(state.id), sequence, records, LogPromise::Durable)?;
+        let (store, purpose) = (StoreId(state.id), batch.purpose());
+        let promise = LogPromise::Durable;
+        let appended = self
+            .log
+            .append(store, sequence, records, purpose, promise)?;
         let shown: Vec<_> = batch
             .writes
             .iter()

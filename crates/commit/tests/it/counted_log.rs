@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use kvorum_backend::{
-    Appended, Backend, Batch, Durability, Fields, LogPromise, LogRecord, Result, Sequence,
+    Appended, Backend, Batch, Durability, Fields, LogPromise, LogRecord, Purpose, Result, Sequence,
     SharedLog, SharedSegment, StepBudget, StoreId, Timestamp, Whereabouts, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings};
 use kvorum_commit::{ValueLog, ValueLogSettings};
-use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_disk::{Disk, Headroom, MemoryDisk};
 use kvorum_encoding::StorageKey;
 
 const RECORDS: u32 = 500;
@@ -38,9 +38,18 @@ impl SharedLog for CountedLog {
         store: StoreId,
         sequence: Sequence,
         records: Vec<LogRecord>,
+        purpose: Purpose,
         promise: LogPromise,
     ) -> Result<Appended> {
-        self.log.append(store, sequence, records, promise)
+        self.log.append(store, sequence, records, purpose, promise)
+    }
+
+    fn headroom(&self) -> Headroom {
+        self.log.headroom()
+    }
+
+    fn segments_behind_max(&self, most: u32) -> u32 {
+        self.log.segments_behind_max(most)
     }
 
     fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {

@@ -15,7 +15,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use kvorum_backend::{
     Adopting, Backend, Batch, Durability, Durable, ErrorKind, Fields, LogBack, LogPromise,
-    LogRecord, Lookup, Reading, Sequence, SharedLog, StepBudget, StoreId, Timestamp, Write,
+    LogRecord, Lookup, Purpose, Reading, Sequence, SharedLog, StepBudget, StoreId, Timestamp,
+    Write,
 };
 use kvorum_commit::{ValueLog, ValueLogSettings};
 use kvorum_disk::{
@@ -701,7 +702,8 @@ fn refused_appends_leave_nothing() {
         },
     };
     let append = |records| {
-        log.append(StoreId(1), Sequence(1), records, LogPromise::Durable)
+        let (store, promise) = (StoreId(1), LogPromise::Durable);
+        log.append(store, Sequence(1), records, Purpose::Store, promise)
             .map(drop)
     };
     assert_eq!(append(vec![]).unwrap_err().kind(), ErrorKind::Misuse);
@@ -722,8 +724,9 @@ fn refused_appends_leave_nothing() {
         },
         ..record(LogRecord::front_for(0), 0)
     };
+    let (store, promise) = (StoreId(1), LogPromise::Durable);
     let appended = log
-        .append(StoreId(1), Sequence(1), vec![fine], LogPromise::Durable)
+        .append(store, Sequence(1), vec![fine], Purpose::Store, promise)
         .unwrap();
     appended.ticket.wait().unwrap();
     assert_eq!(appended.places[0].offset, 32);

@@ -1,11 +1,11 @@
 //! The bytes of one file, twice: as programs read them and as the device holds them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::crash::{DataSurvival, Draw};
+use super::used::Used;
 
 /// Devices write sectors whole; anything larger may be torn between them.
 const SECTOR_BYTES: usize = 512;
@@ -14,13 +14,13 @@ const SECTOR_BYTES: usize = 512;
 pub(super) struct FileNode {
     pub(super) id: u64,
     pub(super) content: Mutex<Content>,
-    /// Bytes used on the whole disk; this file's share goes back when the last name and handle do.
-    used: Arc<AtomicU64>,
+    /// Space used on the whole disk; this file's share goes back when the last name and handle do.
+    used: Arc<Used>,
 }
 
 impl FileNode {
-    pub(super) fn new(id: u64, content: Content, used: &Arc<AtomicU64>) -> Arc<Self> {
-        used.fetch_add(content.current.len() as u64, Ordering::Relaxed);
+    pub(super) fn new(id: u64, content: Content, used: &Arc<Used>) -> Arc<Self> {
+        used.change(0, content.current.len());
         Arc::new(Self {
             id,
             content: Mutex::new(content),
@@ -31,23 +31,15 @@ impl FileNode {
     /// Applies an unsynced change and accounts for the space it takes or gives back.
     pub(super) fn change(&self, change: Change) {
         let mut content = self.content.lock();
-        let before = content.current.len() as u64;
+        let before = content.current.len();
         content.change(change);
-        let after = content.current.len() as u64;
-        if after >= before {
-            self.used.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.used.fetch_sub(before - after, Ordering::Relaxed);
-        }
+        self.used.change(before, content.current.len());
     }
 }
 
 impl Drop for FileNode {
     fn drop(&mut self) {
-        self.used.fetch_sub(
-            self.content.get_mut().current.len() as u64,
-            Ordering::Relaxed,
-        );
+        self.used.change(self.content.get_mut().current.len(), 0);
     }
 }
 

@@ -63,7 +63,8 @@ impl MemoryFile {
         self.check_alive(operation)?;
         state.check_power(operation, &self.path)?;
         let len = self.node.content.lock().current.len();
-        let growth = change.len_after(len).saturating_sub(len) as u64;
+        let taken = |len| state.used.of_file(len);
+        let growth = taken(change.len_after(len)).saturating_sub(taken(len));
         if growth > state.available() {
             return Err(self.error(operation, ErrorKind::NoSpace, ""));
         }

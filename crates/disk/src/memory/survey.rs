@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::content::{Content, FileNode};
 use super::crash::{CrashOptions, Draw};
 use super::names::{DirectoryId, Names, Node, ROOT, Tree};
+use super::used::Used;
 
-/// The tree that a crash leaves, and the count of the bytes it uses.
-pub(super) fn survey(tree: &Tree, options: CrashOptions) -> (Tree, Arc<AtomicU64>) {
+/// The tree that a crash leaves, and the count of the space it uses.
+pub(super) fn survey(tree: &Tree, used: &Used, options: CrashOptions) -> (Tree, Arc<Used>) {
     let mut draw = Draw::new(options.seed);
     let mut survey = Survey {
         left: tree.survivors(options.names, &mut draw),
         options,
         draw,
         files: BTreeMap::new(),
-        used: Arc::default(),
+        used: used.nothing_like(),
         tree: Tree::new(),
     };
     survey.visit(ROOT, ROOT);
@@ -31,7 +31,7 @@ struct Survey {
     draw: Draw,
     /// Files already met under another name.
     files: BTreeMap<u64, Arc<FileNode>>,
-    used: Arc<AtomicU64>,
+    used: Arc<Used>,
     tree: Tree,
 }
 

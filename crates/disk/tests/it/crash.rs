@@ -266,6 +266,26 @@ fn a_full_disk_refuses_growth_until_something_is_removed() {
     assert_eq!(disk.space(Path::new("")).unwrap().available, 0);
 }
 
+/// A server removed files and kept them open, and the disk that its tests ran on had their space back.
+#[test]
+fn a_removed_file_takes_its_blocks_until_it_is_closed() {
+    let disk = MemoryDisk::with_blocks(10 * 4096, 4096);
+    let available = || disk.space(Path::new("")).unwrap().available;
+    let file = create(&disk, "first", &[7; 4097]);
+    assert_eq!(available(), 8 * 4096);
+    file.write_at(&[7; 4095], 4097).unwrap();
+    assert_eq!(available(), 8 * 4096);
+    file.write_at(b"x", 8192).unwrap();
+    assert_eq!(available(), 7 * 4096);
+    disk.remove_file(Path::new("first")).unwrap();
+    disk.sync_directory(Path::new("")).unwrap();
+    assert_eq!(available(), 7 * 4096);
+    let image = disk.crash_image(CrashOptions::drawn(1));
+    assert_eq!(image.space(Path::new("")).unwrap().available, 10 * 4096);
+    drop(file);
+    assert_eq!(available(), 10 * 4096);
+}
+
 /// A step of a random script over three files.
 #[derive(Clone, Debug)]
 enum Step {

@@ -132,7 +132,7 @@ impl World {
             segment: 1,
             last_modified: self.wall_time(),
             expiry: None,
-            tag: Tag(1),
+            tag: Tag(0),
         };
         let write = Write::put(name, fields, Bytes::from_static(b"head"), body);
         let batch = Batch::of(write);

@@ -181,6 +181,18 @@ fn budgets_table(report: &Report, budgets: &Budgets) -> Table {
         count(report.open_files),
         count(budgets.open_files_max),
     ]);
+    if let Some(disk) = report.disk {
+        table.add_row([
+            "disk, free".to_owned(),
+            bytes(disk.available_bytes),
+            String::new(),
+        ]);
+        table.add_row([
+            "  held back".to_owned(),
+            bytes(disk.reserve_bytes.min(disk.available_bytes)),
+            bytes(disk.reserve_bytes),
+        ]);
+    }
     table.add_row([
         "time of a step".to_owned(),
         format!("{} us", report.longest_step.as_micros()),
@@ -329,6 +341,8 @@ fn budgets_json(report: &Report, budgets: &Budgets) -> Value {
         "request_bytes_used": report.memory.requests,
         "open_files_max": budgets.open_files_max,
         "open_files_used": report.open_files,
+        "disk_bytes_available": report.disk.map(|disk| disk.available_bytes),
+        "disk_bytes_held_back": report.disk.map(|disk| disk.reserve_bytes),
         "step_time_us": micros(budgets.step_time),
     })
 }
@@ -451,6 +465,16 @@ fn metrics_of(report: &Report, text: &mut MetricsText) {
             "open_files",
             "Open files of the process",
             report.open_files.unwrap_or(0),
+        ),
+        (
+            "disk_available_bytes",
+            "Free space where the stores and the node's log are, on the fullest file system",
+            report.disk.map_or(0, |disk| disk.available_bytes),
+        ),
+        (
+            "disk_reserve_bytes",
+            "Space of it that is held back for merges and collections",
+            report.disk.map_or(0, |disk| disk.reserve_bytes),
         ),
     ] {
         let name = format!("maintenance_{name}");

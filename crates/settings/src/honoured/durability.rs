@@ -50,7 +50,8 @@ pub(super) const KEYS: &[Key] = &[
         },
         "64MB",
         "The size of one file of the node's log, the value log, in which entries stay. Files are \
-         made in advance.",
+         made in advance. On a small disk they are shorter: a thirty-second of what is free and what \
+         the node's own files take, but 1MB at least.",
     ),
     key(
         "commit_log.bytes_max",
@@ -61,6 +62,7 @@ pub(super) const KEYS: &[Key] = &[
         "1GB",
         "How much of the node's log may wait for the partitions to catch up. It bounds the time \
          that a start after a crash takes. Each partition catches up when between half of it and \
-         all of it waits, so that not all do so at once.",
+         all of it waits, so that not all do so at once. Where the disk has no room for so much, \
+         they do so when a quarter of what is free waits.",
     ),
 ];

@@ -16,10 +16,10 @@ impl Files {
     /// Closes the segment that is appended to, and creates the next one.
     pub(crate) fn roll(&self) -> Result<Arc<LogSegment>> {
         let mut cursor = self.cursor.lock();
-        if cursor.has_records() {
-            *cursor = self.next_segment(&cursor)?;
+        if cursor.segment.has_records() {
+            self.advance(&mut cursor)?;
         }
-        Ok(cursor.clone())
+        Ok(cursor.segment.clone())
     }
 
     /// Begins a segment that [`Files::roll`] made, when nothing is queued for an older one.
@@ -60,7 +60,8 @@ impl Files {
             return Ok(());
         };
         let end = active.writer.end();
-        let is_idle = active.segment.number == cursor.number && cursor.end() == end;
+        let newest = &cursor.segment;
+        let is_idle = active.segment.number == newest.number && newest.end() == end;
         if !is_idle || seen_end != end || active.marked_end == end || !active.has_records() {
             return Ok(());
         }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
-use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Sequence, StoreId};
-use kvorum_disk::{Fault, FaultyDisk, MemoryDisk, Operation, Rule};
+use kvorum_backend::{ErrorKind, LogBack, LogPromise, LogRecord, Purpose, Sequence, StoreId};
+use kvorum_disk::{Disk, Fault, FaultyDisk, MemoryDisk, Operation, Rule};
 use kvorum_encoding::checksum;
 use kvorum_segment::file_name;
 
@@ -34,14 +34,14 @@ fn files(disk: &FaultyDisk, segment_bytes: u64) -> Files {
 fn place(files: &Files, sequence: u64, value_bytes: usize) -> Arc<Item> {
     let batch = batch(sequence, value_bytes);
     assert!(makes_room(files, batch.stored_len()));
-    match files.place(batch).unwrap() {
+    match files.place(batch, Purpose::Store).unwrap() {
         Placing::Placed(item, _) => item,
         Placing::NoRoom(_) => unreachable!("nobody else takes the room"),
     }
 }
 
 fn makes_room(files: &Files, len: u64) -> bool {
-    is_written(files.make_room(len))
+    is_written(files.make_room(len, Purpose::Store))
 }
 
 fn batch(sequence: u64, value_bytes: usize) -> Batch {
@@ -164,13 +164,16 @@ fn no_place_is_given_where_there_is_no_file() {
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
     disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
     assert!(!makes_room(&files, len));
-    let Placing::NoRoom(refused) = files.place(refused).unwrap() else {
+    let Placing::NoRoom(refused) = files.place(refused, Purpose::Store).unwrap() else {
         unreachable!("there is no file for it");
     };
     let placed = files.appended();
     disk.heal();
     assert!(makes_room(&files, len));
-    assert!(matches!(files.place(refused), Ok(Placing::Placed(..))));
+    assert!(matches!(
+        files.place(refused, Purpose::Store),
+        Ok(Placing::Placed(..))
+    ));
     assert!(files.appended() > placed);
 }
 
@@ -183,7 +186,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     assert!(makes_spare(&files));
     let long = batch(2, 5_000);
     let len = long.stored_len();
-    let Placing::NoRoom(long) = files.place(long).unwrap() else {
+    let Placing::NoRoom(long) = files.place(long, Purpose::Store).unwrap() else {
         unreachable!("its file is as long as others");
     };
     let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
@@ -192,7 +195,7 @@ fn a_batch_that_is_longer_than_a_segment_has_its_space_before_its_place() {
     disk.heal();
     assert!(makes_room(&files, len));
     disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
-    let Placing::Placed(long, _) = files.place(long).unwrap() else {
+    let Placing::Placed(long, _) = files.place(long, Purpose::Store).unwrap() else {
         unreachable!("room was made for it");
     };
     assert!(is_written(files.write(vec![long], LogPromise::Durable)));
@@ -236,4 +239,82 @@ fn a_group_is_not_failed_by_what_did_not_fit_behind_it() {
     disk.heal();
     assert!(is_written(files.write(vec![later], LogPromise::Durable)));
     assert!(files.is_synced_to(files.appended()));
+}
+
+/// Puts and removals until both are refused: how many of each were placed, and what was free when the
+/// first put was refused.
+fn fill(files: &Files, disk: &FaultyDisk) -> (usize, usize, u64) {
+    let mut sequence = 0;
+    let mut placed = |purpose| {
+        sequence += 1;
+        let batch = batch(sequence, 10_000);
+        let has_room = is_written(files.make_room(batch.stored_len(), purpose));
+        if has_room {
+            let Placing::Placed(item, _) = files.place(batch, purpose).unwrap() else {
+                unreachable!("nobody else takes the room");
+            };
+            assert!(is_written(files.write(vec![item], LogPromise::Durable)));
+        }
+        has_room
+    };
+    let mut count = |purpose| {
+        std::iter::repeat_with(|| placed(purpose))
+            .take_while(|it| *it)
+            .count()
+    };
+    let puts = count(Purpose::Store);
+    let available = disk.space(Path::new("")).unwrap().available;
+    (puts, count(Purpose::Free), available)
+}
+
+/// The first put on a small disk was refused, for want of a whole file of 64 MB. Where there was room for
+/// it, the log took all of the disk, so that nothing could be copied any more, and nothing be removed.
+#[test]
+fn on_a_small_disk_files_are_shorter_and_the_last_part_is_left_to_others() {
+    let memory = MemoryDisk::with_blocks(40 << 20, 4096);
+    let disk = FaultyDisk::over_memory(&memory);
+    let files = files(&disk, 64 << 20);
+    let (puts, removals, available) = fill(&files, &disk);
+    let reserve = (40 << 20) / 16;
+    assert!(puts > 3_000, "{puts}");
+    assert!(
+        available >= reserve && available < reserve + (1 << 20),
+        "{available}"
+    );
+    assert!(removals > 100, "{removals}");
+    assert!(disk.space(Path::new("")).unwrap().available >= reserve / 2);
+    assert!(files.segments().len() > 20);
+}
+
+/// A program beside the server had filled the file system to its last byte.
+#[test]
+fn the_end_of_a_file_is_left_to_removals_while_there_is_no_next_one() {
+    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
+    let files = files(&disk, 1 << 20);
+    place(&files, 1, 600);
+    let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
+    disk.add_rule(Rule::new(no_space).on(Operation::Allocate));
+    let (puts, removals, _) = fill(&files, &disk);
+    assert!(puts > 90 && removals > 3, "{puts} and {removals}");
+    disk.heal();
+    assert!(makes_room(&files, 10_000));
+}
+
+/// A file that was made for removals, of what is held back, takes no puts before that is made up for.
+#[test]
+fn a_file_for_removals_takes_puts_once_there_is_room() {
+    let memory = MemoryDisk::with_blocks(40 << 20, 4096);
+    let disk = FaultyDisk::over_memory(&memory);
+    let files = files(&disk, 64 << 20);
+    let ballast = memory
+        .open(Path::new("ballast"), kvorum_disk::OpenMode::CreateNew)
+        .unwrap();
+    files.reserve.set_own_bytes(38 << 20);
+    ballast.allocate(38 << 20).unwrap();
+    assert!(!makes_room(&files, 1_000));
+    assert!(is_written(files.make_room(1_000, Purpose::Free)));
+    assert!(!makes_room(&files, 1_000));
+    ballast.truncate(0).unwrap();
+    assert!(makes_room(&files, 1_000));
+    assert_eq!(files.ready_to.load(std::sync::atomic::Ordering::Acquire), 1);
 }

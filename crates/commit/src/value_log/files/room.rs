@@ -1,25 +1,135 @@
 //! Room for what is appended: files are created with their space before places in them are handed out.
+//!
+//! Clients' writes take space here and nowhere else, so that here the last part of the free space is held
+//! back ([`kvorum_disk::Reserve`]): collections and merges copy into it. The file system is asked once for
+//! each file. Where little is free, files are shorter. Where nothing is, puts are refused; removals may
+//! take a part of what is held back, and before that the last part of each file, which is left to them for
+//! as long as the next file is not there.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use kvorum_backend::{BackendError, ErrorKind};
+use kvorum_backend::{BackendError, ErrorKind, Purpose};
+use kvorum_disk::Headroom;
 use kvorum_segment::{FILE_HEADER_BYTES, SegmentId, SegmentWriter, WriterOptions, file_name};
 
 use crate::queue::GroupFailure;
 use crate::value_log::files::{Files, SEGMENT_KIND, failed_creation};
 use crate::value_log::log_segment::LogSegment;
 
+/// A shorter file is not made where space is short, unless longer ones are not wanted. Bytes.
+const FILE_BYTES_MIN: u64 = 256 << 10;
+/// What a file for removals alone takes at most. Bytes.
+const REMOVALS_BYTES_MAX: u64 = 1 << 20;
+/// The part of a file that is left to removals while there is no next one.
+const REMOVALS_PART: u64 = 16;
+
+/// What a file has for batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileRoom {
+    /// Its space is reserved up to here. Bytes.
+    end: u64,
+    /// It was made of what is held back.
+    is_for_removals: bool,
+}
+
+/// Where the next batch goes.
+pub(super) struct Cursor {
+    pub(super) segment: Arc<LogSegment>,
+    /// What its file has; `None` before there is one.
+    room: Option<FileRoom>,
+}
+
+/// Where there is room for a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// In the segment that is appended to.
+    Here,
+    /// In the next one.
+    Next,
+    /// In none: the file of this number is missing, or too short.
+    Lacking(u64),
+}
+
+impl FileRoom {
+    fn takes(&self, end: u64, purpose: Purpose, has_next: bool) -> bool {
+        let margin = match (purpose, has_next) {
+            (Purpose::Store, false) => self.end / REMOVALS_PART,
+            _ => 0,
+        };
+        self.is_for(purpose) && end <= self.end - margin
+    }
+
+    fn is_for(&self, purpose: Purpose) -> bool {
+        purpose == Purpose::Free || !self.is_for_removals
+    }
+}
+
+impl Cursor {
+    /// At a segment that has no file yet.
+    pub(super) fn at(segment: Arc<LogSegment>) -> Self {
+        Self {
+            segment,
+            room: None,
+        }
+    }
+}
+
 impl Files {
-    /// Creates a segment's file with all its space. The lock on the spares is held.
+    /// Creates a segment's file with all its space, for a batch of `len` bytes at least. The lock on the
+    /// spares is held.
     pub(super) fn create_segment(
         &self,
         number: u32,
+        len: u64,
+        purpose: Purpose,
     ) -> std::result::Result<SegmentWriter, GroupFailure> {
         if !self.has_directory.load(Ordering::Acquire) {
             kvorum_disk::create_directory_durably(&*self.disk, &self.directory)
                 .map_err(|error| failed_creation(&error.into()))?;
             self.has_directory.store(true, Ordering::Release);
         }
+        let headroom = self.reserve.measure();
+        let least = FILE_HEADER_BYTES + len;
+        let mut end = self.file_bytes(&headroom, least, purpose);
+        let free = room_for(&headroom, purpose);
+        while end > free {
+            end = shorter(end, least).ok_or_else(|| refused(&headroom, purpose))?;
+        }
+        let writer = loop {
+            match self.create_file(number, end) {
+                Err(GroupFailure::ThisGroup(error)) if error.kind() == ErrorKind::Full => {
+                    end = shorter(end, least).ok_or(GroupFailure::ThisGroup(error))?;
+                }
+                created => break created?,
+            }
+        };
+        let room = FileRoom {
+            end,
+            is_for_removals: purpose == Purpose::Free && headroom.for_puts() < end,
+        };
+        self.set_room(u64::from(number), room);
+        self.ready_to.fetch_max(u64::from(number), Ordering::AcqRel);
+        self.is_full.store(false, Ordering::Release);
+        Ok(writer)
+    }
+
+    /// How long the next file is to be where there is room for it.
+    fn file_bytes(&self, headroom: &Headroom, least: u64, purpose: Purpose) -> u64 {
+        let wanted = headroom.file_bytes(self.settings.segment_bytes);
+        let is_held_back = purpose == Purpose::Free && headroom.for_puts() < wanted;
+        let most = match is_held_back {
+            true => wanted.min(REMOVALS_BYTES_MAX),
+            false => wanted,
+        };
+        most.max(least)
+    }
+
+    fn create_file(
+        &self,
+        number: u32,
+        end: u64,
+    ) -> std::result::Result<SegmentWriter, GroupFailure> {
         let path = self.directory.join(file_name(u64::from(number)));
         let id = SegmentId {
             log_id: self.log_id,
@@ -33,60 +143,113 @@ impl Files {
         }
         let created = SegmentWriter::create(&*self.disk, &path, id, WriterOptions::default());
         let mut writer = created.map_err(|error| failed_creation(&error))?;
-        if let Err(error) = writer.reserve_to(self.settings.segment_bytes) {
+        if let Err(error) = writer.reserve_to(end) {
             // Its number is the next one's.
             let _gone_or_not = self.disk.remove_file(&path);
             return Err(failed_creation(&error));
         }
-        self.ready_to.fetch_max(u64::from(number), Ordering::AcqRel);
-        self.is_full.store(false, Ordering::Release);
         Ok(writer)
     }
 
-    /// The number of the segment that a batch of this length goes to.
-    pub(super) fn number_for(&self, cursor: &LogSegment, len: u64) -> u64 {
-        let fits = !cursor.has_records() || cursor.end() + len <= self.settings.segment_bytes;
-        u64::from(cursor.number) + u64::from(!fits)
+    /// Where there is room for a batch of this length.
+    pub(super) fn fit(&self, cursor: &Cursor, len: u64, purpose: Purpose) -> Fit {
+        let number = u64::from(cursor.segment.number);
+        let end = cursor.segment.end() + len;
+        let takes_first = |room: &FileRoom, end| room.takes(end, purpose, true);
+        if !cursor.segment.has_records() {
+            return match &cursor.room {
+                Some(room) if takes_first(room, end) => Fit::Here,
+                _ => Fit::Lacking(number),
+            };
+        }
+        let has_next = self.ready_to.load(Ordering::Acquire) > number;
+        let room = cursor.room.as_ref();
+        if room.is_some_and(|room| room.takes(end, purpose, has_next)) {
+            return Fit::Here;
+        }
+        let next = self.rooms.lock().get(&(number + 1)).copied();
+        match next {
+            Some(room) if takes_first(&room, FILE_HEADER_BYTES + len) => Fit::Next,
+            _ => Fit::Lacking(number + 1),
+        }
     }
 
-    /// True when there is a file of this number with space for a batch that goes there.
-    pub(super) fn is_ready_for(&self, number: u64, len: u64) -> bool {
-        let is_there = number <= self.ready_to.load(Ordering::Acquire);
-        let end = FILE_HEADER_BYTES + len;
-        let is_wide = || self.wide.lock().get(&number).is_some_and(|to| *to >= end);
-        is_there && (end <= self.settings.segment_bytes || is_wide())
+    /// Goes on to the next segment, whether its file is there or not.
+    pub(super) fn advance(&self, cursor: &mut Cursor) -> kvorum_backend::Result<()> {
+        let segment = self.next_segment(&cursor.segment)?;
+        let mut rooms = self.rooms.lock();
+        let room = rooms.remove(&u64::from(segment.number));
+        *cursor = Cursor { segment, room };
+        Ok(())
     }
 
-    /// The number of a batch that has no room.
-    fn lacking(&self, len: u64) -> Option<u64> {
-        let number = self.number_for(&self.newest(), len);
-        (!self.is_ready_for(number, len)).then_some(number)
+    fn set_room(&self, number: u64, room: FileRoom) {
+        let mut cursor = self.cursor.lock();
+        if u64::from(cursor.segment.number) == number {
+            cursor.room = Some(room);
+        } else {
+            self.rooms.lock().insert(number, room);
+        }
+    }
+
+    fn room_of(&self, number: u64) -> Option<FileRoom> {
+        let cursor = self.cursor.lock();
+        match u64::from(cursor.segment.number) == number {
+            true => cursor.room,
+            false => self.rooms.lock().get(&number).copied(),
+        }
     }
 
     /// Makes a file for a batch of this length if there is none. To be asked before a place is.
     ///
     /// # Errors
     /// There is no space for it.
-    pub(crate) fn make_room(&self, len: u64) -> std::result::Result<(), GroupFailure> {
+    pub(crate) fn make_room(
+        &self,
+        len: u64,
+        purpose: Purpose,
+    ) -> std::result::Result<(), GroupFailure> {
         let is_there = |number: u64| number <= self.ready_to.load(Ordering::Acquire);
-        while let Some(number) = self.lacking(len) {
+        loop {
+            let fit = self.fit(&self.cursor.lock(), len, purpose);
+            let Fit::Lacking(number) = fit else {
+                return Ok(());
+            };
             if is_there(number) {
-                self.widen(number, FILE_HEADER_BYTES + len)?;
+                self.widen(number, FILE_HEADER_BYTES + len, purpose)?;
                 continue;
             }
             let mut spares = self.spares.lock();
             if !is_there(number) {
-                let spare = self.create_segment(self.next_number()?)?;
+                let spare = self.create_segment(self.next_number()?, len, purpose)?;
                 spares.push_back(spare);
             }
         }
-        Ok(())
     }
 
-    /// Reserves more than others have in the file of this number, which may be written already.
-    fn widen(&self, number: u64, end: u64) -> std::result::Result<(), GroupFailure> {
+    /// Has the file of this number, which has no batch yet and may be begun, take one that ends there.
+    fn widen(
+        &self,
+        number: u64,
+        end: u64,
+        purpose: Purpose,
+    ) -> std::result::Result<(), GroupFailure> {
+        let headroom = self.reserve.measure();
         let mut state = self.state.lock();
         let mut spares = self.spares.lock();
+        let Some(known) = self.room_of(number) else {
+            // Somebody else has gone on to it and beyond.
+            return Ok(());
+        };
+        // A file that was made for removals alone has to be made up for before it is given to puts.
+        let owed = match known.is_for(purpose) {
+            true => 0,
+            false => known.end,
+        };
+        let wanted = owed + end.saturating_sub(known.end);
+        if wanted > room_for(&headroom, purpose) {
+            return Err(refused(&headroom, purpose));
+        }
         let active = state.active.as_mut().map(|active| &mut active.writer);
         let mut writers = active.into_iter().chain(spares.iter_mut());
         if let Some(writer) = writers.find(|it| it.id().number == number) {
@@ -94,10 +257,11 @@ impl Files {
                 .reserve_to(end)
                 .map_err(|error| failed_creation(&error))?;
         }
-        let mut wide = self.wide.lock();
-        wide.retain(|known, _| *known >= number);
-        let known = wide.entry(number).or_default();
-        *known = end.max(*known);
+        let room = FileRoom {
+            end: end.max(known.end),
+            is_for_removals: known.is_for_removals && purpose == Purpose::Free,
+        };
+        self.set_room(number, room);
         Ok(())
     }
 
@@ -124,7 +288,7 @@ impl Files {
         if !self.wants_spare() {
             return Ok(false);
         }
-        match self.create_segment(self.next_number()?) {
+        match self.create_segment(self.next_number()?, 0, Purpose::Store) {
             Ok(spare) => spares.push_back(spare),
             // Whoever needs it is told, and other upkeep may make room.
             Err(GroupFailure::ThisGroup(error)) if passes(&error) => {
@@ -135,6 +299,50 @@ impl Files {
         }
         Ok(true)
     }
+
+    /// What the log's files take, in bytes.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        let ahead: u64 = {
+            let cursor = self.cursor.lock();
+            let end = cursor.room.map_or(0, |room| room.end);
+            let rooms = self.rooms.lock();
+            let made = rooms.values().map(|room| room.end);
+            made.sum::<u64>() + end.saturating_sub(cursor.segment.end())
+        };
+        self.bytes() + ahead
+    }
+
+    /// How long a segment is at present, about, in bytes.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.reserve.seen().file_bytes(self.settings.segment_bytes)
+    }
+}
+
+/// What a batch may take of the free space.
+fn room_for(headroom: &Headroom, purpose: Purpose) -> u64 {
+    match purpose {
+        Purpose::Store => headroom.for_puts(),
+        Purpose::Free => headroom.for_removals(),
+    }
+}
+
+/// Half as long a file, unless it would be too short.
+fn shorter(end: u64, least: u64) -> Option<u64> {
+    let half = (end / 2).max(least);
+    (half < end && half >= FILE_BYTES_MIN).then_some(half)
+}
+
+fn refused(headroom: &Headroom, purpose: Purpose) -> GroupFailure {
+    let (what, held_back) = match purpose {
+        Purpose::Store => ("a put", headroom.reserve),
+        Purpose::Free => ("a removal", headroom.reserve / 2),
+    };
+    let available = headroom.available;
+    let detail = format!(
+        "no space for {what}: {available} bytes are free, and {held_back} of them are held back for \
+         merges and collections"
+    );
+    GroupFailure::ThisGroup(BackendError::new(ErrorKind::Full, detail))
 }
 
 /// True for what ends when somebody makes room.

@@ -1,0 +1,319 @@
+//! Room that is held back on a node's file systems for work that frees room.
+//!
+//! A merge and a collection write copies before they remove the files that they copied from. On a file
+//! system without a free byte neither can begin, and a disk that overwrites have filled stays full for
+//! good. So clients may not take the last part of the free space: what is appended for them asks here
+//! first, and merges, collections, flushes and checkpoints do not ask. Removals may take half of the
+//! reserve, for they end in free space.
+//!
+//! The reserve is a floor under the free space rather than a file of that size: nothing has to be given
+//! back in time, and nothing is written to hold it. Its size follows the space that the node can have,
+//! which is what is free and what the node's own files take: a disk that is small, or that others have
+//! nearly filled, gets a small reserve.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::{Disk, ErrorKind, Result, Space};
+
+/// The part of a small file system that is held back.
+const RESERVE_PART: u64 = 16;
+/// From here on less is enough: merges are cut to what is held back. Bytes.
+const RESERVE_LARGE_BYTES: u64 = 1 << 30;
+const RESERVE_LARGE_PART: u64 = 64;
+const RESERVE_BYTES_MAX: u64 = 4 << 30;
+/// A file that is reserved whole takes no more than this part of the file system.
+const FILE_PART: u64 = 32;
+/// Smaller ones would cost more than they give back. Bytes.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+/// What the node can have falls by this part at most each time that its files are counted: those that are
+/// being written or are still read are not among them.
+const FORGOTTEN_PART: u64 = 256;
+/// What may be appended to files without reserved space before the file systems are asked again: this
+/// part of what is left, and no more than so many bytes.
+const ALLOWED_PART: u64 = 4;
+const ALLOWED_BYTES_MAX: u64 = 64 << 20;
+
+/// Free space, and how much of it is held back, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// What is free.
+    pub available: u64,
+    /// What the node's files could take in all: what is free, and what they take.
+    pub usable: u64,
+    /// What is held back of it.
+    pub reserve: u64,
+}
+
+impl Headroom {
+    /// Where nothing is known of the file system: nothing is held back.
+    pub const UNKNOWN: Self = Self {
+        available: u64::MAX,
+        usable: u64::MAX,
+        reserve: 0,
+    };
+
+    /// The headroom of a file system on which the node's own files take `own_bytes`.
+    pub fn of(space: Space, own_bytes: u64) -> Self {
+        if space.total == 0 {
+            // Some network file systems do not say.
+            return Self::UNKNOWN;
+        }
+        let usable = space.available.saturating_add(own_bytes).min(space.total);
+        let large = (usable / RESERVE_LARGE_PART).clamp(RESERVE_LARGE_BYTES, RESERVE_BYTES_MAX);
+        Self {
+            available: space.available,
+            usable,
+            reserve: (usable / RESERVE_PART).min(large),
+        }
+    }
+
+    /// What clients' writes may take.
+    pub fn for_puts(&self) -> u64 {
+        self.available.saturating_sub(self.reserve)
+    }
+
+    /// What removals may take.
+    pub fn for_removals(&self) -> u64 {
+        self.available.saturating_sub(self.reserve / 2)
+    }
+
+    /// True when work that frees space comes before all else.
+    pub fn is_scarce(&self) -> bool {
+        self.available < self.reserve.saturating_mul(2)
+    }
+
+    /// True when clients' writes are refused, or are about to be.
+    pub fn is_exhausted(&self) -> bool {
+        self.available < self.reserve.saturating_add(self.reserve / 4)
+    }
+
+    /// How long a file may be that is reserved whole, or copied whole, of `wanted` bytes.
+    pub fn file_bytes(&self, wanted: u64) -> u64 {
+        wanted.min((self.usable / FILE_PART).max(FILE_BYTES_MIN))
+    }
+}
+
+/// The reserves of the file systems that a node's stores and its log are on.
+pub struct Reserve {
+    disk: Arc<dyn Disk>,
+    places: Mutex<Vec<Place>>,
+    own_bytes: AtomicU64,
+    seen: Mutex<Headroom>,
+    /// What may be appended before the file systems are asked again, in bytes.
+    allowed: AtomicI64,
+}
+
+/// A directory, and what the node could have there as it was seen of late.
+struct Place {
+    directory: PathBuf,
+    usable: u64,
+}
+
+impl Place {
+    fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            usable: 0,
+        }
+    }
+}
+
+impl Reserve {
+    /// The reserve of the file system that a directory is on, or will be.
+    pub fn new(disk: Arc<dyn Disk>, directory: &Path) -> Self {
+        Self {
+            disk,
+            places: Mutex::new(vec![Place::new(directory)]),
+            own_bytes: AtomicU64::new(0),
+            seen: Mutex::new(Headroom::UNKNOWN),
+            allowed: AtomicI64::new(0),
+        }
+    }
+
+    /// Watches the file system of another directory as well: the one with the least room counts.
+    pub fn watch(&self, directory: &Path) {
+        let mut places = self.places.lock();
+        if places.iter().all(|it| it.directory != directory) {
+            places.push(Place::new(directory));
+        }
+    }
+
+    /// Notes what the node's files take, in bytes.
+    pub fn set_own_bytes(&self, bytes: u64) {
+        self.own_bytes.store(bytes, Ordering::Relaxed);
+        for place in self.places.lock().iter_mut() {
+            place.usable -= place.usable / FORGOTTEN_PART;
+        }
+    }
+
+    /// Asks the file systems. Not for every put.
+    pub fn measure(&self) -> Headroom {
+        let own_bytes = self.own_bytes.load(Ordering::Relaxed);
+        let mut places = self.places.lock();
+        let measured = places.iter_mut().map(|place| {
+            let Ok(space) = space_of(&*self.disk, &place.directory) else {
+                return Headroom::UNKNOWN;
+            };
+            let known_bytes = place.usable.saturating_sub(space.available);
+            let headroom = Headroom::of(space, own_bytes.max(known_bytes));
+            if headroom != Headroom::UNKNOWN {
+                place.usable = headroom.usable;
+            }
+            headroom
+        });
+        let least = measured.min_by_key(Headroom::for_puts);
+        let headroom = least.unwrap_or(Headroom::UNKNOWN);
+        drop(places);
+        *self.seen.lock() = headroom;
+        headroom
+    }
+
+    /// Takes room for bytes that a client's write is about to append to a file whose space is not
+    /// reserved; false where they would touch what is held back. Asks the file systems once for many
+    /// writes.
+    pub fn take(&self, bytes: u64, is_removal: bool) -> bool {
+        let wanted = i64::try_from(bytes).unwrap_or(i64::MAX);
+        if self.allowed.fetch_sub(wanted, Ordering::Relaxed) >= wanted {
+            return true;
+        }
+        let headroom = self.measure();
+        let allowed = (headroom.for_puts() / ALLOWED_PART).min(ALLOWED_BYTES_MAX);
+        let left = i64::try_from(allowed.saturating_sub(bytes)).unwrap_or(0);
+        self.allowed.store(left, Ordering::Relaxed);
+        bytes
+            <= match is_removal {
+                true => headroom.for_removals(),
+                false => headroom.for_puts(),
+            }
+    }
+
+    /// As it was when it was measured last.
+    pub fn seen(&self) -> Headroom {
+        *self.seen.lock()
+    }
+}
+
+/// The space where a directory is, or will be made.
+fn space_of(disk: &dyn Disk, directory: &Path) -> Result<Space> {
+    let here = Path::new(".");
+    let above = directory
+        .ancestors()
+        .map(|it| match it.as_os_str().is_empty() {
+            true => here,
+            false => it,
+        });
+    for existing in above {
+        match disk.space(existing) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            found => return found,
+        }
+    }
+    disk.space(here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryDisk, OpenMode};
+
+    const MEBIBYTE: u64 = 1 << 20;
+    const GIBIBYTE: u64 = 1 << 30;
+
+    fn headroom(total: u64, available: u64, own_bytes: u64) -> Headroom {
+        Headroom::of(Space { total, available }, own_bytes)
+    }
+
+    #[test]
+    fn the_reserve_follows_what_the_node_can_have() {
+        let reserve = |total| headroom(total, total, 0).reserve;
+        assert_eq!(reserve(16 * MEBIBYTE), MEBIBYTE);
+        assert_eq!(reserve(16 * GIBIBYTE), GIBIBYTE);
+        assert_eq!(reserve(64 * GIBIBYTE), GIBIBYTE);
+        assert_eq!(reserve(128 * GIBIBYTE), 2 * GIBIBYTE);
+        assert_eq!(reserve(1 << 44), 4 * GIBIBYTE);
+        // Others have nearly filled a large disk: there is room for a first put all the same.
+        let crowded = headroom(1 << 40, 32 * MEBIBYTE, 0);
+        assert_eq!(
+            (crowded.reserve, crowded.for_puts()),
+            (2 * MEBIBYTE, 30 * MEBIBYTE)
+        );
+    }
+
+    #[test]
+    fn the_reserve_does_not_shrink_while_the_node_fills_the_disk() {
+        for filled in [0, 100, 150, 159] {
+            let here = headroom(200 * MEBIBYTE, (160 - filled) * MEBIBYTE, filled * MEBIBYTE);
+            assert_eq!(here.reserve, 10 * MEBIBYTE);
+        }
+    }
+
+    #[test]
+    fn removals_go_on_where_puts_are_refused() {
+        let full = headroom(160 * MEBIBYTE, 9 * MEBIBYTE, 151 * MEBIBYTE);
+        assert_eq!((full.for_puts(), full.for_removals()), (0, 4 * MEBIBYTE));
+        assert!(full.is_scarce() && full.is_exhausted());
+        let roomy = headroom(160 * MEBIBYTE, 30 * MEBIBYTE, 130 * MEBIBYTE);
+        assert!(!roomy.is_scarce() && !roomy.is_exhausted());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_measured_and_the_fullest_counts() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk.clone()), Path::new("not/there"));
+        assert_eq!(reserve.seen(), Headroom::UNKNOWN);
+        assert_eq!(reserve.measure().available, 64 * MEBIBYTE);
+        let file = disk.open(Path::new("file"), OpenMode::CreateNew).unwrap();
+        file.allocate(60 * MEBIBYTE).unwrap();
+        reserve.set_own_bytes(60 * MEBIBYTE);
+        let measured = reserve.measure();
+        assert_eq!((measured.available, measured.for_puts()), (4 * MEBIBYTE, 0));
+        assert_eq!(reserve.seen(), measured);
+    }
+
+    #[test]
+    fn what_is_appended_leaves_the_reserve_alone() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk.clone()), Path::new(""));
+        let file = disk.open(Path::new("file"), OpenMode::CreateNew).unwrap();
+        let mut end = 0;
+        while reserve.take(10_000, false) {
+            end += 10_000;
+            file.allocate(end).unwrap();
+        }
+        let full = reserve.measure();
+        assert!(full.for_puts() < 20_000, "{full:?}");
+        assert!(full.available >= full.reserve * 9 / 10, "{full:?}");
+        assert!(reserve.take(10_000, true) && !reserve.take(10_000, false));
+        file.truncate(0).unwrap();
+        assert!(reserve.take(10_000, false));
+    }
+
+    /// Files that a collection was writing were not counted, and the reserve shrank while it was needed.
+    #[test]
+    fn what_is_not_counted_for_a_moment_does_not_shrink_the_reserve() {
+        let disk = MemoryDisk::with_capacity(64 * MEBIBYTE);
+        let reserve = Reserve::new(Arc::new(disk.clone()), Path::new(""));
+        let first = reserve.measure();
+        let file = disk.open(Path::new("file"), OpenMode::CreateNew).unwrap();
+        file.allocate(60 * MEBIBYTE).unwrap();
+        reserve.set_own_bytes(0);
+        assert!(reserve.measure().reserve > first.reserve * 9 / 10);
+        // Others keep it: it is not the node's.
+        for _ in 0..10_000 {
+            reserve.set_own_bytes(0);
+            reserve.measure();
+        }
+        assert!(reserve.seen().reserve < first.reserve / 10);
+    }
+
+    #[test]
+    fn where_the_file_system_says_nothing_nothing_is_held_back() {
+        let unknown = headroom(0, 0, 0);
+        assert!(!unknown.is_scarce() && unknown.for_puts() == u64::MAX);
+        assert_eq!(unknown.file_bytes(7), 7);
+    }
+}
