@@ -16,7 +16,7 @@ pub enum Group {
     Crash,
     /// Failing disk operations.
     Faults,
-    /// Damaged files.
+    /// Damaged, missing, older and mixed-up files.
     Damage,
 }
 

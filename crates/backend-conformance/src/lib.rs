@@ -11,7 +11,7 @@
 //! | [`Group::Model`] | random scripts against an ordered map with history; failures are shrunk |
 //! | [`Group::Crash`] | the power cut at every disk operation, several images of each, reopened |
 //! | [`Group::Faults`] | the Nth disk operation fails, for every N |
-//! | [`Group::Damage`] | bytes of a closed store flipped, cut off and swapped |
+//! | [`Group::Damage`] | files of a store that was closed or killed are flipped, cut, removed, put back and mixed up |
 //!
 //! Everything random comes from one seed, which is printed with a failure. Random scripts are
 //! generated and shrunk here and not by a property-testing library: a script must stay meaningful

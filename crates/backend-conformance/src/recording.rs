@@ -63,6 +63,11 @@ impl<'a> Recording<'a> {
         &self.trial
     }
 
+    /// Values that are put from now on have numbers from here: no other recording puts the same.
+    pub(crate) fn number_values_from(&mut self, number: u32) {
+        self.trial.values_made = number;
+    }
+
     /// What the last failed call said.
     pub(crate) fn last_error(&self) -> &str {
         &self.last_error

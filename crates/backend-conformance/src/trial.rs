@@ -42,7 +42,7 @@ pub(crate) struct Trial<'a> {
     identity: StoreId,
     snapshots: [Option<HeldSnapshot>; SLOTS],
     tickets: Vec<SyncTicket>,
-    values_made: u32,
+    pub(crate) values_made: u32,
     entry_bytes_max: u64,
     backups_made: u32,
     backup: Option<HeldBackup>,

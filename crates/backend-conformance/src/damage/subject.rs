@@ -1,0 +1,268 @@
+//! The store that is damaged: what it held, how it ended, its files at an earlier time, and another
+//! store of the same engine, whose files get mixed up with its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kvorum_backend::{StoreId, Timestamp};
+use kvorum_disk::MemoryDisk;
+use rand::RngExt;
+use rand::seq::IteratorRandom;
+use rand_chacha::ChaCha8Rng;
+
+use super::is_left_out;
+use super::kind::{Damage, Files, collect_files};
+use crate::crash::copy_of;
+use crate::history::History;
+use crate::model::State;
+use crate::recording::{Outcome, Recording, failed_without_cause};
+use crate::script::{PlannedWrite, Script, Step};
+use crate::violation::unexpected;
+use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate, names};
+
+/// Steps of a script before and after the earlier time.
+const STEPS: usize = 25;
+/// The first value of the other store, above all numbers of this one's.
+const OTHER_VALUES_FROM: u32 = 1 << 20;
+
+/// How the store ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Closed,
+    /// The process died; what it had written is in the page cache.
+    Killed,
+}
+
+/// A store that has ended.
+pub(super) struct Subject<'a> {
+    pub(super) engine: &'a dyn EngineUnderTest,
+    pub(super) opening: Opening,
+    pub(super) end: End,
+    pub(super) history: History,
+    pub(super) state: State,
+    pub(super) now: Timestamp,
+    pub(super) identity: StoreId,
+    disk: MemoryDisk,
+    earlier: MemoryDisk,
+    other: MemoryDisk,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn make(
+        engine: &'a dyn EngineUnderTest,
+        variation: u32,
+        end: End,
+        rng: &mut ChaCha8Rng,
+    ) -> Checked<Self> {
+        let disk = MemoryDisk::new();
+        let mut recording = open(engine, &disk, variation, rng)?;
+        play(&mut recording, generate::changing_script(rng, STEPS), true)?;
+        let earlier = copy_of(&disk);
+        play(&mut recording, generate::changing_script(rng, STEPS), true)?;
+        let tail = generate::changing_script(rng, STEPS / 5);
+        play(&mut recording, tail, end == End::Closed)?;
+        let trial = recording.trial();
+        let identity = trial.store()?.identity();
+        if end == End::Closed {
+            let closed = trial.store()?.close();
+            closed.map_err(|error| unexpected("close", &error))?;
+        }
+        Ok(Self {
+            engine,
+            opening: recording.opening().clone(),
+            end,
+            identity,
+            disk: copy_of(&disk),
+            earlier,
+            other: other_store(engine, variation, rng)?,
+            history: recording.history.clone(),
+            state: trial.state.clone(),
+            now: trial.now,
+        })
+    }
+
+    /// The disk as the store left it, another one each time.
+    pub(super) fn disk(&self) -> MemoryDisk {
+        copy_of(&self.disk)
+    }
+
+    pub(super) fn opening_on(&self, disk: &MemoryDisk) -> Opening {
+        Opening {
+            disk: Arc::new(disk.clone()),
+            ..self.opening.clone()
+        }
+    }
+
+    /// Everything that is done to it, file by file and then to its directory.
+    pub(super) fn damages(
+        &self,
+        plan: &Plan,
+        rng: &mut ChaCha8Rng,
+    ) -> Checked<Vec<(PathBuf, Damage)>> {
+        let (files, earlier) = (self.files(&self.disk)?, self.files(&self.earlier)?);
+        let other = self.files(&self.other)?;
+        let mut damages = Vec::new();
+        for (path, bytes) in &files {
+            if self.end == End::Killed && is_left_out(self.engine, path) {
+                continue;
+            }
+            let mut of_file = vec![Damage::Removed];
+            of_file.extend(self.flips(bytes, plan, rng));
+            of_file.extend(cuts_and_zeros(bytes, rng));
+            of_file.extend(replacements(path, bytes, &files, &earlier, &other, rng));
+            damages.extend(of_file.into_iter().map(|damage| (path.clone(), damage)));
+        }
+        let whole = self.exchanges(earlier, other);
+        let directory = &self.opening.directory;
+        damages.extend(whole.into_iter().map(|damage| (directory.clone(), damage)));
+        Ok(damages)
+    }
+
+    fn flips(&self, bytes: &[u8], plan: &Plan, rng: &mut ChaCha8Rng) -> Vec<Damage> {
+        let stride = (bytes.len() / plan.share(self.engine, 40, usize::MAX)).max(1);
+        let mut flips = Vec::new();
+        let mut at = rng.random_range(0..stride);
+        while at < bytes.len() {
+            flips.push(Damage::Flip {
+                offset: at as u64,
+                bits: rng.random_range(1..=u8::MAX),
+            });
+            at += rng.random_range(1..=2 * stride - 1);
+        }
+        flips
+    }
+
+    /// The whole directory is gone, an older one, or another store's.
+    fn exchanges(&self, earlier: Files, other: Files) -> Vec<Damage> {
+        let own = |files: Files| {
+            let below = files.into_iter();
+            below
+                .filter(|(path, _)| path.starts_with(&self.opening.directory))
+                .collect()
+        };
+        vec![
+            Damage::Removed,
+            Damage::Exchanged {
+                by: "itself at an earlier time",
+                files: own(earlier),
+            },
+            Damage::Exchanged {
+                by: "another store",
+                files: own(other),
+            },
+        ]
+    }
+
+    /// The files of the store, with their bytes.
+    fn files(&self, disk: &MemoryDisk) -> Checked<Files> {
+        let mut files = Files::new();
+        for directory in self.engine.directories(&self.opening) {
+            collect_files(disk, &directory, &mut files).map_err(|error| {
+                Violation::of_method(format!("reading the disk failed: {error}"))
+            })?;
+        }
+        Ok(files)
+    }
+}
+
+fn open<'a>(
+    engine: &'a dyn EngineUnderTest,
+    disk: &MemoryDisk,
+    variation: u32,
+    rng: &mut ChaCha8Rng,
+) -> Checked<Recording<'a>> {
+    let own = rand::SeedableRng::seed_from_u64(rng.random());
+    let opened = Recording::open(engine, Arc::new(disk.clone()), variation, own)?;
+    opened.ok_or_else(|| failed_without_cause("opening a new store"))
+}
+
+/// Another store of the engine, with values of its own under the same keys.
+fn other_store(
+    engine: &dyn EngineUnderTest,
+    variation: u32,
+    rng: &mut ChaCha8Rng,
+) -> Checked<MemoryDisk> {
+    let disk = MemoryDisk::new();
+    let mut recording = open(engine, &disk, variation, rng)?;
+    recording.number_values_from(OTHER_VALUES_FROM);
+    play(&mut recording, generate::changing_script(rng, 2 * STEPS), true)?;
+    let closed = recording.trial().store()?.close();
+    closed.map_err(|error| unexpected("close", &error))?;
+    Ok(copy_of(&disk))
+}
+
+/// Plays a script, puts every key and leaves all of it durable.
+fn play(recording: &mut Recording<'_>, mut script: Script, is_reopened: bool) -> Checked {
+    let all = (0..names::KEYS).map(|key| {
+        let mut write = PlannedWrite::put(key, 60 * key);
+        if let Some(value) = &mut write.value {
+            value.terms = vec![key, key + 1];
+        }
+        write
+    });
+    if is_reopened {
+        let puts = all.map(|write| Step::put_buffered(vec![write]));
+        script.steps.extend(puts);
+        script.steps.push(Step::Reopen);
+    } else {
+        script.steps.push(Step::Sync);
+        let puts = all.map(|write| Step::put_durably(vec![write]));
+        script.steps.extend(puts);
+    }
+    match recording.play_until_failure(&script)? {
+        Outcome::Failed => Err(failed_without_cause(recording.last_error())),
+        Outcome::Done => Ok(()),
+    }
+}
+
+fn cuts_and_zeros(bytes: &[u8], rng: &mut ChaCha8Rng) -> Vec<Damage> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let cuts = [
+        0,
+        1,
+        bytes.len() / 2,
+        bytes.len() - 1,
+        rng.random_range(0..bytes.len()),
+    ];
+    let mut damages: Vec<_> = cuts
+        .map(|len| Damage::Cut { len: len as u64 })
+        .into_iter()
+        .collect();
+    damages.push(Damage::Zeros {
+        offset: rng.random_range(0..bytes.len()) as u64,
+        len: 512,
+    });
+    let garbage = (0..rng.random_range(1..90)).map(|_| rng.random());
+    damages.push(Damage::Appended {
+        bytes: garbage.collect(),
+    });
+    damages
+}
+
+/// The file's content at an earlier time, that of others of its kind, and another store's.
+fn replacements(
+    path: &Path,
+    bytes: &[u8],
+    files: &Files,
+    earlier: &Files,
+    other: &Files,
+    rng: &mut ChaCha8Rng,
+) -> Vec<Damage> {
+    let is_alike = |it: &&(PathBuf, Vec<u8>)| it.0.extension() == path.extension();
+    let same = |files: &Files| {
+        let found = files.iter().find(|(there, _)| there == path);
+        found.map(|(_, content)| content.clone())
+    };
+    let mut by: Vec<(&'static str, Vec<u8>)> = Vec::new();
+    by.extend(same(earlier).map(|it| ("its earlier content", it)));
+    let alike = files.iter().filter(|it| it.0 != path).filter(is_alike);
+    by.extend(alike.map(|it| ("another file of its kind", it.1.clone())));
+    by.extend(same(other).map(|it| ("another store's file of its name", it)));
+    let drawn = other.iter().filter(is_alike).choose(rng);
+    by.extend(drawn.map(|it| ("another store's file of its kind", it.1.clone())));
+    by.retain(|(_, content)| content != bytes);
+    let replaced = |(by, bytes)| Damage::Replaced { by, bytes };
+    by.into_iter().map(replaced).collect()
+}

@@ -1,0 +1,284 @@
+//! What a damaged store may show, and what it has to keep from then on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kvorum_backend::{
+    Backend, BackendError, Batch, Durability, ErrorKind, Lookup, ReadAt, Reading, StepBudget, Write,
+};
+use kvorum_disk::MemoryDisk;
+use kvorum_encoding::StorageKey;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::kind::Damage;
+use super::subject::Subject;
+use crate::crash::copy_of;
+use crate::history::{Observation, index_ranges};
+use crate::model::Seen;
+use crate::observe::observe;
+use crate::trial::filled;
+use crate::violation::{ensure, unexpected};
+use crate::{Checked, Violation, names};
+
+/// Steps of a task on a damaged store, after which it counts as endless.
+const STEPS_MAX: usize = 3_000;
+/// Writes after the damage.
+const LATER_WRITES: usize = 6;
+/// The first value that is put after the damage.
+const LATER_VALUES_FROM: u32 = 1 << 24;
+
+/// Head and body of a key; `None` when it is absent.
+type Content = Option<(bytes::Bytes, bytes::Bytes)>;
+/// What has to be read under some keys.
+type Expected = BTreeMap<StorageKey, Content>;
+
+/// How much a damage may cost.
+struct Price {
+    keys_lost_max: Option<usize>,
+    must_report: bool,
+}
+
+impl Subject<'_> {
+    pub(super) fn check_undamaged(&self) -> Checked {
+        let disk = self.disk();
+        let store = self.engine.open(&self.opening_on(&disk));
+        let store = store.map_err(|error| unexpected("opening again", &error))?;
+        let price = Price {
+            keys_lost_max: Some(0),
+            must_report: true,
+        };
+        self.check_store(&*store, &price).map(|_| ())
+    }
+
+    pub(super) fn check(&self, path: &Path, damage: &Damage, rng: &mut ChaCha8Rng) -> Checked {
+        let disk = self.disk();
+        damage
+            .apply(&disk, path)
+            .map_err(|error| Violation::of_method(format!("damaging a file failed: {error}")))?;
+        let price = self.price(path, damage);
+        let store = match self.engine.open(&self.opening_on(&disk)) {
+            Ok(store) => store,
+            Err(error) => return check_refusal(&error, damage, &price),
+        };
+        if path == self.opening.directory && store.identity() != self.identity {
+            // A whole other store, or a new one: the identity shows it.
+            return self.check_life_goes_on(store, &disk, Expected::new(), rng);
+        }
+        self.check_store(&*store, &price)?;
+        check_upkeep_ends(&*store, self.now)?;
+        let observed = self
+            .check_store(&*store, &price)
+            .map_err(|violation| violation.after("upkeep"))?;
+        let read = self.read_right(&observed);
+        self.check_life_goes_on(store, &disk, read, rng)
+    }
+
+    fn price(&self, path: &Path, damage: &Damage) -> Price {
+        let flip_max = self.engine.keys_lost_per_flip_max();
+        let keys_lost_max = match damage {
+            Damage::Flip { .. } => Some(flip_max),
+            // Nothing that was written is gone.
+            Damage::Appended { .. } => Some(flip_max.saturating_sub(1)),
+            _ => None,
+        };
+        let must_report = match damage {
+            Damage::Flip { .. } | Damage::Zeros { .. } => true,
+            // An older store is whole in itself: its owner compares what it knows of it.
+            _ => self.engine.reports_truncation() && path != self.opening.directory,
+        };
+        Price {
+            keys_lost_max,
+            must_report,
+        }
+    }
+
+    /// Everything shown was put under its key; what is not the latest is reported, and is not too much.
+    fn check_store(&self, store: &dyn Backend, price: &Price) -> Checked<Observation> {
+        let is_whole_at_stake = price.is_whole_at_stake();
+        let forgive = |call: &str, error: &BackendError| {
+            // A fold of an index says what it lacks; one of objects leaves it to gets.
+            let is_fold = call == "fold";
+            ensure(
+                error.kind() == ErrorKind::Corrupt && (!is_fold || is_whole_at_stake),
+                15,
+                || format!("{call} failed: {error}"),
+            )
+        };
+        let observed = observe(store, self.now, &forgive)?;
+        let mut lost = names::KEYS - observed.present.len() - observed.absent.len();
+        let mut unreported = Vec::new();
+        for seen in observed.present.values() {
+            ensure(self.history.has_put(seen), 15, || {
+                format!("{seen:?} was never put")
+            })?;
+            if !self.is_latest(&observed, &seen.key) {
+                unreported.push(&seen.key);
+            }
+        }
+        self.check_indexes(&observed)?;
+        let absent = observed.absent.iter();
+        unreported.extend(absent.filter(|key| self.state.get(key, self.now).is_some()));
+        lost += unreported.len();
+        let status = store.status();
+        let is_reported = !status.lost.is_empty();
+        ensure(
+            unreported.is_empty() || is_reported || !price.must_report,
+            15,
+            || format!("{unreported:?} are gone or old and nothing reports it"),
+        )?;
+        ensure(price.keys_lost_max.is_none_or(|most| lost <= most), 15, || {
+            format!(
+                "{lost} keys are lost instead of {:?}: {unreported:?} and those that cannot be read; lost ranges: {:?}",
+                price.keys_lost_max, status.lost
+            )
+        })?;
+        Ok(observed)
+    }
+
+    /// A fold of an index that does not fail has every entry of the objects that can be read.
+    fn check_indexes(&self, observed: &Observation) -> Checked {
+        let folds = observed.index.iter().flatten();
+        for (range, fold) in index_ranges().zip(folds) {
+            let Some(seen) = fold else { continue };
+            let mut expected = self.state.fold_index(&range, self.now);
+            expected.retain(|entry| !seen.contains(entry) && self.is_latest(observed, &entry.1));
+            ensure(expected.is_empty(), 15, || {
+                format!("a fold of an index lacks {expected:?} and does not say so")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_latest(&self, observed: &Observation, key: &StorageKey) -> bool {
+        let (seen, latest) = (observed.present.get(key), self.state.get(key, self.now));
+        seen.zip(latest)
+            .is_some_and(|(seen, latest)| (&latest.head, &latest.body) == (&seen.head, &seen.body))
+    }
+
+    /// The keys that show their latest value.
+    fn read_right(&self, observed: &Observation) -> Expected {
+        let right = observed.present.values();
+        right
+            .filter(|seen| self.is_latest(observed, &seen.key))
+            .map(|seen| (seen.key.clone(), content(seen)))
+            .collect()
+    }
+
+    /// Writes are taken or refused; those taken, and what was read before, are there after a death of
+    /// the process.
+    fn check_life_goes_on(
+        &self,
+        store: Box<dyn Backend>,
+        disk: &MemoryDisk,
+        mut expected: Expected,
+        rng: &mut ChaCha8Rng,
+    ) -> Checked {
+        for number in 0..LATER_WRITES {
+            let write = later_write(number, rng);
+            let (key, content) = (write.key().clone(), content_of(&write));
+            expected.remove(&key);
+            if let Some(content) = put(&*store, write, content)? {
+                expected.insert(key, content);
+            }
+        }
+        if rng.random_bool(0.5) {
+            check_upkeep_ends(&*store, self.now)?;
+        }
+        let killed = copy_of(disk);
+        drop(store);
+        let store = self.engine.open(&self.opening_on(&killed));
+        let store =
+            store.map_err(|error| unexpected("opening after writes to a damaged store", &error))?;
+        let at = ReadAt {
+            reading: Reading::MayBlock,
+            now: self.now,
+        };
+        for (key, content) in &expected {
+            let found = store.get(key, at);
+            let is_right = match (&found, content) {
+                (Ok(Lookup::Found(entry)), Some((head, body))) => {
+                    (&entry.head, &entry.body) == (head, body)
+                }
+                (Ok(Lookup::Absent), None) => true,
+                _ => false,
+            };
+            ensure(is_right, 5, || {
+                format!("after damage and a death {key:?} is {found:?} instead of {content:?}")
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Price {
+    fn is_whole_at_stake(&self) -> bool {
+        self.keys_lost_max.is_none_or(|most| most > names::KEYS)
+    }
+}
+
+fn check_refusal(error: &BackendError, damage: &Damage, price: &Price) -> Checked {
+    let is_clear = match error.kind() {
+        ErrorKind::Corrupt | ErrorKind::NewerFormat => true,
+        // Without the file that says where others lie, or with another store's, these are not its own.
+        ErrorKind::Denied => matches!(
+            damage,
+            Damage::Removed | Damage::Replaced { .. } | Damage::Exchanged { .. }
+        ),
+        _ => false,
+    };
+    ensure(is_clear && price.is_whole_at_stake(), 15, || {
+        format!("opening failed: {error}")
+    })
+}
+
+/// No upkeep works at a damaged place for ever, and none panics.
+fn check_upkeep_ends(store: &dyn Backend, now: kvorum_backend::Timestamp) -> Checked {
+    for task in store.maintenance_due(now) {
+        let mut steps = 0;
+        let budget = StepBudget { bytes: 50_000 };
+        while let Ok(outcome) = store.maintenance_step(&task, budget, now)
+            && !outcome.is_done
+        {
+            steps += 1;
+            ensure(steps < STEPS_MAX, 17, || format!("{task:?} never ends"))?;
+        }
+    }
+    Ok(())
+}
+
+fn content(seen: &Seen) -> Content {
+    Some((seen.head.clone(), seen.body.clone()))
+}
+
+fn content_of(write: &Write) -> Content {
+    match write {
+        Write::Put { head, body, .. } => Some((head.clone(), body.clone())),
+        Write::Remove { .. } => None,
+    }
+}
+
+fn later_write(number: usize, rng: &mut ChaCha8Rng) -> Write {
+    let key = names::key(rng.random_range(0..names::KEYS));
+    if rng.random_bool(0.2) {
+        return Write::remove(key);
+    }
+    let value = LATER_VALUES_FROM + u32::try_from(number).unwrap_or(0);
+    let body = filled(!value, rng.random_range(0..900));
+    Write::put(key, Default::default(), filled(value, 9), body)
+}
+
+/// The content when the write was acknowledged as durable; `None` when it was refused.
+fn put(store: &dyn Backend, write: Write, content: Content) -> Checked<Option<Content>> {
+    let receipt = store.put(&Batch::of(write), Durability::Grouped);
+    let waited = receipt.and_then(|receipt| receipt.wait());
+    match waited {
+        Ok(_) => Ok(Some(content)),
+        Err(error) => ensure(
+            matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Denied),
+            15,
+            || format!("a put to a damaged store failed: {error}"),
+        )
+        .map(|()| None),
+    }
+}
