@@ -34,16 +34,21 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
     for number in 0..plan.share(engine, 4, 16) as u64 {
         let mut rng = plan.rng(STREAM + number);
         let variation = rng.random_range(0..engine.variations().max(1));
-        let end = [End::Closed, End::Killed][number as usize % 2];
+        let end = match number % 2 {
+            0 => End::Closed,
+            _ => End::Killed,
+        };
         let subject = Subject::make(engine, variation, end, &mut rng)?;
         let story = |damage: &str| format!("{damage}, {end:?}, variation {variation}");
         subject
             .check_undamaged()
             .map_err(|violation| violation.after(story("nothing was damaged")))?;
         for (path, damage) in subject.damages(plan, &mut rng)? {
-            subject.check(&path, &damage, &mut rng).map_err(|violation| {
-                violation.after(story(&format!("{} in {}", damage.brief(), path.display())))
-            })?;
+            subject
+                .check(&path, &damage, &mut rng)
+                .map_err(|violation| {
+                    violation.after(story(&format!("{} in {}", damage.brief(), path.display())))
+                })?;
         }
     }
     Ok(())

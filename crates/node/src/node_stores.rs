@@ -43,7 +43,7 @@ pub(crate) struct NodeStores {
     log: Mutex<Option<NodeLog>>,
     earlier: Mutex<EarlierLogs>,
     /// Which partition each store that is open is of.
-    opened: Mutex<BTreeMap<StoreId, (Partition, Weak<dyn Backend>)>>,
+    opened: Mutex<Opened>,
 }
 
 /// What is known of the logs of earlier runs, which are read for some stores after the other.
@@ -55,6 +55,9 @@ struct EarlierLogs {
     /// Damage that was told.
     damage: BTreeSet<String>,
 }
+
+/// Stores that are open, by their identity.
+type Opened = BTreeMap<StoreId, (Partition, Weak<dyn Backend>)>;
 
 /// Stores that could not be brought up to date.
 type Failed = Vec<(StoreId, BackendError)>;

@@ -185,7 +185,11 @@ fn other_store(
     let disk = MemoryDisk::new();
     let mut recording = open(engine, &disk, variation, rng)?;
     recording.number_values_from(OTHER_VALUES_FROM);
-    play(&mut recording, generate::changing_script(rng, 2 * STEPS), true)?;
+    play(
+        &mut recording,
+        generate::changing_script(rng, 2 * STEPS),
+        true,
+    )?;
     let closed = recording.trial().store()?.close();
     closed.map_err(|error| unexpected("close", &error))?;
     Ok(copy_of(&disk))

@@ -127,12 +127,16 @@ impl Subject<'_> {
             15,
             || format!("{unreported:?} are gone or old and nothing reports it"),
         )?;
-        ensure(price.keys_lost_max.is_none_or(|most| lost <= most), 15, || {
-            format!(
-                "{lost} keys are lost instead of {:?}: {unreported:?} and those that cannot be read; lost ranges: {:?}",
-                price.keys_lost_max, status.lost
-            )
-        })?;
+        ensure(
+            price.keys_lost_max.is_none_or(|most| lost <= most),
+            15,
+            || {
+                format!(
+                    "{lost} keys are lost instead of {:?}: {unreported:?} and those that cannot be read; lost ranges: {:?}",
+                    price.keys_lost_max, status.lost
+                )
+            },
+        )?;
         Ok(observed)
     }
 
@@ -271,7 +275,7 @@ fn later_write(number: usize, rng: &mut ChaCha8Rng) -> Write {
 /// The content when the write was acknowledged as durable; `None` when it was refused.
 fn put(store: &dyn Backend, write: Write, content: Content) -> Checked<Option<Content>> {
     let receipt = store.put(&Batch::of(write), Durability::Grouped);
-    let waited = receipt.and_then(|receipt| receipt.wait());
+    let waited = receipt.and_then(kvorum_backend::Receipt::wait);
     match waited {
         Ok(_) => Ok(Some(content)),
         Err(error) => ensure(

@@ -415,7 +415,7 @@ fn stores_are_where_data_root_says() {
         randomness,
     );
     let partition: Partition = ring_size.partitions().next().unwrap();
-    let store = engines.open(ring_size, partition, None).unwrap();
+    let store = engines.open(ring_size, partition, None, None).unwrap();
     assert_eq!(store.status().engine, "bitcask");
     let found = disk.info(Path::new("/elsewhere/0/store-0")).unwrap();
     assert!(found.is_some());

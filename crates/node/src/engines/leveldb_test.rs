@@ -263,7 +263,9 @@ impl Running {
         });
         let ring_size = RingSize::new(8).unwrap();
         let partition: Partition = ring_size.partitions().next().unwrap();
-        let store = engines.open(ring_size, partition, log.as_ref()).unwrap();
+        let store = engines
+            .open(ring_size, partition, None, log.as_ref())
+            .unwrap();
         if let Some(log) = &log {
             let _given = log.admit(std::slice::from_ref(&store)).unwrap();
         }
@@ -325,7 +327,7 @@ fn stores_are_where_data_root_says() {
     let seam: Arc<dyn Disk> = Arc::new(disk.clone());
     let engines = Engines::new(seam, loaded(&lines), randomness);
     let partition: Partition = ring_size.partitions().next().unwrap();
-    let store = engines.open(ring_size, partition, None).unwrap();
+    let store = engines.open(ring_size, partition, None, None).unwrap();
     assert_eq!(store.status().engine, "leveldb");
     assert!(
         disk.info(Path::new("/elsewhere/0/manifest-0"))
@@ -350,7 +352,7 @@ fn tiered(level: &str) -> (Vec<String>, Vec<String>) {
     let randomness = Arc::new(SeededRandomness::new(1));
     let engines = Engines::new(seam, loaded(&lines), randomness);
     let partition: Partition = ring_size.partitions().next().unwrap();
-    let open = || engines.open(ring_size, partition, None).unwrap();
+    let open = || engines.open(ring_size, partition, None, None).unwrap();
     // Each is a table once the store is closed, and four are merged to the last level.
     for number in 0..4 {
         let store = open();
@@ -767,7 +769,7 @@ fn partitions_of_a_node_write_their_buffers_at_different_sizes() {
     let seam: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let engines = Engines::new(seam, loaded(&lines), Arc::new(SeededRandomness::new(1)));
     let buffered = |partition: Partition| {
-        let store = engines.open(ring_size, partition, None).unwrap();
+        let store = engines.open(ring_size, partition, None, None).unwrap();
         let wants_flush = || {
             let due = store.maintenance_due(NOW);
             due.iter().any(|it| it.kind == TaskKind::Flush)
@@ -800,7 +802,7 @@ fn all_stores_of_a_node_have_one_cache_and_one_budget_for_memtables() {
     let engines = Engines::new(seam, loaded(&lines), Arc::new(SeededRandomness::new(1)));
     let shared = engines.leveldb_shared().unwrap();
     let open = |partition: Option<Partition>| match partition {
-        Some(partition) => engines.open(ring_size, partition, None).unwrap(),
+        Some(partition) => engines.open(ring_size, partition, None, None).unwrap(),
         None => engines.open_hints(None).unwrap(),
     };
     let of_all = || ring_size.partitions().map(Some).chain([None]);

@@ -326,10 +326,6 @@ fn open(
 }
 
 fn seed() -> u64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a test's seed comes from who runs the test"
-    )]
     let given = std::env::var("KVORUM_TEST_SEED").ok();
     let fresh = || std::hash::RandomState::new().build_hasher().finish();
     given
