@@ -156,7 +156,20 @@ async function quickTellsEveryBackend(browser, { kvorum }) {
   }
 }
 
+// A run with twice the workers was once "better" by a ratio that said nothing of the server.
+async function ratiosAreTakenBetweenEqualLoads(browser, { loads, bitcask, memory }) {
+  const page = await open(browser, loads);
+  const ratio = `\u25b2 \u00d7${digits(throughput(memory) / throughput(bitcask))}`;
+  equal(await texts(ratioRow(page, 'Throughput')), ['base', ratio, ''], 'throughput');
+  await page.locator('#base').selectOption('2');
+  equal(await texts(ratioRow(page, 'Throughput')), ['base', ratio, ''], 'against the run of another load');
+  const named = await page.locator('.loads').textContent();
+  holds(named.includes('Test 4, twice the workers (concurrent)'), `it is named: ${named}`);
+  await close(page);
+}
+
 module.exports = {
+  'ratios are taken between equal loads': ratiosAreTakenBetweenEqualLoads,
   'runs are laid over one another': runsAreLaidOverOneAnother,
   'ratios are taken against the chosen base': ratiosAreTakenAgainstTheChosenBase,
   'a matrix is interrupted, resumed and compared': aMatrixIsInterruptedAndResumed,

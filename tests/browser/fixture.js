@@ -86,7 +86,7 @@ function describe(options, written) {
     name: options.name,
     configuration_file: 'published-test4.config',
     configuration: {
-      mode: 'max', duration: '1440', concurrent: '100', driver: 'basho_bench_driver_nhs',
+      mode: 'max', duration: '1440', concurrent: String(options.workers ?? 100), driver: 'basho_bench_driver_nhs',
       unique: '{8000,skew_order}', operations: '[{get,3},{put,1}]', note: '<<"</script>">>',
     },
     started_unix_seconds: 1795325400,
@@ -94,7 +94,7 @@ function describe(options, written) {
     warm_up_seconds: 5,
     mode: 'closed',
     rate: null,
-    workers: 100,
+    workers: options.workers ?? 100,
     scale: 0.002,
     driver: 'nhs',
     backend: options.backend,
@@ -121,13 +121,15 @@ const MEMORY = {
   name: 'Test 4, memory', backend: 'memory', rows: 90, interval: 2, rate: 34000, latency: 900,
   amplification: 0.01, stalls: [], seed: 2,
 };
+// Another load, which can be compared with neither of them.
+const OTHER_LOAD = { ...MEMORY, name: 'Test 4, twice the workers', workers: 200, seed: 4 };
 // A day of rows, as the published runs have them.
 const DAY = {
   name: 'A whole day', backend: 'bitcask', rows: 8640, interval: 10, rate: 21000, latency: 1400,
   amplification: 2.1, stalls: [{ at_seconds: 40000, seconds: 12 }], seed: 3,
 };
 
-module.exports = { makeRun, BITCASK, MEMORY, DAY };
+module.exports = { makeRun, BITCASK, MEMORY, OTHER_LOAD, DAY };
 
 if (require.main === module) {
   const root = process.argv[2];

@@ -185,6 +185,13 @@ async function aPhoneCanReadIt(browser, { bitcask }) {
   equal(await page.locator('#throughput-time svg.narrow').isVisible(), true, 'the narrow drawing');
   const height = await page.locator('#throughput-time svg.narrow .axis text').first().evaluate((text) => text.getBoundingClientRect().height);
   holds(height >= 11, `texts of a chart are ${height} pixels high`);
+  const scroll = page.locator('#results .scroll').first();
+  const { isWider, background } = await scroll.evaluate((element) => ({
+    isWider: element.scrollWidth > element.clientWidth,
+    background: getComputedStyle(element).backgroundAttachment,
+  }));
+  holds(isWider, 'the table of operations is wider than the screen');
+  holds(background.includes('local') && background.includes('scroll'), 'a shadow shows that it goes on');
   await close(page);
 }
 

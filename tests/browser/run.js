@@ -5,7 +5,7 @@ const fs = require('node:fs');
 const path = require('node:path');
 const { spawnSync } = require('node:child_process');
 const { chromium } = require('playwright-core');
-const { makeRun, BITCASK, MEMORY, DAY } = require('./fixture');
+const { makeRun, BITCASK, MEMORY, OTHER_LOAD, DAY } = require('./fixture');
 
 // Nothing of a browser's own may reach for a network.
 const FLAGS = [
@@ -39,10 +39,13 @@ function prepare(kvorum, scratch) {
     bitcask: run('bitcask', BITCASK),
     memory: run('memory', MEMORY),
     day: run('day', DAY),
+    otherLoad: run('other-load', OTHER_LOAD),
     plain: run('plain', { ...BITCASK, isPlain: true }),
     comparison: path.join(scratch, 'comparison.html'),
+    loads: path.join(scratch, 'loads.html'),
   };
   kvorumBench(kvorum, ['compare', site.bitcask.folder, site.memory.folder, '--out', site.comparison]);
+  kvorumBench(kvorum, ['compare', site.bitcask.folder, site.memory.folder, site.otherLoad.folder, '--out', site.loads]);
   return site;
 }
 

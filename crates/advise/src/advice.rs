@@ -19,8 +19,11 @@ const FASTER_BY: f64 = 1.1;
 pub struct Advice {
     /// The bucket type, or what stands for all.
     pub subject: String,
-    /// The best engine of those that are built in, unless all have to be avoided.
+    /// The engine to configure: the best of those that are built in, unless all have to be avoided.
+    /// Of several subjects it is one for all, since a node has one backend.
     pub recommended: Option<String>,
+    /// The best engine that is built in for this subject alone, where `recommended` is another one.
+    pub best_alone: Option<String>,
     /// The best engine of all, where that is another one, not built in yet.
     pub better_later: Option<String>,
     /// All engines, the best first.
@@ -109,6 +112,7 @@ pub fn advise(
     Advice {
         subject: subject.to_owned(),
         recommended: recommended.map(name),
+        best_alone: None,
         better_later: better_later.map(name),
         missing: asked
             .filter(|name| missing.contains(*name))
@@ -116,6 +120,39 @@ pub fn advise(
             .collect(),
         engines: judged,
         facts,
+    }
+}
+
+/// Makes the advice on several subjects one that can be configured: a node has one backend, for all its
+/// bucket types. The engine with the best sum is recommended of those that none has to avoid.
+pub fn join(advices: &mut [Advice]) {
+    let Some((first, rest)) = advices.split_first() else {
+        return;
+    };
+    if rest.iter().all(|it| it.recommended == first.recommended) {
+        return;
+    }
+    let sum = |name: &str| -> Option<i64> {
+        let scores = advices.iter().map(|advice| {
+            let mut engines = advice.engines.iter();
+            let judged = engines.find(|engine| engine.name == name)?;
+            (judged.built_in && !judged.is_to_be_avoided()).then(|| judged.score())
+        });
+        scores.sum()
+    };
+    // An engine that is the best for none, such as one that keeps nothing, is the last resort.
+    let is_best_for_one = |name: &String| {
+        let mut subjects = advices.iter();
+        subjects.any(|advice| advice.recommended.as_ref() == Some(name))
+    };
+    let names = first.engines.iter().map(|engine| engine.name.clone());
+    let summed = names.filter_map(|name| Some(((is_best_for_one(&name), sum(&name)?), name)));
+    // Of equal sums the first counts, which is the better one for the first subject.
+    let best = summed.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    let joint = best.map(|(_, name)| name);
+    for advice in advices {
+        let alone = std::mem::replace(&mut advice.recommended, joint.clone());
+        advice.best_alone = alone.filter(|alone| Some(alone) != joint.as_ref());
     }
 }
 
@@ -200,21 +237,34 @@ impl JudgedEngine {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.subject)?;
-        match (&self.recommended, &self.better_later) {
-            (Some(name), None) => writeln!(f, "  use {name}")?,
-            (Some(name), Some(later)) => {
+        match (&self.recommended, &self.best_alone) {
+            (Some(name), None) => writeln!(f, "  use {name} (storage_backend = {name})")?,
+            (Some(name), Some(alone)) => {
+                writeln!(f, "  use {name} (storage_backend = {name}), as for all")?;
                 writeln!(
                     f,
-                    "  use {name}; {later} would fit better and is not built in yet"
+                    "  alone it would be {alone}, but a node has one backend for all bucket types"
                 )?;
             }
-            (None, Some(later)) => {
-                writeln!(
-                    f,
-                    "  nothing that is built in fits; {later} would, and is not built in yet"
-                )?;
-            }
-            (None, None) => writeln!(f, "  nothing fits")?,
+            (None, Some(alone)) => writeln!(
+                f,
+                "  no backend suits all of these, and a node has one: keep this one on nodes of its \
+                 own, with storage_backend = {alone}"
+            )?,
+            (None, None) => writeln!(f, "  nothing that can be configured fits")?,
+        }
+        if let Some(later) = &self.better_later {
+            writeln!(
+                f,
+                "  (by the rules {later} would suit it more, and this version does not have it)"
+            )?;
+        }
+        if self.facts.is_empty() {
+            writeln!(
+                f,
+                "  nothing is known of the data, so this is a default: say facts with --say, or take \
+                 them from --node, --stats or --bench"
+            )?;
         }
         for engine in &self.engines {
             let mark = if engine.built_in {

@@ -16,7 +16,7 @@ mod node_stats;
 mod render;
 mod rules;
 
-pub use advice::{Advice, JudgedEngine, Reason, advise};
+pub use advice::{Advice, JudgedEngine, Reason, advise, join};
 pub use bench_result::BenchResult;
 pub use capacity::{CapacityAnswer, CapacityQuestion, RiakComparison, capacity};
 pub use engines::{Costs, Engine, EngineTable, Figure, NodeFigures, ObjectFigures, RiakFigures};

@@ -18,12 +18,12 @@ use kvorum_backend::{
     Backend, Batch, Durability, Fields, Lookup, ReadAt, Reading, Timestamp, Write,
 };
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, Compression};
-use kvorum_bench::eterm::parse_term;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_bench::random::{Seed, WorkerRandom};
 use kvorum_bench::value_generator::{BlockSettings, SourceBlocks, ValueGenerator};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_encoding::StorageKey;
+use kvorum_erlang_terms::parse_term;
 
 const GENERATORS: [&str; 5] = [
     "{fixed_bin, 1000}",

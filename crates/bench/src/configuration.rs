@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::eterm::{Position, SyntaxError, Term, parse_term, parse_terms};
+use kvorum_erlang_terms::{Position, SyntaxError, Term, parse_term, parse_terms};
 
 pub use scale::{scaled_count, scaled_keys};
 pub use settings::{Mode, Operation, Settings};
@@ -71,6 +71,15 @@ pub enum Origin {
     Default,
 }
 
+impl Origin {
+    fn is_same_file(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(path, _), Self::File(other, _)) => path == other,
+            _ => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Origin {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -87,11 +96,31 @@ struct Entry {
     origin: Origin,
 }
 
+/// A part of a configuration that a run does not honour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotHonoured {
+    /// Where it stands.
+    pub origin: Origin,
+    /// The key, or the key and an option in its value.
+    pub what: String,
+    /// Why it has no effect.
+    pub reason: String,
+}
+
+impl std::fmt::Display for NotHonoured {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (origin, what, reason) = (&self.origin, &self.what, &self.reason);
+        write!(formatter, "{origin}: {what} has no effect: {reason}")
+    }
+}
+
 /// All settings of a run; later files win over earlier ones, `--set` over files.
 #[derive(Debug, Default)]
 pub struct Configuration {
     entries: BTreeMap<String, Entry>,
     read: RefCell<BTreeSet<&'static str>>,
+    /// Found while the files or the keys were read.
+    not_honoured: RefCell<Vec<NotHonoured>>,
 }
 
 impl Configuration {
@@ -146,7 +175,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Keeps a pair; lists are taken apart, everything else is ignored as basho_bench does.
+    /// Keeps a pair; lists are taken apart. Everything else has no effect, as in basho_bench.
     fn add_term(&mut self, term: Term, origin: &Origin) {
         match term {
             Term::List(elements) => {
@@ -154,19 +183,58 @@ impl Configuration {
                     self.add_term(element, origin);
                 }
             }
-            Term::Tuple(elements) => {
-                if let Ok([Term::Atom(key), value]) = <[Term; 2]>::try_from(elements) {
-                    self.entries.insert(
-                        key,
-                        Entry {
-                            value,
-                            origin: origin.clone(),
-                        },
-                    );
-                }
-            }
-            _ => {}
+            Term::Tuple(elements) => match <[Term; 2]>::try_from(elements) {
+                Ok([Term::Atom(key), value]) => self.add_pair(key, value, origin),
+                Ok(pair) => self.add_other(&Term::Tuple(pair.to_vec()), origin),
+                Err(elements) => self.add_other(&Term::Tuple(elements), origin),
+            },
+            other => self.add_other(&other, origin),
         }
+    }
+
+    /// Keeps a pair. The later one of a file counts, and later files win on purpose.
+    fn add_pair(&mut self, key: String, value: Term, origin: &Origin) {
+        let entry = Entry {
+            value,
+            origin: origin.clone(),
+        };
+        let earlier = self.entries.insert(key.clone(), entry);
+        if let Some(earlier) = earlier.filter(|earlier| earlier.origin.is_same_file(origin)) {
+            let reason = format!("{origin} sets it again");
+            self.note(earlier.origin, key, reason);
+        }
+    }
+
+    fn add_other(&mut self, term: &Term, origin: &Origin) {
+        let reason = "a setting has the form {Key, Value} with an atom as key".to_owned();
+        self.note(origin.clone(), masked(term).to_string(), reason);
+    }
+
+    fn note(&self, origin: Origin, what: String, reason: String) {
+        let note = NotHonoured {
+            origin,
+            what,
+            reason,
+        };
+        self.not_honoured.borrow_mut().push(note);
+    }
+
+    /// Notes that a part of the value of a key has no effect. `part` is empty for all of it.
+    pub fn without_effect(&self, key: &str, part: &str, reason: &str) {
+        let origin = self.origin(key);
+        let gap = if part.is_empty() { "" } else { ": " };
+        self.note(origin, format!("{key}{gap}{part}"), reason.to_owned());
+    }
+
+    /// What was found to have no effect so far, besides keys that nothing has read.
+    pub fn not_honoured(&self) -> Vec<NotHonoured> {
+        self.not_honoured.borrow().clone()
+    }
+
+    fn origin(&self, key: &str) -> Origin {
+        self.entries
+            .get(key)
+            .map_or(Origin::Default, |entry| entry.origin.clone())
     }
 
     /// The value of a key, if it is set.
@@ -190,14 +258,10 @@ impl Configuration {
 
     /// An error about the value of a key.
     pub fn refusal(&self, key: &str, got: &Term, reason: String) -> ConfigurationError {
-        let origin = self
-            .entries
-            .get(key)
-            .map_or(Origin::Default, |entry| entry.origin.clone());
         ConfigurationError::Value {
-            origin,
+            origin: self.origin(key),
             key: key.to_owned(),
-            got: got.to_string(),
+            got: masked(got).to_string(),
             reason,
         }
     }
@@ -223,9 +287,10 @@ impl Configuration {
         Ok(value.unwrap_or(default))
     }
 
-    /// Every key that is set, with its value as an Erlang term.
+    /// Every key that is set, with its value as an Erlang term; passwords are masked.
     pub fn printed(&self) -> BTreeMap<String, String> {
-        let printed = |(key, entry): (&String, &Entry)| (key.clone(), entry.value.to_string());
+        let printed =
+            |(key, entry): (&String, &Entry)| (key.clone(), masked(&entry.value).to_string());
         self.entries.iter().map(printed).collect()
     }
 
@@ -237,5 +302,22 @@ impl Configuration {
             .filter(|(key, _)| !read.contains(key.as_str()))
             .map(|(key, entry)| (key.as_str(), &entry.origin))
             .collect()
+    }
+}
+
+/// The term with the password of every `{credentials, User, Password}` in it replaced.
+fn masked(term: &Term) -> Term {
+    let all = |terms: &[Term]| terms.iter().map(masked).collect();
+    match term {
+        Term::Tuple(parts) if term.is_tagged("credentials") => {
+            let mask = |(index, part): (usize, &Term)| match index {
+                0 | 1 => part.clone(),
+                _ => Term::String("***".to_owned()),
+            };
+            Term::Tuple(parts.iter().enumerate().map(mask).collect())
+        }
+        Term::Tuple(parts) => Term::Tuple(all(parts)),
+        Term::List(parts) => Term::List(all(parts)),
+        other => other.clone(),
     }
 }

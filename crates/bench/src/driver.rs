@@ -4,6 +4,7 @@
 //! mistake before the first connection. From the plan each worker gets its own driver, which owns
 //! its connection and its counters.
 
+mod connect_options;
 pub mod embedded;
 pub mod http_raw;
 mod http_session;
@@ -24,11 +25,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::eterm::Term;
 use crate::key_generator::{Exhausted, KeyGenerator};
 use crate::random::WorkerRandom;
 use crate::value_generator::ValueGenerator;
 use crate::verification::{Verification, Verifier};
+use kvorum_erlang_terms::Term;
 
 /// How an operation ended, as far as accounting is concerned.
 #[derive(Debug, Clone, PartialEq)]

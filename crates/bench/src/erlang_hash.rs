@@ -1,6 +1,6 @@
 //! Erlang's `phash2/1` of integers and atoms: the nhs driver derives keys from it.
 
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// Base of the constants that separate kinds of terms.
 const GOLDEN: u32 = 0x9e37_79b9;

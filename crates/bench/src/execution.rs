@@ -49,6 +49,7 @@ pub(crate) fn run(
         let duration = Duration::try_from_secs_f64(seconds);
         settings.duration = Some(duration.context("--duration is no number of seconds")?);
     }
+    settings.report_often_enough();
     let operations = &settings.operations;
     let run = Run {
         configuration: &configuration,
@@ -101,7 +102,7 @@ impl Run<'_> {
         let (settings, arguments) = (self.settings, self.arguments);
         let part = arguments.part.unwrap_or(Part { index: 1, count: 1 });
         let draws = draws(self.configuration, settings, arguments, part)?;
-        tell_unread::<P>(self.configuration)?;
+        report_not_honoured::<P>(self.configuration, settings)?;
         let name = run_name(arguments)?;
         let labels = file_labels(&settings.operations);
         let mut files = ResultFiles::create(&arguments.out, &name, &arguments.files, &labels)
@@ -321,16 +322,23 @@ fn draws(
 }
 
 /// `sequential_int_state_dir`; the empty string is none.
-fn state_directory(term: &crate::eterm::Term) -> Result<Option<PathBuf>, String> {
+fn state_directory(term: &kvorum_erlang_terms::Term) -> Result<Option<PathBuf>, String> {
     let path = term.as_text().map(PathBuf::from);
     let path = path.filter(|path| path.as_os_str().is_empty() || path.is_dir());
     let path = path.ok_or("expected the path of a directory that exists")?;
     Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
 }
 
-/// Says which keys have no effect, and why as far as that is known.
-fn tell_unread<P: Plan>(configuration: &Configuration) -> io::Result<()> {
+/// Says which keys, or parts of their values, have no effect, and why as far as that is known.
+fn report_not_honoured<P: Plan>(
+    configuration: &Configuration,
+    settings: &Settings,
+) -> io::Result<()> {
     let mut out = io::stderr().lock();
+    settings.note_unused(configuration);
+    for note in configuration.not_honoured() {
+        writeln!(out, "{note}")?;
+    }
     for (key, origin) in configuration.unread() {
         let reason = P::why_without_effect(key)
             .or_else(|| Settings::why_without_effect(key))

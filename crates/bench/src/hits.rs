@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use crate::configuration::scaled_keys;
-use crate::eterm::{Term, parse_term};
 use crate::key_generator::KeyLaw;
 use crate::run_record::{Hits, OperationTotals, RunRecord};
+use kvorum_erlang_terms::{Term, parse_term};
 
 /// What an operation has to do with keys.
 #[derive(Clone, Copy, PartialEq, Eq)]

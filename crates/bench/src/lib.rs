@@ -2,7 +2,7 @@
 //!
 //! A tool at the rim: it knows the wire and nothing of the server behind it.
 //!
-//! - [`eterm`]: Erlang terms; [`configuration`]: files merged into settings.
+//! - [`configuration`]: files of Erlang terms merged into settings.
 //! - [`key_generator`], [`value_generator`]: what is touched and what is written.
 //! - [`driver`]: what an operation does; [`worker`]: one closed loop of operations.
 //! - [`runner`]: a whole run; [`recorder`], [`server_probe`]: what it measures.
@@ -16,7 +16,6 @@ mod command;
 pub mod configuration;
 pub mod driver;
 pub mod erlang_hash;
-pub mod eterm;
 mod execution;
 #[cfg(test)]
 mod goodness_of_fit;

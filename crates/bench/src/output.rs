@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::activity::Records;
 use crate::configuration::Operation;
-use crate::eterm::Term;
 use crate::recorder::{Latencies, Record};
+use kvorum_erlang_terms::Term;
 
 use interval_log::IntervalLog;
 pub(crate) use interval_log::{COUNTS, COUNTS_HEADER, HISTOGRAMS, LATENESS};
@@ -21,6 +21,9 @@ pub use summary_table::{Totals, write_summary};
 
 /// With fewer samples than this, basho_bench writes a row without data.
 const SAMPLES_MIN: u64 = 5;
+/// Its usual interval. Of shorter ones, which it does not have unless it is told so, every sample counts:
+/// slow operations of a short run would have no row at all.
+const USUAL_WINDOW: Duration = Duration::from_secs(10);
 
 const LATENCY_HEADER: &str =
     "elapsed, window, n, min, mean, median, 95th, 99th, 99_9th, max, errors";
@@ -108,7 +111,7 @@ impl ResultFiles {
         let total = successful + failed;
         writeln!(self.summary, "{times}, {total}, {successful}, {failed}")?;
         for (file, record) in self.latencies.iter_mut().zip(&records.operations) {
-            writeln!(file, "{times}, {}", latency_columns(record))?;
+            writeln!(file, "{times}, {}", latency_columns(record, window))?;
         }
         let payload: u64 = records.operations.iter().map(|it| it.payload_bytes).sum();
         let (operations, bytes) = &mut self.volume_so_far;
@@ -157,7 +160,7 @@ fn point_current_at(results: &Path, name: &str) -> io::Result<()> {
     std::os::unix::fs::symlink(name, &link)
 }
 
-fn latency_columns(record: &Record) -> String {
+fn latency_columns(record: &Record, window: Duration) -> String {
     let Latencies {
         samples,
         min,
@@ -169,7 +172,11 @@ fn latency_columns(record: &Record) -> String {
         max,
     } = record.latencies();
     let errors = record.errors;
-    if samples < SAMPLES_MIN {
+    let samples_min = match window < USUAL_WINDOW {
+        true => 1,
+        false => SAMPLES_MIN,
+    };
+    if samples < samples_min {
         return format!("0, 0, 0, 0, 0, 0, 0, 0, {errors}");
     }
     let units = record.units;
@@ -227,7 +234,7 @@ pub fn file_label(label: &Term) -> String {
 mod tests {
     use super::*;
     use crate::driver::Outcome;
-    use crate::eterm::parse_term;
+    use kvorum_erlang_terms::parse_term;
 
     fn operation(text: &str) -> Operation {
         let term = parse_term(text).unwrap();
@@ -293,6 +300,9 @@ mod tests {
         files
             .write_errors(&operations, &records.operations)
             .unwrap();
+        let short = Duration::from_secs(1);
+        let after = Duration::from_secs(21);
+        files.write_rows(after, short, &records).unwrap();
 
         let read = |name: &str| {
             std::fs::read_to_string(results.path().join("current").join(name)).unwrap()
@@ -301,22 +311,28 @@ mod tests {
         assert_eq!(
             read("summary.csv"),
             "elapsed, window, total, successful, failed\n\
-             10.000123, 10.000123, 107, 104, 3\n20.0, 10.000123, 0, 0, 0\n"
+             10.000123, 10.000123, 107, 104, 3\n20.0, 10.000123, 0, 0, 0\n\
+             21.0, 1.0, 107, 104, 3\n"
         );
         assert_eq!(
             read("get-unique_latencies.csv"),
             "elapsed, window, n, min, mean, median, 95th, 99th, 99_9th, max, errors\n\
              10.000123, 10.000123, 100, 1, 50.5, 50, 95, 99, 100, 100, 1\n\
-             20.0, 10.000123, 0, 0, 0, 0, 0, 0, 0, 0, 0\n"
+             20.0, 10.000123, 0, 0, 0, 0, 0, 0, 0, 0, 0\n\
+             21.0, 1.0, 100, 1, 50.5, 50, 95, 99, 100, 100, 1\n"
         );
         assert_eq!(
             read("put-pb-5_latencies.csv").lines().nth(1),
             Some("10.000123, 10.000123, 0, 0, 0, 0, 0, 0, 0, 0, 2")
         );
         assert_eq!(
+            read("put-pb-5_latencies.csv").lines().nth(3),
+            Some("21.0, 1.0, 4, 1, 2.5, 2, 4, 4, 4, 4, 2")
+        );
+        assert_eq!(
             read("volume.csv"),
             "elapsed, operations, payload_bytes\n0.0, 0, 0\n10.000123, 107, 4000\n\
-             20.0, 107, 4000\n"
+             20.0, 107, 4000\n21.0, 214, 8000\n"
         );
         assert_eq!(
             read("errors.csv"),

@@ -14,6 +14,8 @@ pub(crate) struct Progress {
     is_terminal: bool,
     /// Operations at the time of the line before.
     before: (Duration, u64),
+    /// Whether the warm-up was announced.
+    has_warmed_up: bool,
 }
 
 impl Progress {
@@ -23,6 +25,7 @@ impl Progress {
             duration,
             is_terminal: io::stderr().is_terminal(),
             before: (Duration::ZERO, 0),
+            has_warmed_up: false,
         }
     }
 
@@ -32,10 +35,13 @@ impl Progress {
     }
 
     /// Says for how long the run will not be measured yet.
-    pub(crate) fn warming_up(&self, left: Duration) {
+    pub(crate) fn warming_up(&mut self, left: Duration) {
         if self.is_terminal {
             let _ = write!(io::stderr(), "\rwarming up, {} left\x1b[K", clock(left));
+        } else if !self.has_warmed_up {
+            let _ = writeln!(io::stderr(), "warming up, {} left", clock(left));
         }
+        self.has_warmed_up = true;
     }
 
     /// Renews the line on a terminal.

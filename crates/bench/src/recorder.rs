@@ -203,7 +203,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eterm::Term;
+    use kvorum_erlang_terms::Term;
 
     fn record(samples: impl IntoIterator<Item = u64>) -> Record {
         let mut record = Record::new().unwrap();

@@ -12,8 +12,8 @@ mod value_generator_test;
 
 use bytes::Bytes;
 
-use crate::eterm::Term;
 use crate::random::WorkerRandom;
+use kvorum_erlang_terms::Term;
 
 pub use source_block::{BlockSettings, SEMI_COMPRESSIBLE_BLOCK_BYTES, SourceBlocks};
 

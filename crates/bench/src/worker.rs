@@ -194,8 +194,8 @@ fn pause(rate: f64, random: &mut WorkerRandom) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eterm::Term;
     use crate::random::Seed;
+    use kvorum_erlang_terms::Term;
 
     #[test]
     fn operations_are_drawn_by_weight() {

@@ -343,7 +343,8 @@ impl Director {
                 Err(Refusal::No(reason)) => self.note(format!("{}: {reason}", cue.action)),
             }
             self.cues.remove(0);
-            if self.play.length_follows_script {
+            // The load ends now, so it does not go on after this cue as after others.
+            if self.play.length_follows_script && cue.action != Action::End {
                 self.play.length = self.play.length.max(elapsed + AFTER_SCRIPT);
             }
         }

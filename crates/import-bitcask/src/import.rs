@@ -14,7 +14,7 @@ use kvorum_runtime::Moment;
 use crate::groups::{self, KeyGroup};
 use crate::index::{self, ENTRY_BYTES};
 use crate::reading::ObjectReader;
-use crate::source::{FilePlace, Source};
+use crate::source::{FilePlace, LeftOut, Source};
 use crate::state::{Choices, Stage, State};
 use crate::survey::Survey;
 
@@ -71,13 +71,23 @@ pub async fn import(
     Ok(run.summary())
 }
 
+/// Checks that there is something to import, and writes nothing. For a caller that has to start a server
+/// first.
+///
+/// # Errors
+/// [`ImportError`], as [`import()`] would fail at its beginning.
+pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
+    Source::find(system, &options.directories, options.ignore_locks)?;
+    Ok(())
+}
+
 /// An import under way.
 struct Run {
     system: System,
     directory: StateDirectory,
     state: State,
     findings: Findings,
-    marked_for_deletion: Vec<PathBuf>,
+    left_out: LeftOut,
     saved: Moment,
     _lock: Box<dyn DiskLock>,
 }
@@ -85,9 +95,12 @@ struct Run {
 impl Run {
     fn open(system: System, options: &ImportOptions) -> Result<Self, ImportError> {
         let disk = &*system.disk;
-        let (source, marked_for_deletion) =
-            Source::find(&system, &options.directories, options.ignore_locks)?;
-        let (directory, lock) = StateDirectory::take(disk, &options.state_directory)?;
+        let (source, left_out) = Source::find(&system, &options.directories, options.ignore_locks)?;
+        let path = match options.target {
+            Some(_) => options.state_directory.clone(),
+            None => StateDirectory::of_dry_run(&options.state_directory),
+        };
+        let (directory, lock) = StateDirectory::take(disk, &path)?;
         if options.restart {
             directory.forget(disk)?;
         }
@@ -100,22 +113,28 @@ impl Run {
             ignore_hints: options.ignore_hints,
             leave_out_tombstones: options.leave_out_tombstones,
         };
-        let state = match directory.load::<State>(disk)? {
-            None => {
-                let files = file_count(records_about(&source));
-                State::begin(source, choices, files)
-            }
+        let earlier = match directory.load::<State>(disk)? {
             Some(state) if !state.is_known() => {
                 return Err(directory.damaged("another version of this program wrote it"));
             }
             Some(state) => match state.difference(&source, &choices) {
-                None => state,
+                None => Some(state),
+                // A dry run has put nothing, so there is nothing to go on with.
+                Some(_) if state.choices.target.is_none() => {
+                    directory.forget(disk)?;
+                    None
+                }
                 Some(difference) => {
                     let path = directory.path().to_owned();
                     return Err(ImportError::OtherImport { path, difference });
                 }
             },
+            None => None,
         };
+        let state = earlier.unwrap_or_else(|| {
+            let files = file_count(records_about(&source));
+            State::begin(source, choices, files)
+        });
         let findings = Findings::open(disk, &directory.findings(), state.findings_len)?;
         directory.save(disk, &state)?;
         Ok(Self {
@@ -124,7 +143,7 @@ impl Run {
             directory,
             state,
             findings,
-            marked_for_deletion,
+            left_out,
             _lock: lock,
         })
     }
@@ -336,7 +355,8 @@ impl Run {
             data_bytes: source.data_bytes(),
             counts: self.state.counts,
             bucket_types: self.state.bucket_types,
-            marked_for_deletion: self.marked_for_deletion,
+            marked_for_deletion: self.left_out.marked_for_deletion,
+            passed_over: self.left_out.directories,
             findings_file: self.findings.path().to_owned(),
             first_findings: self.findings.first().to_vec(),
         }

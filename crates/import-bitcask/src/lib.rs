@@ -25,7 +25,7 @@ mod source;
 mod state;
 mod survey;
 
-pub use import::{ImportOptions, import};
+pub use import::{ImportOptions, check_source, import};
 pub use kvorum_import::{
     Counts, Finding, ImportError, ImportTarget, Progress, ProgressView, Summary, System, WorkStage,
 };

@@ -2,16 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use kvorum_disk::{Disk, EntryKind};
-use kvorum_import::{ImportError, System};
+use kvorum_disk::{DirectoryEntry, Disk, EntryKind};
+use kvorum_import::{
+    ImportError, Judgement, PassedOver, StoreKind, System, find_stores, is_partition_name,
+};
 use serde::{Deserialize, Serialize};
 
 const DATA_SUFFIX: &str = ".bitcask.data";
 const HINT_SUFFIX: &str = ".bitcask.hint";
 const LOCKS: [&str; 2] = ["bitcask.write.lock", "bitcask.merge.lock"];
 const LOCK_BYTES_MAX: u64 = 8192;
-/// A node's data directory, bitcask within it, the partitions within that.
-const DEPTH_MAX: usize = 3;
+/// In the names of data and hint files, whatever stands before and behind it.
+const FILE_INFIX: &str = ".bitcask.";
+/// The version of the backend, which Riak writes into every partition.
+const VERSION_FILE: &str = "version.txt";
 /// A file to be deleted is executable for others, or in old releases runs as its owner.
 const DELETION_MODE_BITS: u32 = 0o4001;
 
@@ -38,24 +42,30 @@ pub(crate) struct SourceFile {
     pub(crate) hint_len: Option<u64>,
 }
 
+/// What a search has left out.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut {
+    /// Data files that Riak has marked for deletion.
+    pub(crate) marked_for_deletion: Vec<PathBuf>,
+    /// Directories that hold nothing that Riak would serve.
+    pub(crate) directories: Vec<PassedOver>,
+}
+
 impl Source {
-    /// Finds the stores in and below `roots`. Returns also the data files that Riak has marked for
-    /// deletion, which are left out.
+    /// Finds the stores in and below `roots`.
     pub(crate) fn find(
         system: &System,
         roots: &[PathBuf],
         ignore_locks: bool,
-    ) -> Result<(Self, Vec<PathBuf>), ImportError> {
+    ) -> Result<(Self, LeftOut), ImportError> {
         let mut stores = Vec::new();
-        let mut marked = Vec::new();
+        let mut left_out = LeftOut::default();
         for root in roots {
-            let before = stores.len();
-            collect(system, root, DEPTH_MAX, &mut stores, &mut marked)?;
-            if stores.len() == before {
-                return Err(ImportError::NothingFound {
-                    path: root.clone(),
-                    what: "bitcask data files",
-                });
+            let mut found = find_stores(&*system.disk, root, &Bitcask)?;
+            left_out.directories.append(&mut found.passed_over);
+            for store in found.stores {
+                let store = open_store(system, &store.path, &mut left_out.marked_for_deletion)?;
+                stores.push(store);
             }
         }
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));
@@ -65,7 +75,7 @@ impl Source {
                 check_locks(system, &store.path)?;
             }
         }
-        Ok((Self { stores }, marked))
+        Ok((Self { stores }, left_out))
     }
 
     /// All files in order, each with its store: the number of a file is its place here.
@@ -109,47 +119,70 @@ impl FilePlace<'_> {
     }
 }
 
-fn collect(
+/// Bitcask, for the search.
+struct Bitcask;
+
+impl StoreKind for Bitcask {
+    fn what(&self) -> &'static str {
+        "bitcask data files"
+    }
+
+    fn usual_root(&self) -> &'static str {
+        "bitcask"
+    }
+
+    fn judge(&self, path: &Path, entries: &[DirectoryEntry]) -> Result<Judgement, ImportError> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_partition = name.is_some_and(is_partition_name);
+        let mut files = entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::File)
+            .map(|entry| &*entry.name);
+        Ok(if files.clone().any(|name| id_of(name).is_some()) {
+            Judgement::Store
+        } else if files.any(|name| {
+            let is_version = name == VERSION_FILE && is_partition;
+            is_version || name.contains(FILE_INFIX) || LOCKS.contains(&name)
+        }) {
+            Judgement::Bare("a bitcask without data files")
+        } else {
+            Judgement::Other
+        })
+    }
+}
+
+fn open_store(
     system: &System,
     directory: &Path,
-    depth: usize,
-    stores: &mut Vec<Store>,
     marked: &mut Vec<PathBuf>,
-) -> Result<(), ImportError> {
-    let entries = system.disk.list(directory)?;
+) -> Result<Store, ImportError> {
     let mut files = Vec::new();
     let mut marked_here = Vec::new();
-    for entry in &entries {
+    for entry in system.disk.list(directory)? {
+        let Some(id) = id_of(&entry.name) else {
+            continue;
+        };
         let path = directory.join(&entry.name);
-        if entry.kind == EntryKind::Directory {
-            if depth > 0 {
-                collect(system, &path, depth - 1, stores, marked)?;
-            }
-        } else if let Some(id) = id_of(&entry.name) {
-            let mode = (system.file_mode)(&path).unwrap_or(0);
-            if mode & DELETION_MODE_BITS != 0 {
-                marked_here.push(path);
-                continue;
-            }
-            let hint = directory.join(format!("{id}{HINT_SUFFIX}"));
-            files.push(SourceFile {
-                id,
-                data_len: len_of(&*system.disk, &path)?.unwrap_or(0),
-                hint_len: len_of(&*system.disk, &hint)?,
-            });
+        let mode = (system.file_mode)(&path).unwrap_or(0);
+        if mode & DELETION_MODE_BITS != 0 {
+            marked_here.push(path);
+            continue;
         }
+        let hint = directory.join(format!("{id}{HINT_SUFFIX}"));
+        files.push(SourceFile {
+            id,
+            data_len: len_of(&*system.disk, &path)?.unwrap_or(0),
+            hint_len: len_of(&*system.disk, &hint)?,
+        });
     }
-    if files.is_empty() && !marked_here.is_empty() {
+    if files.is_empty() {
         let path = directory.to_owned();
         return Err(ImportError::AllMarkedForDeletion { path });
     }
     marked.append(&mut marked_here);
-    if !files.is_empty() {
-        files.sort_by_key(|file| file.id);
-        let path = directory.to_owned();
-        stores.push(Store { path, files });
-    }
-    Ok(())
+    files.sort_by_key(|file| file.id);
+    let path = directory.to_owned();
+    Ok(Store { path, files })
 }
 
 /// The number in a data file's name, as bitcask writes it.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use kvorum_disk::DiskLock;
 use kvorum_import::{
-    Batch, Findings, ImportError, ImportTarget, Outcome, Progress, SpreadWriter, StateDirectory,
-    Summary, System, Target, WorkStage, file_count,
+    Batch, Findings, ImportError, ImportTarget, Outcome, PassedOver, Progress, SpreadWriter,
+    StateDirectory, Summary, System, Target, WorkStage, file_count,
 };
 use kvorum_runtime::{Moment, TaskHandle};
 
@@ -74,6 +74,22 @@ pub async fn import(
     Ok(run.summary())
 }
 
+/// Checks that there is something to import, and writes nothing. For a caller that has to start a server
+/// first.
+///
+/// # Errors
+/// [`ImportError`], as [`import()`] would fail at its beginning.
+pub fn check_source(system: &System, options: &ImportOptions) -> Result<(), ImportError> {
+    Source::find(
+        system,
+        &options.directories,
+        &options.slow_tiers,
+        options.ignore_locks,
+        options.ignore_manifests,
+    )?;
+    Ok(())
+}
+
 /// An import under way.
 struct Run {
     system: System,
@@ -82,6 +98,7 @@ struct Run {
     stores: Vec<StoreFiles>,
     findings: Findings,
     checks: SpreadWriter,
+    passed_over: Vec<PassedOver>,
     saved: Moment,
     _lock: Box<dyn DiskLock>,
 }
@@ -89,14 +106,18 @@ struct Run {
 impl Run {
     fn open(system: System, options: &ImportOptions) -> Result<Self, ImportError> {
         let disk = &*system.disk;
-        let source = Source::find(
+        let (source, passed_over) = Source::find(
             &system,
             &options.directories,
             &options.slow_tiers,
             options.ignore_locks,
             options.ignore_manifests,
         )?;
-        let (directory, lock) = StateDirectory::take(disk, &options.state_directory)?;
+        let path = match options.target {
+            Some(_) => options.state_directory.clone(),
+            None => StateDirectory::of_dry_run(&options.state_directory),
+        };
+        let (directory, lock) = StateDirectory::take(disk, &path)?;
         if options.restart {
             directory.forget(disk)?;
         }
@@ -109,23 +130,29 @@ impl Run {
         };
         let mut trouble = Batch::default();
         let stores = source.files(disk, options.ignore_manifests, &mut trouble);
-        let (mut state, is_new) = match directory.load::<State>(disk)? {
-            None => {
-                let bytes: u64 = source.stores.iter().map(crate::source::Store::bytes).sum();
-                let files = file_count(bytes / BYTES_A_CHECK);
-                (State::begin(source, choices, files), true)
-            }
+        let earlier = match directory.load::<State>(disk)? {
             Some(state) if !state.is_known() => {
                 return Err(directory.damaged("another version of this program wrote it"));
             }
             Some(state) => match state.difference(&source, &choices) {
-                None => (state, false),
+                None => Some(state),
+                // A dry run has put nothing, so there is nothing to go on with.
+                Some(_) if state.choices.target.is_none() => {
+                    directory.forget(disk)?;
+                    None
+                }
                 Some(difference) => {
                     let path = directory.path().to_owned();
                     return Err(ImportError::OtherImport { path, difference });
                 }
             },
+            None => None,
         };
+        let is_new = earlier.is_none();
+        let mut state = earlier.unwrap_or_else(|| {
+            let bytes: u64 = source.stores.iter().map(crate::source::Store::bytes).sum();
+            State::begin(source, choices, file_count(bytes / BYTES_A_CHECK))
+        });
         let mut findings = Findings::open(disk, &directory.findings(), state.findings_len)?;
         for path in [directory.index(), directory.runs()] {
             kvorum_disk::create_directory_durably(disk, &path)?;
@@ -147,6 +174,7 @@ impl Run {
             state,
             stores,
             findings,
+            passed_over,
             _lock: lock,
         })
     }
@@ -352,6 +380,7 @@ impl Run {
             counts: self.state.counts,
             bucket_types: self.state.bucket_types,
             marked_for_deletion: Vec::new(),
+            passed_over: self.passed_over,
             findings_file: self.findings.path().to_owned(),
             first_findings: self.findings.first().to_vec(),
         }

@@ -33,4 +33,4 @@ mod table_cursor;
 mod trouble;
 pub mod write_batch;
 
-pub use import::{ImportOptions, import};
+pub use import::{ImportOptions, check_source, import};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use kvorum_disk::{Disk, EntryKind, OpenMode};
-use kvorum_import::{Batch, ImportError, System};
+use kvorum_disk::{DirectoryEntry, Disk, EntryKind, OpenMode};
+use kvorum_import::{Batch, ImportError, Judgement, PassedOver, StoreKind, System, find_stores};
 use serde::{Deserialize, Serialize};
 
 use crate::log_file::{Logged, read_log};
@@ -12,13 +12,10 @@ use crate::manifest::Manifest;
 use crate::merge::{SortedFile, SortedForm};
 use crate::trouble::{KeyRange, lost, noted};
 
-/// A node's data directory, the stores' directory within it, the partitions within that.
-const DEPTH_MAX: usize = 3;
-/// Directories below a node's data directory that hold LevelDB stores of other things than objects,
-/// or what LevelDB has put aside.
-const OTHER_DIRECTORIES: [&str; 4] = ["anti_entropy", "yz_anti_entropy", "ensembles", "lost"];
-const BACKUP_PREFIX: &str = "backup";
 const LEVEL_PREFIX: &str = "sst_";
+const LOCK: &str = "LOCK";
+/// LevelDB's log of what it does, not of writes.
+const INFO_LOG: &str = "LOG";
 const CURRENT: &str = "CURRENT";
 const CURRENT_BYTES_MAX: u64 = 4096;
 const MANIFEST_PREFIX: &str = "MANIFEST-";
@@ -73,14 +70,14 @@ pub(crate) struct StoreFiles {
 }
 
 impl Source {
-    /// Finds the stores in and below `roots`; `slow_tiers` are empty or one for each root.
+    /// Finds the stores in and below `roots`, and says what it leaves out; `slow_tiers` are empty or one for each root.
     pub(crate) fn find(
         system: &System,
         roots: &[PathBuf],
         slow_tiers: &[PathBuf],
         ignore_locks: bool,
         ignore_manifests: bool,
-    ) -> Result<Self, ImportError> {
+    ) -> Result<(Self, Vec<PassedOver>), ImportError> {
         if !slow_tiers.is_empty() && slow_tiers.len() != roots.len() {
             return Err(ImportError::TierCount {
                 tiers: slow_tiers.len(),
@@ -89,28 +86,28 @@ impl Source {
         }
         let disk = &*system.disk;
         let mut stores = Vec::new();
+        let mut passed_over = Vec::new();
         for (number, root) in roots.iter().enumerate() {
-            let before = stores.len();
-            let slow = slow_tiers.get(number).map(PathBuf::as_path);
-            collect(disk, root, slow, DEPTH_MAX, ignore_manifests, &mut stores)?;
-            if stores.len() == before {
-                return Err(ImportError::NothingFound {
-                    path: root.clone(),
-                    what: "LevelDB stores",
-                });
+            let mut found = find_stores(disk, root, &LevelDb { disk })?;
+            passed_over.append(&mut found.passed_over);
+            for store in found.stores {
+                let slow = slow_tiers.get(number);
+                let slow = slow.map(|slow| slow.join(&store.below_root));
+                let opened = open_store(disk, &store.path, slow.as_deref(), ignore_manifests)?;
+                stores.push(opened);
             }
         }
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));
         stores.dedup_by(|a, b| a.path == b.path);
         if !ignore_locks {
             for store in &stores {
-                let lock = store.path.join("LOCK");
+                let lock = store.path.join(LOCK);
                 if let Some(process) = (system.lock_holder)(&lock) {
                     return Err(ImportError::InUse { lock, process });
                 }
             }
         }
-        Ok(Self { stores })
+        Ok((Self { stores }, passed_over))
     }
 
     /// The files of each store that count, by its manifest; what is wrong with it is noted in `batch`.
@@ -244,48 +241,65 @@ impl Store {
     }
 }
 
-fn collect(
-    disk: &dyn Disk,
-    directory: &Path,
-    slow: Option<&Path>,
-    depth: usize,
-    ignore_manifests: bool,
-    stores: &mut Vec<Store>,
-) -> Result<(), ImportError> {
-    let entries = disk.list(directory)?;
-    let is_level = |name: &str| level_of(name).is_some();
-    let is_store = entries.iter().any(|entry| match entry.kind {
-        EntryKind::Directory => is_level(&entry.name),
-        EntryKind::File => {
-            let name = &entry.name;
-            name == CURRENT || name.starts_with(MANIFEST_PREFIX) || table_number(name).is_some()
-        }
-    });
-    if is_store {
-        let store = open_store(disk, directory, slow, ignore_manifests)?;
-        stores.push(store);
-        return Ok(());
+/// LevelDB, for the search.
+struct LevelDb<'a> {
+    disk: &'a dyn Disk,
+}
+
+impl StoreKind for LevelDb<'_> {
+    fn what(&self) -> &'static str {
+        "LevelDB stores"
     }
-    for entry in entries {
-        let is_other = OTHER_DIRECTORIES.contains(&&*entry.name);
-        if entry.kind == EntryKind::Directory
-            && depth > 0
-            && !is_other
-            && !entry.name.starts_with(BACKUP_PREFIX)
-        {
-            let slow = slow.map(|slow| slow.join(&entry.name));
-            let path = directory.join(&entry.name);
-            collect(
-                disk,
-                &path,
-                slow.as_deref(),
-                depth - 1,
-                ignore_manifests,
-                stores,
-            )?;
-        }
+
+    fn usual_root(&self) -> &'static str {
+        "leveldb"
     }
-    Ok(())
+
+    fn judge(&self, path: &Path, entries: &[DirectoryEntry]) -> Result<Judgement, ImportError> {
+        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+        let is_store = entries.iter().any(|entry| {
+            let name = &*entry.name;
+            match entry.kind {
+                EntryKind::Directory => level_of(name).is_some(),
+                EntryKind::File => {
+                    let is_manifest = name == CURRENT || name.starts_with(MANIFEST_PREFIX);
+                    is_manifest || table_number(name).is_some()
+                }
+            }
+        });
+        let was_begun = has(LOCK) && has(INFO_LOG);
+        Ok(if !(is_store || was_begun) {
+            Judgement::Other
+        } else if self.has_data(path, entries)? {
+            Judgement::Store
+        } else {
+            Judgement::Bare("a LevelDB that was never finished, without any data")
+        })
+    }
+}
+
+impl LevelDb<'_> {
+    /// Whether there is anything to be read: a manifest, a table or a log that is not empty.
+    fn has_data(&self, path: &Path, entries: &[DirectoryEntry]) -> Result<bool, ImportError> {
+        for entry in entries {
+            let inner = path.join(&entry.name);
+            if entry.kind == EntryKind::Directory {
+                let levels = level_of(&entry.name).is_some();
+                if levels && self.has_data(&inner, &self.disk.list(&inner)?)? {
+                    return Ok(true);
+                }
+                continue;
+            }
+            let name = &*entry.name;
+            let is_data = name.starts_with(MANIFEST_PREFIX)
+                || table_number(name).is_some()
+                || numbered(name, ".log").is_some();
+            if is_data && len_of(self.disk, &inner)? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
 }
 
 fn open_store(

@@ -5,16 +5,37 @@ use std::path::PathBuf;
 use kvorum_disk::DiskError;
 use kvorum_runtime::RuntimeError;
 
+use crate::store_search::PassedOver;
+
 /// An import that stopped. What was done is kept: the same command goes on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
+    /// No such directory.
+    #[error("{path} is no directory")]
+    NoDirectory {
+        /// The path as it was named.
+        path: PathBuf,
+    },
     /// Nothing to import.
-    #[error("{path} holds no {what}, nor do directories below it")]
+    #[error(
+        "{path} holds no {what}, nor do directories below it{}",
+        listed(passed_over)
+    )]
     NothingFound {
         /// What was searched.
         path: PathBuf,
         /// What was looked for.
         what: &'static str,
+        /// Directories that the search has left out.
+        passed_over: Vec<PassedOver>,
+    },
+    /// Several data roots in one node's data directory: name those that riak.conf names.
+    #[error("{path} holds several directories with partitions: {}", shown(roots))]
+    SeveralRoots {
+        /// The data directory.
+        path: PathBuf,
+        /// The directories.
+        roots: Vec<PathBuf>,
     },
     /// Riak seems to run on the directory: stop it, or copy the directory, or say that the lock is
     /// left from a crash.
@@ -85,4 +106,21 @@ pub enum ImportError {
     /// The process cannot start what it needs.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+}
+
+/// Directories that were passed over, one a line.
+fn listed(passed_over: &[PassedOver]) -> String {
+    let lines = passed_over.iter().map(|passed| {
+        format!(
+            "\n  passed over {}: {}",
+            passed.path.display(),
+            passed.reason
+        )
+    });
+    lines.collect()
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+    shown.join(", ")
 }

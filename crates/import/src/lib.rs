@@ -22,6 +22,7 @@ mod reconcile;
 pub mod riak_object;
 mod spread;
 mod state_directory;
+mod store_search;
 mod summary;
 mod system;
 mod target;
@@ -36,6 +37,9 @@ pub use progress::{Progress, ProgressView, WorkStage};
 pub use reconcile::reconcile;
 pub use spread::{SpreadWriter, file_count, read_spread};
 pub use state_directory::StateDirectory;
+pub use store_search::{
+    FoundStore, FoundStores, Judgement, PassedOver, StoreKind, find_stores, is_partition_name,
+};
 pub use summary::Summary;
 pub use system::System;
 pub use target::{ImportTarget, Outcome, Target};

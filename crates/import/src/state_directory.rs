@@ -29,6 +29,12 @@ impl StateDirectory {
         Ok((Self { path }, lock))
     }
 
+    /// The place of a dry run's state within that of the import that may follow. Neither finds the
+    /// other's.
+    pub fn of_dry_run(path: &Path) -> PathBuf {
+        path.join("dry-run")
+    }
+
     /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::counts::Counts;
 use crate::findings::Finding;
+use crate::store_search::PassedOver;
 
 /// What came of an import.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +26,8 @@ pub struct Summary {
     pub bucket_types: Vec<String>,
     /// Files that Riak had marked for deletion, which are left out.
     pub marked_for_deletion: Vec<PathBuf>,
+    /// Directories that hold nothing that Riak would serve, which are left out.
+    pub passed_over: Vec<PassedOver>,
     /// The file with one line for each finding.
     pub findings_file: PathBuf,
     /// The first findings of this run.
@@ -139,6 +142,10 @@ impl fmt::Display for Summary {
         }
         if !self.bucket_types.is_empty() {
             writeln!(f, "types     {}", self.bucket_types.join(", "))?;
+        }
+        for passed in &self.passed_over {
+            let (path, reason) = (passed.path.display(), &passed.reason);
+            writeln!(f, "passed over {path}: {reason}")?;
         }
         for path in &self.marked_for_deletion {
             writeln!(

@@ -33,6 +33,22 @@ pub enum InspectError {
         /// What was to be looked into.
         path: PathBuf,
     },
+    /// A directory in which nothing was written by a node: a mistyped path, or another program's data.
+    #[error(
+        "{} holds no files of a kvorum node, nor do directories below it; name a data directory \
+         (platform_data_dir) or the directory of a partition",
+        path.display()
+    )]
+    NothingOfOurs {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory, where one file can be shown.
+    #[error("{} is a directory; name a file in it, or check all of it with `kvorum verify`", path.display())]
+    IsDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// A directory that is a part of a store: name the store's own.
     #[error(
         "{} has only the old tables of the store in {}: name that directory",

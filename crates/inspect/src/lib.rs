@@ -18,4 +18,4 @@ pub use error::{InspectError, Result};
 pub use kind::{Kind, open_pieces, recognise};
 pub use kvorum_backend_bitcask::check::{Checked, Finding};
 pub use show::{ShowOptions, Shown, show};
-pub use verify::{Plan, Unit, VerifyOptions};
+pub use verify::{Plan, Unit, VerifyOptions, is_node_directory};

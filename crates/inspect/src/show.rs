@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
-use kvorum_disk::Disk;
 use kvorum_disk::anatomy::{Check, Field, Piece};
+use kvorum_disk::{Disk, EntryKind};
 
-use crate::{Result, open_pieces, recognise};
+use crate::{InspectError, Result, open_pieces, recognise};
 
 /// What is printed of a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +37,14 @@ pub fn show(
     options: ShowOptions,
     out: &mut dyn Write,
 ) -> Result<Shown> {
+    if disk
+        .info(path)?
+        .is_some_and(|info| info.kind == EntryKind::Directory)
+    {
+        return Err(InspectError::IsDirectory {
+            path: path.to_owned(),
+        });
+    }
     let kind = recognise(disk, path)?;
     let mut shown = Shown::default();
     for piece in open_pieces(disk, path, kind, options.from)? {

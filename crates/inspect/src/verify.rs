@@ -15,6 +15,8 @@ use crate::{InspectError, Result, segment_directory, table_store, value_logs};
 
 /// The lock of a data directory.
 const NODE_LOCK_NAME: &str = "LOCK";
+/// Names of which a data directory has one at least, whatever was damaged.
+const NODE_FILES: [&str; 4] = ["format", "engine", "place", "value_log"];
 /// Where damaged files of a log are set aside; they are known to be what they are.
 const LOST_NAME: &str = "lost";
 /// What was found unreadable before, files that were never finished, and what is no file.
@@ -61,12 +63,24 @@ pub struct Plan {
     locks: Vec<Box<dyn DiskLock>>,
 }
 
+/// True for the data directory of a node. LevelDB stores of others have a file `LOCK`, too, which is
+/// not ours to write.
+pub fn is_node_directory(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+    for name in NODE_FILES {
+        if disk.info(&directory.join(name))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 impl Plan {
     /// Looks what is there, and takes the locks unless the directory is in use. A lock file that does
     /// not exist is not created: nobody who uses a directory lacks one.
     ///
     /// # Errors
-    /// [`kvorum_disk::ErrorKind::Locked`] when somebody has it open.
+    /// [`kvorum_disk::ErrorKind::Locked`] when somebody has it open, and
+    /// [`InspectError::NothingOfOurs`] when there is nothing to check.
     pub fn new(disk: &dyn Disk, directory: &Path, options: VerifyOptions) -> Result<Self> {
         let mut plan = Self {
             directory: directory.to_owned(),
@@ -85,8 +99,13 @@ impl Plan {
             });
         }
         plan.visit(disk, directory, 0)?;
+        // Anybody may have a file called `lock`, which says nothing.
+        let is_ours = |unit: &Unit| !matches!(unit, Unit::File(_, Kind::Text));
         match plan.slow.take() {
             Some((path, fast)) if plan.units.is_empty() => Err(InspectError::Slow { path, fast }),
+            _ if !plan.units.iter().any(is_ours) => Err(InspectError::NothingOfOurs {
+                path: directory.to_owned(),
+            }),
             _ => Ok(plan),
         }
     }
@@ -97,11 +116,8 @@ impl Plan {
     }
 
     fn visit(&mut self, disk: &dyn Disk, directory: &Path, depth: usize) -> Result<()> {
-        for name in [NODE_LOCK_NAME, LOCK_NAME] {
-            let path = directory.join(name);
-            if !self.options.is_live && disk.info(&path)?.is_some() {
-                self.locks.push(disk.lock(&path, "kvorum verify\n")?);
-            }
+        if is_node_directory(disk, directory)? {
+            self.lock(disk, &directory.join(NODE_LOCK_NAME))?;
         }
         if let Some(fast) = fast_of(disk, directory)? {
             // It is checked with the store that it is a part of.
@@ -109,9 +125,11 @@ impl Plan {
             return Ok(());
         }
         if kvorum_lsm::check::has_store_files(disk, directory)? {
+            self.lock(disk, &directory.join(LOCK_NAME))?;
             return self.visit_tables(disk, directory);
         }
         if is_store(disk, directory)? {
+            self.lock(disk, &directory.join(LOCK_NAME))?;
             for entry in disk.list(directory)? {
                 let info = disk.info(&directory.join(entry.name))?;
                 self.bytes += info.map_or(0, |info| info.len);
@@ -151,6 +169,14 @@ impl Plan {
         }
         if has_segments {
             self.units.push(Unit::Segments(directory.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes a lock whose file is there; its holder's name is written into the file.
+    fn lock(&mut self, disk: &dyn Disk, path: &Path) -> Result<()> {
+        if !self.options.is_live && disk.info(path)?.is_some() {
+            self.locks.push(disk.lock(path, "kvorum verify\n")?);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use kvorum_advise::{
     Advice, BenchResult, CapacityQuestion, EngineTable, Facts, Kind, RuleTable, Value, advise,
-    capacity, facts_of_stats, parse_value,
+    capacity, facts_of_stats, join, parse_value,
 };
 
 use crate::admin_client;
@@ -67,7 +67,7 @@ pub(crate) struct CapacityArguments {
 }
 
 /// Arguments of `kvorum advise backend`.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct BackendArguments {
     /// Result directory of `kvorum bench`; may be repeated, for several backends under one test
     #[arg(long, value_name = "DIR")]
@@ -95,10 +95,11 @@ pub(crate) struct BackendArguments {
 }
 
 /// Advises as the command line says.
-pub(crate) fn main(verb: &AdviseVerb) -> anyhow::Result<ExitCode> {
+pub(crate) fn main(verb: Option<&AdviseVerb>) -> anyhow::Result<ExitCode> {
     match verb {
-        AdviseVerb::Capacity(arguments) => advise_capacity(arguments),
-        AdviseVerb::Backend(arguments) => advise_backend(arguments),
+        Some(AdviseVerb::Capacity(arguments)) => advise_capacity(arguments),
+        Some(AdviseVerb::Backend(arguments)) => advise_backend(arguments),
+        None => advise_backend(&BackendArguments::default()),
     }
 }
 
@@ -203,7 +204,9 @@ fn advise_types(
         let subject = format!("bucket type {name}");
         Ok(advise(&engines, rules, &subject, &of_type, runs))
     });
-    advices.collect()
+    let mut advices = advices.collect::<anyhow::Result<Vec<Advice>>>()?;
+    join(&mut advices);
+    Ok(advices)
 }
 
 fn parse_facts(rules: &RuleTable, said: &[&str]) -> anyhow::Result<Facts> {

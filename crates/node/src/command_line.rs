@@ -58,10 +58,10 @@ enum Verb {
         #[command(subcommand)]
         verb: AdminVerb,
     },
-    /// Work out capacity, and choose backends
+    /// Work out capacity, and choose backends; without a verb, as `backend` without arguments
     Advise {
         #[command(subcommand)]
-        verb: advise::AdviseVerb,
+        verb: Option<advise::AdviseVerb>,
     },
     /// Bring data over from Riak
     Import {
@@ -108,7 +108,7 @@ struct ServerArguments {
     stop_with_input: bool,
 }
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct ConfigurationArguments {
     /// Configuration file in riak.conf's form [default: $KVORUM_CONFIG, or kvorum.conf if there is one]
     #[arg(long, value_name = "FILE")]
@@ -230,7 +230,7 @@ pub(crate) fn main() -> ExitCode {
         Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Admin { verb } => administer(verb),
-        Verb::Advise { verb } => advise::main(&verb),
+        Verb::Advise { verb } => advise::main(verb.as_ref()),
         Verb::Import { verb } => import::main(&verb),
         Verb::Verify(arguments) => verify::main(&arguments),
         Verb::Repair(arguments) => repair::main(&arguments),

@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use kvorum_settings::Configuration;
+use kvorum_settings::{Configuration, TermsFile};
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "kvorum.conf";
+
+/// The name of Riak's own file.
+const RIAK_FILE: &str = "riak.conf";
 
 /// Names the file where the command line does not: links called `riak` are called from anywhere.
 const FILE_VARIABLE: &str = "KVORUM_CONFIG";
@@ -37,12 +40,53 @@ pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
     let place = file
         .as_deref()
         .map_or_else(|| "the command line".into(), |f| f.display().to_string());
-    let configuration = Configuration::load(&text, &source.overrides)
+    let terms = match &file {
+        Some(file) => read_terms(file)?,
+        None => Vec::new(),
+    };
+    let mut configuration = Configuration::load_with_terms(&text, &terms, &source.overrides)
         .map_err(|problems| anyhow::anyhow!("{place} cannot be used:\n{problems}"))?;
+    if let Some(arguments) = file.as_deref().and_then(virtual_machine_file) {
+        configuration.warnings.push(format!(
+            "{} is not read: Kvorum does not run on the Erlang virtual machine, and takes its name \
+             from `nodename`",
+            arguments.display()
+        ));
+    }
     Ok(Loaded {
         configuration,
         file,
     })
+}
+
+/// Reads what Riak would read beside the file: `advanced.config`, and beside a `riak.conf` also
+/// `app.config`, a name that other programs use elsewhere.
+fn read_terms(file: &Path) -> anyhow::Result<Vec<(TermsFile, Vec<u8>)>> {
+    let is_riaks = file.file_name().is_some_and(|name| name == RIAK_FILE);
+    let names: &[TermsFile] = match is_riaks {
+        true => &[TermsFile::App, TermsFile::Advanced],
+        false => &[TermsFile::Advanced],
+    };
+    let mut terms = Vec::new();
+    for name in names {
+        let beside = file.with_file_name(name.name());
+        match std::fs::read(&beside) {
+            Ok(bytes) => terms.push((*name, bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let read = format!("read {}, which stands beside it", beside.display());
+                return Err(error).context(read);
+            }
+        }
+    }
+    Ok(terms)
+}
+
+/// `vm.args` beside a `riak.conf`, which in Riak can name the node.
+fn virtual_machine_file(file: &Path) -> Option<PathBuf> {
+    let is_riaks = file.file_name().is_some_and(|name| name == RIAK_FILE);
+    let beside = file.with_file_name("vm.args");
+    (is_riaks && beside.exists()).then_some(beside)
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {

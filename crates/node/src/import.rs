@@ -163,6 +163,7 @@ fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Res
         let address = reachable(*address);
         return run(executor, verb, Some(ImportTarget { address, name }));
     }
+    check_source(executor, verb).map_err(advise)?;
     let temporary = TemporaryServer::start(executor, settings)?;
     let address = temporary.address;
     let outcome = run(executor, verb, Some(ImportTarget { address, name }));
@@ -171,19 +172,36 @@ fn import_into_configured(executor: &Executor, verb: &ImportVerb) -> anyhow::Res
     stopped.map(|()| summary)
 }
 
+/// A node that would be started for nothing writes a data directory.
+fn check_source(executor: &Executor, verb: &ImportVerb) -> Result<(), ImportError> {
+    let system = system(executor);
+    match verb {
+        ImportVerb::RiakBitcask(arguments) => {
+            kvorum_import_bitcask::check_source(&system, &bitcask_options(arguments, None))
+        }
+        ImportVerb::RiakLeveldb(arguments) => {
+            kvorum_import_leveldb::check_source(&system, &leveldb_options(arguments, None))
+        }
+    }
+}
+
+fn system(executor: &Executor) -> System {
+    System {
+        disk: Arc::new(RealDisk),
+        runtime: executor.runtime(),
+        file_mode,
+        is_running,
+        lock_holder,
+    }
+}
+
 fn run(
     executor: &Executor,
     verb: &ImportVerb,
     target: Option<ImportTarget>,
 ) -> anyhow::Result<Summary> {
     let runtime = executor.runtime();
-    let system = System {
-        disk: Arc::new(RealDisk),
-        runtime: runtime.clone(),
-        file_mode,
-        is_running,
-        lock_holder,
-    };
+    let system = system(executor);
     let progress = Arc::new(Progress::default());
     let shown = show(&runtime, progress.clone());
     let outcome = match verb {
@@ -270,6 +288,14 @@ fn advise(error: ImportError) -> anyhow::Error {
             .to_owned(),
         ImportError::NothingFound { what, .. } => {
             format!("name the directory of a Riak node that has {what}, or one partition in it")
+        }
+        ImportError::NoDirectory { .. } => {
+            "name the data directory of a Riak node, or one partition in it".to_owned()
+        }
+        ImportError::SeveralRoots { .. } => {
+            "Riak serves those that its riak.conf names as data_root, and others may be left over \
+             from a move: name the right ones, each by itself"
+                .to_owned()
         }
         ImportError::NoManifest { .. } => {
             "if this is the slow half of a tiered store, name it with \

@@ -17,7 +17,7 @@ use kvorum_backend_leveldb::repair::{
     Doubt, Repair, RepairReport, RepairVerdict, fast_of, has_store_files, options,
 };
 use kvorum_disk::{Disk, DiskLock, EntryKind, RealDisk};
-use kvorum_inspect::{Kind, Plan, VerifyOptions, recognise};
+use kvorum_inspect::{Kind, Plan, VerifyOptions, is_node_directory, recognise};
 
 use crate::hints_opening::LOST_NAME;
 use crate::verify;
@@ -113,19 +113,23 @@ fn find(disk: &dyn Disk, arguments: &RepairArguments) -> anyhow::Result<Found> {
     let directory = &arguments.directory;
     let info = disk.info(directory)?;
     if info.is_none_or(|it| it.kind != EntryKind::Directory) {
-        bail!("there is no directory {}", directory.display());
+        bail!("{} is no directory", directory.display());
     }
     let mut found = Found::default();
     visit(disk, directory, 0, &mut found)?;
     if found.leveldb.is_empty() && found.others.is_empty() {
-        bail!("there is no store in {}", directory.display());
+        bail!(
+            "{} holds no store of a kvorum node, nor do directories below it; name a data directory \
+             (platform_data_dir) or the directory of a partition",
+            directory.display()
+        );
     }
     Ok(found)
 }
 
 fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> anyhow::Result<()> {
     let node_lock = directory.join("LOCK");
-    if disk.info(&node_lock)?.is_some() {
+    if is_node_directory(disk, directory)? && disk.info(&node_lock)?.is_some() {
         let lock = disk.lock(&node_lock, "kvorum repair\n");
         let in_use = || format!("{} is in use; stop its node first", directory.display());
         found.locks.push(lock.with_context(in_use)?);

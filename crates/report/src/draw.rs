@@ -15,4 +15,4 @@ pub use chart::{Band, Chart, Column, Ink, Line};
 pub use scale::{Scale, ScaleKind};
 pub use svg::{Frame, draw};
 pub use unit::Unit;
-pub(crate) use unit::{counted, digits, times};
+pub(crate) use unit::{counted, digits, grouped, times};

@@ -71,7 +71,14 @@ pub fn throughput(run: &RunResult) -> f64 {
 /// The whole run's latencies of an operation: as told, else as far as its rows tell.
 pub fn totals(operation: &Operation) -> OperationTotals {
     if let Some(totals) = &operation.totals {
-        return totals.clone();
+        // Where nothing succeeded there is no latency, and none is better than another.
+        return match totals.count > 0.0 {
+            true => totals.clone(),
+            false => OperationTotals {
+                errors: totals.errors,
+                ..OperationTotals::default()
+            },
+        };
     }
     let counts = operation.latencies.numbers("n");
     let count: f64 = counts.iter().sum();
@@ -224,11 +231,7 @@ fn of_server(run: &RunResult) -> Vec<Figure> {
     let largest = |head: &str| run.server.as_ref()?.largest(head);
     let last = |head: &str| run.server.as_ref()?.last(head);
     let known = [
-        (
-            "CPU per operation",
-            Unit::Microseconds,
-            cpu_per_operation(run),
-        ),
+        ("CPU per operation", Unit::CpuTime, cpu_per_operation(run)),
         ("Memory at most", Unit::Bytes, largest("resident_bytes")),
         ("Disk space at the end", Unit::Bytes, last("disk_bytes")),
         ("Written to disk", Unit::Bytes, growth(run, "written_bytes")),

@@ -4,6 +4,7 @@ mod charts;
 mod comparison;
 mod data;
 mod document;
+mod failures;
 mod figure;
 mod hits;
 mod matrix;
@@ -13,6 +14,7 @@ mod run_tables;
 
 pub use comparison::{Entry, comparison, entries};
 pub use document::{Link, escape_json};
+pub use failures::failure;
 pub(crate) use hits::{keys, sentences, share};
 pub(crate) use matrix::kinds;
 pub use matrix::{MatrixIndex, MatrixRow, matrix};

@@ -3,7 +3,7 @@
 //! No configuration, no server to start first, nothing left behind. For a person who wants to know
 //! in what range they are, not for a comparison to be published: that is the matrix.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -83,6 +83,9 @@ pub(crate) fn execute(
     let stop = Interruption::listen();
     let mut outcomes = Vec::new();
     for backend in &program.engines {
+        say_progress(&format!(
+            "{backend}: puts, then gets and puts, {seconds:.0} s each"
+        ));
         match run_backend(backend, seconds, program, root, &stop) {
             Ok(outcome) => outcomes.push(outcome),
             Err(error) if error.is::<Interrupted>() => {
@@ -93,6 +96,7 @@ pub(crate) fn execute(
         }
     }
     tell(&outcomes, out)?;
+    tell_failures(&outcomes, out)?;
     if kept.is_some() {
         write_pages(&outcomes, root, out)?;
     }
@@ -204,6 +208,26 @@ fn tell(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
          default.\nRepeat before you believe; compare with: kvorum bench matrix \
          bench/configs/published-short.toml"
     )?;
+    Ok(())
+}
+
+/// Where nothing renews itself on a terminal, a line for each step says that it goes on.
+fn say_progress(step: &str) {
+    if !std::io::stderr().is_terminal() {
+        // Progress that cannot be shown is no reason to stop.
+        let _ = writeln!(std::io::stderr(), "{step}");
+    }
+}
+
+/// A line for each run in which operations failed, with the most frequent cause.
+fn tell_failures(outcomes: &[Outcome], out: &mut dyn Write) -> anyhow::Result<()> {
+    for outcome in outcomes {
+        for (load, run) in [("puts", &outcome.puts), ("mix", &outcome.mix)] {
+            if let Some(sentence) = page::failure(run) {
+                writeln!(out, "FAILED  {}, {load}: {sentence}", outcome.backend)?;
+            }
+        }
+    }
     Ok(())
 }
 

@@ -3,12 +3,15 @@
 //! Only `summary.csv` has to be there, so that a directory written by basho_bench itself makes a
 //! report too; whatever else is missing is left out of the page and named there.
 
+mod causes;
 mod csv;
 mod description;
+mod load;
 pub mod series;
 
 use std::path::{Path, PathBuf};
 
+pub use causes::Cause;
 pub use csv::Table;
 pub use description::{Description, Hits, Machine, OperationTotals, Server, Stall};
 
@@ -58,7 +61,7 @@ pub enum ReadError {
 pub struct RunResult {
     /// Where it was read.
     pub directory: PathBuf,
-    /// The run's name: as described, else that of the directory.
+    /// The name of the test: as given, that of its configuration, or that of the directory.
     pub name: String,
     /// `run.json`, when there is one.
     pub description: Option<Description>,
@@ -70,6 +73,8 @@ pub struct RunResult {
     pub server: Option<Table>,
     /// `volume.csv`, when volume was counted.
     pub volume: Option<Table>,
+    /// `errors.csv`: why operations failed, the most frequent first.
+    pub causes: Vec<Cause>,
 }
 
 /// What is known of one operation.
@@ -99,7 +104,7 @@ impl RunResult {
         )?;
         let operations = read_operations(directory, description.as_ref())?;
         let name = match &description {
-            Some(description) if !description.name.is_empty() => description.name.clone(),
+            Some(description) if !description.name.is_empty() => description.test_name(),
             _ => directory_name(directory),
         };
         Ok(Self {
@@ -108,6 +113,10 @@ impl RunResult {
             operations,
             server: read_optional(&directory.join("server.csv"), Table::parse)?,
             volume: read_optional(&directory.join("volume.csv"), Table::parse)?,
+            causes: read_optional(&directory.join("errors.csv"), |text, _| {
+                Ok(causes::parse(text))
+            })?
+            .unwrap_or_default(),
             description,
             directory: directory.to_owned(),
         })

@@ -14,6 +14,25 @@ pub(crate) struct Setting {
     pub(crate) place: Place,
     pub(crate) name: Name,
     pub(crate) value: String,
+    /// How it was written, if not like this.
+    pub(crate) written: Option<Written>,
+}
+
+/// Name and value as a file of another form has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl Setting {
+    /// The name for messages.
+    pub(crate) fn written_name(&self) -> String {
+        match &self.written {
+            Some(written) => written.name.clone(),
+            None => self.name.to_string(),
+        }
+    }
 }
 
 const FORM: &str = "`key = value`";
@@ -56,6 +75,7 @@ pub(crate) fn parse_override(text: &str, place: Place) -> Result<Setting, Proble
         place,
         name,
         value: value.to_owned(),
+        written: None,
     })
 }
 
@@ -83,6 +103,7 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
         place,
         name,
         value: value.to_owned(),
+        written: None,
     })
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::catalogue::{self, Known, honoured_keys};
 use crate::conf_file::{self, Setting};
 use crate::consistency;
+use crate::erlang;
 use crate::key::Key;
 use crate::kind::Refusal;
 use crate::name::{self, Name};
-use crate::problem::{Place, Problem, Problems};
+use crate::problem::{Place, Problem, Problems, TermsFile};
 use crate::settings::{LogOutput, Settings};
 use crate::substitution;
 
@@ -84,7 +85,33 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong, at once; the reader corrects the file or the options.
     pub fn load(text: &str, overrides: &[impl AsRef<str>]) -> Result<Configuration, Problems> {
+        Self::load_with_terms(text, &[], overrides)
+    }
+
+    /// Reads files of Erlang terms, too, which stand beside the file and win over it in their order.
+    ///
+    /// # Errors
+    /// As [`Configuration::load`].
+    pub fn load_with_terms(
+        text: &str,
+        terms: &[(TermsFile, Vec<u8>)],
+        overrides: &[impl AsRef<str>],
+    ) -> Result<Configuration, Problems> {
         let (mut written, mut problems) = conf_file::parse(text);
+        let mut replacements = Vec::new();
+        let mut ignored = Vec::new();
+        for (file, bytes) in terms {
+            let mut read = erlang::read(*file, bytes);
+            let place = Place::Terms(*file);
+            replacements.extend(read.replaced.iter().copied().map(|prefix| Replacement {
+                prefix,
+                before: written.len(),
+                place,
+            }));
+            written.append(&mut read.settings);
+            ignored.append(&mut read.ignored);
+            problems.append(&mut read.problems);
+        }
         for (index, text) in overrides.iter().enumerate() {
             match conf_file::parse_override(text.as_ref(), Place::Set(index + 1)) {
                 Ok(setting) => written.push(setting),
@@ -93,9 +120,12 @@ impl Configuration {
         }
         let mut loader = Loader {
             problems,
+            replacements,
             ..Loader::new(&written)
         };
-        let lines = loader.classify();
+        let mut lines = loader.classify();
+        lines.append(&mut ignored);
+        lines.sort_by_key(|line| line.place);
         let (settings, effective) = loader.evaluate();
         // A default fails only through a setting that it refers to, which is told by itself.
         if loader
@@ -129,14 +159,26 @@ fn place_of(problem: &Problem) -> Option<Place> {
         Problem::UnknownKey { place, .. }
         | Problem::BadValue { place, .. }
         | Problem::NotBuiltIn { place, .. }
+        | Problem::Unsupported { place, .. }
+        | Problem::Terms { place, .. }
         | Problem::Unreadable { place, .. }
         | Problem::Reference { place, .. } => Some(*place),
         Problem::Conflict(_) | Problem::NothingToDescribe { .. } => None,
     }
 }
 
+/// A list in a file of Erlang terms that takes the place of several keys at once.
+struct Replacement {
+    /// With which the names of these keys begin.
+    prefix: &'static str,
+    /// Settings before this one count no more.
+    before: usize,
+    place: Place,
+}
+
 struct Loader<'a> {
     written: &'a [Setting],
+    replacements: Vec<Replacement>,
     /// By pattern and free word: the index of the setting that counts, the last one written.
     winners: BTreeMap<(&'static str, String), usize>,
     problems: Vec<Problem>,
@@ -146,6 +188,7 @@ impl<'a> Loader<'a> {
     fn new(written: &'a [Setting]) -> Loader<'a> {
         Loader {
             written,
+            replacements: Vec::new(),
             winners: BTreeMap::new(),
             problems: Vec::new(),
         }
@@ -176,7 +219,9 @@ impl<'a> Loader<'a> {
                     continue;
                 }
             };
-            if let Target::Key { pattern, word, .. } = &target {
+            if let Target::Key { pattern, word, .. } = &target
+                && self.replacement(index, pattern).is_none()
+            {
                 self.winners.insert((pattern, word.clone()), index);
             }
             targets.push((index, target));
@@ -185,6 +230,13 @@ impl<'a> Loader<'a> {
             .into_iter()
             .filter_map(|(index, target)| self.report(index, target))
             .collect()
+    }
+
+    /// The list that took the place of this setting, if one did.
+    fn replacement(&self, index: usize, pattern: &str) -> Option<&Replacement> {
+        self.replacements
+            .iter()
+            .find(|it| index < it.before && pattern.starts_with(it.prefix))
     }
 
     fn report(&self, index: usize, target: Target) -> Option<LineReport> {
@@ -196,18 +248,26 @@ impl<'a> Loader<'a> {
                 word,
                 through,
             } => {
+                let replacement = self.replacement(index, pattern);
                 let winner = self.winners.get(&(pattern, word)).copied().unwrap_or(index);
                 match self.written.get(winner).filter(|_| winner != index) {
                     Some(winner) => Outcome::Overridden(winner.place),
-                    None if through => Outcome::MappedTo(pattern.to_owned()),
+                    None if let Some(by) = replacement => Outcome::Overridden(by.place),
+                    None if through || setting.written.is_some() => {
+                        Outcome::MappedTo(pattern.to_owned())
+                    }
                     None => Outcome::Honoured,
                 }
             }
         };
+        let value = match &setting.written {
+            Some(written) => written.value.clone(),
+            None => setting.value.clone(),
+        };
         Some(LineReport {
             place: setting.place,
-            name: setting.name.to_string(),
-            value: setting.value.clone(),
+            name: setting.written_name(),
+            value,
             outcome,
         })
     }
@@ -265,7 +325,7 @@ impl<'a> Loader<'a> {
     ) -> Option<Effective> {
         let setting = self.written.get(index)?;
         let name = name::instance(key.name, word);
-        let written = setting.name.to_string();
+        let written = setting.written_name();
         let value = self.expand(&written, setting.place, &setting.value)?;
         self.apply(settings, key, word, &written, setting.place, &value);
         let through = (written != name).then_some(written);

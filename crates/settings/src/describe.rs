@@ -102,6 +102,7 @@ fn short(place: Place) -> String {
     match place {
         Place::Default => "default".to_owned(),
         Place::Line(number) => format!("line {number}"),
+        Place::Terms(file) => file.name().to_owned(),
         Place::Set(_) => "--set".to_owned(),
     }
 }

@@ -9,8 +9,29 @@ pub enum Place {
     Default,
     /// On this line of the file, counted from 1.
     Line(usize),
+    /// In a file of Erlang terms beside it.
+    Terms(TermsFile),
     /// With `--set`, counted from 1.
     Set(usize),
+}
+
+/// A file of Erlang terms beside riak.conf; later ones win.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TermsFile {
+    /// `app.config`, the configuration of Riak 1.x.
+    App,
+    /// `advanced.config`, for keys that riak.conf does not have.
+    Advanced,
+}
+
+impl TermsFile {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            TermsFile::App => "app.config",
+            TermsFile::Advanced => "advanced.config",
+        }
+    }
 }
 
 impl fmt::Display for Place {
@@ -18,6 +39,7 @@ impl fmt::Display for Place {
         match self {
             Place::Default => formatter.write_str("by default"),
             Place::Line(number) => write!(formatter, "on line {number}"),
+            Place::Terms(file) => write!(formatter, "in {}", file.name()),
             Place::Set(_) => formatter.write_str("given with --set"),
         }
     }
@@ -67,6 +89,24 @@ pub enum Problem {
         got: String,
         /// Why.
         reason: &'static str,
+    },
+    /// The key is known, and what it asks for cannot be done.
+    #[error("`{key}` {place} cannot be honoured: {reason}; remove it to go on without it")]
+    Unsupported {
+        /// The key.
+        key: String,
+        /// Where.
+        place: Place,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A file of Erlang terms that cannot be read.
+    #[error("cannot read what is {place}: {reason}")]
+    Terms {
+        /// Which file.
+        place: Place,
+        /// Where in it, and what is wrong.
+        reason: String,
     },
     /// A line that is no setting.
     #[error("cannot read `{text}` {place}: expected {expected}")]

@@ -51,6 +51,18 @@ There is no `include`.
 An unmodified riak.conf of Riak 2.2 or 3.2 starts the server, which prints of each key whether it is honoured, mapped to a key of ours, or ignored and why.
 A key that neither Riak nor Kvorum knows is refused with its line and the nearest right name.
 
+### advanced.config and app.config
+
+An `advanced.config` in the same directory is read as well, and beside a `riak.conf` also an `app.config`.
+They hold Erlang terms, `[{Application, [{Key, Value}]}].`, and win over the file: first `app.config`, then `advanced.config`, then `--set`.
+As in Riak a key there replaces all that the file says of it: `default_bucket_props` all of `buckets.default.*`, and a list of listeners all listeners of that protocol.
+Riak 2 and later uses an `app.config` alone where there is one; here what it leaves out is taken from `riak.conf`.
+
+Each key is honoured under the name that riak.conf has for it, ignored with a reason, or refused, and named as `application.key` in the report.
+One that would change the backend or the default properties is never ignored.
+A file that cannot be read is refused with line and column.
+`vm.args` is not read, and a warning says so.
+
 Durations are `500ms`, `10s`, `5m`, `1h`, `1d`, `1w` or several in a row; a bare number is in the unit that the key names.
 Sizes are bytes, or `KB`, `MB`, `GB`, `TB` in powers of 1024.
 Flags are `on` and `off`, `true` and `false`, or `enabled` and `disabled`.

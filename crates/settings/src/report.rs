@@ -20,13 +20,19 @@ impl Configuration {
             .unwrap_or(0)
             .min(WIDTH);
         let mut text = String::new();
+        let places = self.lines.iter().map(|line| place(line.place).len());
+        let column = places.max().unwrap_or(0).max(COLUMN);
         for (line, setting) in self.lines.iter().zip(&settings) {
             let place = place(line.place);
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{place:>10}  {setting:width$}  {}", outcome(line));
+            let _ = writeln!(
+                text,
+                "{place:>column$}  {setting:width$}  {}",
+                outcome(line)
+            );
         }
         for warning in &self.warnings {
-            let _ = writeln!(text, "{:>10}  {warning}", "warning");
+            let _ = writeln!(text, "{:>column$}  {warning}", "warning");
         }
         let _ = writeln!(text, "{}", self.summary());
         text
@@ -46,6 +52,8 @@ impl Configuration {
     }
 }
 
+/// The width of the column of places, unless a file with a longer name is among them.
+const COLUMN: usize = 10;
 /// Longer settings push their outcome to the right.
 const WIDTH: usize = 60;
 
@@ -53,6 +61,7 @@ fn place(place: Place) -> String {
     match place {
         Place::Default => "default".to_owned(),
         Place::Line(number) => format!("line {number}"),
+        Place::Terms(file) => file.name().to_owned(),
         Place::Set(_) => "--set".to_owned(),
     }
 }

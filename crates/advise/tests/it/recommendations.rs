@@ -1,7 +1,7 @@
 //! Workloads of which it is known what suits them.
 
 use kvorum_advise::{
-    Advice, BenchResult, EngineTable, Facts, RuleTable, Value, Verdict, advise, parse_value,
+    Advice, BenchResult, EngineTable, Facts, RuleTable, Value, Verdict, advise, join, parse_value,
 };
 
 fn facts(said: &[(&str, &str)]) -> Facts {
@@ -144,4 +144,27 @@ fn what_is_said_counts_more_than_what_was_measured() {
     measured.set("value_bytes", Value::Number(100.0), "measured");
     measured.extend(&facts(&[("value_bytes", "1KB")]));
     assert_eq!(measured.number("value_bytes"), Some(1024.0));
+}
+
+/// Two bucket types used to get two backends, which no node can have.
+#[test]
+fn several_subjects_get_one_backend_that_can_be_configured() {
+    let sessions = advice(&[("keys", "1m"), ("expires", "yes")], &[]);
+    let mut documents = advice(&[("uses_indexes", "yes")], &[]);
+    assert_eq!(documents.recommended.as_deref(), Some("leveldb"));
+    let mut both = vec![sessions, documents.clone()];
+    join(&mut both);
+    assert!(
+        both.iter()
+            .all(|it| it.recommended.as_deref() == Some("leveldb"))
+    );
+    assert_eq!(both[1].best_alone, None);
+    let alone = both[0].best_alone.clone();
+    if let Some(alone) = alone {
+        assert!(both[0].to_string().contains(&alone));
+    }
+    // One subject keeps what it got.
+    let before = documents.recommended.clone();
+    join(std::slice::from_mut(&mut documents));
+    assert_eq!(documents.recommended, before);
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Configuration, ConfigurationError, Mode, Settings};
-use crate::eterm::Term;
 use crate::random::Seed;
+use kvorum_erlang_terms::Term;
 
 fn load(text: &str) -> Configuration {
     let mut configuration = Configuration::default();
@@ -32,6 +32,60 @@ fn an_empty_file_gives_the_defaults() {
     assert_eq!(settings.value_generator.to_string(), "{fixed_bin,100}");
     assert_eq!(settings.seed, Some(Seed([42, 23, 12])));
     assert!(!settings.shutdown_on_error);
+}
+
+/// Runs of a few seconds used to have charts of one point.
+#[test]
+fn a_run_of_any_length_is_reported_twenty_times() {
+    for (seconds, expected) in [
+        (0.5, 20),
+        (1.0, 50),
+        (15.0, 500),
+        (61.0, 3000),
+        (301.0, 10_000),
+    ] {
+        let mut settings = Settings::read(&load("")).unwrap();
+        settings.duration = Some(Duration::from_secs_f64(seconds));
+        settings.report_often_enough();
+        assert_eq!(settings.report_interval, Duration::from_millis(expected));
+        let reports = seconds / settings.report_interval.as_secs_f64();
+        assert!(reports >= 20.0, "{seconds}");
+    }
+    let mut settings =
+        Settings::read(&load("{report_interval, 1}. {duration, infinity}.")).unwrap();
+    settings.report_often_enough();
+    assert_eq!(settings.report_interval, Duration::from_secs(1));
+}
+
+#[test]
+fn what_has_no_effect_is_noted_and_passwords_are_masked() {
+    let configuration = load(
+        "{concurrent, 3}. {concurrent, 4}. {a, b, c}. word. {sequential_int_state_dir, \"/tmp\"}.
+         {pb_connect_options, [{credentials, \"user\", \"secret\"}]}.
+         {value_generator, {fixed_char, 10}}. {value_generator_source_size, 4096}.",
+    );
+    let settings = Settings::read(&configuration).unwrap();
+    assert_eq!(settings.concurrent, 4);
+    settings.note_unused(&configuration);
+    let notes: Vec<String> = configuration
+        .not_honoured()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let noted = |text: &str| notes.iter().any(|note| note.contains(text));
+    for text in [
+        "a.config:1:1: concurrent has no effect: a.config:1:18 sets it again",
+        "{a,b,c} has no effect",
+        "word has no effect",
+        "sequential_int_state_dir has no effect",
+        "value_generator_source_size has no effect",
+    ] {
+        assert!(noted(text), "{text}: {notes:?}");
+    }
+    assert_eq!(
+        configuration.printed()["pb_connect_options"],
+        "[{credentials,\"user\",\"***\"}]"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Shrinks the key space of a published test, so that a fraction of its time fills the same share
 //! of it.
 
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// Generators of numbers whose last argument says how many there are, and the smallest such number
 /// that they take.
@@ -67,7 +67,7 @@ fn scale_integer(count: i128, factor: f64) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eterm::parse_term;
+    use kvorum_erlang_terms::parse_term;
 
     #[test]
     fn counts_shrink_and_everything_else_stays() {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Configuration, ConfigurationError, scale};
-use crate::eterm::Term;
 use crate::random::Seed;
+use kvorum_erlang_terms::Term;
 
 /// How much longer a run is than written.
 const EXTRA_SECOND: Duration = Duration::from_secs(1);
@@ -126,6 +126,23 @@ impl Settings {
         })
     }
 
+    /// Shortens the time between reports so that a run of any length has enough of them for its charts.
+    pub fn report_often_enough(&mut self) {
+        const REPORTS_MIN: u32 = 20;
+        const MILLISECONDS: [u64; 12] = [
+            10, 20, 50, 100, 200, 500, 1000, 2000, 3000, 5000, 10_000, 30_000,
+        ];
+        let Some(duration) = self.duration else {
+            return;
+        };
+        let longest = duration / REPORTS_MIN;
+        if self.report_interval > longest {
+            let round = MILLISECONDS.map(Duration::from_millis);
+            let fitting = round.iter().rev().find(|it| **it <= longest);
+            self.report_interval = fitting.copied().unwrap_or(round[0]);
+        }
+    }
+
     /// Shortens the duration and shrinks the key space in proportion; the second that every run
     /// is longer than written stays.
     pub fn scale(&mut self, factor: f64) {
@@ -135,6 +152,37 @@ impl Settings {
             self.duration = Some(scaled.unwrap_or(Duration::MAX / 2) + EXTRA_SECOND);
         }
         self.key_generator = scale::scaled_keys(&self.key_generator, factor);
+    }
+
+    /// Notes the keys of generators that are set and that the chosen generators do not use.
+    pub fn note_unused(&self, configuration: &Configuration) {
+        let is_set = |key| configuration.get(key).is_some();
+        let is_sequential = self.key_generator.to_string().contains("sequential_int");
+        if !is_sequential && is_set("sequential_int_state_dir") {
+            let reason = "the key generator does not count through its keys";
+            configuration.without_effect("sequential_int_state_dir", "", reason);
+        }
+        const SOURCES: [&str; 2] = ["value_generator_blob_file", "value_generator_source_size"];
+        let without_source = [
+            "fixed_char",
+            "constant_bin",
+            "highly_compressible_bin",
+            "uniform_int",
+            "random_int",
+        ];
+        let is_without_source = without_source
+            .iter()
+            .any(|tag| self.value_generator.is_tagged(tag));
+        for key in SOURCES.into_iter().filter(|key| is_set(key)) {
+            if is_without_source {
+                let reason = "the value generator does not take its bytes from a source";
+                configuration.without_effect(key, "", reason);
+            }
+        }
+        if !is_without_source && SOURCES.into_iter().all(is_set) {
+            let reason = "the file of value_generator_blob_file is the source";
+            configuration.without_effect("value_generator_source_size", "", reason);
+        }
     }
 
     /// Why a key has no effect, if it is one of basho_bench's that cannot have any.

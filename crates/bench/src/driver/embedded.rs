@@ -17,8 +17,8 @@ use kvorum_encoding::{Bucket, BucketType, Key, StorageKey};
 
 use super::{Draws, Driver, Outcome, Plan};
 use crate::configuration::{Configuration, ConfigurationError, Operation};
-use crate::eterm::Term;
 use crate::key_generator::Exhausted;
+use kvorum_erlang_terms::Term;
 use store_set::StoreSet;
 pub(crate) use store_set::microseconds_now;
 

@@ -12,8 +12,8 @@ use super::http_session::{HttpAnswer, HttpRequest, HttpSession};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
 use crate::configuration::{Configuration, ConfigurationError, Operation};
-use crate::eterm::Term;
 use crate::key_generator::Exhausted;
+use kvorum_erlang_terms::Term;
 
 /// What a key may hold without being escaped: RFC 3986's unreserved characters.
 pub(super) const KEY_ESCAPED: &AsciiSet = &NON_ALPHANUMERIC

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::targets::Target;
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// Pause after a failed connect, so that a server that is down is not hammered.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);

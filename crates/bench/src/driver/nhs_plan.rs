@@ -11,7 +11,7 @@ use super::riakc_pb::{bucket, timeouts};
 use super::targets::Targets;
 use crate::configuration::{Configuration, ConfigurationError, Operation, scaled_count};
 use crate::erlang_hash::{phash2, phash2_atom};
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Action {

@@ -10,7 +10,7 @@ use percent_encoding::percent_encode;
 use super::http_raw::{ACCEPTED, KEY_ESCAPED, VCLOCK};
 use super::http_session::{HttpRequest, HttpSession};
 use super::pb_session::{Bucket, Found, PbSession};
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 const INDEX_PREFIX: &str = "x-riak-index-";
 

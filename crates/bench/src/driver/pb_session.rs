@@ -13,7 +13,7 @@ use kvorum_protocol::pb::{RpbContent, RpbIndexReq, RpbListKeysReq};
 use kvorum_protocol::request::{Delete, DeleteOptions, Get, GetOptions, Put, PutOptions};
 
 use super::targets::Target;
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// Answers larger than this are refused.
 const FRAME_BYTES_MAX: u32 = 512 << 20;

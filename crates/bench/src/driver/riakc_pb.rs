@@ -7,14 +7,15 @@ use kvorum_protocol::pb::RpbContent;
 use kvorum_protocol::quorum;
 use kvorum_protocol::request::{DeleteOptions, GetOptions, PutOptions};
 
+use super::connect_options;
 use super::index_query::IndexQuery;
 use super::nhs_records::record_entries_with_dashes;
 use super::pb_session::{Bucket, Found, PbSession, Timeouts};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
 use crate::configuration::{Configuration, ConfigurationError, Operation};
-use crate::eterm::Term;
 use crate::key_generator::Exhausted;
+use kvorum_erlang_terms::Term;
 
 /// How long `pause_minute` takes.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -67,8 +68,7 @@ impl RiakcPbPlan {
         // pr and pw were read by basho_bench but never sent; here they count when they are set.
         let primaries_of = |key| configuration.convert(key, replicas);
         let content_type = configuration.convert("riakc_pb_content_type", text)?;
-        // The Erlang client reconnects by itself or not; here a session always does.
-        configuration.get("pb_connect_options");
+        connect_options::read(configuration)?;
         Ok(Self {
             actions: operations
                 .iter()

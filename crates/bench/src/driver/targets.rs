@@ -1,7 +1,7 @@
 //! Which server a worker talks to: the address lists of configurations.
 
 use crate::configuration::{Configuration, ConfigurationError};
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// One server's address.
 #[derive(Debug, Clone, PartialEq, Eq)]

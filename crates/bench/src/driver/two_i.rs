@@ -12,8 +12,8 @@ use super::riakc_pb::{bucket, timeouts};
 use super::targets::Targets;
 use super::{Draws, Driver, Outcome, Plan};
 use crate::configuration::{Configuration, ConfigurationError, Operation};
-use crate::eterm::Term;
 use crate::key_generator::Exhausted;
+use kvorum_erlang_terms::Term;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Action {

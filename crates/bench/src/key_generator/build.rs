@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::format::Format;
 use super::line_file::LineFile;
 use super::{HashAlgorithm, Key, KeyGenerator, Kind, Node};
-use crate::eterm::Term;
 use crate::value_generator::{SourceBlocks, ValueGenerator, function_refusal};
+use kvorum_erlang_terms::Term;
 
 /// Levels of wrappers around a source of keys.
 const DEPTH_MAX: u32 = 64;

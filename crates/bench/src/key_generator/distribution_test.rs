@@ -1,10 +1,10 @@
 //! Every source of random keys against its law, cell by cell.
 
 use super::*;
-use crate::eterm::parse_term;
 use crate::goodness_of_fit::{assert_fits, counts_between, excess, law_between};
 use crate::random::Seed;
 use crate::value_generator::{BlockSettings, SourceBlocks};
+use kvorum_erlang_terms::parse_term;
 
 const DRAWS: usize = 200_000;
 

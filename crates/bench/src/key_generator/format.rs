@@ -1,7 +1,7 @@
 //! Formats of Erlang's `io_lib:format` that take one argument, as in `{to_binstr, Format, G}`.
 
 use super::{Key, Kind};
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// A parsed format string with exactly one directive that takes an argument.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::eterm::parse_term;
 use crate::random::Seed;
 use crate::value_generator::{BlockSettings, SourceBlocks};
+use kvorum_erlang_terms::parse_term;
 
 const DRAWS: usize = 200_000;
 

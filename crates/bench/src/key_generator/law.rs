@@ -5,7 +5,7 @@
 //! there have to be follows from the law and the number of writes; measured misses alone would not
 //! tell the test's share from the store's.
 
-use crate::eterm::Term;
+use kvorum_erlang_terms::Term;
 
 /// Classes that stand for the smooth part of a Pareto law.
 const PARETO_CLASSES: i32 = 400;
@@ -172,10 +172,10 @@ fn found_between(each: f64, from: f64, to: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eterm::parse_term;
     use crate::key_generator::KeySources;
     use crate::random::{Seed, WorkerRandom};
     use crate::value_generator::{BlockSettings, SourceBlocks};
+    use kvorum_erlang_terms::parse_term;
 
     fn law(text: &str) -> Option<KeyLaw> {
         KeyLaw::of(&parse_term(text).unwrap())

@@ -7,10 +7,10 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::activity::{Records, Stall};
 use crate::configuration::Operation;
-use crate::eterm::Term;
 use crate::process::ProcessUsage;
 use crate::recorder::Record;
 use crate::server_probe::ServerSample;
+use kvorum_erlang_terms::Term;
 
 /// Reasons of errors that are shown per operation.
 const REASONS_SHOWN: usize = 5;
@@ -64,6 +64,7 @@ pub fn write_summary(
     totals: &Totals,
 ) -> io::Result<()> {
     writeln!(out, "{}", table(operations, totals))?;
+    write_failures(out, totals)?;
     for (operation, record) in operations.iter().zip(&totals.records.operations) {
         write_reasons(out, &operation.label, record)?;
     }
@@ -120,6 +121,20 @@ fn own_sample(usage: ProcessUsage) -> ServerSample {
         cpu: Some(usage.cpu),
         ..ServerSample::default()
     }
+}
+
+/// One line that says that operations failed, for a person who looks at rates first.
+fn write_failures(out: &mut dyn Write, totals: &Totals) -> io::Result<()> {
+    let (errors, all) = (totals.errors(), totals.operations());
+    if errors == 0 {
+        return Ok(());
+    }
+    let share = float(errors) / float(all) * 100.0;
+    writeln!(
+        out,
+        "FAILED  {errors} of {all} operations ({share:.1} %); rates and latencies above are of the \
+         successful ones"
+    )
 }
 
 /// The most frequent reasons of errors.
@@ -210,20 +225,20 @@ fn write_usage(
         ));
     }
     if let Some(resident) = usage.resident_bytes {
-        parts.push(format!("{:.1} MiB resident", mebibytes(resident)));
+        parts.push(format!("{:.1} MB resident", megabytes(resident)));
     }
     if let Some(written) = usage.written_bytes {
         let each = float(written) / operations;
         parts.push(format!(
-            "{:.1} MiB written ({each:.0} bytes per operation)",
-            mebibytes(written)
+            "{:.1} MB written ({each:.0} bytes per operation)",
+            megabytes(written)
         ));
     }
     if let Some(read) = usage.read_bytes {
-        parts.push(format!("{:.1} MiB read", mebibytes(read)));
+        parts.push(format!("{:.1} MB read", megabytes(read)));
     }
     if let Some(disk) = usage.disk_bytes {
-        parts.push(format!("{:.1} MiB on disk", mebibytes(disk)));
+        parts.push(format!("{:.1} MB on disk", megabytes(disk)));
     }
     if let (Some(written), Some(put @ 1..)) = (usage.written_bytes, usage.put_bytes) {
         let amplification = float(written) / float(put);
@@ -245,8 +260,9 @@ fn milliseconds(microseconds: f64) -> String {
     }
 }
 
-fn mebibytes(bytes: u64) -> f64 {
-    float(bytes) / f64::from(1 << 20)
+/// Of a million bytes, as on the pages.
+fn megabytes(bytes: u64) -> f64 {
+    float(bytes) / 1e6
 }
 
 #[expect(
@@ -259,7 +275,8 @@ fn float(value: u64) -> f64 {
 
 /// A reason as kept for the files, with binaries of printable bytes as text again.
 fn readable(reason: &str) -> String {
-    crate::eterm::parse_term(reason).map_or_else(|_| reason.to_owned(), |term| term.to_string())
+    kvorum_erlang_terms::parse_term(reason)
+        .map_or_else(|_| reason.to_owned(), |term| term.to_string())
 }
 
 #[cfg(test)]
@@ -285,7 +302,7 @@ mod tests {
         );
         let usage = ServerSample {
             cpu: Some(Duration::from_micros(2020)),
-            resident_bytes: Some(3 << 20),
+            resident_bytes: Some(3_000_000),
             written_bytes: Some(1010),
             put_bytes: Some(505),
             ..ServerSample::default()
@@ -328,11 +345,15 @@ mod tests {
             "get 100 50 1.500 ms 1.500 ms 1.500 ms 1.500 ms 1.500 ms 1.500 ms 100 0"
         );
         assert!(words("all").ends_with("100 1"));
+        assert_eq!(
+            words("FAILED"),
+            "FAILED 1 of 101 operations (1.0 %); rates and latencies above are of the successful ones"
+        );
         assert_eq!(words("error"), "error put 1 x <<\"full\">>");
         assert_eq!(
             words("server"),
-            "server CPU 20.0 us per operation (0 % of one core), 3.0 MiB resident, \
-             0.0 MiB written (10 bytes per operation), write amplification 2.00"
+            "server CPU 20.0 us per operation (0 % of one core), 3.0 MB resident, \
+             0.0 MB written (10 bytes per operation), write amplification 2.00"
         );
         assert_eq!(
             words("schedule"),

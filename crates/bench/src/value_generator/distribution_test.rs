@@ -1,9 +1,9 @@
 //! Every value generator against its law, cell by cell: sizes, and where a slice begins.
 
 use super::*;
-use crate::eterm::parse_term;
 use crate::goodness_of_fit::{assert_fits, counts_between, excess, law_between};
 use crate::random::Seed;
+use kvorum_erlang_terms::parse_term;
 
 const DRAWS: usize = 200_000;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::eterm::parse_term;
 use crate::random::Seed;
+use kvorum_erlang_terms::parse_term;
 
 const DRAWS: usize = 100_000;
 

@@ -120,7 +120,10 @@ fn another_source_or_target_is_not_mistaken_for_the_interrupted_import() {
     let mut world = World::new();
     world.fill(KEYS);
     world.import().unwrap();
-    let target = world.options.target.take();
+    let target = world.options.target.clone();
+    if let Some(target) = &mut world.options.target {
+        target.name = "another server".to_owned();
+    }
     assert!(matches!(
         world.import(),
         Err(ImportError::OtherImport { .. })

@@ -8,6 +8,7 @@
 
 mod basho;
 mod damage;
+mod directories;
 #[path = "../../../import/tests/shared/fake_server.rs"]
 mod fake_server;
 mod formats;
@@ -15,6 +16,7 @@ mod interruptions;
 mod objects;
 mod progress;
 mod replicas;
+mod riak_node;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;
 mod world;

@@ -101,7 +101,7 @@ fn stores_are_found_below_a_data_directory_and_other_stores_are_not() {
     assert!(!summary.is_whole());
     assert!(matches!(
         World::new().import().unwrap_err(),
-        ImportError::Disk(_) | ImportError::NothingFound { .. }
+        ImportError::NoDirectory { .. }
     ));
 }
 

@@ -81,6 +81,17 @@ fn nothing_is_said_to_be_printed_that_cannot_be() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// The README prints `kvorum advise` alone, which was an error of usage.
+#[test]
+fn without_a_verb_and_without_a_terminal_a_default_is_recommended() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = advise(directory.path(), &[]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("storage_backend = bitcask"), "{text}");
+    assert!(text.contains("nothing is known"), "{text}");
+}
+
 #[test]
 fn each_bucket_type_gets_its_own_advice() {
     let directory = tempfile::tempdir().unwrap();
@@ -98,6 +109,8 @@ fn each_bucket_type_gets_its_own_advice() {
     let judged = json(&advise(directory.path(), &words));
     assert_eq!(judged[0]["subject"], "bucket type cache");
     assert_eq!(judged[0]["facts"]["known"]["keys"]["value"], 1e6);
+    // A node has one backend, so all get the same advice.
+    assert_eq!(judged[0]["recommended"], "bitcask");
     assert_eq!(judged[1]["recommended"], "bitcask");
     let refused = advise(directory.path(), &["backend", "--say", "colour=red"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("value_bytes"));

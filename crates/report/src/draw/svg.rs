@@ -33,6 +33,14 @@ impl Frame {
         has_labels: true,
     };
 
+    /// For a chart that has a whole row of a large screen.
+    pub const FULL: Self = Self {
+        class: "full",
+        width: 1200.0,
+        height: 300.0,
+        has_labels: true,
+    };
+
     /// For phones.
     pub const NARROW: Self = Self {
         class: "narrow",

@@ -9,8 +9,10 @@ pub enum Unit {
     Seconds,
     /// Operations per second.
     Rate,
-    /// A duration in microseconds.
+    /// A latency in microseconds, written in milliseconds.
     Microseconds,
+    /// Time of a processor for one operation, in microseconds.
+    CpuTime,
     /// Bytes.
     Bytes,
     /// Bytes per second.
@@ -36,6 +38,7 @@ impl Unit {
             Self::Seconds => "seconds",
             Self::Rate => "rate",
             Self::Microseconds => "microseconds",
+            Self::CpuTime => "cpu-time",
             Self::Bytes => "bytes",
             Self::ByteRate => "byte-rate",
             Self::Cores => "cores",
@@ -50,6 +53,7 @@ impl Unit {
             Self::Seconds => duration(value),
             Self::Rate => format!("{}{BLANK}ops/s", grouped(value)),
             Self::Microseconds => microseconds(value),
+            Self::CpuTime => format!("{}{BLANK}\u{b5}s", grouped(value)),
             Self::Bytes => prefixed(value, "B"),
             Self::ByteRate => prefixed(value, "B/s"),
             Self::Cores => format!("{}{BLANK}cores", digits(value)),
@@ -65,15 +69,12 @@ impl Unit {
         }
         match self {
             Self::Seconds => clock(value, largest),
-            Self::Microseconds => {
-                let (divisor, unit) = microsecond_unit(largest);
-                with_unit(value / divisor, unit)
-            }
+            Self::Microseconds => with_unit(value / 1e3, "ms"),
             Self::Bytes => with_prefix_of(value, largest, "B"),
             Self::ByteRate => with_prefix_of(value, largest, "B/s"),
             Self::Rate | Self::Number => grouped(value),
             Self::Cores => plain(value),
-            Self::Share => self.text(value),
+            Self::Share | Self::CpuTime => self.text(value),
         }
     }
 }
@@ -121,19 +122,10 @@ fn clock(seconds: f64, largest: f64) -> String {
     with_unit(seconds / divisor, unit)
 }
 
-fn microsecond_unit(value: f64) -> (f64, &'static str) {
-    if value < 1e3 {
-        (1.0, "\u{b5}s")
-    } else if value < 1e6 {
-        (1e3, "ms")
-    } else {
-        (1e6, "s")
-    }
-}
-
+/// Latencies have one unit everywhere, whatever their size: a column in which microseconds stand above
+/// seconds cannot be compared at a glance.
 fn microseconds(value: f64) -> String {
-    let (divisor, unit) = microsecond_unit(value);
-    format!("{}{BLANK}{unit}", digits(value / divisor))
+    format!("{}{BLANK}ms", grouped(value / 1e3))
 }
 
 /// The power of a thousand that leaves one to three digits before the point.
@@ -245,9 +237,10 @@ mod tests {
         for (unit, value, expected) in [
             (Unit::Rate, 12_345.6, "12,346 ops/s"),
             (Unit::Rate, 7.25, "7.25 ops/s"),
-            (Unit::Microseconds, 850.0, "850 \u{b5}s"),
+            (Unit::Microseconds, 850.0, "0.85 ms"),
+            (Unit::Microseconds, 41.0, "0.041 ms"),
             (Unit::Microseconds, 1_234.0, "1.23 ms"),
-            (Unit::Microseconds, 12_000_000.0, "12 s"),
+            (Unit::Microseconds, 12_000_000.0, "12,000 ms"),
             (Unit::Bytes, 0.0, "0 B"),
             (Unit::Bytes, 1_500.0, "1.5 kB"),
             (Unit::Bytes, 123_456_789.0, "123 MB"),

@@ -10,6 +10,7 @@ use crate::draw::Unit;
 use crate::figures::throughput;
 use crate::interruption::Interruption;
 use crate::load::{self, Load};
+use crate::page;
 use crate::result::RunResult;
 use crate::server_process::{ServerPlan, ServerProcess};
 
@@ -63,7 +64,11 @@ pub(super) fn run_cell(
     server.stop()?;
     keep(&site.running().join(&name), &site.results(cell))?;
     let run = RunResult::read(&site.results(cell))?;
-    Ok(Unit::Rate.text(throughput(&run)))
+    let rate = Unit::Rate.text(throughput(&run)).replace('\u{a0}', " ");
+    Ok(match page::failure(&run) {
+        Some(failure) => format!("{rate}, FAILED {failure}"),
+        None => rate,
+    })
 }
 
 fn run_load(

@@ -9,7 +9,7 @@ use super::data::PageData;
 use super::document::{Document, Link};
 use super::ratios::ratios;
 use super::run::chart_section;
-use super::{hits, run_tables};
+use super::{failures, hits, run_tables};
 use crate::draw::{Band, Chart, Column, Ink, Line, Scale, Unit};
 use crate::result::series::{latencies, rate_in_window, rate_of_sum};
 use crate::result::{RunResult, Table};
@@ -89,6 +89,7 @@ pub fn comparison(
         section #ratios {
             h2 { "Ratios" }
             @if let Some(note) = note { p.note { (note) } }
+            (failures::of_several(&of_entries))
             (ratios(&runs, &names, base))
         }
         (hits::section(&of_entries, &mut sections))

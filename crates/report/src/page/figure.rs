@@ -5,12 +5,13 @@ use maud::{Markup, PreEscaped, html};
 use super::data::PageData;
 use crate::draw::{Chart, Frame, ScaleKind, draw};
 
-/// The element of one chart; its numbers go to the page's data.
-pub(super) fn figure(chart: &Chart, data: &mut PageData) -> Markup {
+/// The element of one chart; its numbers go to the page's data. One that is alone in its row has a
+/// drawing as wide as that.
+pub(super) fn figure(chart: &Chart, is_alone: bool, data: &mut PageData) -> Markup {
     data.add(chart);
     let heading = format!("{}-title", chart.id);
     html! {
-        figure.chart id=(chart.id) aria-labelledby=(heading) {
+        figure.chart.alone[is_alone] id=(chart.id) aria-labelledby=(heading) {
             figcaption {
                 h3 id=(heading) { (chart.title) }
                 output.at {}
@@ -21,6 +22,7 @@ pub(super) fn figure(chart: &Chart, data: &mut PageData) -> Markup {
             div.plot {
                 (PreEscaped(draw(chart, &Frame::WIDE)))
                 (PreEscaped(draw(chart, &Frame::NARROW)))
+                @if is_alone { (PreEscaped(draw(chart, &Frame::FULL))) }
             }
             div.tools {
                 details.table { summary { "Table" } div.scroll {} }

@@ -4,8 +4,9 @@ use maud::{Markup, html};
 
 use super::data::PageData;
 use super::document::{Document, Link};
+use super::failures;
 use super::hits;
-use super::ratios::{base_choice, ratio_text};
+use super::ratios::{base_choice, base_of, has_others, ratio_text};
 use super::run_tables::{self, scrolling};
 use crate::figures::{Better, Figure, summary};
 use crate::result::RunResult;
@@ -95,6 +96,7 @@ pub fn matrix(index: &MatrixIndex<'_>) -> String {
             @if index.done < index.planned {
                 p.missing { (index.done) " of " (index.planned) " cells are done." }
             }
+            (failures::of_several(&of_runs))
             (base_choice(&names, 0))
             // Few backends leave room for two tables in a row.
             div.tables.many[index.columns.len() > 3] {
@@ -183,6 +185,19 @@ fn table(columns: &[Link], rows: &[MatrixRow<'_>], kind: &Figure) -> Markup {
     }
 }
 
+/// The first cell of a row with the load of the cell number `index`.
+fn load_of(row: &MatrixRow<'_>, index: usize) -> usize {
+    let Some(Some((own, _))) = row.cells.get(index) else {
+        return index;
+    };
+    let mut cells = row.cells.iter();
+    let first = cells.position(|cell| {
+        let other = cell.as_ref();
+        other.is_some_and(|(other, _)| own.load_differences(other).is_empty())
+    });
+    first.unwrap_or(index)
+}
+
 fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> Markup {
     let value = |run: &RunResult| {
         let figures = summary(run);
@@ -191,8 +206,17 @@ fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> Markup {
             .find(|figure| figure.title == kind.title)?;
         Some(figure.value)
     };
-    let base = row.cells.first().and_then(Option::as_ref);
-    let base = base.and_then(|(run, _)| value(run));
+    // Of a cell that has not been run the load is not known, and nothing is compared with it.
+    let loads: Vec<usize> = (0..row.cells.len())
+        .map(|index| load_of(row, index))
+        .collect();
+    let base_value = |index: usize| {
+        if !has_others(&loads, index) {
+            return None;
+        }
+        let base = row.cells.get(base_of(&loads, index, 0))?.as_ref();
+        base.and_then(|(run, _)| value(run))
+    };
     let better = match kind.better {
         Better::Higher => "higher",
         Better::Lower => "lower",
@@ -205,12 +229,14 @@ fn table_row(row: &MatrixRow<'_>, kind: &Figure) -> Markup {
             }
             @for (index, cell) in row.cells.iter().enumerate() {
                 @let known = cell.as_ref().and_then(|(run, report)| Some((value(run)?, report)));
+                @let own = base_of(&loads, index, 0);
+                @let load = loads.get(index).copied().unwrap_or(index);
                 @match known {
-                    None => td { "\u{2013}" },
+                    None => td data-load=(load) { "\u{2013}" },
                     Some((value, report)) => {
-                        td data-value=(value) class=[(index == 0).then_some("base")] {
+                        td data-load=(load) data-value=(value) class=[(index == own).then_some("base")] {
                             a.plain href=(report) { (kind.unit.text(value)) }
-                            (ratio_text(value, base, kind.better, index == 0))
+                            (ratio_text(value, base_value(index), kind.better, index == own))
                         }
                     }
                 }

@@ -18,9 +18,63 @@ struct Row {
     values: Vec<Option<f64>>,
 }
 
+/// The number of each run's load: that of the first run with an equal one.
+pub(crate) fn loads(runs: &[&RunResult]) -> Vec<usize> {
+    let first_equal = |run: &&RunResult| {
+        let mut runs = runs.iter();
+        runs.position(|other| run.load_differences(other).is_empty())
+    };
+    let numbered = runs.iter().enumerate();
+    numbered
+        .map(|(index, run)| first_equal(run).unwrap_or(index))
+        .collect()
+}
+
+/// The run against which ratios of the run number `index` are taken: the chosen one, or the first of
+/// its load where that is another. Ratios between unequal loads would say nothing of the servers.
+pub(crate) fn base_of(loads: &[usize], index: usize, base: usize) -> usize {
+    match (loads.get(index), loads.get(base)) {
+        (Some(own), Some(chosen)) if own != chosen => *own,
+        _ => base,
+    }
+}
+
+/// Whether a run shares its load with another one; alone, it is no base of anything.
+pub(crate) fn has_others(loads: &[usize], index: usize) -> bool {
+    let own = loads.get(index);
+    loads.iter().filter(|load| Some(*load) == own).count() > 1
+}
+
+/// Which runs have another load than the base, and what differs.
+fn other_loads(runs: &[&RunResult], names: &[String], base: usize) -> Markup {
+    let Some(chosen) = runs.get(base) else {
+        return html! {};
+    };
+    let others: Vec<(&String, String)> = runs
+        .iter()
+        .zip(names)
+        .map(|(run, name)| (name, run.load_differences(chosen).join(", ")))
+        .filter(|(_, differences)| !differences.is_empty())
+        .collect();
+    html! {
+        @if !others.is_empty() {
+            p.missing.loads {
+                "Ratios are taken between equal loads only. Not the load of "
+                strong { (names.get(base).map_or("", String::as_str)) } ": "
+                @for (index, (name, differences)) in others.iter().enumerate() {
+                    @if index > 0 { "; " }
+                    strong { (name) } " (" (differences) ")"
+                }
+                "."
+            }
+        }
+    }
+}
+
 /// The table for runs under these names, with ratios against the run number `base`.
 pub(super) fn ratios(runs: &[&RunResult], names: &[String], base: usize) -> Markup {
     let groups = groups(runs);
+    let loads = loads(runs);
     let table = html! {
         table.numbers.ratios data-base=(base) {
             thead {
@@ -36,13 +90,14 @@ pub(super) fn ratios(runs: &[&RunResult], names: &[String], base: usize) -> Mark
                     @if !group.is_empty() {
                         tr.group { th scope="rowgroup" colspan=(names.len() + 1) { (group) } }
                     }
-                    @for row in rows { (row.markup(base)) }
+                    @for row in rows { (row.markup(base, &loads)) }
                 }
             }
         }
     };
     html! {
         (base_choice(names, base))
+        (other_loads(runs, names, base))
         (scrolling(&table, "Ratios"))
     }
 }
@@ -67,8 +122,7 @@ pub(super) fn base_choice(names: &[String], base: usize) -> Markup {
 }
 
 impl Row {
-    fn markup(&self, base: usize) -> Markup {
-        let base_value = self.values.get(base).copied().flatten();
+    fn markup(&self, base: usize, loads: &[usize]) -> Markup {
         let better = match self.better {
             Better::Higher => "higher",
             Better::Lower => "lower",
@@ -77,11 +131,16 @@ impl Row {
             tr data-better=(better) {
                 th scope="row" { (self.title) }
                 @for (index, value) in self.values.iter().enumerate() {
+                    @let own = base_of(loads, index, base);
+                    @let load = loads.get(index).copied().unwrap_or(index);
+                    @let base_value = self.values.get(own).copied().flatten()
+                        .filter(|_| has_others(loads, index));
                     @match value {
-                        None => td { "\u{2013}" },
-                        Some(value) => td data-value=(value) class=[(index == base).then_some("base")] {
+                        None => td data-load=(load) { "\u{2013}" },
+                        Some(value) => td data-load=(load) data-value=(value)
+                            class=[(index == own).then_some("base")] {
                             (self.unit.text(*value))
-                            (ratio_text(*value, base_value, self.better, index == base))
+                            (ratio_text(*value, base_value, self.better, index == own))
                         },
                     }
                 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::data::PageData;
 use super::document::{Document, Link};
-use super::{charts, figure, hits, run_tables};
+use super::{charts, failures, figure, hits, run_tables};
 use crate::draw::{Chart, Unit, counted};
 use crate::figures::{self, Figure, SERVER};
 use crate::result::{Description, RunResult};
@@ -23,6 +23,7 @@ pub fn run(run: &RunResult, links: &[Link]) -> String {
     let body = html! {
         section #results {
             h2 { "Results" }
+            (failures::of_one(run))
             (tiles(run))
             (run_tables::operations(run))
             @if !run.stalls().is_empty() { (run_tables::stalls(run.stalls())) }
@@ -72,7 +73,11 @@ pub(super) fn chart_section(
             h2 { (title) }
             @if let Some(note) = note { p.note { (note) } }
             div.charts {
-                @for chart in charts { (figure::figure(chart, data)) }
+                @for (index, chart) in charts.iter().enumerate() {
+                    // The last one of an odd number has a row of two to itself, and fills it.
+                    @let is_alone = index + 1 == charts.len() && index % 2 == 0;
+                    (figure::figure(chart, is_alone, data))
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::draw::Unit;
+use crate::draw::{Unit, grouped};
 use crate::figures::{missed_share, seconds, totals};
 use crate::result::{Description, OperationTotals, RunResult, Stall};
 
@@ -14,13 +14,15 @@ pub(super) fn scrolling(table: &Markup, label: &str) -> Markup {
 /// Counts and latencies of each operation over the whole run.
 pub(super) fn operations(run: &RunResult) -> Markup {
     let seconds = seconds(run).max(1e-9);
+    // The unit stands in the head, once for all columns.
     let latency = |value: Option<f64>| match value {
-        Some(value) => Unit::Microseconds.text(value),
+        Some(value) => grouped(value / 1e3),
         None => "\u{2013}".to_owned(),
     };
     let table = html! {
         table.numbers {
             thead {
+                tr.spans { td colspan="5" {} th colspan="6" scope="colgroup" { "latency in ms" } }
                 tr {
                     th scope="col" { "operation" }
                     @for head in [

@@ -40,10 +40,9 @@ function duration(seconds) {
   return two(Math.floor(minutes / 60), "h", minutes % 60, "min");
 }
 
+// Latencies have one unit, whatever their size.
 function microseconds(value) {
-  if (value < 1e3) return digits(value) + BLANK + "\u00b5s";
-  if (value < 1e6) return digits(value / 1e3) + BLANK + "ms";
-  return digits(value / 1e6) + BLANK + "s";
+  return grouped(value / 1e3) + BLANK + "ms";
 }
 
 function words(value, unit) {
@@ -52,6 +51,7 @@ function words(value, unit) {
     case "seconds": return duration(value);
     case "rate": return grouped(value) + BLANK + "ops/s";
     case "microseconds": return microseconds(value);
+    case "cpu-time": return grouped(value) + BLANK + "\u00b5s";
     case "bytes": return prefixed(value, "B");
     case "byte-rate": return prefixed(value, "B/s");
     case "share": return digits(100 * value) + BLANK + "%";
@@ -156,7 +156,7 @@ class Chart {
     });
   }
 
-  // The drawing that is shown now, the wide or the narrow one.
+  // The drawing that is shown now, of those for several widths.
   drawing() {
     const drawings = [...this.plot.querySelectorAll("svg")];
     return drawings.find((svg) => svg.getBoundingClientRect().width > 0) || drawings[0];
@@ -376,18 +376,27 @@ function ratioSpan(value, base, better, isBase) {
   return span;
 }
 
+// Only runs of one load are compared. A load that the chosen run does not have is taken against its
+// own first run.
+function baseOf(cells, index, base) {
+  const load = (cell) => cell.dataset.load;
+  if (load(cells[index]) === load(cells[base])) return base;
+  return cells.findIndex((cell) => load(cell) === load(cells[index]));
+}
+
 function rebase(table, base) {
   table.dataset.base = String(base);
   [...table.tHead.rows[0].cells].forEach((cell, index) => cell.classList.toggle("base", index === base + 1));
   for (const row of table.querySelectorAll("tr[data-better]")) {
     const number = (cell) => (cell.dataset.value === undefined ? undefined : Number(cell.dataset.value));
     const cells = [...row.cells].slice(1);
-    const baseValue = number(cells[base]);
     cells.forEach((cell, index) => {
       if (cell.dataset.value === undefined) return;
-      cell.classList.toggle("base", index === base);
+      const own = baseOf(cells, index, base);
+      const isAlone = cells.filter((other) => other.dataset.load === cell.dataset.load).length < 2;
+      cell.classList.toggle("base", index === own);
       cell.querySelector(".ratio").replaceWith(
-        ratioSpan(number(cell), baseValue, row.dataset.better, index === base),
+        ratioSpan(number(cell), isAlone ? undefined : number(cells[own]), row.dataset.better, index === own && !isAlone),
       );
     });
   }

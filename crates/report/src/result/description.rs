@@ -192,6 +192,25 @@ impl Description {
         Ok(description)
     }
 
+    /// What the test is called: the run's name, or that of the configuration if the run was named
+    /// after the time at which it began.
+    pub(super) fn test_name(&self) -> String {
+        let files = self.configuration_file.as_deref().unwrap_or_default();
+        let stem = |path: &str| {
+            let file = path.rsplit('/').next().unwrap_or(path);
+            file.strip_suffix(".config").unwrap_or(file).to_owned()
+        };
+        let stems: Vec<String> = files
+            .split(", ")
+            .filter(|path| !path.is_empty())
+            .map(stem)
+            .collect();
+        match is_time(&self.name) && !stems.is_empty() {
+            true => stems.join(" + "),
+            false => self.name.clone(),
+        }
+    }
+
     /// The totals of an operation, by its label as in a file name.
     pub(super) fn totals_of(&self, file_label: &str) -> Option<OperationTotals> {
         let same = |(label, _): &(&String, &OperationTotals)| as_file_label(label) == file_label;
@@ -200,6 +219,14 @@ impl Description {
             .find(same)
             .map(|(_, totals)| totals.clone())
     }
+}
+
+/// True for `YYYYMMDD_HHMMSS`, which is the name of a run that nobody named.
+fn is_time(name: &str) -> bool {
+    let is_digits =
+        |text: &str, len| text.len() == len && text.bytes().all(|it| it.is_ascii_digit());
+    name.split_once('_')
+        .is_some_and(|(day, time)| is_digits(day, 8) && is_digits(time, 6))
 }
 
 /// A label as a file name spells it: the parts of a tuple joined by dashes, and a dash for
@@ -242,6 +269,19 @@ mod tests {
         );
         assert_eq!(description.totals_of("put-pb-5").unwrap().errors, 1.0);
         assert_eq!(description.totals_of("delete"), None);
+    }
+
+    #[test]
+    fn a_test_is_called_by_its_configuration_unless_it_was_named() {
+        let name = |name: &str| {
+            let text = format!(
+                r#"{{"format":1,"name":"{name}","configuration_file":"/a/published-test4.config, b.config"}}"#
+            );
+            parse(&text).unwrap().test_name()
+        };
+        assert_eq!(name("20261126_032021"), "published-test4 + b");
+        assert_eq!(name("my run"), "my run");
+        assert_eq!(name("20261126_0320"), "20261126_0320");
     }
 
     #[test]

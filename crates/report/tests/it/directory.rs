@@ -34,6 +34,12 @@ pub(crate) fn write_run(directory: &Path, name: &str, factor: u32) {
         "volume.csv",
         "elapsed, operations, payload_bytes\n0, 0, 0\n30, 3000, 3000000\n".to_owned(),
     );
+    write(
+        "errors.csv",
+        "\"error\",\"count\"\n\"{{get_unique,get_unique},{error,<<111,118,101,114>>}}\",\"4\"\n\
+         \"{{get_unique,get_unique},timeout}\",\"1\"\n"
+            .to_owned(),
+    );
     write("run.json", description(name));
 }
 

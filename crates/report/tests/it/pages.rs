@@ -74,7 +74,8 @@ fn a_report_carries_the_values_of_the_files() {
         "data-value=\"100\"",
         "2.5\u{a0}s",
         "25\u{a0}%",
-        "2\u{a0}ms",
+        "2,000\u{a0}\u{b5}s",
+        "2,500\u{a0}ms",
         "A &amp; B",
     ] {
         assert!(page.contains(figure), "{figure}");
@@ -130,6 +131,59 @@ fn a_comparison_has_ratios_against_the_chosen_base() {
         page.contains("\u{25bc}\u{a0}\u{d7}0.33<"),
         "no ratio of a third"
     );
+}
+
+/// A run of 6,424 failures among ten thousand looked like any other.
+#[test]
+fn failures_stand_at_the_top_with_their_causes() {
+    let folder = tempfile::tempdir().unwrap();
+    write_run(folder.path(), "a run", 1);
+    run(&["report", text(folder.path())]).unwrap();
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    let failures = page.find("class=\"failures\"").unwrap();
+    assert!(failures < page.find("class=\"tiles\"").unwrap());
+    for part in [
+        "5 of 3,005 operations failed (0.17\u{a0}%)",
+        "{error,&lt;&lt;&quot;over&quot;&gt;&gt;}",
+        "timeout",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn ratios_are_taken_between_equal_loads_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["one", "two", "other"];
+    let paths = names.map(|name| folder.path().join(name));
+    for (number, (path, name)) in paths.iter().zip(names).enumerate() {
+        write_run(path, name, u32::try_from(number).unwrap() + 1);
+    }
+    let described = paths[2].join("run.json");
+    let changed = fs::read_to_string(&described).unwrap();
+    let changed = changed.replace("\"workers\": 7", "\"workers\": 70");
+    fs::write(&described, changed).unwrap();
+    let out = folder.path().join("comparison.html");
+    let mut arguments = vec!["compare"];
+    arguments.extend(paths.iter().map(|path| text(path)));
+    arguments.extend(["--out", text(&out)]);
+    run(&arguments).unwrap();
+    let page = fs::read_to_string(&out).unwrap();
+    assert!(page.contains("\u{25b2}\u{a0}\u{d7}2<"), "no ratio of two");
+    assert!(!page.contains("\u{d7}3<"), "a ratio of another load");
+    assert!(
+        page.contains("<strong>other</strong> (concurrent)"),
+        "not named"
+    );
+}
+
+#[test]
+fn a_run_without_a_name_is_called_by_its_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    write_run(folder.path(), "20261126_032021", 1);
+    run(&["report", text(folder.path())]).unwrap();
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(page.contains("<h1>x</h1>"), "the configuration is x.config");
 }
 
 #[test]

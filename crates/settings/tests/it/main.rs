@@ -2,6 +2,7 @@
 
 mod any_text;
 mod documents;
+mod erlang_files;
 mod errors;
 mod keys;
 mod precedence;

@@ -1,15 +1,17 @@
 //! Erlang terms as they stand in configuration files: the value type, its reader and its printer.
 //!
 //! The language is that of Erlang's `file:consult`: a sequence of literal terms, each ended by a
-//! full stop. Existing benchmark files are Erlang terms, and a conversion to another notation
-//! would make every published configuration something that has to be trusted anew.
+//! full stop. Configurations of basho_bench and `advanced.config` of Riak are such files, and a
+//! conversion to another notation would make every one of them something that has to be trusted anew.
+//!
+//! What this crate must not know: files, and the meaning of any key.
 
 mod lex;
 mod parse;
 mod print;
 
 #[cfg(test)]
-mod eterm_test;
+mod terms_test;
 
 pub use parse::{SyntaxError, parse_term, parse_terms};
 

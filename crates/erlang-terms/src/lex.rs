@@ -1,10 +1,10 @@
 //! Splits the text of a term file into tokens with their places.
 
-use super::{Position, SyntaxError};
+use crate::{Position, SyntaxError};
 
 /// One token.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
+pub(crate) enum Token {
     Atom(String),
     Integer(i128),
     Float(f64),
@@ -18,7 +18,7 @@ pub(super) enum Token {
 
 impl Token {
     /// How an error message calls the token.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Atom(name) => format!("atom `{name}`"),
             Self::Integer(value) => format!("integer {value}"),
@@ -43,13 +43,13 @@ const MARKS: [&str; 17] = [
 ];
 
 /// A reader over the characters of one text.
-pub(super) struct Lexer<'text> {
+pub(crate) struct Lexer<'text> {
     rest: std::str::Chars<'text>,
     position: Position,
 }
 
 impl<'text> Lexer<'text> {
-    pub(super) fn new(text: &'text str) -> Self {
+    pub(crate) fn new(text: &'text str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self {
             rest: text.chars(),
@@ -58,7 +58,7 @@ impl<'text> Lexer<'text> {
     }
 
     /// The next token and where it begins.
-    pub(super) fn next_token(&mut self) -> Result<(Token, Position), SyntaxError> {
+    pub(crate) fn next_token(&mut self) -> Result<(Token, Position), SyntaxError> {
         self.skip_blanks();
         let start = self.position;
         let Some(first) = self.peek() else {
@@ -393,18 +393,18 @@ fn is_blank(character: char) -> bool {
 }
 
 /// An unquoted atom begins with a small letter of Latin-1.
-pub(super) fn is_atom_start(character: char) -> bool {
+pub(crate) fn is_atom_start(character: char) -> bool {
     character.is_ascii_lowercase() || matches!(character, '\u{df}'..='\u{f6}' | '\u{f8}'..='\u{ff}')
 }
 
 /// What may follow in an unquoted atom.
-pub(super) fn is_name_part(character: char) -> bool {
+pub(crate) fn is_name_part(character: char) -> bool {
     character.is_ascii_alphanumeric()
         || matches!(character, '_' | '@' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{ff}')
 }
 
 /// Whether the atom has to be printed in quotes.
-pub(super) fn needs_quotes(name: &str) -> bool {
+pub(crate) fn needs_quotes(name: &str) -> bool {
     let mut characters = name.chars();
     let starts = characters.next().is_some_and(is_atom_start);
     !starts || !characters.all(is_name_part) || RESERVED.contains(&name)

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Position, SyntaxError, Term, parse_term, parse_terms};
+use crate::{Position, SyntaxError, Term, parse_term, parse_terms};
 
 fn read(text: &str) -> Term {
     parse_term(text).unwrap()

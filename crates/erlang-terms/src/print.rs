@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::Term;
-use super::lex::needs_quotes;
+use crate::Term;
+use crate::lex::needs_quotes;
 
 impl fmt::Display for Term {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,7 +12,7 @@ impl fmt::Display for Term {
 }
 
 /// The term with strings as lists of numbers and binaries as numbers.
-pub(super) fn plain(term: &Term) -> String {
+pub(crate) fn plain(term: &Term) -> String {
     let mut text = String::new();
     // Writing to a `String` cannot fail.
     let _ = write_term(&mut text, term, Style::Plain);

@@ -1,7 +1,7 @@
 //! Builds terms from tokens: a recursive descent with one token of look-ahead.
 
-use super::lex::{Lexer, Token};
-use super::{LocatedTerm, Position, Term};
+use crate::lex::{Lexer, Token};
+use crate::{LocatedTerm, Position, Term};
 
 /// How deep terms may nest; deeper input is refused before it can exhaust the stack.
 const DEPTH_MAX: u32 = 128;
@@ -19,7 +19,7 @@ pub struct SyntaxError {
 }
 
 impl SyntaxError {
-    pub(super) fn new(
+    pub(crate) fn new(
         position: Position,
         expected: impl Into<String>,
         got: impl Into<String>,

@@ -1,0 +1,292 @@
+//! `advanced.config` and `app.config`: Erlang terms beside a riak.conf, which win over it.
+//!
+//! The form is `[{Application, [{Key, Value}]}].`, and as in Riak a key replaces all that riak.conf
+//! says of it, lists as a whole. Every key is honoured under the name that riak.conf has for it,
+//! ignored with a reason, or refused. One that would change the backend or the default properties is
+//! never ignored: data would be looked for, or kept, in another way than before.
+
+mod keys;
+mod values;
+
+use kvorum_erlang_terms::{Term, parse_terms};
+
+use crate::catalogue;
+use crate::conf_file::{Setting, Written};
+use crate::configuration::{LineReport, Outcome};
+use crate::name::Name;
+use crate::problem::{Place, Problem, TermsFile};
+
+use keys::{APPLICATIONS, ErlangKey, Form, KEYS};
+use values::{Lines, Misfit};
+
+const FORM: &str = "one list of applications, `[{riak_kv, [{delete_mode, keep}]}].`";
+const OTHER_APPLICATION: &str = "Kvorum has no such Erlang application";
+const NO_MEANING: &str = "it has no meaning in Kvorum, nor has riak.conf a key for it";
+
+/// A listener whose address and port stand in two keys.
+struct OldListener {
+    application: &'static str,
+    host: &'static str,
+    port: &'static str,
+    port_default: &'static str,
+    /// With which the keys of such listeners begin in riak.conf.
+    listeners: &'static str,
+}
+
+impl OldListener {
+    fn has(&self, application: &str, name: &str) -> bool {
+        self.application == application && (self.host == name || self.port == name)
+    }
+}
+
+const OLD_LISTENERS: [OldListener; 3] = [
+    OldListener {
+        application: "riak_api",
+        host: "pb_ip",
+        port: "pb_port",
+        port_default: "8087",
+        listeners: "listener.protobuf.",
+    },
+    OldListener {
+        application: "riak_kv",
+        host: "pb_ip",
+        port: "pb_port",
+        port_default: "8087",
+        listeners: "listener.protobuf.",
+    },
+    OldListener {
+        application: "riak_core",
+        host: "web_ip",
+        port: "web_port",
+        port_default: "8098",
+        listeners: "listener.http.",
+    },
+];
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct ErlangSettings {
+    /// As lines of riak.conf.
+    pub(crate) settings: Vec<Setting>,
+    /// Keys that riak.conf has no name for.
+    pub(crate) ignored: Vec<LineReport>,
+    /// Beginnings of keys of riak.conf of which earlier lines do not count any more.
+    pub(crate) replaced: Vec<&'static str>,
+    /// What is wrong.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads a file's bytes.
+pub(crate) fn read(file: TermsFile, bytes: &[u8]) -> ErlangSettings {
+    let mut read = ErlangSettings::default();
+    let place = Place::Terms(file);
+    let refuse = |reason: String| Problem::Terms { place, reason };
+    let terms = match parse_terms(bytes) {
+        Ok(terms) => terms,
+        Err(error) => {
+            read.problems.push(refuse(error.to_string()));
+            return read;
+        }
+    };
+    let applications = match &terms[..] {
+        [] => return read,
+        [only] => only.term.as_list(),
+        [_, second, ..] => {
+            let (line, column) = (second.position.line, second.position.column);
+            let reason = format!("line {line}, column {column}: a second term, expected {FORM}");
+            read.problems.push(refuse(reason));
+            return read;
+        }
+    };
+    let Some(applications) = applications else {
+        let position = terms.first().map(|term| term.position);
+        let (line, column) = position.map_or((1, 1), |it| (it.line, it.column));
+        let reason = format!("line {line}, column {column}: expected {FORM}");
+        read.problems.push(refuse(reason));
+        return read;
+    };
+    for application in applications {
+        match application.as_tuple() {
+            Some([Term::Atom(name), keys]) => read.take_application(place, name, keys),
+            _ => {
+                let reason = format!("expected {FORM}, got {}", shown(application));
+                read.problems.push(refuse(reason));
+            }
+        }
+    }
+    read
+}
+
+impl ErlangSettings {
+    fn take_application(&mut self, place: Place, application: &str, keys: &Term) {
+        let Some(pairs) = values::pairs(keys) else {
+            let reason = format!(
+                "{application}: expected a list of {{Key, Value}}, got {}",
+                shown(keys)
+            );
+            self.problems.push(Problem::Terms { place, reason });
+            return;
+        };
+        for old in OLD_LISTENERS
+            .iter()
+            .filter(|old| old.application == application)
+        {
+            self.take_old_listener(place, old, &pairs);
+        }
+        for (name, value) in pairs {
+            let path = format!("{application}.{name}");
+            match KEYS.iter().find(|key| key.path == path) {
+                Some(key) => self.take_key(place, key, &value),
+                None if OLD_LISTENERS.iter().any(|old| old.has(application, &name)) => {}
+                None => self.ignore(place, application, path, &value),
+            }
+        }
+    }
+
+    fn ignore(&mut self, place: Place, application: &str, path: String, value: &Term) {
+        let reason = match APPLICATIONS.contains(&application) {
+            true => NO_MEANING,
+            false => OTHER_APPLICATION,
+        };
+        self.ignored.push(LineReport {
+            place,
+            name: path,
+            value: match value {
+                Term::String(_) => "\"...\"".to_owned(),
+                _ => shown(value),
+            },
+            outcome: Outcome::Ignored(reason),
+        });
+    }
+
+    /// Riak 1.x had address and port of a listener in two keys; what is missing is its default.
+    fn take_old_listener(&mut self, place: Place, old: &OldListener, pairs: &[(String, Term)]) {
+        let value = |key: &str| {
+            let found = pairs.iter().find(|(name, _)| name == key);
+            found.map(|(_, value)| values::plain(value).unwrap_or_else(|| shown(value)))
+        };
+        let (host, port) = (value(old.host), value(old.port));
+        if host.is_none() && port.is_none() {
+            return;
+        }
+        let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
+        let address = format!("{host}:{}", port.as_deref().unwrap_or(old.port_default));
+        let Some(name) = Name::parse(&format!("{}erlang1", old.listeners)) else {
+            return;
+        };
+        self.replaced.push(old.listeners);
+        self.settings.push(Setting {
+            place,
+            name,
+            value: address.clone(),
+            written: Some(Written {
+                name: format!("{}.{} and {}", old.application, old.host, old.port),
+                value: address,
+            }),
+        });
+    }
+
+    fn take_key(&mut self, place: Place, key: &ErlangKey, value: &Term) {
+        let lines = match translate(key, value) {
+            Ok(lines) => lines,
+            Err(Misfit::Form(expected)) => {
+                let expected = if expected.is_empty() {
+                    catalogue::declaration(key.conf).map_or_else(
+                        || "a word, a number or a string".to_owned(),
+                        |it| it.kind.expected(),
+                    )
+                } else {
+                    expected.to_owned()
+                };
+                self.problems.push(Problem::BadValue {
+                    key: key.path.to_owned(),
+                    place,
+                    got: shown(value),
+                    expected,
+                });
+                return;
+            }
+            Err(Misfit::Refused(part, reason)) => {
+                self.problems.push(Problem::Unsupported {
+                    key: format!("{}.{part}", key.path),
+                    place,
+                    reason,
+                });
+                return;
+            }
+        };
+        if let Form::Special { replaces, .. } = key.form {
+            self.replaced.extend(replaces);
+        }
+        for (name, text) in lines {
+            let Some(name) = Name::parse(&name) else {
+                continue;
+            };
+            self.settings.push(Setting {
+                place,
+                name,
+                value: text,
+                written: Some(Written {
+                    name: key.path.to_owned(),
+                    value: shown(value),
+                }),
+            });
+        }
+    }
+}
+
+fn translate(key: &ErlangKey, value: &Term) -> Result<Lines, Misfit> {
+    let is_ignored = Name::parse(key.conf)
+        .and_then(|name| catalogue::lookup(&name))
+        .is_some_and(|known| matches!(known, catalogue::Known::Ignored { .. }));
+    let text = match key.form {
+        Form::Special { translate, .. } => return translate(value),
+        // It has no effect, so its form does not matter.
+        _ if is_ignored => Some(shown(value)),
+        Form::Plain => values::plain(value),
+        Form::SecondsOrOff => match value {
+            Term::Integer(..0) => Some("off".to_owned()),
+            _ => value.as_integer().map(|seconds| format!("{seconds}s")),
+        },
+        Form::Minutes => match value {
+            Term::Integer(minutes) => Some(format!("{minutes}m")),
+            _ => values::plain(value),
+        },
+        Form::ZeroIsOff => match value {
+            Term::Integer(0) => Some("off".to_owned()),
+            _ => values::plain(value),
+        },
+        Form::Inverted => match value.as_atom() {
+            Some("true" | "on") => Some("off".to_owned()),
+            Some("false" | "off") => Some("on".to_owned()),
+            _ => None,
+        },
+        Form::Words(words) => {
+            let text = values::plain(value);
+            let named = words.iter().find(|(word, _)| text.as_deref() == Some(word));
+            named.map(|(_, text)| (*text).to_owned()).or(text)
+        }
+    };
+    let text = text.ok_or(Misfit::Form(""))?;
+    Ok(vec![(key.conf.to_owned(), text)])
+}
+
+/// A value for messages. Strings within other terms may be secrets and are not shown.
+fn shown(term: &Term) -> String {
+    match term {
+        Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::String(_) => term.to_string(),
+        _ if is_harmless(term) => term.to_string(),
+        Term::List(_) => "[...]".to_owned(),
+        Term::Tuple(_) => "{...}".to_owned(),
+        Term::Map(_) => "#{...}".to_owned(),
+        Term::Binary(_) => "<<...>>".to_owned(),
+    }
+}
+
+fn is_harmless(term: &Term) -> bool {
+    match term {
+        Term::Atom(_) | Term::Integer(_) | Term::Float(_) => true,
+        Term::List(parts) | Term::Tuple(parts) => parts.iter().all(is_harmless),
+        Term::String(_) | Term::Binary(_) | Term::Map(_) => false,
+    }
+}

@@ -1,0 +1,236 @@
+//! `advanced.config` and `app.config`: operators set the backend, default properties and listeners in
+//! them, and a server that read riak.conf alone started with another backend and other defaults than
+//! Riak had, without a word.
+
+use kvorum_settings::{
+    Configuration, DeleteMode, Outcome, Place, Problems, StorageBackend, TermsFile,
+};
+
+fn load(conf: &str, advanced: &str) -> Result<Configuration, Problems> {
+    let terms = [(TermsFile::Advanced, advanced.as_bytes().to_vec())];
+    Configuration::load_with_terms(conf, &terms, &[] as &[&str])
+}
+
+#[track_caller]
+#[expect(clippy::unwrap_used, reason = "a test fails by panic")]
+fn refusal(advanced: &str) -> String {
+    load("", advanced).unwrap_err().to_string()
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "a test fails by panic")]
+fn outcome(configuration: &Configuration, name: &str) -> Outcome {
+    let line = configuration.lines.iter().find(|line| line.name == name);
+    line.unwrap_or_else(|| panic!("{name}")).outcome.clone()
+}
+
+#[test]
+fn advanced_config_wins_over_riak_conf_and_loses_to_the_command_line() {
+    let conf = "storage_backend = bitcask\nring_size = 16\n";
+    let advanced = "%% comments stay\n[{riak_kv, [{storage_backend, riak_kv_eleveldb_backend},\n\
+                    {delete_mode, keep}]}, {riak_core, [{ring_creation_size, 32}]}].";
+    let loaded = load(conf, advanced).unwrap();
+    assert_eq!(
+        loaded.settings.node.storage_backend,
+        StorageBackend::Leveldb
+    );
+    assert_eq!(loaded.settings.requests.delete_mode, DeleteMode::Keep);
+    assert_eq!(loaded.settings.node.ring_size, 32);
+    let place = Place::Terms(TermsFile::Advanced);
+    assert_eq!(
+        outcome(&loaded, "storage_backend"),
+        Outcome::Overridden(place)
+    );
+    assert_eq!(
+        outcome(&loaded, "riak_kv.storage_backend"),
+        Outcome::MappedTo("storage_backend".to_owned())
+    );
+    let report = loaded.report();
+    assert!(report.contains("advanced.config"), "{report}");
+    assert!(report.contains("riak_kv.delete_mode = keep"), "{report}");
+
+    let terms = [(TermsFile::Advanced, advanced.as_bytes().to_vec())];
+    let set = Configuration::load_with_terms(conf, &terms, &["ring_size=8"]).unwrap();
+    assert_eq!(set.settings.node.ring_size, 8);
+}
+
+#[test]
+fn app_config_stands_between_both() {
+    let terms = |text: &str| text.as_bytes().to_vec();
+    let files = [
+        (
+            TermsFile::App,
+            terms("[{riak_core,[{ring_creation_size,16},{cluster_name,\"a\"}]}]."),
+        ),
+        (
+            TermsFile::Advanced,
+            terms("[{riak_core,[{ring_creation_size,32}]}]."),
+        ),
+    ];
+    let loaded = Configuration::load_with_terms("ring_size = 8", &files, &[] as &[&str]).unwrap();
+    assert_eq!(loaded.settings.node.ring_size, 32);
+    let lines: Vec<_> = loaded.lines.iter().map(|line| &*line.name).collect();
+    assert_eq!(
+        lines,
+        [
+            "ring_size",
+            "riak_core.ring_creation_size",
+            "riak_core.cluster_name",
+            "riak_core.ring_creation_size"
+        ]
+    );
+}
+
+#[test]
+fn a_list_replaces_all_of_its_keys_as_in_riak() {
+    let conf = "buckets.default.n_val = 5\nlistener.protobuf.a = 127.0.0.1:1\n\
+                listener.protobuf.b = 127.0.0.1:2\n";
+    let advanced = "[{riak_core, [{default_bucket_props, [{allow_mult, true}, {w, 2}, \
+                    {dvv_enabled, true}, {precommit, []}, {linkfun, {modfun, m, f}}]}]}, \
+                    {riak_api, [{pb, [{\"127.0.0.1\", 8087}, {\"10.0.0.1\", 9}]}]}].";
+    let loaded = load(conf, advanced).unwrap();
+    assert!(loaded.settings.buckets.allow_mult);
+    assert!(loaded.settings.buckets.dvv_enabled);
+    // The default of Riak, not the 5 of riak.conf: that list is gone.
+    assert_eq!(loaded.settings.buckets.n_val, 3);
+    let place = Place::Terms(TermsFile::Advanced);
+    assert_eq!(
+        outcome(&loaded, "buckets.default.n_val"),
+        Outcome::Overridden(place)
+    );
+    let listeners: Vec<_> = loaded.settings.listeners.protobuf.values().collect();
+    assert_eq!(listeners.len(), 2);
+    assert!(listeners.iter().any(|address| address.port() == 8087));
+    assert_eq!(
+        outcome(&loaded, "listener.protobuf.b"),
+        Outcome::Overridden(place)
+    );
+}
+
+#[test]
+fn forms_of_erlang_become_those_of_riak_conf() {
+    let advanced = "[{bitcask, [{expiry_secs, -1}, {sync_strategy, {seconds, 7}}, \
+                    {merge_window, {1, 5}}, {max_file_size, 16#8000000}]}, \
+                    {eleveldb, [{compression, lz4}, {total_leveldb_mem_percent, 30}]}, \
+                    {riak_kv, [{memory_backend, [{max_memory, 64}, {ttl, 60}]}, \
+                    {delete_mode, 10000}]}, \
+                    {riak_core, [{disable_outbound_handoff, true}]}].";
+    let settings = load("", advanced).unwrap().settings;
+    assert_eq!(settings.bitcask.expiry, None);
+    assert_eq!(settings.bitcask.sync_interval.as_secs(), 7);
+    assert_eq!(settings.bitcask.merge_window_end_hour, 5);
+    assert_eq!(settings.bitcask.file_bytes_max, 128 << 20);
+    assert_eq!(settings.leveldb.memory_percent_max, 30);
+    assert_eq!(settings.memory.per_vnode_bytes_max, Some(64 << 20));
+    let after = std::time::Duration::from_secs(10);
+    assert_eq!(settings.requests.delete_mode, DeleteMode::After(after));
+}
+
+#[test]
+fn listeners_of_riak_1_are_honoured() {
+    let conf = "listener.protobuf.a = 127.0.0.1:1\n";
+    let advanced = "[{riak_api, [{pb_ip, \"0.0.0.0\"}, {pb_port, 10017}]}, \
+                    {riak_core, [{web_port, 10018}]}].";
+    let loaded = load(conf, advanced).unwrap();
+    let addresses = |map: &std::collections::BTreeMap<String, std::net::SocketAddr>| {
+        map.values().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let listeners = &loaded.settings.listeners;
+    assert_eq!(addresses(&listeners.protobuf), ["0.0.0.0:10017"]);
+    assert_eq!(addresses(&listeners.http), ["127.0.0.1:10018"]);
+    assert!(refusal("[{riak_api, [{pb_ip, {0,0}}]}].").contains("riak_api.pb_ip"));
+}
+
+#[test]
+fn keys_without_effect_are_named_one_by_one_and_secrets_are_not_shown() {
+    let advanced = "[{riak_kv, [{aae_throttle_enabled, true}, {no_such_key, [1, 2]}]}, \
+                    {lager, [{handlers, []}, {crash_log, undefined}]}, \
+                    {riak_control, [{userlist, [{\"user\", \"secret\"}]}, {key, \"secret\"}]}].";
+    let loaded = load("", advanced).unwrap();
+    let report = loaded.report();
+    for name in [
+        "riak_kv.aae_throttle_enabled",
+        "riak_kv.no_such_key",
+        "lager.handlers",
+        "lager.crash_log",
+        "riak_control.userlist",
+        "riak_control.key",
+    ] {
+        assert!(
+            matches!(outcome(&loaded, name), Outcome::Ignored(_)),
+            "{name}"
+        );
+        assert!(report.contains(name), "{report}");
+    }
+    assert!(!report.contains("secret"), "{report}");
+}
+
+#[test]
+fn what_would_change_the_backend_or_the_defaults_is_never_ignored() {
+    for (advanced, part) in [
+        (
+            "[{riak_kv,[{storage_backend,riak_kv_multi_backend}]}].",
+            "multi",
+        ),
+        (
+            "[{riak_kv,[{storage_backend,riak_cs_kv_multi_backend}]}].",
+            "riak_cs_kv_multi_backend",
+        ),
+        (
+            "[{riak_kv,[{storage_backend,{a,b}}]}].",
+            "riak_kv.storage_backend",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,[{consistent,true}]}]}].",
+            "consistent",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,[{precommit,[{struct,[{<<\"mod\">>,<<\"m\">>}]}]}]}]}].",
+            "precommit",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,[{backend,<<\"b\">>}]}]}].",
+            "backend",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,[{n_val,many}]}]}].",
+            "default_bucket_props",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,x}]}].",
+            "default_bucket_props",
+        ),
+        (
+            "[{riak_core,[{ring_creation_size,17}]}].",
+            "ring_creation_size",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,[{chash_keyfun,{my,hash}}]}]}].",
+            "chash_keyfun",
+        ),
+    ] {
+        let text = refusal(advanced);
+        assert!(
+            text.contains(part) && text.contains("advanced.config"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn malformed_files_are_refused_with_line_and_column() {
+    for (advanced, part) in [
+        ("[{riak_kv,\n  [{a b}]}].", "line 2, column 7"),
+        ("[{riak_kv, []}]", "line 1, column 16"),
+        ("[{riak_kv, []}].\n[].", "line 2, column 1"),
+        ("{riak_kv, []}.", "line 1, column 1"),
+        ("[riak_kv].", "riak_kv"),
+        ("[{riak_kv, 5}].", "riak_kv"),
+    ] {
+        let text = refusal(advanced);
+        assert!(text.contains(part), "{advanced}: {text}");
+    }
+    // Files with nothing in them are what a fresh installation has.
+    assert!(load("", "[].").is_ok());
+    assert!(load("", "%% nothing\n").is_ok());
+}
