@@ -16,10 +16,10 @@ mod embedded_engines;
 mod engines;
 mod figures;
 mod import;
-mod index_figures;
 mod inspect;
 mod lifecycle;
 mod logging;
+mod machine_figures;
 mod maintenance;
 mod node;
 mod node_log;
@@ -36,6 +36,7 @@ mod tls_issuing;
 mod tls_upkeep;
 mod tls_view;
 mod verify;
+mod vnode_figures;
 
 use std::process::ExitCode;
 
