@@ -11,7 +11,7 @@ use kvorum_runtime::{Clock, Moment, PlantedDefect, is_planted};
 use crate::dot_source::DotSource;
 use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
-use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, work_of};
+use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 
 /// Marks entries that are tombstones, so that listings leave them out without reading heads.
@@ -68,10 +68,16 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Reads and writes together.
-    pub(crate) fn operations(&self) -> u64 {
-        let counts = [&self.gets, &self.heads, &self.puts];
-        counts.iter().map(|it| it.load(Ordering::Relaxed)).sum()
+    /// How much work of a kind was done. Each kind is sampled by its own count: clients that read and
+    /// write in turn would have one of the two sampled never.
+    fn of(&self, work: VnodeWork) -> u64 {
+        let count = match work {
+            VnodeWork::Get => &self.gets,
+            VnodeWork::Head => &self.heads,
+            VnodeWork::Put => &self.puts,
+            VnodeWork::Merge => &self.merges,
+        };
+        count.load(Ordering::Relaxed)
     }
 }
 
@@ -173,11 +179,12 @@ impl Vnode {
         self
     }
 
-    /// When an operation began that is to be measured.
-    pub(crate) fn sample(&self) -> Option<(&Stopwatch, Moment)> {
+    /// When an operation began that is to be measured, and as what.
+    fn sample(&self, operation: &Operation) -> Option<(&Stopwatch, VnodeWork, Moment)> {
         let stopwatch = self.stopwatch.as_ref()?;
-        let is_sampled = self.counts.operations().is_multiple_of(SAMPLED_EVERY);
-        is_sampled.then(|| (stopwatch, stopwatch.clock.now()))
+        let work = work_of(operation)?;
+        let is_sampled = self.counts.of(work).is_multiple_of(SAMPLED_EVERY);
+        is_sampled.then(|| (stopwatch, work, stopwatch.clock.now()))
     }
 
     /// When a merge began. There are few, and all are measured.
@@ -278,15 +285,13 @@ impl Vnode {
         now: Timestamp,
         reading: Reading,
     ) -> Handled {
-        let sampled = self.sample();
+        let sampled = self.sample(&request.operation);
         let handled = match self.carry_out(request, ReadAt { reading, now }) {
             Ok(reply) => Handled::Done(reply),
             Err(Interrupted::Failed(failure)) => Handled::Done(ReplicaReply::Failed(failure)),
             Err(Interrupted::WouldBlock) => return Handled::WouldBlock,
         };
-        if let Some((stopwatch, began)) = sampled
-            && let Some(work) = work_of(&request.operation)
-        {
+        if let Some((stopwatch, work, began)) = sampled {
             stopwatch.stop(work, began);
         }
         handled

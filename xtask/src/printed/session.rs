@@ -1,5 +1,6 @@
 //! The directory of one document and the server that its lines talk to.
 
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -89,7 +90,6 @@ impl Session {
         }
         let mut server = self.shell(&format!("exec {text}\n"))?;
         let deadline = Instant::now() + WITHIN;
-        let is_serving = || TcpStream::connect((Ipv4Addr::LOCALHOST, PORTS[1])).is_ok();
         while !is_serving() {
             if let Some(status) = server.try_wait()? {
                 bail!("the server ended with {status}");
@@ -122,6 +122,18 @@ impl Session {
             let _ = server.wait();
         }
     }
+}
+
+/// Whether a server answers, with all of its stores open.
+fn is_serving() -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORTS[1]))?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 impl Drop for Session {

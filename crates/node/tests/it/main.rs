@@ -29,4 +29,5 @@ mod runbook;
 mod scrubbing;
 mod server;
 mod starting;
+mod statistics;
 mod tls;
