@@ -39,7 +39,10 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
         }
         let mut session = Session::begin(run, &file.path)
             .with_context(|| format!("preparing the lines of {}", file.path))?;
-        if !lines.iter().any(|line| matches!(line.mark, Ok(Mark::Serve(_)))) {
+        if !lines
+            .iter()
+            .any(|line| matches!(line.mark, Ok(Mark::Serve(_))))
+        {
             session.serve("kvorum server")?;
         }
         for line in lines {
@@ -66,7 +69,10 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
     for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {
         for line in document::lines(&file.text()) {
             if let Err(wrong) = line.mark {
-                violations.push(format!("{}:{}: {wrong}: {}", file.path, line.number, line.text));
+                violations.push(format!(
+                    "{}:{}: {wrong}: {}",
+                    file.path, line.number, line.text
+                ));
             }
         }
     }

@@ -11,8 +11,8 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process, seed, simulation,
-    tidy,
+    browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process, seed,
+    simulation, tidy,
 };
 
 /// What to run.

@@ -13,7 +13,13 @@
 
 /// What a command line begins with.
 const PROGRAMS: [&str; 7] = [
-    "kvorum", "cargo", "curl", "riak", "riak-admin", "rsync", "openssl",
+    "kvorum",
+    "cargo",
+    "curl",
+    "riak",
+    "riak-admin",
+    "rsync",
+    "openssl",
 ];
 
 /// Blocks in other languages than these hold no command lines.

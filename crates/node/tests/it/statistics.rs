@@ -77,7 +77,10 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
     }
     let asked = |request: &str, status: u16| {
         let (line, body) = http(&site, request, "some value");
-        assert!(line.contains(&format!(" {status} ")), "{request}: {line} {body}");
+        assert!(
+            line.contains(&format!(" {status} ")),
+            "{request}: {line} {body}"
+        );
     };
     for number in 0..40 {
         let key = format!("/buckets/b/keys/k{number}");
@@ -95,21 +98,36 @@ async fn the_figures_of_a_node_move_with_what_it_does() {
 
     let after = stats(&site);
     let number = |name: &str| after.get(name).and_then(Value::as_f64).unwrap_or(-1.0);
-    let still: Vec<&str> = MOVED.into_iter().filter(|name| number(name) <= 0.0).collect();
+    let still: Vec<&str> = MOVED
+        .into_iter()
+        .filter(|name| number(name) <= 0.0)
+        .collect();
     assert!(still.is_empty(), "these did not move: {still:?}");
     for name in ["cpu_avg1", "cpu_avg5", "cpu_avg15"] {
         assert!(number(name) >= 0.0, "{name}");
     }
     let disks = after["disk"].as_array().unwrap();
-    assert!(disks.iter().all(|disk| disk["size"].is_u64() && disk["id"].is_string()));
+    assert!(
+        disks
+            .iter()
+            .all(|disk| disk["size"].is_u64() && disk["id"].is_string())
+    );
     assert!(!disks.is_empty());
-    for name in ["precommit_fail", "postcommit_fail", "dropped_vnode_requests_total"] {
+    for name in [
+        "precommit_fail",
+        "postcommit_fail",
+        "dropped_vnode_requests_total",
+    ] {
         assert!(!after.contains_key(name), "{name} cannot happen here");
     }
     assert!(number("vnode_gets_total") >= 40.0 && number("vnode_puts_total") >= 44.0);
 
     let metrics = site.metrics();
-    for line in ["kvorum_vnode_gets_total ", "kvorum_mem_total ", "kvorum_disk_size_kib{"] {
+    for line in [
+        "kvorum_vnode_gets_total ",
+        "kvorum_mem_total ",
+        "kvorum_disk_size_kib{",
+    ] {
         assert!(metrics.iter().any(|it| it.starts_with(line)), "{line}");
     }
     let gets = format!("kvorum_vnode_gets_total {}", after["vnode_gets_total"]);
