@@ -30,10 +30,9 @@ async fn store(world: &World, key: &[u8], metadata: Metadata) {
         },
         kind: PutKind::Versioned,
     };
+    let (address, options) = (address(key), PutOptions::default());
     let now = world.runtime.now();
-    let stored = world
-        .coordinator
-        .put(&address(key), request, &PutOptions::default(), now);
+    let stored = world.coordinator.put(&address, request, &options, now);
     stored.await.unwrap();
 }
 
