@@ -4,7 +4,8 @@
 use std::process::Command;
 
 use crate::conformance::{install_npm, run_client};
-use crate::prerequisite::{self, CHROMIUM, NODE, NPM};
+use crate::prerequisite;
+use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::test_run::Run;
 
@@ -13,7 +14,7 @@ const FOLDER: &str = "tests/browser";
 
 /// Makes pages from known results and from a small matrix, and checks them.
 pub(crate) fn run(run: &Run<'_>) -> anyhow::Result<Tally> {
-    prerequisite::require(&[NODE, NPM, CHROMIUM])?;
+    prerequisite::require(Stage::Browser.prerequisites())?;
     let home = install_npm(run, &run.workspace.root().join(FOLDER), "browser")?;
     let mut command = Command::new("node");
     command

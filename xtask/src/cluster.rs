@@ -32,10 +32,11 @@ use self::fleet::{ENCRYPTED, Fleet, REPLICAS};
 use self::machine::Workshop;
 use self::writers::Knowledge;
 use crate::console;
-use crate::prerequisite::{self, CC, IP, MKFS, MOUNT, NFT, NSENTER, PYTHON_PLAIN, UNSHARE};
+use crate::prerequisite;
 use crate::process::backend::{BACKENDS, Backend, Setting};
 use crate::seed::SEED_VARIABLE;
 use crate::server::Binary;
+use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::test_run::Run;
 use crate::workspace::Workspace;
@@ -59,7 +60,7 @@ pub(crate) struct Enclosed {
 
 /// The stage: all of it in an enclosure.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
-    prerequisite::require(&[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN])?;
+    prerequisite::require(Stage::Cluster.prerequisites())?;
     let tally = enclosure::run(run)?;
     if tally.failed > 0 {
         console::line(&format!(

@@ -15,8 +15,9 @@ use kvorum_client::{Client, ClientSettings};
 
 use crate::command::{quiet, read_named_lines};
 use crate::neighbours::Neighbours;
-use crate::prerequisite::{self, NODE, NPM, PYTHON};
+use crate::prerequisite;
 use crate::server::{Binary, Server, Site};
+use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::test_run::Run;
 
@@ -66,7 +67,7 @@ const ENGINES: [(&str, bool); 3] = [("bitcask", false), ("leveldb", true), ("mem
 
 /// The Python client's own suite.
 pub(crate) fn python(run: &Run<'_>) -> anyhow::Result<Tally> {
-    prerequisite::require(&[PYTHON])?;
+    prerequisite::require(Stage::Python.prerequisites())?;
     let folder = run.workspace.root().join(PYTHON_FOLDER);
     let python = install_python(run, &folder)?;
     let mut total = on_cluster(run, &python, &folder)?;
@@ -115,7 +116,7 @@ fn on_cluster(run: &Run<'_>, python: &Path, folder: &Path) -> anyhow::Result<Tal
 
 /// Our scenarios with the Node.js client.
 pub(crate) fn node(run: &Run<'_>) -> anyhow::Result<Tally> {
-    prerequisite::require(&[NODE, NPM])?;
+    prerequisite::require(Stage::Node.prerequisites())?;
     let folder = install_npm(
         run,
         &run.workspace.root().join(NODE_FOLDER),

@@ -1,10 +1,16 @@
-//! The only command that writes into the tree: formatting, and clippy's own mendings.
+//! The only command that writes into the tree: formatting, clippy's own mendings, generated messages.
 
 use crate::command::{cargo, succeeds};
 use crate::workspace::Workspace;
 
-/// Mends, then formats; whether both ended well.
+/// Renews, mends, then formats; whether all ended well.
 pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
+    let renewed = succeeds(
+        cargo(workspace.root())
+            .args(["test", "--quiet", "--package", "kvorum-protocol"])
+            .args(["--test", "it", "the_messages_are_those_of_the_proto_files"])
+            .env("KVORUM_RENEW_MESSAGES", "1"),
+    )?;
     let mended = succeeds(cargo(workspace.root()).args([
         "clippy",
         "--fix",
@@ -14,5 +20,5 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
         "--all-targets",
     ]))?;
     let formatted = succeeds(cargo(workspace.root()).args(["fmt", "--all"]))?;
-    Ok(mended && formatted)
+    Ok(renewed && mended && formatted)
 }

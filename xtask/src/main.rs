@@ -18,6 +18,7 @@ mod console;
 mod fix;
 mod neighbours;
 mod prerequisite;
+mod printed;
 mod process;
 mod profile_get;
 mod seed;

@@ -1,9 +1,15 @@
-//! Programs that the tests need and cargo cannot bring: named, with the command that installs
-//! them. A missing one fails its stage; nothing is ever skipped for it.
+//! Programs that the tests need and cargo cannot bring.
+//!
+//! Those of all stages of a run are looked for before anything is built. On Debian and its relatives, root
+//! has what is missing installed; everybody else is given the one command that installs all of it. Nothing
+//! is ever skipped for a program that is missing.
 
 use std::process::{Command, Stdio};
 
-use anyhow::bail;
+use anyhow::{Context, bail, ensure};
+
+use crate::command::succeeds;
+use crate::console;
 
 /// A program that has to be there.
 #[derive(Clone, Copy, Debug)]
@@ -12,127 +18,190 @@ pub(crate) struct Prerequisite {
     probe: &'static [&'static str],
     /// What it is for.
     purpose: &'static str,
-    /// The command that installs it.
-    install: &'static str,
+    /// Debian's packages that bring it.
+    packages: &'static [&'static str],
 }
 
 pub(crate) const GIT: Prerequisite = Prerequisite {
     probe: &["git", "--version"],
     purpose: "tidy asks git which files belong to the tree",
-    install: "apt-get install -y git",
+    packages: &["git"],
 };
 
 pub(crate) const PYTHON: Prerequisite = Prerequisite {
     probe: &["python3", "-c", "import ensurepip, venv"],
     purpose: "the Python client's test suite runs in a virtual environment",
-    install: "apt-get install -y python3 python3-venv",
+    packages: &["python3", "python3-venv"],
 };
 
 pub(crate) const PYTHON_PLAIN: Prerequisite = Prerequisite {
     probe: &["python3", "--version"],
     purpose: "the power is cut by a request to the file system, made from Python",
-    install: "apt-get install -y python3",
+    packages: &["python3"],
 };
 
 pub(crate) const NODE: Prerequisite = Prerequisite {
     probe: &["node", "--version"],
     purpose: "the Node.js client and the browser are driven by scenarios",
-    install: "apt-get install -y nodejs npm",
+    packages: &["nodejs", "npm"],
 };
 
 pub(crate) const NPM: Prerequisite = Prerequisite {
     probe: &["npm", "--version"],
     purpose: "it installs the Node.js client and the browser's driver",
-    install: "apt-get install -y nodejs npm",
+    packages: &["nodejs", "npm"],
 };
 
 pub(crate) const CHROMIUM: Prerequisite = Prerequisite {
     probe: &["chromium", "--version"],
     purpose: "the pages of kvorum bench are looked at in a browser",
-    install: "apt-get install -y chromium",
+    packages: &["chromium"],
 };
 
 pub(crate) const MKFS: Prerequisite = Prerequisite {
     probe: &["mkfs.ext4", "-V"],
     purpose: "the power cut needs a file system of its own",
-    install: "apt-get install -y e2fsprogs",
+    packages: &["e2fsprogs"],
 };
 
 pub(crate) const MOUNT: Prerequisite = Prerequisite {
     probe: &["mount", "--version"],
     purpose: "the power cut mounts a file system of its own",
-    install: "apt-get install -y mount",
+    packages: &["mount"],
 };
 
 pub(crate) const UNSHARE: Prerequisite = Prerequisite {
     probe: &["unshare", "--version"],
     purpose: "clusters run in namespaces of their own",
-    install: "apt-get install -y util-linux",
+    packages: &["util-linux"],
 };
 
 pub(crate) const NSENTER: Prerequisite = Prerequisite {
     probe: &["nsenter", "--version"],
     purpose: "every node of a cluster is started in a network namespace",
-    install: "apt-get install -y util-linux",
+    packages: &["util-linux"],
 };
 
 pub(crate) const IP: Prerequisite = Prerequisite {
     probe: &["ip", "-V"],
     purpose: "it lays the network between the nodes of a cluster",
-    install: "apt-get install -y iproute2",
+    packages: &["iproute2"],
 };
 
 pub(crate) const NFT: Prerequisite = Prerequisite {
     probe: &["nft", "--version"],
     purpose: "it drops packets between the nodes of a cluster",
-    install: "apt-get install -y nftables",
+    packages: &["nftables"],
 };
 
 pub(crate) const CC: Prerequisite = Prerequisite {
     probe: &["cc", "--version"],
     purpose: "the library that steps a server's clock is compiled",
-    install: "apt-get install -y gcc libc6-dev",
+    packages: &["gcc", "libc6-dev"],
 };
 
 pub(crate) const STRACE: Prerequisite = Prerequisite {
     probe: &["strace", "--version"],
     purpose: "the server's syncs are counted where it makes them",
-    install: "apt-get install -y strace",
+    packages: &["strace"],
 };
 
 pub(crate) const RSYNC: Prerequisite = Prerequisite {
     probe: &["rsync", "--version"],
     purpose: "a backup is carried elsewhere, and what that moves is counted",
-    install: "apt-get install -y rsync",
+    packages: &["rsync"],
+};
+
+pub(crate) const CURL: Prerequisite = Prerequisite {
+    probe: &["curl", "--version"],
+    purpose: "the documents ask the server with it",
+    packages: &["curl"],
 };
 
 pub(crate) const PERF: Prerequisite = Prerequisite {
     probe: &["perf", "--version"],
     purpose: "it samples the server",
-    install: "apt-get install -y linux-perf",
+    packages: &["linux-perf"],
 };
 
-/// Fails with the installing commands of all that are missing.
+/// Installs what is missing where that is possible, and fails with the command that installs it where it
+/// is not.
+pub(crate) fn provide(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
+    let missing = missing_of(prerequisites);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && is_there(&["apt-get", "--version"]) {
+        console::line(&explained(&missing));
+        install(&packages_of(&missing)).context(command_for(&missing))?;
+    }
+    require(prerequisites)
+}
+
+/// Fails where something is missing, with the command that installs all of it.
 pub(crate) fn require(prerequisites: &[Prerequisite]) -> anyhow::Result<()> {
-    let missing: Vec<String> = prerequisites
-        .iter()
-        .filter(|prerequisite| !is_present(prerequisite))
-        .map(|prerequisite| {
-            let name = prerequisite.probe.first().copied().unwrap_or_default();
-            format!(
-                "{name} is missing ({}); install it with: {}",
-                prerequisite.purpose, prerequisite.install
-            )
-        })
-        .collect();
+    let missing = missing_of(prerequisites);
     if !missing.is_empty() {
-        bail!("{}", missing.join("\n"));
+        bail!(
+            "{}\ninstall with: {}",
+            explained(&missing),
+            command_for(&missing)
+        );
     }
     Ok(())
 }
 
-fn is_present(prerequisite: &Prerequisite) -> bool {
-    let Some((program, arguments)) = prerequisite.probe.split_first() else {
+fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let mut update = Command::new("apt-get");
+    ensure!(
+        succeeds(update.args(["update", "-q"]))?,
+        "apt-get update failed"
+    );
+    let mut install = Command::new("apt-get");
+    install
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["install", "-y", "-q", "--no-install-recommends"])
+        .args(packages);
+    ensure!(succeeds(&mut install)?, "apt-get install failed");
+    Ok(())
+}
+
+fn missing_of(prerequisites: &[Prerequisite]) -> Vec<Prerequisite> {
+    let mut missing: Vec<Prerequisite> = Vec::new();
+    for prerequisite in prerequisites {
+        let is_known = missing.iter().any(|it| it.probe == prerequisite.probe);
+        if !is_known && !is_there(prerequisite.probe) {
+            missing.push(*prerequisite);
+        }
+    }
+    missing
+}
+
+fn explained(missing: &[Prerequisite]) -> String {
+    let lines = missing.iter().map(|it| {
+        let name = it.probe.first().copied().unwrap_or_default();
+        format!("{name} is missing: {}", it.purpose)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn packages_of(missing: &[Prerequisite]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = missing.iter().flat_map(|it| it.packages).copied().collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn command_for(missing: &[Prerequisite]) -> String {
+    format!(
+        "apt-get update && apt-get install -y --no-install-recommends {}",
+        packages_of(missing).join(" ")
+    )
+}
+
+fn is_there(probe: &[&str]) -> bool {
+    let Some((program, arguments)) = probe.split_first() else {
         return false;
     };
     Command::new(program)
@@ -148,25 +217,45 @@ fn is_present(prerequisite: &Prerequisite) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_missing_program_is_told_with_the_command_that_installs_it() {
-        let absent = Prerequisite {
+    const fn absent(packages: &'static [&'static str]) -> Prerequisite {
+        Prerequisite {
             probe: &["no-such-program-here", "--version"],
             purpose: "it is needed",
-            install: "apt-get install -y it",
+            packages,
+        }
+    }
+
+    #[test]
+    fn one_command_installs_all_that_is_missing() {
+        let other = Prerequisite {
+            probe: &["no-such-program-either"],
+            ..absent(&["b", "a"])
         };
-        let error = require(&[absent]).unwrap_err().to_string();
-        assert!(error.contains("no-such-program-here"), "{error}");
-        assert!(error.contains("apt-get install -y it"), "{error}");
+        let shell = Prerequisite {
+            probe: &["sh", "-c", "true"],
+            ..absent(&["shell"])
+        };
+        let error = require(&[absent(&["c", "b"]), shell, other, other]).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("no-such-program-here is missing: it is needed"),
+            "{error}"
+        );
+        assert!(error.ends_with("--no-install-recommends a b c"), "{error}");
+        assert_eq!(
+            error.matches("no-such-program-either").count(),
+            1,
+            "{error}"
+        );
     }
 
     #[test]
     fn what_is_there_is_not_asked_for() {
         let shell = Prerequisite {
             probe: &["sh", "-c", "true"],
-            purpose: "",
-            install: "",
+            ..absent(&[])
         };
         assert!(require(&[shell]).is_ok());
+        assert!(provide(&[shell]).is_ok());
     }
 }

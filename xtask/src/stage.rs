@@ -2,6 +2,11 @@
 
 use clap::ValueEnum;
 
+use crate::prerequisite::{
+    CC, CHROMIUM, CURL, GIT, IP, MKFS, MOUNT, NFT, NODE, NPM, NSENTER, PYTHON, PYTHON_PLAIN,
+    Prerequisite, RSYNC, STRACE, UNSHARE,
+};
+
 /// A part of `cargo xtask test` that can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stage {
@@ -19,6 +24,8 @@ pub(crate) enum Stage {
     Simulation,
     /// The server as a process: refusals, graceful stop, what it needs when idle.
     Process,
+    /// The command lines of README and docs, run as they are printed.
+    Printed,
     /// The server killed under load, again and again: nothing acknowledged is lost.
     Kill,
     /// The power cut under load: nothing acknowledged is lost.
@@ -46,11 +53,28 @@ impl Stage {
             .unwrap_or_default()
     }
 
+    /// The programs that the stage runs and cargo does not bring.
+    pub(crate) fn prerequisites(self) -> &'static [Prerequisite] {
+        match self {
+            Stage::Fmt | Stage::Clippy | Stage::Crates | Stage::Doc | Stage::Simulation => &[],
+            Stage::Tidy => &[GIT],
+            Stage::Process => &[STRACE, RSYNC],
+            Stage::Printed => &[GIT, CURL],
+            Stage::Kill => &[],
+            Stage::PowerCut => &[MKFS, MOUNT, PYTHON_PLAIN],
+            Stage::Cluster => &[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN],
+            Stage::Python => &[PYTHON],
+            Stage::Node => &[NODE, NPM],
+            Stage::Browser => &[NODE, NPM, CHROMIUM],
+        }
+    }
+
     /// Whether the stage runs the server's binary.
     pub(crate) fn needs_server(self) -> bool {
         matches!(
             self,
             Stage::Process
+                | Stage::Printed
                 | Stage::Kill
                 | Stage::PowerCut
                 | Stage::Cluster

@@ -11,7 +11,8 @@ use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
-    browser, cargo_stages, cluster, conformance, console, process, seed, simulation, tidy,
+    browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process, seed,
+    simulation, tidy,
 };
 
 /// What to run.
@@ -51,6 +52,9 @@ struct Outcome {
 
 /// Runs the stages that the options name; whether all of them passed.
 pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Result<bool> {
+    let stages = chosen(options);
+    let needed = stages.iter().flat_map(|stage| stage.prerequisites());
+    prerequisite::provide(&needed.copied().collect::<Vec<_>>())?;
     let is_release = options.long || options.release;
     let run = Run {
         workspace,
@@ -63,7 +67,6 @@ pub(crate) fn run(workspace: &Workspace, options: &TestOptions) -> anyhow::Resul
         seed = run.seed,
         variable = seed::SEED_VARIABLE
     ));
-    let stages = chosen(options);
     let mut is_built = false;
     let mut outcomes = Vec::new();
     for stage in stages {
@@ -111,6 +114,7 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Doc => cargo_stages::doc(run),
         Stage::Simulation => simulation::stage(run),
         Stage::Process => process::lifecycle(run),
+        Stage::Printed => printed::stage(run),
         Stage::Kill => process::kill(run),
         Stage::PowerCut => process::power_cut(run),
         Stage::Cluster => cluster::stage(run),

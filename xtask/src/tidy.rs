@@ -17,6 +17,7 @@ mod use_paths;
 
 use crate::console;
 use crate::prerequisite::{self, GIT};
+use crate::printed;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -54,6 +55,10 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<Tally> {
             sources::check_attributes(&tree),
         ),
         ("links in documents lead to files", links::check(&tree)),
+        (
+            "command lines in documents say whether they are run",
+            printed::check(&tree),
+        ),
         (
             "the tests of the table of named failures are there",
             scenarios::check(&tree),

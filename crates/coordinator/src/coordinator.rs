@@ -98,11 +98,26 @@ pub struct Coordinator {
     requests: Gate,
     /// Gets that could choose whom to ask.
     pub(crate) gets: AtomicU64,
+    /// Those gets among the requests that wait.
+    gets_waiting: Gate,
     pub(crate) listings: Gate,
     pub(crate) index_queries: Gate,
     pub(crate) reaper: Reaper,
     /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
+}
+
+/// Requests that a coordinator has under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InProgress {
+    /// Gets that wait for a device or another node; those that memory answers are over at once.
+    pub gets: usize,
+    /// Puts and deletes.
+    pub puts: usize,
+    /// Listings of keys and buckets.
+    pub listings: usize,
+    /// Index queries.
+    pub index_queries: usize,
 }
 
 /// What is known of a request while it runs.
@@ -129,6 +144,7 @@ impl Coordinator {
             settings,
             requests: Gate::new(settings.requests_max),
             gets: AtomicU64::new(0),
+            gets_waiting: Gate::new(usize::MAX),
             listings: Gate::new(LISTINGS_MAX),
             index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),
@@ -161,6 +177,17 @@ impl Coordinator {
         self.requests.in_progress()
     }
 
+    /// What is under way at this moment.
+    pub fn in_progress(&self) -> InProgress {
+        let gets = self.gets_waiting.in_progress();
+        InProgress {
+            gets,
+            puts: self.requests.in_progress().saturating_sub(gets),
+            listings: self.listings.in_progress(),
+            index_queries: self.index_queries.in_progress(),
+        }
+    }
+
     /// Reads an object. A tombstone is returned as the object that it is; hiding it is the
     /// protocol's business, which may have been asked for its clock.
     ///
@@ -183,6 +210,7 @@ impl Coordinator {
             StartedGet::Ended(reply) => reply,
             StartedGet::Waits(get) => match self.requests.enter() {
                 Some(_admitted) => {
+                    let _counted = self.gets_waiting.enter();
                     self.wait_for_get(get, address, options, &mut progress)
                         .await
                 }
@@ -205,16 +233,22 @@ impl Coordinator {
         arrived: Moment,
     ) -> Result<Arc<Object>, RequestError> {
         let mut progress = self.begin(arrived, options.timeout);
+        let mut kind = RequestKind::Put;
         let outcome = match self.admit_put(&progress) {
             Ok(_admitted) => {
                 self.slow_down(&mut progress).await;
                 let run = self.drive_put(address, request, options, &mut progress);
-                run.await.map(|written| written.object)
+                let written = run.await;
+                let properties = written.as_ref().map(|it| it.plan.properties);
+                if properties.is_ok_and(|it| it.is_write_once) {
+                    kind = RequestKind::WriteOncePut;
+                }
+                written.map(|written| written.object)
             }
             Err(error) => Err(error),
         };
         let (object, error) = (outcome.as_deref().ok(), outcome.as_ref().err());
-        self.finish(RequestKind::Put, address, error, object, &progress);
+        self.finish(kind, address, error, object, &progress);
         outcome
     }
 
@@ -395,7 +429,10 @@ impl Coordinator {
         let now = self.parts.runtime.now();
         let took = now.since(progress.arrived);
         self.parts.meter.finished(kind, error, took, object, now);
-        let is_put = matches!(kind, RequestKind::Put | RequestKind::Delete);
+        let is_put = matches!(
+            kind,
+            RequestKind::Put | RequestKind::WriteOncePut | RequestKind::Delete
+        );
         if is_put && error != Some(&RequestError::Overload) {
             let undelayed = took.saturating_sub(progress.trace.slowed);
             self.parts.maintenance.put_finished(undelayed, now);
@@ -423,9 +460,10 @@ impl Coordinator {
         match kind {
             RequestKind::ListKeys | RequestKind::ListBuckets => self.listings.is_first_refusal(),
             RequestKind::IndexQuery => self.index_queries.is_first_refusal(),
-            RequestKind::Get | RequestKind::Put | RequestKind::Delete => {
-                self.requests.is_first_refusal()
-            }
+            RequestKind::Get
+            | RequestKind::Put
+            | RequestKind::WriteOncePut
+            | RequestKind::Delete => self.requests.is_first_refusal(),
         }
     }
 

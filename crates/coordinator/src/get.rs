@@ -72,6 +72,8 @@ pub enum GetEffect {
         slot: usize,
         /// All that the replicas together know.
         object: Arc<Object>,
+        /// It said that it has nothing.
+        had_nothing: bool,
     },
     /// Put this object in place of what a replica found damaged. Not awaited.
     Mend {
@@ -416,6 +418,7 @@ impl GetMachine {
                     effects.push(GetEffect::Repair {
                         slot: index,
                         object: merged.clone(),
+                        had_nothing: matches!(slot.answer, Some(GetAnswer::NotFound)),
                     });
                 }
                 Some(GetAnswer::Damaged(_)) => effects.push(GetEffect::Mend {

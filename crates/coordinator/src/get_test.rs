@@ -48,7 +48,9 @@ fn print(effects: GetEffects) -> Vec<String> {
         GetEffect::Reply(Ok(Some(object))) => format!("reply {}", name_of(&object)),
         GetEffect::Reply(Ok(None)) => "reply nothing".into(),
         GetEffect::Reply(Err(error)) => format!("reply {error}"),
-        GetEffect::Repair { slot, object } => format!("repair {slot} with {}", name_of(&object)),
+        GetEffect::Repair { slot, object, .. } => {
+            format!("repair {slot} with {}", name_of(&object))
+        }
         GetEffect::Mend { slot, object } => format!("mend {slot} with {}", name_of(&object)),
         GetEffect::Done => "done".into(),
     };
@@ -649,7 +651,7 @@ proptest! {
                 match effect {
                     GetEffect::Reply(reply) => replies.push((reply, answered.clone(), is_deadline)),
                     GetEffect::Done => ends += 1,
-                    GetEffect::Repair { slot, object } => {
+                    GetEffect::Repair { slot, object, .. } => {
                         prop_assert!(answered.contains(&slot));
                         let has = WHAT[replicas[slot].2];
                         prop_assert!(name_of(&object) != has, "a repair that changes nothing");

@@ -35,7 +35,7 @@ mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{Absence, Coordinator, CoordinatorSettings, LocalVnodes, Parts};
+pub use coordinator::{Absence, Coordinator, CoordinatorSettings, InProgress, LocalVnodes, Parts};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
@@ -54,6 +54,6 @@ pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,
 };
 pub use service::{ReplicaService, ServiceParts};
-pub use trace::{MaintenanceWitness, Meter, RequestKind, Trace};
+pub use trace::{MaintenanceWitness, Meter, Repaired, RequestKind, Trace};
 
 pub use kvorum_vnode::{Condition, Detail};

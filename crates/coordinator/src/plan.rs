@@ -55,6 +55,7 @@ pub(crate) struct PlanProperties {
     basic_quorum: bool,
     notfound_ok: bool,
     pub(crate) sync_on_write: SyncOnWrite,
+    pub(crate) is_write_once: bool,
     resolution: Resolution,
 }
 
@@ -72,6 +73,7 @@ impl From<&BucketProperties> for PlanProperties {
             basic_quorum: properties.basic_quorum,
             notfound_ok: properties.notfound_ok,
             sync_on_write: properties.sync_on_write,
+            is_write_once: properties.is_write_once(),
             resolution: Resolution::from_properties(allow_mult, last_write_wins),
         }
     }

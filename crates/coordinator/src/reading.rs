@@ -295,7 +295,11 @@ impl Hands {
                 GetEffect::Repair { .. } | GetEffect::Mend { .. } if run.detail == Detail::Head => {
                 }
                 GetEffect::Repair { .. } if is_planted(PlantedDefect::ReadRepairDropped) => {}
-                GetEffect::Repair { slot, object } => self.repair(&run.plan, slot, object),
+                GetEffect::Repair {
+                    slot,
+                    object,
+                    had_nothing,
+                } => self.repair(&run.plan, slot, object, had_nothing),
                 GetEffect::Mend { slot, object } => self.mend(&run.plan, slot, object),
                 GetEffect::Done => {}
             }

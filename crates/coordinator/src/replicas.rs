@@ -16,6 +16,7 @@ use crate::error::RequestError;
 use crate::hands::{Hands, LocalReplica};
 use crate::peers::PeerFailure;
 use crate::plan::Plan;
+use crate::trace::Repaired;
 
 /// How long a repair may take; a later read repairs what was given up.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(30);
@@ -201,7 +202,13 @@ impl Hands {
     }
 
     /// Sends a replica that is behind what it lacks, behind the client's back.
-    pub(crate) fn repair(self: &Arc<Self>, plan: &Plan, slot: usize, object: Arc<Object>) {
+    pub(crate) fn repair(
+        self: &Arc<Self>,
+        plan: &Plan,
+        slot: usize,
+        object: Arc<Object>,
+        had_nothing: bool,
+    ) {
         let operation = Operation::Store {
             key: plan.key.clone(),
             object,
@@ -209,7 +216,7 @@ impl Hands {
             // Nobody waits for it, and the others have it.
             durability: Durability::Buffered,
         };
-        self.work_unawaited(plan, slot, operation);
+        self.work_unawaited(plan, slot, operation, had_nothing);
     }
 
     /// Replaces what a replica found damaged, behind the client's back.
@@ -219,18 +226,31 @@ impl Hands {
             object,
             resolution: plan.resolution(),
         };
-        self.work_unawaited(plan, slot, operation);
+        self.work_unawaited(plan, slot, operation, false);
     }
 
-    fn work_unawaited(self: &Arc<Self>, plan: &Plan, slot: usize, operation: Operation) {
+    fn work_unawaited(
+        self: &Arc<Self>,
+        plan: &Plan,
+        slot: usize,
+        operation: Operation,
+        had_nothing: bool,
+    ) {
         let Ok(work) = self.work(plan, slot, operation) else {
             return;
         };
+        let now = self.runtime.now();
         if !self.repairs.count_in() {
+            self.meter.repair_skipped(now);
             return;
         }
-        let now = self.runtime.now();
+        let role = plan.replicas.get(slot).map(|it| it.role);
+        let repaired = Repaired {
+            is_fallback: role == Some(Role::Fallback),
+            had_nothing,
+        };
         self.meter.read_repaired(now);
+        self.meter.replica_repaired(repaired, now);
         let partition = work.request.partition.number();
         let (hands, done) = (
             self.clone(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kvorum_object::Object;
 use kvorum_runtime::Moment;
+use kvorum_vnode::VnodeWork;
 
 use crate::error::RequestError;
 
@@ -25,6 +26,8 @@ pub struct Trace {
 pub enum RequestKind {
     Get,
     Put,
+    /// A put to a bucket whose type is write-once.
+    WriteOncePut,
     Delete,
     ListKeys,
     ListBuckets,
@@ -36,7 +39,7 @@ impl RequestKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
-            Self::Put => "put",
+            Self::Put | Self::WriteOncePut => "put",
             Self::Delete => "delete",
             Self::ListKeys => "list_keys",
             Self::ListBuckets => "list_buckets",
@@ -59,6 +62,27 @@ pub trait Meter: Send + Sync {
 
     /// A replica that was behind was sent what it lacked.
     fn read_repaired(&self, now: Moment);
+
+    /// The replica that was behind, in more detail. Called beside [`Meter::read_repaired`].
+    fn replica_repaired(&self, _repaired: Repaired, _now: Moment) {}
+
+    /// A replica was left behind: too many repairs were under way.
+    fn repair_skipped(&self, _now: Moment) {}
+
+    /// A write was handed to another node, since none of its replicas is here.
+    fn redirected(&self) {}
+
+    /// A vnode of this node worked so long, for whichever node's client. Of some operations only.
+    fn vnode_worked(&self, _work: VnodeWork, _took: Duration, _now: Moment) {}
+}
+
+/// A replica that a read found behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// It stands in for another.
+    pub is_fallback: bool,
+    /// It had nothing; otherwise, something older or damaged.
+    pub had_nothing: bool,
 }
 
 /// What requests have to know of background work: which steps ran when, so that a slow request can name

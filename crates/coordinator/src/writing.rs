@@ -250,6 +250,7 @@ impl Hands {
     /// Executes what is to be done; what has to be waited for goes to `leave`.
     fn execute_put(self: &Arc<Self>, run: &mut PutRun, mut leave: impl FnMut(usize, ReplicaWork)) {
         while let Some(effect) = run.next_effect() {
+            let is_coordination = matches!(effect, PutEffect::Coordinate { .. });
             let (slot, operation) = match effect {
                 PutEffect::Coordinate { slot } => match run.coordinate() {
                     Some(operation) => (slot, operation),
@@ -268,7 +269,12 @@ impl Hands {
                     let is_without_effect = self.remote.is_some() && replied.is_err();
                     self.take_confirmation(run, slot, replied, is_without_effect);
                 }
-                Asked::WouldBlock(work) => leave(slot, work),
+                Asked::WouldBlock(work) => {
+                    if is_coordination && work.is_remote() {
+                        self.meter.redirected();
+                    }
+                    leave(slot, work);
+                }
             }
         }
     }

@@ -26,7 +26,7 @@ use kvorum_liveness::Liveness;
 use kvorum_peer::Peers;
 use kvorum_ring::{Epoch, NodeId, Partition, Phase, Ring};
 use kvorum_runtime::Runtime;
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings};
 
 use crate::contacts::is_unknown;
 use crate::error::OpenError;
@@ -51,6 +51,8 @@ pub(crate) struct Ground {
     pub(crate) held: Arc<HeldFile>,
     pub(crate) table: Arc<VnodeTable>,
     pub(crate) settings: VnodeSettings,
+    /// Where the figures of vnodes go.
+    pub(crate) meter: Arc<dyn VnodeMeter>,
 }
 
 /// See the module's description.
@@ -268,7 +270,8 @@ impl Ground {
         store: Arc<dyn Backend>,
     ) -> Arc<Vnode> {
         let leases = self.leases.clone();
-        let vnode = Vnode::new(partition, epoch, store, leases, self.settings);
+        let vnode = Vnode::new(partition, epoch, store, leases, self.settings)
+            .metered(self.runtime.clock(), self.meter.clone());
         let known = held.stores.get(&partition);
         if known.is_some_and(|known| !known.is_complete) {
             vnode.mark_incomplete();

@@ -20,8 +20,8 @@ use kvorum_liveness::{Liveness, LivenessSettings};
 use kvorum_peer::{Encryption, PeerService, PeerSettings, Peers};
 use kvorum_properties::PropertyOverlay;
 use kvorum_ring::{NodeId, RingSize};
-use kvorum_runtime::{Listener, Runtime, TaskGuard};
-use kvorum_vnode::{LeaseTable, Vnode, VnodeSettings};
+use kvorum_runtime::{Listener, Moment, Runtime, TaskGuard};
+use kvorum_vnode::{LeaseTable, Vnode, VnodeMeter, VnodeSettings, VnodeWork};
 use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
@@ -114,6 +114,15 @@ pub struct Parts {
     pub settings: MemberSettings,
 }
 
+/// Hands what vnodes take to where the figures of requests go.
+struct VnodeFigures(Arc<dyn Meter>);
+
+impl VnodeMeter for VnodeFigures {
+    fn worked(&self, work: VnodeWork, took: Duration, now: Moment) {
+        self.0.vnode_worked(work, took, now);
+    }
+}
+
 /// A node that takes part in a cluster, if only in one of its own.
 pub struct Member {
     pub(crate) runtime: Runtime,
@@ -193,6 +202,7 @@ impl Member {
             held: Arc::new(HeldFile::new(disk.clone(), &directory, card.node)),
             table: Arc::default(),
             settings: settings.vnode,
+            meter: Arc::new(VnodeFigures(meter.clone())),
         };
         let vnodes = ground.table.clone();
         let (opening_ground, current) = (ground.clone(), state.current());

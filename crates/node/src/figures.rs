@@ -1,6 +1,7 @@
 //! The node's figures: what requests report, and how `/stats`, `/metrics` and the operator see them.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use kvorum_backend_leveldb::Shared;
 use kvorum_bench::process::ProcessUsage;
 use kvorum_cluster::AgreedState as _;
 use kvorum_commit::ValueLog;
-use kvorum_coordinator::{Meter, RequestError, RequestKind};
+use kvorum_coordinator::{InProgress, Meter, Repaired, RequestError, RequestKind};
 use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
 use kvorum_ring::NodeId;
@@ -18,11 +19,13 @@ use kvorum_runtime::{Moment, Runtime, WallTime};
 use kvorum_server_http::{NodeFacts, VnodeCounts};
 use kvorum_server_pb::ConnectionMeter;
 use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
+use kvorum_vnode::VnodeWork;
 use serde_json::{Map, Value};
 
-use crate::index_figures::IndexFigures;
+use crate::machine_figures::MachineFigures;
 use crate::maintenance::{Maintenance, Unwritable};
 use crate::node_log::NodeLog;
+use crate::vnode_figures::VnodeFigures;
 
 /// The version whose behaviour we show to clients that switch features on by version.
 pub(crate) const RIAK_VERSION: &str = "3.2.0";
@@ -38,7 +41,8 @@ pub(crate) struct Figures {
     pub(crate) node_log: Option<NodeLog>,
     pub(crate) read_cache: Option<Arc<ReadCache>>,
     pub(crate) maintenance: Arc<Maintenance>,
-    pub(crate) indexes: IndexFigures,
+    pub(crate) vnode_figures: VnodeFigures,
+    pub(crate) data_directory: PathBuf,
     /// Of the leveldb engine.
     pub(crate) leveldb: Option<Shared>,
 }
@@ -63,10 +67,12 @@ impl Meter for RequestMeter {
             RequestKind::Get => {
                 let at = Recording::new(now);
                 stats.node_gets.count_at(&at);
-                stats.vnode_gets.count_at(&at);
                 stats.node_get_fsm_time.record_time_at(&at, took);
-                if error.is_some() {
+                if let Some(error) = error {
                     stats.node_get_fsm_errors.count_at(&at);
+                    if *error == RequestError::Overload {
+                        stats.node_get_fsm_rejected.count_at(&at);
+                    }
                 }
                 if let Some(object) = object {
                     let size = object.size();
@@ -78,8 +84,18 @@ impl Meter for RequestMeter {
             }
             RequestKind::Put | RequestKind::Delete => {
                 stats.node_puts.count(now);
-                stats.vnode_puts.count(now);
                 stats.node_put_fsm_time.record_time(now, took);
+                if error == Some(&RequestError::Overload) {
+                    stats.node_put_fsm_rejected.count(now);
+                }
+            }
+            RequestKind::WriteOncePut => {
+                stats.write_once_puts.count(now);
+                stats.write_once_put_time.record_time(now, took);
+                if let Some(object) = object {
+                    let bytes = object.size().bytes;
+                    stats.write_once_put_objsize.record(now, bytes);
+                }
             }
             RequestKind::IndexQuery => {
                 stats.index_fsm_create.count(now);
@@ -91,19 +107,53 @@ impl Meter for RequestMeter {
                     }
                 }
             }
-            RequestKind::ListKeys | RequestKind::ListBuckets => {}
+            RequestKind::ListKeys | RequestKind::ListBuckets => {
+                stats.list_fsm_create.count(now);
+                if error.is_some() {
+                    stats.list_fsm_create_error.count(now);
+                }
+            }
         }
     }
 
     fn read_repaired(&self, now: Moment) {
         self.stats.read_repairs.count(now.elapsed());
     }
+
+    fn replica_repaired(&self, repaired: Repaired, now: Moment) {
+        let stats = &self.stats;
+        let counter = match (repaired.is_fallback, repaired.had_nothing) {
+            (false, false) => &stats.read_repairs_primary_outofdate,
+            (false, true) => &stats.read_repairs_primary_notfound,
+            // That a stand-in has nothing is nothing to repair.
+            (true, _) => &stats.read_repairs_fallback_outofdate,
+        };
+        counter.count(now.elapsed());
+    }
+
+    fn repair_skipped(&self, now: Moment) {
+        self.stats.skipped_read_repairs.count(now.elapsed());
+    }
+
+    fn redirected(&self) {
+        self.stats.coord_redirs.count();
+    }
+
+    fn vnode_worked(&self, work: VnodeWork, took: Duration, now: Moment) {
+        let stats = &self.stats;
+        let times = match work {
+            VnodeWork::Get => &stats.vnode_get_fsm_time,
+            VnodeWork::Head => &stats.vnode_head_fsm_time,
+            VnodeWork::Put => &stats.vnode_put_fsm_time,
+            VnodeWork::Merge => &stats.object_merge_time,
+        };
+        times.record_time(now.elapsed(), took);
+    }
 }
 
 impl ConnectionMeter for Figures {
     fn connected(&self, now: Moment) {
-        self.stats.pbc_connects.count(now.elapsed());
-        self.stats.pbc_active.add(1);
+        count_connection(&self.stats, now);
     }
 
     fn disconnected(&self) {
@@ -134,15 +184,21 @@ impl NodeFacts for Figures {
 }
 
 impl Figures {
-    /// Has the statistics know what vnodes did to indexes.
-    pub(crate) fn feed_indexes(&self) {
+    /// Has the statistics know what vnodes did, and what is under way.
+    pub(crate) fn feed(&self) {
         let now = self.runtime.now().elapsed();
-        self.indexes.feed(&self.vnodes, &self.stats, now);
+        self.vnode_figures.feed(&self.vnodes, &self.stats, now);
+        let running = self.vnodes.readiness().open;
+        set_gauges(
+            &self.stats,
+            self.member.coordinator().in_progress(),
+            running,
+        );
     }
 
     /// Everything under Riak's names, in a fixed order.
     pub(crate) fn riak_values(&self) -> Map<String, Value> {
-        self.feed_indexes();
+        self.feed();
         let mut values = Map::new();
         let now = self.runtime.now().elapsed();
         for (name, value) in self.stats.riak_values(now) {
@@ -174,7 +230,6 @@ impl Figures {
         let shares: Vec<String> = state.members().iter().map(share).collect();
         put("ring_ownership", format!("[{}]", shares.join(",")).into());
         let readiness = self.vnodes.readiness();
-        put("riak_kv_vnodes_running", readiness.open.into());
         put("vnodes_open", readiness.open.into());
         put("vnodes_opening", readiness.opening.into());
         put("vnodes_failed", readiness.failed.into());
@@ -194,14 +249,14 @@ impl Figures {
         put("riak_pb_version", RIAK_VERSION.into());
         put("kvorum_version", env!("CARGO_PKG_VERSION").into());
         put("sys_logical_processors", processors().into());
-        put("cpu_nprocs", processors().into());
         put("memory_total", resident_bytes().into());
+        MachineFigures::read(&self.data_directory).put_into(&mut values);
         values
     }
 
     /// OpenMetrics text.
     fn metrics_text(&self) -> String {
-        self.feed_indexes();
+        self.feed();
         let mut text = MetricsText::new();
         let version = [
             ("version", env!("CARGO_PKG_VERSION")),
@@ -211,6 +266,7 @@ impl Figures {
         text.family(MetricKind::Info, "build", help, [(&version[..], 1)]);
         text.stats(&self.stats);
         process_metrics(&mut text);
+        machine_metrics(&MachineFigures::read(&self.data_directory), &mut text);
         self.vnode_metrics(&mut text);
         self.store_metrics(&mut text);
         if let Some(log) = &self.node_log {
@@ -380,6 +436,50 @@ impl Figures {
     }
 }
 
+fn count_connection(stats: &Stats, now: Moment) {
+    stats.pbc_connects.count(now.elapsed());
+    stats.pbc_active.add(1);
+}
+
+fn set_gauges(stats: &Stats, in_progress: InProgress, vnodes_running: usize) {
+    for (gauge, amount) in [
+        (&stats.node_get_fsm_active, in_progress.gets),
+        (&stats.node_put_fsm_active, in_progress.puts),
+        (&stats.list_fsm_active, in_progress.listings),
+        (&stats.index_fsm_active, in_progress.index_queries),
+        (&stats.riak_kv_vnodes_running, vnodes_running),
+    ] {
+        gauge.set(i64::try_from(amount).unwrap_or(i64::MAX));
+    }
+}
+
+/// What `/stats` says of the machine.
+fn machine_metrics(machine: &MachineFigures, text: &mut MetricsText) {
+    for (name, value) in machine.numbers() {
+        let help = match name {
+            "cpu_nprocs" => "Processes and threads of the machine",
+            "mem_total" => "Memory of the machine in bytes",
+            "mem_allocated" => "Memory of the machine that is in use, in bytes",
+            _ => "Load of the machine in parts of 256",
+        };
+        text.family(MetricKind::Gauge, name, help, [(&[][..], value)]);
+    }
+    let disks: Vec<_> = machine.disks().collect();
+    let labels: Vec<_> = disks.iter().map(|(id, ..)| [("id", *id)]).collect();
+    let sizes = labels
+        .iter()
+        .zip(&disks)
+        .map(|(id, disk)| (&id[..], disk.1));
+    let help = "Size of a file system in KiB";
+    text.family(MetricKind::Gauge, "disk_size_kib", help, sizes);
+    let used = labels
+        .iter()
+        .zip(&disks)
+        .map(|(id, disk)| (&id[..], disk.2));
+    let help = "Part of a file system that is in use, in percent";
+    text.family(MetricKind::Gauge, "disk_used_percent", help, used);
+}
+
 /// What the system says of this process; what it does not tell is left out. The bytes are those of
 /// the process as a whole, the log's included.
 fn process_metrics(text: &mut MetricsText) {
@@ -472,4 +572,86 @@ pub(crate) fn resident_bytes() -> u64 {
         .and_then(|n| n.parse().ok())
         .unwrap_or(0);
     pages * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kvorum_object::{Clock, Content, Metadata, Timestamp};
+
+    use super::*;
+    use crate::vnode_figures;
+
+    const TOOK: Duration = Duration::from_millis(5);
+
+    fn some_object() -> Object {
+        let content = Content {
+            metadata: Metadata::default(),
+            value: "value".into(),
+        };
+        Object::as_is(Clock::new(), content, Timestamp::ZERO)
+    }
+
+    /// 61 of 139 names stood at zero whatever a node did, since nothing in the program recorded to them.
+    /// Here everything that is reported to the figures happens once, and no name may be left.
+    #[test]
+    fn every_name_is_recorded_to_by_something() {
+        let stats = Arc::new(Stats::default());
+        let meter = RequestMeter {
+            stats: stats.clone(),
+        };
+        let now = Moment::from_start(Duration::from_secs(100));
+        let object = some_object();
+        let (overload, timeout) = (RequestError::Overload, RequestError::Timeout);
+        for (kind, error, object) in [
+            (RequestKind::Get, None, Some(&object)),
+            (RequestKind::Get, Some(&overload), None),
+            (RequestKind::Put, None, Some(&object)),
+            (RequestKind::Put, Some(&overload), None),
+            (RequestKind::WriteOncePut, None, Some(&object)),
+            (RequestKind::Delete, None, None),
+            (RequestKind::ListKeys, None, None),
+            (RequestKind::ListBuckets, Some(&timeout), None),
+            (RequestKind::IndexQuery, None, None),
+            (RequestKind::IndexQuery, Some(&timeout), None),
+        ] {
+            meter.finished(kind, error, TOOK, object, now);
+        }
+        meter.read_repaired(now);
+        for (is_fallback, had_nothing) in [(false, false), (false, true), (true, false)] {
+            let repaired = Repaired {
+                is_fallback,
+                had_nothing,
+            };
+            meter.replica_repaired(repaired, now);
+        }
+        meter.repair_skipped(now);
+        meter.redirected();
+        for work in [
+            VnodeWork::Get,
+            VnodeWork::Head,
+            VnodeWork::Put,
+            VnodeWork::Merge,
+        ] {
+            meter.vnode_worked(work, TOOK, now);
+        }
+        count_connection(&stats, now);
+        vnode_figures::count_one_of_each(&stats, now.elapsed());
+        let in_progress = InProgress {
+            gets: 1,
+            puts: 1,
+            listings: 1,
+            index_queries: 1,
+        };
+        set_gauges(&stats, in_progress, 1);
+        let values: BTreeMap<_, _> = stats.riak_values(now.elapsed()).into_iter().collect();
+        let still: Vec<_> = values.iter().filter(|(_, value)| **value == 0).collect();
+        assert!(still.is_empty(), "never moved: {still:?}");
+        // What is of the coordinator is not of the vnodes: these count their own.
+        assert_eq!(values["node_gets_total"], 2);
+        assert_eq!(values["vnode_gets_total"], 1);
+        assert_eq!(values["node_puts_total"], 3);
+        assert_eq!(values["vnode_puts_total"], 1);
+    }
 }

@@ -19,10 +19,10 @@ mod engines_left;
 mod figures;
 mod hints_opening;
 mod import;
-mod index_figures;
 mod inspect;
 mod lifecycle;
 mod logging;
+mod machine_figures;
 mod maintenance;
 mod missing;
 mod node;
@@ -40,6 +40,7 @@ mod tls_issuing;
 mod tls_upkeep;
 mod tls_view;
 mod verify;
+mod vnode_figures;
 
 use std::process::ExitCode;
 

@@ -25,12 +25,12 @@ use crate::data_directory::{DataDirectory, EngineFile, EngineLeft};
 use crate::engines;
 use crate::engines_left;
 use crate::figures::{Figures, RequestMeter};
-use crate::index_figures::IndexFigures;
 use crate::maintenance::{self, GivingWay, Maintenance, StepLog, TransferBudget};
 use crate::node_log::NodeLog;
 use crate::node_stores::NodeStores;
 use crate::store_roots::{self, StoreRoots};
 use crate::tls_upkeep::TlsUpkeep;
+use crate::vnode_figures::VnodeFigures;
 
 /// Hints are looked through this often at least.
 const HINT_PERIOD: Duration = Duration::from_secs(30);
@@ -138,7 +138,8 @@ impl Node {
             node_log: log.clone(),
             read_cache: stores.read_cache(),
             maintenance: maintenance.clone(),
-            indexes: IndexFigures::default(),
+            vnode_figures: VnodeFigures::default(),
+            data_directory: data.path().to_owned(),
             leveldb: stores.leveldb_shared(),
         });
         let backups = Arc::new(Backups::new(backup::Parts {

@@ -19,11 +19,11 @@ use crate::backup;
 use crate::configuration_file::Loaded;
 use crate::data_directory::admin_socket;
 use crate::figures::RIAK_VERSION;
-use crate::index_figures;
 use crate::logging;
 use crate::node::Node;
 use crate::open_files;
 use crate::readiness;
+use crate::vnode_figures;
 
 /// How long requests in progress may take to finish after a signal.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -202,7 +202,7 @@ async fn serve(
     );
     let _noter = runtime.spawn("other members", noted).abort_on_drop();
     let announced = readiness::announce(node.vnodes.clone(), settings.node.nodename.clone());
-    let feeding = index_figures::feed_always(node.figures.clone());
+    let feeding = vnode_figures::feed_always(node.figures.clone());
     let _feeder = runtime.spawn("index figures", feeding).abort_on_drop();
     let _announcer = runtime.spawn("readiness", announced).abort_on_drop();
 

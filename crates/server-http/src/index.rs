@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::body::{Abandoned, Body};
 use crate::exchange::Exchange;
 use crate::listing::check_enabled;
+use crate::name_list::{NameList, put_text};
 use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, text, with_body};
 use crate::route::IndexPath;
 use crate::{failure, origin};
@@ -62,13 +63,13 @@ pub(crate) async fn query(exchange: &Exchange<'_>, index: &IndexPath) -> Outcome
     let mut found = first;
     while let Some(some) = found {
         object.push(&some);
-        if object.json.len() > HELD_BACK_BYTES {
+        if object.bytes() > HELD_BACK_BYTES {
             return Ok(in_pieces(JSON, rest_of_object(results, object)));
         }
         found = results.next().await.transpose().map_err(refused)?;
     }
-    object.end(results.continuation().as_ref());
-    Ok(json(StatusCode::OK, object.json))
+    let object = object.end(results.continuation().as_ref());
+    Ok(json(StatusCode::OK, object))
 }
 
 fn query_of(exchange: &Exchange<'_>, index: &IndexPath) -> Result<IndexQuery, Refusal> {
@@ -160,7 +161,7 @@ struct Form {
 struct Object {
     form: Form,
     json: Vec<u8>,
-    is_first: bool,
+    list: NameList,
 }
 
 impl Object {
@@ -169,41 +170,35 @@ impl Object {
         Self {
             form,
             json: format!("{{\"{field}\":[").into_bytes(),
-            is_first: true,
+            list: NameList::new(field),
         }
     }
 
     fn push(&mut self, results: &[IndexMatch]) {
         for IndexMatch { value, key } in results {
-            if !std::mem::take(&mut self.is_first) {
-                self.json.push(b',');
-            }
-            if self.form.with_terms {
-                self.json.push(b'{');
-                put_text(&mut self.json, value);
-                self.json.push(b':');
-            }
-            put_text(&mut self.json, key.as_bytes());
-            if self.form.with_terms {
-                self.json.push(b'}');
+            let key = key.as_bytes();
+            match self.form.with_terms {
+                true => self.list.push_pair(&mut self.json, value, key),
+                false => self.list.push(&mut self.json, key),
             }
         }
     }
 
-    fn end(&mut self, continuation: Option<&Continuation>) {
-        self.json.push(b']');
+    fn bytes(&self) -> usize {
+        self.json.len() + self.list.waiting_bytes()
+    }
+
+    /// Ends the object and returns what of it was not taken.
+    fn end(self, continuation: Option<&Continuation>) -> Vec<u8> {
+        let Self { mut json, list, .. } = self;
+        list.end_list(&mut json);
         if let Some(continuation) = continuation {
-            self.json.extend_from_slice(b",\"continuation\":");
-            put_text(&mut self.json, continuation.to_text().as_bytes());
+            json.extend_from_slice(b",\"continuation\":");
+            put_text(&mut json, &continuation.to_text());
         }
-        self.json.push(b'}');
+        json.push(b'}');
+        json
     }
-}
-
-/// What is not UTF-8 is shown with replacement characters.
-fn put_text(json: &mut Vec<u8>, text: &[u8]) {
-    // Writing into memory cannot fail.
-    let _ = serde_json::to_writer(&mut *json, &String::from_utf8_lossy(text));
 }
 
 /// An object that has grown large: what there is of it, and what comes.
@@ -215,14 +210,19 @@ fn rest_of_object(
         let (mut results, mut object) = state?;
         if object.json.is_empty() {
             match results.next().await {
-                Some(Ok(found)) => object.push(&found),
+                Some(Ok(found)) => {
+                    object.push(&found);
+                    if let Err(abandoned) = object.list.check() {
+                        return Some((Err(abandoned), None));
+                    }
+                }
                 Some(Err(error)) => {
                     let reason = error.to_string();
                     return Some((Err(Abandoned { reason }), None));
                 }
                 None => {
-                    object.end(results.continuation().as_ref());
-                    return Some((Ok(Bytes::from(object.json)), None));
+                    let rest = object.end(results.continuation().as_ref());
+                    return Some((Ok(Bytes::from(rest)), None));
                 }
             }
         }
@@ -248,8 +248,7 @@ fn parts(
             Some(Ok(found)) => {
                 let mut object = Object::new(form);
                 object.push(&found);
-                object.end(None);
-                let piece = part(&boundary, &object.json);
+                let piece = part(&boundary, &object.end(None));
                 return Some((Ok(piece.into()), Some((results, None, boundary))));
             }
             Some(Err(error)) => {

@@ -1,7 +1,6 @@
 //! Listings of keys and buckets: in one JSON object, or as a stream of them.
 //!
-//! Names are arbitrary bytes and JSON is text: what is not UTF-8 is shown with replacement
-//! characters. A listing in one object is held back until it is complete, so that a failure has its
+//! A listing in one object is held back until it is complete, so that a failure has its
 //! status; one that outgrows [`HELD_BACK_BYTES`] is sent as it comes instead of being piled up in
 //! memory, and a failure then cuts the answer off.
 
@@ -17,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::body::{Abandoned, Body};
 use crate::exchange::Exchange;
+use crate::name_list::NameList;
 use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, text, with_body};
 use crate::route::{BucketPath, Form};
 use crate::{failure, origin, properties};
@@ -147,16 +147,18 @@ async fn whole(
     let mut object = Value::Object(opening).to_string().into_bytes();
     // The list of names comes last, so this takes off its end and the object's.
     object.truncate(object.len() - END.len());
-    let mut is_first = true;
+    let mut list = NameList::new(listing.field());
     while let Some(names) = listing.next().await {
         let names = names.map_err(|error| failure::of_request(&error, bucket_type))?;
-        push_names(&mut object, &names, &mut is_first);
-        if object.len() > HELD_BACK_BYTES {
+        for name in &names {
+            list.push(&mut object, name);
+        }
+        if object.len() + list.waiting_bytes() > HELD_BACK_BYTES {
             let so_far = stream::iter([Ok(Bytes::from(object))]);
-            return Ok(in_pieces(so_far.chain(rest_of_object(listing))));
+            return Ok(in_pieces(so_far.chain(rest_of_object(listing, list))));
         }
     }
-    object.extend_from_slice(END);
+    list.end(&mut object);
     Ok(json(StatusCode::OK, object))
 }
 
@@ -164,14 +166,22 @@ async fn whole(
 const END: &[u8] = b"]}";
 
 /// What follows the first names of an object.
-fn rest_of_object(listing: Listing) -> impl Stream<Item = Result<Bytes, Abandoned>> {
-    stream::unfold(Some(listing), |listing| async {
-        let mut listing = listing?;
+fn rest_of_object(
+    listing: Listing,
+    list: NameList,
+) -> impl Stream<Item = Result<Bytes, Abandoned>> {
+    stream::unfold(Some((listing, list)), |state| async {
+        let (mut listing, mut list) = state?;
+        let mut piece = Vec::new();
         match listing.next().await {
             Some(Ok(names)) => {
-                let mut piece = Vec::new();
-                push_names(&mut piece, &names, &mut false);
-                Some((Ok(Bytes::from(piece)), Some(listing)))
+                for name in &names {
+                    list.push(&mut piece, name);
+                }
+                match list.check() {
+                    Ok(()) => Some((Ok(Bytes::from(piece)), Some((listing, list)))),
+                    Err(abandoned) => Some((Err(abandoned), None)),
+                }
             }
             Some(Err(error)) => Some((
                 Err(Abandoned {
@@ -179,7 +189,10 @@ fn rest_of_object(listing: Listing) -> impl Stream<Item = Result<Bytes, Abandone
                 }),
                 None,
             )),
-            None => Some((Ok(Bytes::from_static(END)), None)),
+            None => {
+                list.end(&mut piece);
+                Some((Ok(Bytes::from(piece)), None))
+            }
         }
     })
 }
@@ -200,21 +213,14 @@ fn objects(listing: Listing) -> impl Stream<Item = Result<Bytes, Abandoned>> {
     })
 }
 
-fn object_of(field: &str, names: &[Bytes]) -> Bytes {
+fn object_of(field: &'static str, names: &[Bytes]) -> Bytes {
     let mut object = format!("{{\"{field}\":[").into_bytes();
-    push_names(&mut object, names, &mut true);
-    object.extend_from_slice(END);
-    object.into()
-}
-
-fn push_names(json: &mut Vec<u8>, names: &[Bytes], is_first: &mut bool) {
+    let mut list = NameList::new(field);
     for name in names {
-        if !std::mem::take(is_first) {
-            json.push(b',');
-        }
-        // Writing into memory cannot fail.
-        let _ = serde_json::to_writer(&mut *json, &String::from_utf8_lossy(name));
+        list.push(&mut object, name);
     }
+    list.end(&mut object);
+    object.into()
 }
 
 enum Listing {

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::dispatch;
 use crate::exchange::Service;
 use crate::facts::NodeFacts;
+use crate::raw_target::RawTargets;
 use crate::settings::HttpSettings;
 
 /// Headers of a request; more are answered with 431. Each object's user metadata and indexes come as
@@ -144,6 +145,7 @@ impl Server {
 async fn converse(stream: Stream, service: Arc<Service>, mut phase: watch::Receiver<Phase>) {
     // A socket that does not know the option still carries requests.
     let _ = stream.set_nodelay(true);
+    let stream = RawTargets::new(stream, service.settings.url_encoding);
     let respond = service_fn(move |request| {
         let service = service.clone();
         async move { Ok::<_, Infallible>(dispatch::respond(&service, request).await) }

@@ -1,8 +1,9 @@
 //! The table of everything that is recorded, under Riak's names.
 //!
 //! The names are an interface that dashboards and collectors have been built on for years, so they
-//! are Riak's to the letter, also where they are odd (`fsm`: every request was one). What Kvorum
-//! does not record is absent rather than zero.
+//! are Riak's to the letter, also where they are odd (`fsm`: every request was one). What cannot happen
+//! to a Kvorum node is absent rather than zero for ever: hooks, queues of vnodes that overflow, a stand-in
+//! that is read-repaired because it has nothing.
 
 use std::time::Duration;
 
@@ -140,11 +141,11 @@ stats! {
         read_repairs,
         /// Repairs that a read left out.
         skipped_read_repairs,
-        /// Merges of differing objects.
+        /// Merges of objects that had not seen each other.
         object_merge,
-        /// Listings of keys or buckets begun.
+        /// Listings of keys or buckets that ended, one way or the other.
         list_fsm_create,
-        /// Listings that could not begin.
+        /// Listings that failed.
         list_fsm_create_error,
         /// Index queries that ended, one way or the other.
         index_fsm_create,
@@ -171,27 +172,20 @@ stats! {
         /// Fallbacks repaired that held an older object.
         read_repairs_fallback_outofdate:
             "read_repairs_fallback_outofdate_one", "read_repairs_fallback_outofdate_count",
-        /// Fallbacks repaired that held nothing.
-        read_repairs_fallback_notfound:
-            "read_repairs_fallback_notfound_one", "read_repairs_fallback_notfound_count",
     }
     totals {
         /// Writes handed to another node because this one holds no replica.
         coord_redirs: "coord_redirs_total",
-        /// Writes refused by a hook before the commit.
-        precommit_fail: "precommit_fail",
-        /// Hooks after a commit that failed.
-        postcommit_fail: "postcommit_fail",
-        /// Requests that a vnode dropped because its queue was full.
-        dropped_vnode_requests: "dropped_vnode_requests_total",
     }
     gauges {
-        /// Reads under way.
+        /// Reads under way that wait for a device or another node.
         node_get_fsm_active,
         /// Writes under way.
         node_put_fsm_active,
         /// Listings under way.
         list_fsm_active,
+        /// Index queries under way.
+        index_fsm_active,
         /// Protocol Buffers connections open.
         pbc_active,
         /// Vnodes running.
@@ -208,13 +202,13 @@ stats! {
         node_put_fsm_time: Microseconds,
         /// Time from an index query's arrival to its last result.
         index_fsm_time: Microseconds,
-        /// Time of a vnode's read.
+        /// Time of a vnode's read, of one in eight.
         vnode_get_fsm_time: Microseconds,
-        /// Time of a vnode's read of a head.
+        /// Time of a vnode's read of a head, of one in eight.
         vnode_head_fsm_time: Microseconds,
-        /// Time of a vnode's write.
+        /// Time of a vnode's write, of one in eight.
         vnode_put_fsm_time: Microseconds,
-        /// Time of a merge of differing objects.
+        /// Time of a merge of objects that had not seen each other.
         object_merge_time: Microseconds,
         /// Time from the arrival of a write to a write-once bucket to its answer.
         write_once_put_time: Microseconds,

@@ -17,6 +17,7 @@ mod index_page;
 mod key_locks;
 mod lease_file;
 mod lease_table;
+mod metering;
 mod page;
 mod reading;
 mod replica_request;
@@ -30,6 +31,7 @@ pub use folding::{FoldRequest, fold_clock};
 pub use index_page::{IndexPage, IndexPageRequest, IndexPosition, IndexScan};
 pub use lease_file::Unreadable;
 pub use lease_table::{LEASES_NAME, LeaseTable};
+pub use metering::{SAMPLED_EVERY, VnodeMeter, VnodeWork};
 pub use page::{Page, PageFailure, PageKind, PageRequest};
 pub use replica_request::{
     ClientUpdate, Condition, Detail, Handled, Operation, ReplicaFailure, ReplicaReply,

@@ -19,13 +19,14 @@ impl Vnode {
     ) -> Result<ReplicaReply, Interrupted> {
         let found = match detail {
             Detail::Head => {
-                self.counts.heads.fetch_add(1, Ordering::Relaxed);
                 let head = self.read_head(key, at)?;
+                self.counts.heads.fetch_add(1, Ordering::Relaxed);
                 head.map(|head| Arc::new(head.into_object_without_values()))
             }
             Detail::Whole => {
+                let object = self.read_object(key, at)?;
                 self.counts.gets.fetch_add(1, Ordering::Relaxed);
-                self.read_object(key, at)?
+                object
             }
         };
         Ok(match found {

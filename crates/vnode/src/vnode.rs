@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use kvorum_backend::{Backend, IndexCounts, IndexFolds, ReadAt, Reading, Tag, Timestamp};
 use kvorum_object::Limits;
 use kvorum_ring::{Epoch, Partition};
-use kvorum_runtime::{PlantedDefect, is_planted};
+use kvorum_runtime::{Clock, Moment, PlantedDefect, is_planted};
 
 use crate::dot_source::DotSource;
 use crate::key_locks::KeyLocks;
 use crate::lease_table::LeaseTable;
+use crate::metering::{SAMPLED_EVERY, Stopwatch, VnodeMeter, VnodeWork, work_of};
 use crate::replica_request::{Handled, Operation, ReplicaFailure, ReplicaReply, ReplicaRequest};
 
 /// Marks entries that are tombstones, so that listings leave them out without reading heads.
@@ -42,6 +43,7 @@ pub struct Vnode {
     /// How many first bytes of a key say which replica's place the entry is kept for.
     pub(crate) place_bytes: usize,
     pub(crate) counts: Counts,
+    pub(crate) stopwatch: Option<Stopwatch>,
     /// Why the store takes no more writes, once it has said so: what failed it says again.
     pub(crate) unwritable: OnceLock<String>,
     /// Shared with whoever has tombstones kept.
@@ -62,6 +64,21 @@ pub(crate) struct Counts {
     pub(crate) damaged_reads: AtomicU64,
     pub(crate) size_warnings: AtomicU64,
     pub(crate) sibling_warnings: AtomicU64,
+    pub(crate) merges: AtomicU64,
+}
+
+impl Counts {
+    /// How much work of a kind was done. Each kind is sampled by its own count: clients that read and
+    /// write in turn would have one of the two sampled never.
+    fn of(&self, work: VnodeWork) -> u64 {
+        let count = match work {
+            VnodeWork::Get => &self.gets,
+            VnodeWork::Head => &self.heads,
+            VnodeWork::Put => &self.puts,
+            VnodeWork::Merge => &self.merges,
+        };
+        count.load(Ordering::Relaxed)
+    }
 }
 
 fn counts_of(backend: &dyn Backend) -> IndexCounts {
@@ -100,6 +117,8 @@ pub struct VnodeStatus {
     pub size_warnings: u64,
     /// Writes above the warning threshold for the number of siblings, since the start.
     pub sibling_warnings: u64,
+    /// Writes that met an object which had not seen theirs, nor theirs it, since the start.
+    pub merges: u64,
 }
 
 /// Why an attempt under the key's lock ended without an answer.
@@ -139,6 +158,7 @@ impl Vnode {
             settings,
             place_bytes: 0,
             counts: Counts::default(),
+            stopwatch: None,
             unwritable: OnceLock::new(),
             tombstones_kept: Arc::new(()),
         }
@@ -150,6 +170,27 @@ impl Vnode {
     pub fn keeping_for_others(mut self, place_bytes: usize) -> Self {
         self.place_bytes = place_bytes;
         self
+    }
+
+    /// As a vnode that reports what its work takes.
+    #[must_use]
+    pub fn metered(mut self, clock: Arc<dyn Clock>, meter: Arc<dyn VnodeMeter>) -> Self {
+        self.stopwatch = Some(Stopwatch { clock, meter });
+        self
+    }
+
+    /// When an operation began that is to be measured, and as what.
+    fn sample(&self, operation: &Operation) -> Option<(&Stopwatch, VnodeWork, Moment)> {
+        let stopwatch = self.stopwatch.as_ref()?;
+        let work = work_of(operation)?;
+        let is_sampled = self.counts.of(work).is_multiple_of(SAMPLED_EVERY);
+        is_sampled.then(|| (stopwatch, work, stopwatch.clock.now()))
+    }
+
+    /// When a merge began. There are few, and all are measured.
+    pub(crate) fn merge_begins(&self) -> Option<(&Stopwatch, Moment)> {
+        let stopwatch = self.stopwatch.as_ref()?;
+        Some((stopwatch, stopwatch.clock.now()))
     }
 
     /// The vnode's partition.
@@ -184,6 +225,7 @@ impl Vnode {
             is_complete: self.is_complete(),
             size_warnings: read(&self.counts.size_warnings),
             sibling_warnings: read(&self.counts.sibling_warnings),
+            merges: read(&self.counts.merges),
         }
     }
 
@@ -243,11 +285,16 @@ impl Vnode {
         now: Timestamp,
         reading: Reading,
     ) -> Handled {
-        match self.carry_out(request, ReadAt { reading, now }) {
+        let sampled = self.sample(&request.operation);
+        let handled = match self.carry_out(request, ReadAt { reading, now }) {
             Ok(reply) => Handled::Done(reply),
             Err(Interrupted::Failed(failure)) => Handled::Done(ReplicaReply::Failed(failure)),
-            Err(Interrupted::WouldBlock) => Handled::WouldBlock,
+            Err(Interrupted::WouldBlock) => return Handled::WouldBlock,
+        };
+        if let Some((stopwatch, work, began)) = sampled {
+            stopwatch.stop(work, began);
         }
+        handled
     }
 
     fn carry_out(&self, request: &ReplicaRequest, at: ReadAt) -> Result<ReplicaReply, Interrupted> {

@@ -15,6 +15,7 @@ use kvorum_ring::Epoch;
 use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::dot_source::{Lane, Overtaken};
+use crate::metering::VnodeWork;
 use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
@@ -48,7 +49,11 @@ impl Vnode {
             now: object_time(at.now),
             resolution: update.resolution,
         };
-        let object = kvorum_object::update(stored, write).map_err(update_failure)?;
+        let is_merge = head
+            .as_ref()
+            .is_some_and(|head| !update.context.descends(head.clock()));
+        let object = self.merging(is_merge, || kvorum_object::update(stored, write));
+        let object = object.map_err(update_failure)?;
         self.check_limits(&object, head.as_ref().map(Head::size))?;
         let durable = self.write(key, &object, durability)?;
         Ok(ReplicaReply::Stored {
@@ -230,7 +235,13 @@ impl Vnode {
             true => Resolution::NewestWins,
             false => resolution,
         };
-        let merged = kvorum_object::merge_into_stored(stored, incoming.clone(), resolution);
+        let is_merge = clock_of(&stored).is_some_and(|stored| {
+            let incoming = incoming.clock();
+            !incoming.descends(stored) && !stored.descends(incoming)
+        });
+        let merged = self.merging(is_merge, || {
+            kvorum_object::merge_into_stored(stored, incoming.clone(), resolution)
+        });
         let durable = match merged.map_err(update_failure)? {
             Merged::Changed(object) => self.write(key, &object, durability)?,
             Merged::Unchanged if durability == Durability::Buffered => Durable::Already,
@@ -238,6 +249,20 @@ impl Vnode {
             Merged::Unchanged => self.put(&Batch::default(), durability)?,
         };
         Ok(ReplicaReply::Received { durable })
+    }
+
+    /// Does what may be a merge of objects that have not seen each other, and reports it if it is.
+    fn merging<T>(&self, is_merge: bool, merge: impl FnOnce() -> T) -> T {
+        if !is_merge {
+            return merge();
+        }
+        let began = self.merge_begins();
+        let merged = merge();
+        self.counts.merges.fetch_add(1, Ordering::Relaxed);
+        if let Some((stopwatch, began)) = began {
+            stopwatch.stop(VnodeWork::Merge, began);
+        }
+        merged
     }
 
     /// The key's lock, once the vnode may write at all. The epoch is looked at under it, so that
@@ -389,6 +414,14 @@ fn whole(object: Option<Arc<Object>>) -> Stored<'static> {
     object.map_or(Stored::Absent, |object| {
         Stored::Object(Arc::unwrap_or_clone(object))
     })
+}
+
+fn clock_of<'a>(stored: &'a Stored<'_>) -> Option<&'a Clock> {
+    match stored {
+        Stored::Absent => None,
+        Stored::Head(head) => Some(head.clock()),
+        Stored::Object(object) => Some(object.clock()),
+    }
 }
 
 fn check_condition(condition: &Condition, stored: Option<&Head>) -> Result<(), ReplicaFailure> {

@@ -12,12 +12,13 @@ use anyhow::{Context, ensure};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::prerequisite::{self, MKFS, MOUNT, PYTHON_PLAIN};
+use crate::prerequisite;
 use crate::process::backend::{BACKENDS, Backend, Setting};
 use crate::process::load::{Load, Power, Survey};
 use crate::process::mount::Mount;
 use crate::process::{filled, full};
 use crate::server::Site;
+use crate::stage::Stage;
 use crate::tally::Tally;
 use crate::test_run::Run;
 
@@ -34,7 +35,7 @@ const CUTTER: &str = "tests/process/cut_power.py";
 
 /// Runs the rounds, then the one that has to lose something.
 pub(crate) fn power_cut(run: &Run<'_>) -> anyhow::Result<Tally> {
-    prerequisite::require(&[MKFS, MOUNT, PYTHON_PLAIN])?;
+    prerequisite::require(Stage::PowerCut.prerequisites())?;
     let directory = run.workspace.scratch("power-cut")?;
     let cutter = run.workspace.root().join(CUTTER);
     let mut tally = Tally::default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kvorum_backend::Timestamp;
 use kvorum_coordinator::{
-    Coordinator, DeleteOptions, GetOptions, HintPageLimits, HintStore as _, PutOptions,
+    Coordinator, DeleteOptions, GetOptions, HintPageLimits, HintStore as _, PutOptions, Repaired,
     RequestError,
 };
 use kvorum_object::{Clock, Object, Resolution};
@@ -88,6 +88,9 @@ fn any_node_writes_and_reads_any_key() {
         }
         cluster.settle();
         assert_eq!(cluster.replicas_with("a"), 3);
+        // Each key has three replicas among the five nodes, and was put at all of them.
+        let redirects = (1..=5).map(|at| *cluster.node(at).meter.redirects.lock());
+        assert_eq!(redirects.sum::<usize>(), 4 * 2);
     }
 }
 
@@ -435,7 +438,13 @@ fn a_read_repairs_replicas_on_other_nodes() {
         assert!(cluster.get(owners[0], "key").unwrap().is_some());
         cluster.settle();
         assert_eq!(cluster.replicas_with("key"), 3);
-        assert_eq!(*cluster.node(owners[0]).meter.repairs.lock(), 1);
+        let meter = &cluster.node(owners[0]).meter;
+        assert_eq!(*meter.repairs.lock(), 1);
+        let repaired = Repaired {
+            is_fallback: false,
+            had_nothing: true,
+        };
+        assert_eq!(*meter.repaired.lock(), [repaired]);
     }
 }
 

@@ -12,8 +12,8 @@ use kvorum_backend::{Backend, Batch, Durability, ReadAt, Reading, Timestamp, Wri
 use kvorum_cluster::{AgreedState, ClusterId, Command, Founding, LocalState, Member};
 use kvorum_coordinator::{
     Condition, Coordinator, CoordinatorSettings, DeleteOptions, Deleted, GetOptions, LocalVnodes,
-    MaintenanceWitness, Meter, Parts, PutKind, PutOptions, PutRequest, RequestError, RequestKind,
-    TombstoneKeeping,
+    MaintenanceWitness, Meter, Parts, PutKind, PutOptions, PutRequest, Repaired, RequestError,
+    RequestKind, TombstoneKeeping,
 };
 use kvorum_disk::{Disk, MemoryDisk};
 use kvorum_encoding::{Address, Bucket, BucketType, Key, StorageKey};
@@ -106,6 +106,8 @@ impl Vnodes {
 pub(crate) struct Recorder {
     pub(crate) finished: Mutex<Vec<(RequestKind, Option<RequestError>)>>,
     pub(crate) repairs: Mutex<usize>,
+    pub(crate) repaired: Mutex<Vec<Repaired>>,
+    pub(crate) redirects: Mutex<usize>,
 }
 
 impl Meter for Recorder {
@@ -122,6 +124,14 @@ impl Meter for Recorder {
 
     fn read_repaired(&self, _now: Moment) {
         *self.repairs.lock() += 1;
+    }
+
+    fn replica_repaired(&self, repaired: Repaired, _now: Moment) {
+        self.repaired.lock().push(repaired);
+    }
+
+    fn redirected(&self) {
+        *self.redirects.lock() += 1;
     }
 }
 

@@ -31,4 +31,5 @@ mod runbook;
 mod scrubbing;
 mod server;
 mod starting;
+mod statistics;
 mod tls;

@@ -7,27 +7,17 @@
 //!
 //! The vclock stands in the main header only: it belongs to all siblings.
 
-use std::ops::Range;
-
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::date::format_http_date;
-use super::user_metadata::{metadata_header_name, metadata_header_value};
-
-/// The content type of values stored without one.
-const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
+use super::object_headers::ObjectHeaders;
+use super::user_metadata::metadata_header_value;
 
 /// What stands above a sibling's value.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PartHead<'a> {
-    /// Stored media type; absent is `application/octet-stream`.
-    pub media_type: Option<&'a [u8]>,
-    /// Stored charset.
-    pub charset: Option<&'a [u8]>,
-    /// Stored content encoding.
-    pub content_encoding: Option<&'a [u8]>,
-    /// The whole `Link` header, see [`super::format_links`]; left out if empty.
-    pub link: &'a str,
+    /// What the client stored beside the value.
+    pub stored: ObjectHeaders,
     /// The sibling's vtag, which is written without quotes.
     pub vtag: &'a [u8],
     /// Last modified, in seconds since the epoch.
@@ -36,10 +26,6 @@ pub struct PartHead<'a> {
     pub is_deleted: bool,
     /// When the sibling ceases to exist, in seconds since the epoch.
     pub expires_at_seconds: Option<u64>,
-    /// User metadata: stored key and value. Pairs that cannot stand in a header are left out.
-    pub user_metadata: &'a [(Bytes, Bytes)],
-    /// Index entries: field and value as text.
-    pub indexes: &'a [(Bytes, Bytes)],
 }
 
 /// Writes a multipart body into one buffer.
@@ -85,19 +71,13 @@ impl MultipartWriter {
     }
 
     fn put_head(&mut self, head: &PartHead<'_>) {
-        let start = self.body.len();
-        self.put_header(
-            "Content-Type",
-            head.media_type.unwrap_or(DEFAULT_MEDIA_TYPE),
-        );
-        if let Some(charset) = head.charset.and_then(metadata_header_value) {
-            self.extend_header(start..self.body.len(), &[b"; charset=", charset]);
-        }
-        if let Some(encoding) = head.content_encoding {
+        let stored = &head.stored;
+        self.put_header("Content-Type", &stored.content_type);
+        if let Some(encoding) = &stored.content_encoding {
             self.put_header("Content-Encoding", encoding);
         }
-        if !head.link.is_empty() {
-            self.put_header("Link", head.link.as_bytes());
+        if !stored.link.is_empty() {
+            self.put_header("Link", stored.link.as_bytes());
         }
         self.put_header("Etag", head.vtag);
         self.put_header(
@@ -111,15 +91,8 @@ impl MultipartWriter {
             let date = format_http_date(seconds);
             self.put_header("X-Kvorum-Expires-At", date.as_bytes());
         }
-        for (key, value) in head.user_metadata {
-            if let Some(name) = metadata_header_name(key) {
-                self.put_header(name, value);
-            }
-        }
-        for (field, value) in head.indexes {
-            if let Some(field) = metadata_header_name(field) {
-                self.put_header(&format!("X-Riak-Index-{field}"), value);
-            }
+        for (name, value) in &stored.others {
+            self.put_header(name, value);
         }
     }
 
@@ -131,46 +104,43 @@ impl MultipartWriter {
             }
         }
     }
-
-    /// Continues the header line that takes up `line`, if it was written.
-    fn extend_header(&mut self, line: Range<usize>, pieces: &[&[u8]]) {
-        if !line.is_empty() {
-            self.body.truncate(line.end - b"\r\n".len());
-            for piece in pieces {
-                self.body.put_slice(piece);
-            }
-            self.body.put_slice(b"\r\n");
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::link::UrlGeneration;
+    use super::super::object_headers::StoredFields;
     use super::*;
+
+    fn stored(fields: &StoredFields<'_>) -> ObjectHeaders {
+        ObjectHeaders::of(fields, UrlGeneration::Second, b"b")
+    }
 
     #[test]
     fn two_siblings_are_laid_out_as_clients_expect() {
         let mut writer = MultipartWriter::new("XYZ".to_owned());
-        let user_metadata = [
-            (Bytes::from("X-Riak-Meta-Color"), Bytes::from("red")),
-            (Bytes::from("bad name"), Bytes::from("x")),
-            (Bytes::from("injected"), Bytes::from("a\r\nb: c")),
-        ];
-        let indexes = [(Bytes::from("age_int"), Bytes::from("7"))];
+        let fields = StoredFields {
+            content_type: b"text/plain",
+            charset: b"utf-8",
+            content_encoding: b"gzip",
+            user_metadata: vec![
+                (b"X-Riak-Meta-Color", Some(b"red")),
+                (b"bad name", Some(b"x")),
+                (b"injected", Some(b"a\r\nb: c")),
+            ],
+            indexes: vec![(b"age_int", b"7")],
+            ..StoredFields::default()
+        };
         let head = PartHead {
-            media_type: Some(b"text/plain"),
-            charset: Some(b"utf-8"),
-            content_encoding: Some(b"gzip"),
-            link: "</buckets/b>; rel=\"up\"",
+            stored: stored(&fields),
             vtag: b"4v5xOg4",
             last_modified_seconds: 784_111_777,
             is_deleted: false,
             expires_at_seconds: Some(784_111_778),
-            user_metadata: &user_metadata,
-            indexes: &indexes,
         };
         writer.push(&head, b"one");
         let tombstone = PartHead {
+            stored: stored(&StoredFields::default()),
             vtag: b"2",
             is_deleted: true,
             ..PartHead::default()
@@ -181,8 +151,12 @@ mod tests {
             Content-Encoding: gzip\r\nLink: </buckets/b>; rel=\"up\"\r\nEtag: 4v5xOg4\r\n\
             Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
             X-Kvorum-Expires-At: Sun, 06 Nov 1994 08:49:38 GMT\r\nX-Riak-Meta-Color: red\r\n\
+            X-Riak-Meta-Bad%20name: x\r\nX-Riak-Meta-Injected: a%0D%0Ab: c\r\n\
+            X-Riak-Meta-Kvorum-Exact: n:bad%2520name=bad%20name,\
+            v:injected=injected=a%0D%0Ab%3A%20c\r\n\
             X-Riak-Index-age_int: 7\r\n\r\none\
-            \r\n--XYZ\r\nContent-Type: application/octet-stream\r\nEtag: 2\r\n\
+            \r\n--XYZ\r\nContent-Type: application/octet-stream\r\n\
+            Link: </buckets/b>; rel=\"up\"\r\nEtag: 2\r\n\
             Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-Riak-Deleted: true\r\n\r\n\
             \r\n--XYZ--\r\n";
         assert_eq!(
@@ -194,14 +168,21 @@ mod tests {
     #[test]
     fn hostile_stored_metadata_cannot_break_out_of_its_line() {
         let mut writer = MultipartWriter::new("B".to_owned());
+        let fields = StoredFields {
+            content_type: b"a/b\r\nEvil: 1",
+            charset: b"x\r\nEvil: 2",
+            content_encoding: b"x\nEvil: 3",
+            user_metadata: vec![(b"Evil", Some(b"\r\nEvil: 4")), (b"x:\r\nEvil", None)],
+            indexes: vec![(b"f_bin", b"\nEvil: 5"), (b"\nEvil: 6_bin", b"x")],
+            ..StoredFields::default()
+        };
         let head = PartHead {
-            media_type: Some(b"a/b\r\nEvil: 1"),
-            charset: Some(b"x\r\nEvil: 2"),
-            vtag: b"v\nEvil: 3",
+            stored: stored(&fields),
+            vtag: b"v\nEvil: 7",
             ..PartHead::default()
         };
         writer.push(&head, b"");
         let body = String::from_utf8(writer.finish().to_vec()).unwrap();
-        assert!(!body.contains("Evil"), "{body}");
+        assert!(!body.contains("\nEvil"), "{body}");
     }
 }

@@ -35,6 +35,11 @@ pub fn encode_percent(bytes: &[u8]) -> String {
     percent_encode(bytes, RESERVED).to_string()
 }
 
+/// Appends what [`encode_percent`] returns.
+pub(super) fn push_percent(bytes: &[u8], target: &mut String) {
+    target.extend(percent_encode(bytes, RESERVED));
+}
+
 /// Encodes for a link piece: a space becomes `+`.
 pub fn encode_percent_plus(bytes: &[u8]) -> String {
     let mut encoded = String::with_capacity(bytes.len());

@@ -1,37 +1,31 @@
-//! User metadata: `X-Riak-Meta-*` headers in, headers named like the stored key out.
+//! User metadata: `X-Riak-Meta-*` headers.
 //!
 //! Riak keeps the whole header name as the metadata key, spelled the way its HTTP library spells
-//! names, and writes a stored key back as a header name as it is. So `foo` stored through protocol
-//! buffers comes out as the bare header `foo`. Keys are the client's, so that only names that
-//! cannot change the meaning of an answer are let out.
+//! names. It writes any stored key back as a header name as it is, so that `Location` stored through
+//! protocol buffers becomes the answer's `Location`. Here a key without the prefix gets it
+//! (`object_headers.rs`), and what it was is said beside it (`exact.rs`).
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// Prefix of user metadata headers, in lower case.
 pub const USER_METADATA_HEADER_PREFIX: &str = "x-riak-meta-";
 
-/// Names that metadata may not take: they frame the answer, direct the connection, or are the
-/// server's own statement about the object.
-const OWNED_NAMES: [&str; 20] = [
-    "allow",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "date",
-    "etag",
-    "keep-alive",
-    "last-modified",
-    "link",
-    "location",
-    "proxy-authenticate",
-    "server",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "www-authenticate",
-    "vary",
-];
+/// What is escaped in a header's name: all that no name may hold, and the sign of escapes.
+const NO_NAME: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
 
 /// The metadata key of a header, or `None` if it is no user metadata header.
 ///
@@ -54,25 +48,45 @@ pub fn user_metadata_key(header_name: &str) -> Option<String> {
     Some(capitalised.collect())
 }
 
-/// The header name under which a metadata key is answered, or `None` if the key cannot be one:
-/// it is empty, holds a byte that names may not hold, or is a name of the server's own.
-pub fn metadata_header_name(key: &[u8]) -> Option<&str> {
-    let name = std::str::from_utf8(key).ok()?;
-    let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
-    let is_owned = OWNED_NAMES
-        .iter()
-        .any(|owned| owned.eq_ignore_ascii_case(name))
-        || name
-            .get(..7)
-            .is_some_and(|start| start.eq_ignore_ascii_case("x-riak-"))
-            && user_metadata_key(name).is_none();
-    (is_token && !is_owned).then_some(name)
-}
-
 /// The value as it may stand in a header, or `None` if it holds line breaks or control bytes.
 pub fn metadata_header_value(value: &[u8]) -> Option<&[u8]> {
     let is_printable = |&byte: &u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
     value.iter().all(is_printable).then_some(value)
+}
+
+/// Whether the value can stand in a header and is read from there as it is: spaces at its ends are not
+/// part of a header's value.
+pub(super) fn is_plain_value(value: &[u8]) -> bool {
+    let is_padding = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let is_padded = is_padding(value.first()) || is_padding(value.last());
+    !is_padded && metadata_header_value(value).is_some()
+}
+
+/// Whether a header may have this name.
+pub(super) fn is_token(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(is_token_byte)
+}
+
+/// A name that a header may have, and which says these bytes.
+pub(super) fn escape_name(name: &[u8]) -> String {
+    percent_encode(name, NO_NAME).to_string()
+}
+
+/// The value as it can stand in a header: as it is if it can, else with what cannot escaped.
+pub(super) fn escape_value(value: &[u8]) -> Vec<u8> {
+    if is_plain_value(value) {
+        return value.to_vec();
+    }
+    let mut escaped = Vec::with_capacity(value.len() + 8);
+    for (position, &byte) in value.iter().enumerate() {
+        let is_end = position == 0 || position + 1 == value.len();
+        let is_escaped = byte == b'%' || byte.is_ascii_control() || byte == b' ' && is_end;
+        match is_escaped {
+            true => escaped.extend(format!("%{byte:02X}").bytes()),
+            false => escaped.push(byte),
+        }
+    }
+    escaped
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -98,27 +112,25 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_would_change_the_answer_stay_inside() {
-        assert_eq!(
-            metadata_header_name(b"X-Riak-Meta-Foo"),
-            Some("X-Riak-Meta-Foo")
-        );
-        assert_eq!(metadata_header_name(b"foo"), Some("foo"));
-        for bad in [
-            &b""[..],
-            b"a b",
-            b"a:",
-            b"a\r\nb",
-            b"\xff",
-            b"Content-Length",
-            b"X-Riak-Vclock",
-        ] {
-            assert_eq!(metadata_header_name(bad), None, "{bad:?}");
-        }
+    fn values_that_no_header_may_hold_are_escaped() {
         assert_eq!(
             metadata_header_value(b"caf\xc3\xa9\t1"),
             Some(&b"caf\xc3\xa9\t1"[..])
         );
         assert_eq!(metadata_header_value(b"a\r\nSet-Cookie: b"), None);
+        for plain in [&b"100 %"[..], b"", b"\xff", b"a b"] {
+            assert_eq!(escape_value(plain), plain);
+        }
+        assert_eq!(escape_value(b" 1 %\r\n\t."), b"%201 %25%0D%0A%09.");
+        assert_eq!(escape_value(b"a\0\x7f "), b"a%00%7F%20");
+    }
+
+    #[test]
+    fn any_name_can_be_escaped() {
+        let every_byte: Vec<u8> = (0..=255).collect();
+        let name = escape_name(&every_byte);
+        assert!(is_token(&name));
+        assert_eq!(&*super::super::decode_percent(name.as_bytes()), every_byte);
+        assert_eq!(escape_name(b"two words"), "two%20words");
     }
 }

@@ -3,11 +3,11 @@
 use bytes::{Bytes, BytesMut};
 use kvorum_protocol::frame::{Frame, FrameDecoder};
 use kvorum_protocol::http_fields::{
-    ContentType, EntityTags, QueryParameters, UrlGeneration, choose_charset, choose_encoding,
-    choose_media_type, decode_percent, decode_percent_and_plus, decode_vclock, format_entity_tag,
-    format_links, index_response_text, metadata_header_name, metadata_header_value,
-    parse_http_date, parse_index_header, parse_links, parse_quorum, parse_timeout_ms,
-    parse_tristate, user_metadata_key,
+    ContentType, EntityTags, ExactFields, QueryParameters, UrlGeneration, choose_charset,
+    choose_encoding, choose_media_type, decode_percent, decode_percent_and_plus, decode_vclock,
+    format_entity_tag, format_links, index_response_text, metadata_header_value, parse_http_date,
+    parse_index_header, parse_links, parse_quorum, parse_timeout_ms, parse_tristate,
+    user_metadata_key,
 };
 use kvorum_protocol::{MessageCode, pb};
 use proptest::prelude::*;
@@ -46,7 +46,8 @@ fn read_as_every_http_field(field: &[u8]) {
     let _ = choose_encoding(&["identity", "gzip"], Some(field));
     let _ = choose_charset(&["utf-8"], Some(field));
     let _ = metadata_header_value(field);
-    let _ = metadata_header_name(field).and_then(user_metadata_key);
+    let _ = std::str::from_utf8(field).map(user_metadata_key);
+    let _ = ExactFields::parse(field).map_err(|error| error.response_text());
     let _ = QueryParameters::parse(field).get("r");
     assert!(EntityTags::parse(format_entity_tag(b"x").as_bytes()).matches(b"x"));
     let _ = EntityTags::parse(field).matches(field);

@@ -3,5 +3,6 @@
 // `cfg(test)` always holds here; it tells the lints that functions shared by tests are tests too.
 #[cfg(test)]
 mod frames;
+mod generated;
 #[cfg(test)]
 mod hostile_input;

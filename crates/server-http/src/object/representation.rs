@@ -1,14 +1,12 @@
 //! Objects as answers: headers, one value, or the list of siblings in its two forms.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use kvorum_object::{Metadata, Object, Sibling, Timestamp};
 use kvorum_protocol::http_fields::{
-    MultipartWriter, PartHead, encode_vclock, format_entity_tag, format_http_date, format_links,
-    metadata_header_name,
+    DEFAULT_MEDIA_TYPE, MultipartWriter, ObjectHeaders, PartHead, StoredFields, encode_vclock,
+    format_entity_tag, format_http_date,
 };
 
 use super::expiry::EXPIRES_AT;
@@ -19,10 +17,8 @@ use crate::reply::{
 };
 use crate::route::BucketPath;
 
-const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
 /// Headers that are made of an object at most; a set of them can hold 24,576.
 const HEADERS_MAX: usize = 20_000;
-const INDEX_PREFIX: &str = "x-riak-index-";
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
 
 /// In which form siblings are told.
@@ -69,10 +65,11 @@ pub(super) fn one(
         sibling.etag().as_bytes(),
         metadata.last_modified.as_secs(),
     );
-    put(&mut headers, LINK, links(path, metadata).as_bytes());
-    headers.insert(CONTENT_TYPE, content_type(metadata));
-    if !metadata.content_encoding.is_empty() {
-        put(&mut headers, CONTENT_ENCODING, &metadata.content_encoding);
+    let stored = stored(path, metadata);
+    put(&mut headers, LINK, stored.link.as_bytes());
+    put(&mut headers, CONTENT_TYPE, &stored.content_type);
+    if let Some(encoding) = &stored.content_encoding {
+        put(&mut headers, CONTENT_ENCODING, encoding);
     }
     if metadata.deleted {
         headers.insert(DELETED, TRUE);
@@ -81,8 +78,7 @@ pub(super) fn one(
         let date = format_http_date(time.as_secs());
         put(&mut headers, EXPIRES_AT, date.as_bytes());
     }
-    put_user_metadata(&mut headers, metadata);
-    put_indexes(&mut headers, metadata);
+    put_others(&mut headers, &stored);
     assembled(status, headers, Body::Whole(sibling.value.clone()))
 }
 
@@ -148,28 +144,13 @@ fn tags(object: &Object) -> Bytes {
 
 fn push_part(parts: &mut MultipartWriter, path: &BucketPath, sibling: &Sibling) {
     let metadata = &sibling.metadata;
-    let given = |field: &'_ Bytes| (!field.is_empty()).then(|| field.clone());
-    let (charset, content_encoding) = (given(&metadata.charset), given(&metadata.content_encoding));
-    let user_metadata = metadata.user_metadata.iter();
-    let user_metadata: Vec<_> = user_metadata
-        .map(|pair| (pair.name.clone(), pair.value.clone().unwrap_or_default()))
-        .collect();
-    let indexes = metadata.indexes.iter();
-    let indexes: Vec<_> = indexes
-        .map(|entry| (entry.field.clone(), entry.value.clone()))
-        .collect();
     let entity_tag = sibling.etag();
     let head = PartHead {
-        media_type: Some(media_type(metadata)),
-        charset: charset.as_deref(),
-        content_encoding: content_encoding.as_deref(),
-        link: &links(path, metadata),
+        stored: stored(path, metadata),
         vtag: entity_tag.as_bytes(),
         last_modified_seconds: metadata.last_modified.as_secs(),
         is_deleted: metadata.deleted,
         expires_at_seconds: metadata.expires_at.map(Timestamp::as_secs),
-        user_metadata: &user_metadata,
-        indexes: &indexes,
     };
     parts.push(&head, &sibling.value);
 }
@@ -183,56 +164,34 @@ fn put_version(headers: &mut HeaderMap, entity_tag: &[u8], last_modified_seconds
     );
 }
 
-fn content_type(metadata: &Metadata) -> HeaderValue {
-    let media_type = media_type(metadata);
-    let whole = if metadata.charset.is_empty() {
-        HeaderValue::from_bytes(media_type)
-    } else {
-        HeaderValue::from_bytes(&[media_type, b"; charset=", &metadata.charset].concat())
+/// What the client stored beside the value, as headers.
+fn stored(path: &BucketPath, metadata: &Metadata) -> ObjectHeaders {
+    let link = |link: &kvorum_object::Link| kvorum_protocol::http_fields::Link {
+        bucket: link.bucket.clone(),
+        key: link.key.clone(),
+        tag: link.tag.clone(),
     };
-    whole.unwrap_or(HeaderValue::from_static("application/octet-stream"))
+    let user_metadata = metadata.user_metadata.iter();
+    let indexes = metadata.indexes.iter();
+    let fields = StoredFields {
+        content_type: &metadata.content_type,
+        charset: &metadata.charset,
+        content_encoding: &metadata.content_encoding,
+        links: metadata.links.iter().map(link).collect(),
+        user_metadata: user_metadata
+            .map(|pair| (&pair.name[..], pair.value.as_deref()))
+            .collect(),
+        indexes: indexes
+            .map(|entry| (&entry.field[..], &entry.value[..]))
+            .collect(),
+    };
+    ObjectHeaders::of(&fields, path.form.generation(), path.bucket.as_bytes())
 }
 
-fn links(path: &BucketPath, metadata: &Metadata) -> String {
-    let links: Vec<_> = metadata
-        .links
-        .iter()
-        .map(|link| kvorum_protocol::http_fields::Link {
-            bucket: link.bucket.clone(),
-            key: link.key.clone(),
-            tag: link.tag.clone(),
-        })
-        .collect();
-    format_links(path.form.generation(), path.bucket.as_bytes(), &links)
-}
-
-fn put_user_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
-    for pair in &metadata.user_metadata {
-        let name = metadata_header_name(&pair.name);
-        if let Some(name) = name.and_then(|name| HeaderName::from_bytes(name.as_bytes()).ok()) {
-            // A name that equals one of the answer's own does not replace it.
-            if !headers.contains_key(&name) {
-                put(headers, name, pair.value.as_deref().unwrap_or_default());
-            }
-        }
-    }
-}
-
-/// One header a field, with all of its values: some clients keep only one of repeated headers.
-fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
-    if metadata.indexes.is_empty() {
-        return;
-    }
-    let mut fields: BTreeMap<&Bytes, Vec<&[u8]>> = BTreeMap::new();
-    for entry in &metadata.indexes {
-        // A value that no header can say stays out alone.
-        if HeaderValue::from_bytes(&entry.value).is_ok() {
-            fields.entry(&entry.field).or_default().push(&entry.value);
-        }
-    }
-    for (field, values) in fields {
-        if let Ok(name) = HeaderName::from_bytes(&[INDEX_PREFIX.as_bytes(), field].concat()) {
-            put(headers, name, &values.join(&b", "[..]));
+fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) {
+    for (name, value) in &stored.others {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+            put(headers, name, value);
         }
     }
 }
@@ -250,24 +209,11 @@ fn put(headers: &mut HeaderMap, name: HeaderName, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use kvorum_object::{IndexEntry, UserMetadata};
+    use kvorum_encoding::BucketType;
+    use kvorum_object::UserMetadata;
 
     use super::*;
-
-    #[test]
-    fn an_index_value_that_no_header_can_say_hides_no_other() {
-        let entry = |value: &'static [u8]| IndexEntry {
-            field: Bytes::from_static(b"f_bin"),
-            value: Bytes::from_static(value),
-        };
-        let metadata = Metadata {
-            indexes: vec![entry(b"ok"), entry(b"\0\x01"), entry(b"too")],
-            ..Metadata::default()
-        };
-        let mut headers = HeaderMap::new();
-        put_indexes(&mut headers, &metadata);
-        assert_eq!(headers["x-riak-index-f_bin"], "ok, too");
-    }
+    use crate::route::Form;
 
     #[test]
     fn any_number_of_metadata_leaves_room_for_the_answers_own_headers() {
@@ -279,8 +225,13 @@ mod tests {
             user_metadata: (0..30_000).map(pair).collect(),
             ..Metadata::default()
         };
+        let path = BucketPath {
+            form: Form::Untyped,
+            bucket_type: BucketType::default_type(),
+            bucket: "b".into(),
+        };
         let mut headers = HeaderMap::new();
-        put_user_metadata(&mut headers, &metadata);
+        put_others(&mut headers, &stored(&path, &metadata));
         assert_eq!(headers.len(), HEADERS_MAX);
         headers.insert("server", HeaderValue::from_static("kvorum"));
     }

@@ -6,6 +6,7 @@
     reason = "helpers of tests may panic; the lint knows test functions only"
 )]
 
+mod bytes;
 mod client;
 mod conditions;
 mod connections;

@@ -44,6 +44,7 @@ pub(crate) struct World {
     pub(crate) server: Arc<Server>,
     pub(crate) facts: Arc<Facts>,
     pub(crate) room: Room,
+    pub(crate) coordinator: Arc<Coordinator>,
     address: SocketAddr,
 }
 
@@ -74,7 +75,12 @@ pub(crate) fn run_with<F: Future<Output = ()>>(options: Options, test: impl FnOn
         let listener = runtime.listen(any, ListenOptions::default()).unwrap();
         let address = listener.local_address();
         let room = Room::new(ROOM_BYTES as u64);
-        let server = Server::within(room.clone(), coordinator, options.http, facts.clone());
+        let server = Server::within(
+            room.clone(),
+            coordinator.clone(),
+            options.http,
+            facts.clone(),
+        );
         let server = Arc::new(server);
         let serving = server.clone();
         runtime.spawn("listener", async move { serving.serve(listener).await });
@@ -83,6 +89,7 @@ pub(crate) fn run_with<F: Future<Output = ()>>(options: Options, test: impl FnOn
             server: server.clone(),
             facts,
             room,
+            coordinator,
             address,
         };
         test(world).await;

@@ -11,6 +11,7 @@ mod trick_backend;
 
 mod index_queries;
 mod listings;
+mod metering;
 mod reads_and_writes;
 
 use std::path::Path;

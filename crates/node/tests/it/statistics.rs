@@ -1,0 +1,135 @@
+//! What `/stats` and `/metrics` say of a server that did one thing after the other.
+//!
+//! 61 of 139 names stood at zero whatever a node did, and `vnode_gets` counted the requests of clients.
+//! That each name is recorded to by something is a test beside the names (`figures.rs`); here a running
+//! server makes those move that a node alone can.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::leveldb::http;
+use crate::server::Site;
+
+/// What moves in the first minute of a node alone that was asked for everything.
+const MOVED: [&str; 37] = [
+    "cpu_nprocs",
+    "index_fsm_complete",
+    "index_fsm_create_total",
+    "index_fsm_time_100",
+    "list_fsm_create",
+    "list_fsm_create_total",
+    "mem_allocated",
+    "mem_total",
+    "memory_total",
+    "node_get_fsm_objsize_100",
+    "node_get_fsm_siblings_100",
+    "node_get_fsm_time_100",
+    "node_gets",
+    "node_gets_total",
+    "node_put_fsm_time_100",
+    "node_puts",
+    "node_puts_total",
+    "object_merge",
+    "object_merge_total",
+    "pbc_active",
+    "pbc_connects",
+    "pbc_connects_total",
+    "riak_kv_vnodes_running",
+    "ring_num_partitions",
+    "vnode_get_fsm_time_100",
+    "vnode_gets",
+    "vnode_gets_total",
+    "vnode_heads_total",
+    "vnode_index_deletes_postings_total",
+    "vnode_index_reads_total",
+    "vnode_index_writes_postings_total",
+    "vnode_index_writes_total",
+    "vnode_put_fsm_time_100",
+    "vnode_puts",
+    "vnode_puts_total",
+    "write_once_puts_total",
+    "write_once_put_objsize_100",
+];
+
+fn stats(site: &Site) -> BTreeMap<String, Value> {
+    let (status, body) = http(site, "GET /stats", "");
+    assert!(status.contains("200"), "{status}");
+    serde_json::from_str(&body).unwrap()
+}
+
+#[tokio::test]
+async fn the_figures_of_a_node_move_with_what_it_does() {
+    let mut site = Site::new();
+    site.settings = vec!["storage_backend=leveldb".to_owned()];
+    let _server = site.start();
+    let _client = site.client().await;
+    let before = stats(&site);
+    assert_eq!(before["node_gets_total"], 0);
+    assert_eq!(before["vnode_gets_total"], 0);
+
+    for words in [
+        &["create", "once", r#"{"props":{"write_once":true}}"#][..],
+        &["activate", "once"],
+    ] {
+        let output = site.run(&[&["admin", "bucket-type"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+    }
+    let asked = |request: &str, status: u16| {
+        let (line, body) = http(&site, request, "some value");
+        assert!(
+            line.contains(&format!(" {status} ")),
+            "{request}: {line} {body}"
+        );
+    };
+    for number in 0..40 {
+        let key = format!("/buckets/b/keys/k{number}");
+        let indexed = format!("PUT {key}\r\nX-Riak-Index-age_int: {number}");
+        asked(&indexed, 204);
+        asked(&format!("GET {key}"), 200);
+    }
+    // Twice without having seen the other, and once on a condition.
+    asked("PUT /buckets/b/keys/k1", 204);
+    asked("PUT /buckets/b/keys/k2\r\nIf-Match: \"none\"", 412);
+    asked("DELETE /buckets/b/keys/k3", 204);
+    asked("GET /buckets/b/index/age_int/1/9", 200);
+    asked("GET /buckets/b/keys?keys=true", 200);
+    asked("PUT /types/once/buckets/b/keys/k", 204);
+
+    let after = stats(&site);
+    let number = |name: &str| after.get(name).and_then(Value::as_f64).unwrap_or(-1.0);
+    let still: Vec<&str> = MOVED
+        .into_iter()
+        .filter(|name| number(name) <= 0.0)
+        .collect();
+    assert!(still.is_empty(), "these did not move: {still:?}");
+    for name in ["cpu_avg1", "cpu_avg5", "cpu_avg15"] {
+        assert!(number(name) >= 0.0, "{name}");
+    }
+    let disks = after["disk"].as_array().unwrap();
+    assert!(
+        disks
+            .iter()
+            .all(|disk| disk["size"].is_u64() && disk["id"].is_string())
+    );
+    assert!(!disks.is_empty());
+    for name in [
+        "precommit_fail",
+        "postcommit_fail",
+        "dropped_vnode_requests_total",
+    ] {
+        assert!(!after.contains_key(name), "{name} cannot happen here");
+    }
+    assert!(number("vnode_gets_total") >= 40.0 && number("vnode_puts_total") >= 44.0);
+
+    let metrics = site.metrics();
+    for line in [
+        "kvorum_vnode_gets_total ",
+        "kvorum_mem_total ",
+        "kvorum_disk_size_kib{",
+    ] {
+        assert!(metrics.iter().any(|it| it.starts_with(line)), "{line}");
+    }
+    let gets = format!("kvorum_vnode_gets_total {}", after["vnode_gets_total"]);
+    assert!(metrics.contains(&gets), "{gets}");
+}

@@ -1,0 +1,99 @@
+//! The stage `printed`: command lines of the documents, run as a reader would run them.
+//!
+//! Each document has a directory of its own, in which its lines run one after the other with `kvorum` on
+//! the path, `bench/` beside it, and the server that the document starts, or else one without settings. A
+//! replacement finds the fixtures below `tree/`. A line that does not end well, or does not end, fails. `curl` fails here where the server answers with an error.
+
+mod document;
+mod session;
+
+use std::time::Instant;
+
+use anyhow::Context;
+
+use crate::console;
+use crate::prerequisite;
+use crate::stage::Stage;
+use crate::tally::Tally;
+use crate::test_run::Run;
+use crate::tidy::tree::Tree;
+
+use self::document::{Mark, Printed};
+use self::session::Session;
+
+/// Where documents are whose lines a reader runs.
+pub(crate) fn is_document(path: &str) -> bool {
+    path == "README.md" || path.starts_with("docs/") && path.ends_with(".md")
+}
+
+/// Runs every line that is marked to be run.
+pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(Stage::Printed.prerequisites())?;
+    let tree = Tree::of(run.workspace.root())?;
+    let mut tally = Tally::default();
+    for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {
+        let lines = document::lines(&file.text());
+        let lines: Vec<Printed> = lines.into_iter().filter(is_run).collect();
+        if lines.is_empty() {
+            continue;
+        }
+        let mut session = Session::begin(run, &file.path)
+            .with_context(|| format!("preparing the lines of {}", file.path))?;
+        if !lines
+            .iter()
+            .any(|line| matches!(line.mark, Ok(Mark::Serve(_))))
+        {
+            session.serve("kvorum server")?;
+        }
+        for line in lines {
+            let began = Instant::now();
+            let result = session.take(&line).map(|()| {
+                let took = began.elapsed().as_secs_f64();
+                format!("{took:.1} s")
+            });
+            let name = format!("{}:{}: {}", file.path, line.number, line.text);
+            tally.check(&name, &result);
+        }
+    }
+    console::line("");
+    Ok(tally)
+}
+
+fn is_run(line: &Printed) -> bool {
+    matches!(line.mark, Ok(Mark::Run(_) | Mark::Serve(_)))
+}
+
+/// Command lines without a mark, or with one that cannot be read.
+pub(crate) fn check(tree: &Tree) -> Vec<String> {
+    let mut violations = Vec::new();
+    for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {
+        for line in document::lines(&file.text()) {
+            if let Err(wrong) = line.mark {
+                violations.push(format!(
+                    "{}:{}: {wrong}: {}",
+                    file.path, line.number, line.text
+                ));
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_without_a_mark_is_found() {
+        let marked = "<!-- printed: run -->\n```\nkvorum ping\n```\n";
+        let plain = "```\nkvorum ping   # is it there\n```\n";
+        let tree = Tree::planted(&[
+            ("README.md", marked),
+            ("docs/a.md", plain),
+            ("crates/x/README.md", plain),
+        ]);
+        let violations = check(&tree);
+        assert_eq!(violations.len(), 1, "{violations:?}");
+        assert!(violations[0].starts_with("docs/a.md:2: "), "{violations:?}");
+    }
+}
