@@ -10,7 +10,7 @@ use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_encoding::{Address, Key};
 use kvorum_object::{Clock, Object};
 use kvorum_ring::{NodeId, Replica, Role};
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_runtime::{LogQuota, Moment, Runtime};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
@@ -72,6 +72,8 @@ pub struct CoordinatorSettings {
     pub requests_max: usize,
     /// What becomes of tombstones that every replica holds.
     pub tombstones: TombstoneKeeping,
+    /// The name of the storage backend, which a bucket may name as its own.
+    pub backend_name: &'static str,
 }
 
 /// What a coordinator works with.
@@ -103,6 +105,10 @@ pub struct Coordinator {
     pub(crate) reaper: Reaper,
     /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
+    /// Bounds the lines about properties that were set without effect.
+    pub(crate) without_effect_log: LogQuota,
+    /// Bounds the lines about requests that cannot succeed as they are.
+    refused_log: LogQuota,
 }
 
 /// What is known of a request while it runs.
@@ -133,6 +139,8 @@ impl Coordinator {
             index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),
             left_out: Mutex::default(),
+            without_effect_log: LogQuota::new(),
+            refused_log: LogQuota::new(),
         }
     }
 
@@ -244,7 +252,16 @@ impl Coordinator {
     /// The replicas of a key at this moment, for clients that route by themselves.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
+        let listed = |colocated| {
+            let is_up = |node| self.is_up(node);
+            Plan::new(&state, address, None, colocated, true, Purpose::Read, is_up)
+        };
+        let mut plan = listed(self.settings.colocated_replicas)?;
+        if plan.replicas.len() < plan.n_val as usize {
+            // With fewer nodes than replicas, clients see the partitions that the ring gives the key,
+            // all n_val of them, whichever of them are kept.
+            plan = listed(true)?;
+        }
         let place = |replica: &Replica| ReplicaPlace {
             partition: replica.partition,
             node: replica.node,
@@ -302,6 +319,7 @@ impl Coordinator {
         };
         let is_up = |node| self.is_up(node);
         let plan = planned(&is_up)?;
+        plan.check_objects_are_plain()?;
         if !self.parts.is_any_unopened() || colocated {
             return Ok(plan);
         }
@@ -415,8 +433,13 @@ impl Coordinator {
         }
     }
 
-    /// Of refusals because of overload, the first is logged: the others would add to it.
+    /// Of refusals because of overload, the first is logged: the others would add to it. Of requests
+    /// that cannot succeed as they are, so many a minute.
     fn is_to_be_logged(&self, kind: RequestKind, error: &RequestError) -> bool {
+        if error.is_refusal() {
+            let now = self.parts.runtime.now().elapsed();
+            return self.refused_log.take(now).is_some();
+        }
         if *error != RequestError::Overload {
             return error.is_logged();
         }

@@ -117,6 +117,9 @@ pub enum RequestError {
     VnodeFailed,
     /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
     IndexesNotSupported(String),
+    /// The bucket's type is for objects of this data type, and there are no data types yet. Use a type
+    /// without one.
+    DatatypesNotSupported(&'static str),
     /// The disk is full: writes are refused until there is room. Reads go on.
     DiskFull(String),
     /// The store under the vnode failed, or holds damaged bytes; the text says where.
@@ -159,6 +162,21 @@ impl RequestError {
                 | Self::ConditionNotFound
                 | Self::VnodeOpening
                 | Self::VnodeFailed
+        )
+    }
+
+    /// True when the same request can never succeed as it is, and nothing is wrong with the node.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownBucketType
+                | Self::QuorumAboveN { .. }
+                | Self::RequestNAboveBucketN { .. }
+                | Self::ObjectTooLarge { .. }
+                | Self::TooManySiblings { .. }
+                | Self::KeyTooLarge { .. }
+                | Self::IndexesNotSupported(_)
+                | Self::DatatypesNotSupported(_)
         )
     }
 
@@ -244,6 +262,11 @@ impl fmt::Display for RequestError {
             Self::IndexesNotSupported(engine) => {
                 write!(f, "{{error,{{indexes_not_supported,{engine}}}}}")
             }
+            Self::DatatypesNotSupported(datatype) => write!(
+                f,
+                "data types are not supported yet: the bucket type is for {datatype} objects; use a \
+                 bucket type without datatype"
+            ),
             Self::DiskFull(detail) => write!(f, "disk_full: {detail}"),
             Self::Storage(detail) => write!(f, "storage: {detail}"),
             Self::Internal(detail) => write!(f, "internal: {detail}"),

@@ -318,6 +318,7 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
             DeleteMode::Immediate => TombstoneKeeping::Immediate,
             DeleteMode::After(delay) => TombstoneKeeping::For(delay),
         },
+        backend_name: engines::name_of(settings.node.storage_backend),
     }
 }
 

@@ -58,6 +58,9 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::ObjectTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, explained(error)),
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
         RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
+        RequestError::DatatypesNotSupported(_) => {
+            (StatusCode::NOT_IMPLEMENTED, format!("{error}\n"))
+        }
         RequestError::Storage(_)
         | RequestError::Internal(_)
         | RequestError::IndexesNotSupported(_) => (StatusCode::INTERNAL_SERVER_ERROR, term(error)),
@@ -233,6 +236,12 @@ mod tests {
                 RequestError::IndexesNotSupported("bitcask".into()),
                 500,
                 "Error:\n{error,{indexes_not_supported,bitcask}}\n",
+            ),
+            (
+                RequestError::DatatypesNotSupported("set"),
+                501,
+                "data types are not supported yet: the bucket type is for set objects; use a bucket \
+                 type without datatype\n",
             ),
             (
                 RequestError::Internal("bug".into()),

@@ -48,7 +48,8 @@ pub(crate) async fn keys(exchange: &Exchange<'_>, path: &BucketPath) -> Outcome 
     let coordinator = exchange.coordinator();
     let mut opening = Map::new();
     if path.form == Form::Old && exchange.query.get("props") != Some(b"false") {
-        let properties = properties::bucket_json(&coordinator.state(), path)?;
+        let properties = properties::bucket_json(coordinator, path);
+        let properties = properties.ok_or_else(|| failure::unknown_type(&path.bucket_type))?;
         opening.insert("props".to_owned(), Value::Object(properties));
     }
     let listing = coordinator

@@ -137,7 +137,8 @@ impl Route {
             | Self::Buckets(..)
             | Self::PreferenceList(..)
             | Self::Index(_) => &["GET", "HEAD"],
-            Self::OldBucket(_) => &["HEAD", "GET", "PUT", "POST"],
+            // An object without key can be posted too; Riak names the methods of properties alone.
+            Self::OldBucket(_) => &["HEAD", "GET", "PUT"],
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
             Self::Keys(_) => &["GET", "HEAD", "POST"],

@@ -89,11 +89,9 @@ impl Connection {
     }
 
     async fn propose(&self, command: Command) -> Result<(), Refusal> {
-        let coordinator = &self.shared.coordinator;
-        let cluster = Arc::clone(coordinator.cluster());
-        let agreed = coordinator
-            .runtime()
-            .blocking(move || cluster.propose(command));
+        let coordinator = Arc::clone(&self.shared.coordinator);
+        let runtime = coordinator.runtime().clone();
+        let agreed = runtime.blocking(move || coordinator.change_properties(command));
         agreed.await?;
         Ok(())
     }

@@ -163,6 +163,7 @@ fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
         slow_request_threshold: Duration::from_secs(60),
         requests_max: options.requests_max.unwrap_or(1_000),
         tombstones: TombstoneKeeping::Keep,
+        backend_name: "memory",
     };
     Arc::new(Coordinator::new(parts, settings))
 }
