@@ -15,6 +15,8 @@ pub enum RequestError {
     },
     /// The request's own n_val is above the bucket's. Fix the request.
     RequestNAboveBucketN {
+        /// The request's n_val.
+        requested: usize,
         /// The bucket's n_val.
         n_val: usize,
     },
@@ -186,8 +188,8 @@ impl RequestError {
             Self::QuorumAboveN { n_val } => {
                 format!("a quorum value is above the bucket's n_val of {n_val}")
             }
-            Self::RequestNAboveBucketN { n_val } => {
-                format!("the request's n_val is above the bucket's n_val of {n_val}")
+            Self::RequestNAboveBucketN { requested, n_val } => {
+                format!("the request's n_val of {requested} is above the bucket's of {n_val}")
             }
             Self::ObjectTooLarge { bytes, bytes_max } => {
                 format!("the object has {bytes} bytes, object.size.maximum is {bytes_max}")
@@ -216,8 +218,11 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownBucketType => f.write_str("no_type"),
-            Self::QuorumAboveN { n_val } | Self::RequestNAboveBucketN { n_val } => {
-                write!(f, "{{n_val_violation,{n_val}}}")
+            Self::QuorumAboveN { n_val: named }
+            | Self::RequestNAboveBucketN {
+                requested: named, ..
+            } => {
+                write!(f, "{{n_val_violation,{named}}}")
             }
             Self::AllNodesDown => f.write_str("all_nodes_down"),
             Self::InsufficientVnodes { wanted, got } => {

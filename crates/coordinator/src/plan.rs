@@ -101,7 +101,8 @@ impl Plan {
         let n_val = match requested_n {
             Some(n) if n > properties.n_val || n == 0 => {
                 let n_val = properties.n_val as usize;
-                return Err(RequestError::RequestNAboveBucketN { n_val });
+                let requested = n as usize;
+                return Err(RequestError::RequestNAboveBucketN { requested, n_val });
             }
             Some(n) => n,
             None => properties.n_val,

@@ -169,6 +169,8 @@ impl AdminServer {
                 "heads": own.heads,
                 "puts": own.puts,
                 "damaged_reads": own.damaged_reads,
+                "size_warnings": own.size_warnings,
+                "sibling_warnings": own.sibling_warnings,
                 "complete": own.is_complete,
                 "backend": store.engine,
                 "keys": store.keys,
@@ -348,7 +350,11 @@ impl AdminServer {
                         "\n\nNOTE: {property} is kept and has no effect: {because}"
                     );
                 }
-                let names: Vec<_> = changed.without_effect.iter().map(|it| it.property).collect();
+                let names: Vec<_> = changed
+                    .without_effect
+                    .iter()
+                    .map(|it| it.property)
+                    .collect();
                 AdminReply::ok(
                     text,
                     json!({"state_version": changed.state.version(), "without_effect": names}),

@@ -112,8 +112,7 @@ mod tests {
     fn no_property_is_taken_silently() {
         let current = BucketProperties::untyped_defaults();
         for (property, effect) in PropertyOverlay::EFFECTS {
-            let checked =
-                overlay(property, sample(property)).check_kept(&current, &["leveldb"]);
+            let checked = overlay(property, sample(property)).check_kept(&current, &["leveldb"]);
             match effect {
                 Effect::Honoured => assert_eq!(checked, Ok(Vec::new()), "{property}"),
                 Effect::Guarded => {
@@ -121,7 +120,10 @@ mod tests {
                     let (refused, reason) = &errors.pairs[0];
                     assert_eq!(refused, property);
                     assert!(reason.text().contains(" not ") || reason.text().contains(" no "));
-                    assert!(reason.text().contains("; "), "{property}: what to do is missing");
+                    assert!(
+                        reason.text().contains("; "),
+                        "{property}: what to do is missing"
+                    );
                 }
                 Effect::Harmless(because) => {
                     let named = WithoutEffect { property, because };

@@ -217,7 +217,11 @@ impl fmt::Display for PropertyErrors {
         f.write_str("[")?;
         for (at, (property, reason)) in self.pairs.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
-            let quote = if reason.form() == Form::Atom { "" } else { "\"" };
+            let quote = if reason.form() == Form::Atom {
+                ""
+            } else {
+                "\""
+            };
             write!(
                 f,
                 "{comma}{{{},{quote}{reason}{quote}}}",

@@ -112,7 +112,10 @@ fn every_bad_property_is_reported_with_its_reason() {
         ("backend", "not_string"),
         ("chash_keyfun", "not_supported"),
         ("colour", "unknown_property"),
-        ("datatype", "tree not supported for bucket datatype property"),
+        (
+            "datatype",
+            "tree not supported for bucket datatype property",
+        ),
         ("dw", "not_valid_quorum"),
         ("hll_precision", &precision),
         ("n_val", "not_integer"),
@@ -129,14 +132,23 @@ fn every_bad_property_is_reported_with_its_reason() {
 #[test]
 fn booleans_are_words_in_any_case_and_integers_too() {
     let multiple = |value: Value| read(json!({ "allow_mult": value })).map(|it| it.allow_mult);
-    for yes in [json!(true), json!("true"), json!("TRUE"), json!(1), json!(7)] {
+    for yes in [
+        json!(true),
+        json!("true"),
+        json!("TRUE"),
+        json!(1),
+        json!(7),
+    ] {
         assert_eq!(multiple(yes), Ok(Some(true)));
     }
     for no in [json!(false), json!("False"), json!(0), json!(-3)] {
         assert_eq!(multiple(no), Ok(Some(false)));
     }
     for bad in [json!("yes"), json!(null), json!(1.5), json!([true])] {
-        assert_eq!(multiple(bad), Err(PropertyErrors::one("allow_mult", Reason::NotBoolean)));
+        assert_eq!(
+            multiple(bad),
+            Err(PropertyErrors::one("allow_mult", Reason::NotBoolean))
+        );
     }
 }
 
@@ -153,11 +165,15 @@ fn a_hyperloglog_has_a_precision() {
 fn only_one_kind_of_bucket_keeps_siblings() {
     let keeps = |value: Value| {
         let overlay = read(value).unwrap();
-        BucketProperties::typed_defaults().with(&overlay).keeps_siblings()
+        BucketProperties::typed_defaults()
+            .with(&overlay)
+            .keeps_siblings()
     };
     assert!(keeps(json!({})));
     assert!(!keeps(json!({"allow_mult": false})));
-    assert!(!keeps(json!({"last_write_wins": true, "dvv_enabled": false})));
+    assert!(!keeps(
+        json!({"last_write_wins": true, "dvv_enabled": false})
+    ));
     assert!(!keeps(json!({"write_once": true})));
 }
 

@@ -1,7 +1,7 @@
 //! Properties of buckets and bucket types.
 
-use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use kvorum_cluster::{Command, ProposeError, Refusal as Unfit};
 use kvorum_coordinator::{Coordinator, PropertiesChanged};
 use kvorum_encoding::BucketType;

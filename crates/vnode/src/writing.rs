@@ -15,6 +15,7 @@ use kvorum_ring::Epoch;
 use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::dot_source::{Lane, Overtaken};
+use crate::limit_log;
 use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
 use crate::vnode::{Interrupted, OBJECT_TAG, TOMBSTONE_TAG, Vnode};
@@ -49,7 +50,7 @@ impl Vnode {
             resolution: update.resolution,
         };
         let object = kvorum_object::update(stored, write).map_err(update_failure)?;
-        self.check_limits(&object, head.as_ref().map(Head::size))?;
+        self.check_limits(key, &object, head.as_ref().map(Head::size), at.now)?;
         let durable = self.write(key, &object, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
@@ -315,10 +316,14 @@ impl Vnode {
 
     fn check_limits(
         &self,
+        key: &StorageKey,
         object: &Object,
         stored: Option<ObjectSize>,
+        now: Timestamp,
     ) -> Result<(), ReplicaFailure> {
-        let verdict = self.settings.limits.judge_write(object.size(), stored);
+        let (limits, size) = (&self.settings.limits, object.size());
+        let verdict = limits.judge_write(size, stored);
+        limit_log::warn(key, size, &verdict, limits, now);
         if verdict.size != LimitLevel::Within {
             self.counts.size_warnings.fetch_add(1, Ordering::Relaxed);
         }

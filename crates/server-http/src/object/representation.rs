@@ -18,6 +18,7 @@ use crate::reply::{
     ACCEPT_AND_ENCODING, ACCEPT_ENCODING, Answer, DELETED, TEXT, VCLOCK, assembled,
 };
 use crate::route::BucketPath;
+use crate::spelling::{spell, spell_fixed};
 
 const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
 /// Headers that are made of an object at most; a set of them can hold 24,576.
@@ -82,8 +83,10 @@ pub(super) fn one(
         put(&mut headers, EXPIRES_AT, date.as_bytes());
     }
     put_user_metadata(&mut headers, metadata);
-    put_indexes(&mut headers, metadata);
-    assembled(status, headers, Body::Whole(sibling.value.clone()))
+    let index_names = put_indexes(&mut headers, metadata);
+    let mut answer = assembled(status, headers, Body::Whole(sibling.value.clone()));
+    spell(&mut answer, &index_names);
+    answer
 }
 
 /// All siblings: 300.
@@ -111,24 +114,28 @@ pub(super) fn several(
             let boundary = format!("{:016x}{:016x}", runtime.random_u64(), runtime.random_u64());
             let mut parts = MultipartWriter::new(boundary);
             put(&mut headers, CONTENT_TYPE, parts.content_type().as_bytes());
-            for sibling in object.siblings() {
+            for sibling in object.siblings_by_value() {
                 push_part(&mut parts, path, sibling);
             }
             parts.finish()
         }
     };
-    assembled(StatusCode::MULTIPLE_CHOICES, headers, Body::Whole(body))
+    let mut answer = assembled(StatusCode::MULTIPLE_CHOICES, headers, Body::Whole(body));
+    spell_fixed(&mut answer);
+    answer
 }
 
 /// What is left of an answer that would tell the client nothing new.
 pub(super) fn not_modified(whole: &Answer) -> Answer {
     let mut headers = HeaderMap::with_capacity(4);
-    for name in [ETAG, LAST_MODIFIED, VARY, VCLOCK] {
+    for name in [ETAG, VARY] {
         if let Some(value) = whole.headers().get(&name) {
             headers.insert(name, value.clone());
         }
     }
-    assembled(StatusCode::NOT_MODIFIED, headers, Body::EMPTY)
+    let mut answer = assembled(StatusCode::NOT_MODIFIED, headers, Body::EMPTY);
+    spell_fixed(&mut answer);
+    answer
 }
 
 /// The clock as clients hand it back.
@@ -139,7 +146,7 @@ pub(super) fn vclock(object: &Object) -> HeaderValue {
 
 fn tags(object: &Object) -> Bytes {
     let mut list = b"Siblings:\n".to_vec();
-    for sibling in object.siblings() {
+    for sibling in object.siblings_by_value() {
         list.extend_from_slice(sibling.etag().as_bytes());
         list.push(b'\n');
     }
@@ -218,10 +225,11 @@ fn put_user_metadata(headers: &mut HeaderMap, metadata: &Metadata) {
     }
 }
 
-/// One header a field, with all of its values: some clients keep only one of repeated headers.
-fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
+/// One header a field, with all of its values: some clients keep only one of repeated headers. Returns
+/// the names as they are to be spelt: the field's as it is.
+fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) -> Vec<Vec<u8>> {
     if metadata.indexes.is_empty() {
-        return;
+        return Vec::new();
     }
     let mut fields: BTreeMap<&Bytes, Vec<&[u8]>> = BTreeMap::new();
     for entry in &metadata.indexes {
@@ -230,11 +238,15 @@ fn put_indexes(headers: &mut HeaderMap, metadata: &Metadata) {
             fields.entry(&entry.field).or_default().push(&entry.value);
         }
     }
+    let mut names = Vec::with_capacity(fields.len());
     for (field, values) in fields {
-        if let Ok(name) = HeaderName::from_bytes(&[INDEX_PREFIX.as_bytes(), field].concat()) {
+        let spelt = [INDEX_PREFIX.as_bytes(), field].concat();
+        if let Ok(name) = HeaderName::from_bytes(&spelt) {
             put(headers, name, &values.join(&b", "[..]));
+            names.push(spelt);
         }
     }
+    names
 }
 
 /// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond
