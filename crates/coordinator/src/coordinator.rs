@@ -249,28 +249,27 @@ impl Coordinator {
         outcome
     }
 
-    /// The replicas of a key at this moment, for clients that route by themselves.
+    /// The replicas of a key at this moment.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
-        let listed = |colocated| {
-            let is_up = |node| self.is_up(node);
-            Plan::new(&state, address, None, colocated, true, Purpose::Read, is_up)
-        };
-        let mut plan = listed(self.settings.colocated_replicas)?;
-        if plan.replicas.len() < plan.n_val as usize {
-            // With fewer nodes than replicas, clients see the partitions that the ring gives the key,
-            // all n_val of them, whichever of them are kept.
-            plan = listed(true)?;
+        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
+        Ok(places(&state, &plan))
+    }
+
+    /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Of
+    /// fewer nodes than replicas some keep none of theirs; requests may go to their nodes all the same.
+    pub fn preference_list_by_ring(
+        &self,
+        address: &Address,
+    ) -> Result<Vec<ReplicaPlace>, RequestError> {
+        let state = self.state();
+        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
+        if plan.replicas.len() >= plan.n_val as usize {
+            return Ok(places(&state, &plan));
         }
-        let place = |replica: &Replica| ReplicaPlace {
-            partition: replica.partition,
-            node: replica.node,
-            node_name: state
-                .member(replica.node)
-                .map_or_else(String::new, |m| m.name.clone()),
-            is_primary: replica.role == Role::Primary,
-        };
-        Ok(plan.replicas.iter().map(place).collect())
+        let is_up = |node| self.is_up(node);
+        let by_ring = Plan::new(&state, address, None, true, true, Purpose::Read, is_up)?;
+        Ok(places(&state, &by_ring))
     }
 
     /// A key for an object whose client leaves the choice to us.
@@ -291,7 +290,9 @@ impl Coordinator {
         sloppy_quorum: bool,
     ) -> Result<Plan, RequestError> {
         let state = self.parts.cluster.look();
-        self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)?;
+        plan.check_objects_are_plain()?;
+        Ok(plan)
     }
 
     pub(crate) fn plan_write(
@@ -301,7 +302,9 @@ impl Coordinator {
         sloppy_quorum: bool,
     ) -> Result<Plan, RequestError> {
         let state = self.parts.cluster.look();
-        self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)?;
+        plan.check_objects_are_plain()?;
+        Ok(plan)
     }
 
     fn plan_with(
@@ -319,7 +322,6 @@ impl Coordinator {
         };
         let is_up = |node| self.is_up(node);
         let plan = planned(&is_up)?;
-        plan.check_objects_are_plain()?;
         if !self.parts.is_any_unopened() || colocated {
             return Ok(plan);
         }
@@ -455,4 +457,17 @@ impl Coordinator {
     pub(crate) fn wall_time(&self) -> Timestamp {
         self.parts.wall_time()
     }
+}
+
+/// The replicas of a plan, as clients see them.
+fn places(state: &ClusterState, plan: &Plan) -> Vec<ReplicaPlace> {
+    let place = |replica: &Replica| ReplicaPlace {
+        partition: replica.partition,
+        node: replica.node,
+        node_name: state
+            .member(replica.node)
+            .map_or_else(String::new, |m| m.name.clone()),
+        is_primary: replica.role == Role::Primary,
+    };
+    plan.replicas.iter().map(place).collect()
 }

@@ -20,7 +20,6 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
-use crate::body::Body;
 use crate::reply::{Answer, empty};
 
 /// Riak's spelling of the one fixed name that capitals at words do not give.
@@ -65,7 +64,7 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
         .max_headers(names.len() + 2)
         .max_buf_size(request.len() + BUFFER_BYTES_MIN)
         .keep_alive(false);
-    let connection = protocol.serve_connection::<_, _, Body>(Memory { unread: request }, take);
+    let connection = protocol.serve_connection(Memory { unread: request }, take);
     // It has all that it waits for. A name that is none leaves every name with its capitals.
     let _ = connection.now_or_never();
     let mut spelling = spelling.lock().unwrap_or_else(|held| held.into_inner());

@@ -118,7 +118,7 @@ impl MultipartWriter {
         }
         for (field, value) in head.indexes {
             if let Some(field) = metadata_header_name(field) {
-                self.put_header(&format!("X-Riak-Index-{field}"), value);
+                self.put_header(&format!("x-riak-index-{field}"), value);
             }
         }
     }
@@ -181,7 +181,7 @@ mod tests {
             Content-Encoding: gzip\r\nLink: </buckets/b>; rel=\"up\"\r\nEtag: 4v5xOg4\r\n\
             Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
             X-Kvorum-Expires-At: Sun, 06 Nov 1994 08:49:38 GMT\r\nX-Riak-Meta-Color: red\r\n\
-            X-Riak-Index-age_int: 7\r\n\r\none\
+            x-riak-index-age_int: 7\r\n\r\none\
             \r\n--XYZ\r\nContent-Type: application/octet-stream\r\nEtag: 2\r\n\
             Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-Riak-Deleted: true\r\n\r\n\
             \r\n--XYZ--\r\n";

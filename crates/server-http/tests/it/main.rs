@@ -18,4 +18,5 @@ mod properties;
 mod refusals;
 mod resources;
 mod siblings;
+mod spelling;
 mod world;

@@ -18,7 +18,7 @@ use kvorum_coordinator::{
 use kvorum_disk::MemoryDisk;
 use kvorum_encoding::BucketType;
 use kvorum_object::{Limits, Object};
-use kvorum_properties::PropertyOverlay;
+use kvorum_properties::{Datatype, PropertyOverlay};
 use kvorum_ring::{NodeId, Partition, RingSize};
 use kvorum_runtime::{ListenOptions, Moment, Room, Runtime};
 use kvorum_server_http::{HttpSettings, NodeFacts, Server};
@@ -108,6 +108,20 @@ fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
             "single",
             PropertyOverlay {
                 allow_mult: Some(false),
+                ..PropertyOverlay::default()
+            },
+        ),
+        (
+            "sets",
+            PropertyOverlay {
+                datatype: Some(Datatype::Set),
+                ..PropertyOverlay::default()
+            },
+        ),
+        (
+            "once",
+            PropertyOverlay {
+                write_once: Some(true),
                 ..PropertyOverlay::default()
             },
         ),
