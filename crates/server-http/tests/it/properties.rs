@@ -171,8 +171,16 @@ fn nothing_is_taken_silently() {
         let mut client = world.client().await;
         let url = "/buckets/b/props";
         for (change, property, words) in [
-            (r#"{"precommit":[{"mod":"m","fun":"f"}]}"#, "precommit", "commit hooks"),
-            (r#"{"postcommit":[{"name":"f"}]}"#, "postcommit", "commit hooks"),
+            (
+                r#"{"precommit":[{"mod":"m","fun":"f"}]}"#,
+                "precommit",
+                "commit hooks",
+            ),
+            (
+                r#"{"postcommit":[{"name":"f"}]}"#,
+                "postcommit",
+                "commit hooks",
+            ),
             (r#"{"consistent":true}"#, "consistent", "strong consistency"),
             (r#"{"backend":"elsewhere"}"#, "backend", "memory"),
         ] {
@@ -191,7 +199,10 @@ fn nothing_is_taken_silently() {
         let body = br#"{"props":{"search_index":"i","old_vclock":7,"n_val":2}}"#;
         let taken = client.ask("PUT", url, &[JSON], body).await;
         let named = taken.header("x-kvorum-without-effect");
-        assert_eq!((taken.status, named), (204, Some("old_vclock, search_index")));
+        assert_eq!(
+            (taken.status, named),
+            (204, Some("old_vclock, search_index"))
+        );
         // The second time nothing changes.
         let taken = client.ask("PUT", url, &[JSON], body).await;
         assert_eq!(taken.header("x-kvorum-without-effect"), None);
@@ -208,7 +219,10 @@ fn typed_buckets_show_what_their_type_is() {
         assert_eq!(props["claimant"], "riak@127.0.0.1");
         assert!(props.get("write_once").is_none() && props.get("repl").is_none());
         let untyped = client.get("/buckets/b/props").await.json()["props"].clone();
-        assert_eq!((&untyped["write_once"], &untyped["repl"]), (&json!(false), &json!(true)));
+        assert_eq!(
+            (&untyped["write_once"], &untyped["repl"]),
+            (&json!(false), &json!(true))
+        );
         assert!(untyped.get("active").is_none());
         for (change, property) in [
             (r#"{"claimant":"x"}"#, "claimant"),

@@ -39,7 +39,10 @@ fn names_are_spelt_as_riak_spells_them() {
             client.send(request.as_bytes()).await;
             let answer = String::from_utf8(client.receive_all().await).unwrap();
             for line in spelt {
-                assert!(answer.contains(&format!("\r\n{line}")), "{line} in {answer}");
+                assert!(
+                    answer.contains(&format!("\r\n{line}")),
+                    "{line} in {answer}"
+                );
             }
         }
     });

@@ -59,7 +59,11 @@ fn what_is_set_is_read_until_it_is_reset() {
             .await
             .unwrap();
         let props = client.bucket_properties(None, bytes("b")).await.unwrap();
-        assert_eq!((props.n_val, props.w), (Some(2), Some(1)), "the others stay");
+        assert_eq!(
+            (props.n_val, props.w),
+            (Some(2), Some(1)),
+            "the others stay"
+        );
         client
             .reset_bucket_properties(None, bytes("b"))
             .await
@@ -283,8 +287,13 @@ fn a_type_for_data_types_takes_no_objects_yet() {
             ..Default::default()
         };
         let payload = get.encode_to_vec();
-        let outcome = client.request(MessageCode::RPB_GET_REQ, payload.into()).await;
+        let outcome = client
+            .request(MessageCode::RPB_GET_REQ, payload.into())
+            .await;
         let text = refusal(outcome);
-        assert!(text.starts_with("data types are not supported yet"), "{text}");
+        assert!(
+            text.starts_with("data types are not supported yet"),
+            "{text}"
+        );
     });
 }
