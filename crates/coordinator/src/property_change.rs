@@ -43,6 +43,23 @@ impl Coordinator {
         })
     }
 
+    /// Logs what an earlier version accepted and this server does not keep: types that were created as
+    /// consistent, hooks, and other backends' names. Called once, at the start.
+    pub fn log_properties_not_kept(&self) {
+        let state = self.state();
+        let types = state.bucket_types().iter();
+        let types = types.map(|(name, entry)| (name.to_string(), &entry.properties));
+        let buckets = state
+            .bucket_overlays()
+            .map(|(of_type, bucket, overlay)| (format!("{of_type}/{bucket}"), overlay));
+        let defaults = BucketProperties::untyped_defaults();
+        for (bucket, overlay) in types.chain(buckets) {
+            if let Err(errors) = overlay.check_kept(&defaults, &[self.settings.backend_name]) {
+                tracing::warn!(event = "property_not_kept", bucket, properties = %errors);
+            }
+        }
+    }
+
     fn check_kept(&self, command: &Command) -> Result<Vec<WithoutEffect>, PropertyErrors> {
         let Some((overlay, current)) = changed(&self.state(), command) else {
             return Ok(Vec::new());

@@ -106,6 +106,7 @@ impl Node {
         runtime.spawn("tls upkeep", tls.keep());
         data.note_engine(&*disk, stores.engine_name(), None)?;
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
+        coordinator.log_properties_not_kept();
         let log = stores.log();
         let maintenance = Arc::new(Maintenance::new(maintenance::Parts {
             runtime: runtime.clone(),

@@ -54,17 +54,16 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
             StatusCode::SERVICE_UNAVAILABLE,
             format!("request timed out: {}\n", error.explain()),
         ),
-        RequestError::AllNodesDown | RequestError::InsufficientVnodes { .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, term(error))
-        }
+        RequestError::AllNodesDown
+        | RequestError::InsufficientVnodes { .. }
+        | RequestError::InsufficientNodes { .. } => (StatusCode::SERVICE_UNAVAILABLE, term(error)),
         RequestError::ObjectTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, explained(error)),
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
         RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
         RequestError::DatatypesNotSupported(_) => {
             (StatusCode::NOT_IMPLEMENTED, format!("{error}\n"))
         }
-        RequestError::InsufficientNodes { .. }
-        | RequestError::Storage(_)
+        RequestError::Storage(_)
         | RequestError::Internal(_)
         | RequestError::IndexesNotSupported(_) => (StatusCode::INTERNAL_SERVER_ERROR, term(error)),
     };
@@ -176,7 +175,7 @@ mod tests {
             ),
             (
                 RequestError::InsufficientNodes { wanted, got },
-                500,
+                503,
                 "Error:\n{insufficient_nodes,1,need,2}\n",
             ),
             (
