@@ -28,6 +28,7 @@ mod stage;
 mod tally;
 mod test_run;
 mod tidy;
+mod transcripts;
 mod workspace;
 
 use std::process::ExitCode;

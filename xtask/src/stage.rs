@@ -32,6 +32,8 @@ pub(crate) enum Stage {
     PowerCut,
     /// Clusters of processes under faults of machines and of the network between them.
     Cluster,
+    /// What a real Riak node answered, played to our server.
+    Transcripts,
     /// The Python client's own test suite, over protocol buffers and HTTP.
     Python,
     /// Scenarios with the Node.js client.
@@ -78,6 +80,7 @@ impl Stage {
                 | Stage::Kill
                 | Stage::PowerCut
                 | Stage::Cluster
+                | Stage::Transcripts
                 | Stage::Python
                 | Stage::Node
                 | Stage::Browser

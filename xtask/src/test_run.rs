@@ -12,7 +12,7 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 use crate::{
     browser, cargo_stages, cluster, conformance, console, prerequisite, printed, process, seed,
-    simulation, tidy,
+    simulation, tidy, transcripts,
 };
 
 /// What to run.
@@ -118,6 +118,7 @@ fn run_stage(stage: Stage, run: &Run<'_>) -> anyhow::Result<Tally> {
         Stage::Kill => process::kill(run),
         Stage::PowerCut => process::power_cut(run),
         Stage::Cluster => cluster::stage(run),
+        Stage::Transcripts => transcripts::stage(run),
         Stage::Python => conformance::python(run),
         Stage::Node => conformance::node(run),
         Stage::Browser => browser::run(run),

@@ -133,7 +133,7 @@ pub enum Refusal {
         errors: PropertyErrors,
     },
     /// Properties of a type that was never created.
-    #[error("Invalid bucket properties: undefined")]
+    #[error("Invalid bucket properties: not_active")]
     TypeUndefined,
     /// Properties of a type that is not active yet.
     #[error("Invalid bucket properties: not_active")]
@@ -154,7 +154,7 @@ pub enum Refusal {
         bucket_type: BucketType,
     },
     /// The default type is not changed as a type; its defaults are configured.
-    #[error("Invalid bucket properties: the default bucket type cannot be changed")]
+    #[error("Invalid bucket properties: no_default_update")]
     DefaultType,
     /// A bucket's name must not be empty.
     #[error("Bucket cannot be zero-length")]

@@ -186,6 +186,7 @@ fn node(runtime: &Runtime) -> Result<Arc<Coordinator>, Failure> {
         slow_request_threshold: Duration::MAX,
         requests_max: 50_000,
         tombstones: TombstoneKeeping::Keep,
+        backend_name: "memory",
     };
     Ok(Arc::new(Coordinator::new(parts, settings)))
 }

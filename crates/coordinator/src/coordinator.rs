@@ -10,7 +10,7 @@ use kvorum_cluster::{AgreedState, ClusterState};
 use kvorum_encoding::{Address, Key};
 use kvorum_object::{Clock, Object};
 use kvorum_ring::{NodeId, Replica, Role};
-use kvorum_runtime::{Moment, Runtime};
+use kvorum_runtime::{LogQuota, Moment, Runtime};
 use kvorum_vnode::Vnode;
 use parking_lot::Mutex;
 
@@ -72,6 +72,8 @@ pub struct CoordinatorSettings {
     pub requests_max: usize,
     /// What becomes of tombstones that every replica holds.
     pub tombstones: TombstoneKeeping,
+    /// The name of the storage backend, which a bucket may name as its own.
+    pub backend_name: &'static str,
 }
 
 /// What a coordinator works with.
@@ -105,6 +107,10 @@ pub struct Coordinator {
     pub(crate) reaper: Reaper,
     /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
+    /// Bounds the lines about properties that were set without effect.
+    pub(crate) without_effect_log: LogQuota,
+    /// Bounds the lines about requests that cannot succeed as they are.
+    refused_log: LogQuota,
 }
 
 /// Requests that a coordinator has under way.
@@ -149,6 +155,8 @@ impl Coordinator {
             index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),
             left_out: Mutex::default(),
+            without_effect_log: LogQuota::new(),
+            refused_log: LogQuota::new(),
         }
     }
 
@@ -275,19 +283,27 @@ impl Coordinator {
         outcome
     }
 
-    /// The replicas of a key at this moment, for clients that route by themselves.
+    /// The replicas of a key at this moment.
     pub fn preference_list(&self, address: &Address) -> Result<Vec<ReplicaPlace>, RequestError> {
         let state = self.state();
         let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
-        let place = |replica: &Replica| ReplicaPlace {
-            partition: replica.partition,
-            node: replica.node,
-            node_name: state
-                .member(replica.node)
-                .map_or_else(String::new, |m| m.name.clone()),
-            is_primary: replica.role == Role::Primary,
-        };
-        Ok(plan.replicas.iter().map(place).collect())
+        Ok(places(&state, &plan))
+    }
+
+    /// The n_val partitions that the ring gives a key, for clients that ask for its preference list. Of
+    /// fewer nodes than replicas some keep none of theirs; requests may go to their nodes all the same.
+    pub fn preference_list_by_ring(
+        &self,
+        address: &Address,
+    ) -> Result<Vec<ReplicaPlace>, RequestError> {
+        let state = self.state();
+        let plan = self.plan_with(&state, address, None, true, Purpose::Read)?;
+        if plan.replicas.len() >= plan.n_val as usize {
+            return Ok(places(&state, &plan));
+        }
+        let is_up = |node| self.is_up(node);
+        let by_ring = Plan::new(&state, address, None, true, true, Purpose::Read, is_up)?;
+        Ok(places(&state, &by_ring))
     }
 
     /// A key for an object whose client leaves the choice to us.
@@ -308,7 +324,9 @@ impl Coordinator {
         sloppy_quorum: bool,
     ) -> Result<Plan, RequestError> {
         let state = self.parts.cluster.look();
-        self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Read)?;
+        plan.check_objects_are_plain()?;
+        Ok(plan)
     }
 
     pub(crate) fn plan_write(
@@ -318,7 +336,9 @@ impl Coordinator {
         sloppy_quorum: bool,
     ) -> Result<Plan, RequestError> {
         let state = self.parts.cluster.look();
-        self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)
+        let plan = self.plan_with(&state, address, n_val, sloppy_quorum, Purpose::Write)?;
+        plan.check_objects_are_plain()?;
+        Ok(plan)
     }
 
     fn plan_with(
@@ -452,8 +472,13 @@ impl Coordinator {
         }
     }
 
-    /// Of refusals because of overload, the first is logged: the others would add to it.
+    /// Of refusals because of overload, the first is logged: the others would add to it. Of requests
+    /// that cannot succeed as they are, so many a minute.
     fn is_to_be_logged(&self, kind: RequestKind, error: &RequestError) -> bool {
+        if error.is_refusal() {
+            let now = self.parts.runtime.now().elapsed();
+            return self.refused_log.take(now).is_some();
+        }
         if *error != RequestError::Overload {
             return error.is_logged();
         }
@@ -470,4 +495,17 @@ impl Coordinator {
     pub(crate) fn wall_time(&self) -> Timestamp {
         self.parts.wall_time()
     }
+}
+
+/// The replicas of a plan, as clients see them.
+fn places(state: &ClusterState, plan: &Plan) -> Vec<ReplicaPlace> {
+    let place = |replica: &Replica| ReplicaPlace {
+        partition: replica.partition,
+        node: replica.node,
+        node_name: state
+            .member(replica.node)
+            .map_or_else(String::new, |m| m.name.clone()),
+        is_primary: replica.role == Role::Primary,
+    };
+    plan.replicas.iter().map(place).collect()
 }

@@ -15,6 +15,8 @@ pub enum RequestError {
     },
     /// The request's own n_val is above the bucket's. Fix the request.
     RequestNAboveBucketN {
+        /// The request's n_val.
+        requested: usize,
         /// The bucket's n_val.
         n_val: usize,
     },
@@ -117,6 +119,9 @@ pub enum RequestError {
     VnodeFailed,
     /// The bucket's backend has no secondary indexes; its name. Use another backend for it.
     IndexesNotSupported(String),
+    /// The bucket's type is for objects of this data type, and there are no data types yet. Use a type
+    /// without one.
+    DatatypesNotSupported(&'static str),
     /// The disk is full: writes are refused until there is room. Reads go on.
     DiskFull(String),
     /// The store under the vnode failed, or holds damaged bytes; the text says where.
@@ -162,14 +167,29 @@ impl RequestError {
         )
     }
 
+    /// True when the same request can never succeed as it is, and nothing is wrong with the node.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownBucketType
+                | Self::QuorumAboveN { .. }
+                | Self::RequestNAboveBucketN { .. }
+                | Self::ObjectTooLarge { .. }
+                | Self::TooManySiblings { .. }
+                | Self::KeyTooLarge { .. }
+                | Self::IndexesNotSupported(_)
+                | Self::DatatypesNotSupported(_)
+        )
+    }
+
     /// The failure for people: one lowercase sentence without a full stop.
     pub fn explain(&self) -> String {
         match self {
             Self::QuorumAboveN { n_val } => {
                 format!("a quorum value is above the bucket's n_val of {n_val}")
             }
-            Self::RequestNAboveBucketN { n_val } => {
-                format!("the request's n_val is above the bucket's n_val of {n_val}")
+            Self::RequestNAboveBucketN { requested, n_val } => {
+                format!("the request's n_val of {requested} is above the bucket's of {n_val}")
             }
             Self::ObjectTooLarge { bytes, bytes_max } => {
                 format!("the object has {bytes} bytes, object.size.maximum is {bytes_max}")
@@ -198,8 +218,11 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownBucketType => f.write_str("no_type"),
-            Self::QuorumAboveN { n_val } | Self::RequestNAboveBucketN { n_val } => {
-                write!(f, "{{n_val_violation,{n_val}}}")
+            Self::QuorumAboveN { n_val: named }
+            | Self::RequestNAboveBucketN {
+                requested: named, ..
+            } => {
+                write!(f, "{{n_val_violation,{named}}}")
             }
             Self::AllNodesDown => f.write_str("all_nodes_down"),
             Self::InsufficientVnodes { wanted, got } => {
@@ -244,6 +267,11 @@ impl fmt::Display for RequestError {
             Self::IndexesNotSupported(engine) => {
                 write!(f, "{{error,{{indexes_not_supported,{engine}}}}}")
             }
+            Self::DatatypesNotSupported(datatype) => write!(
+                f,
+                "data types are not supported yet: the bucket type is for {datatype} objects; use a \
+                 bucket type without datatype"
+            ),
             Self::DiskFull(detail) => write!(f, "disk_full: {detail}"),
             Self::Storage(detail) => write!(f, "storage: {detail}"),
             Self::Internal(detail) => write!(f, "internal: {detail}"),

@@ -112,7 +112,7 @@ impl Hands {
         // Of a type that is gone nobody knows what it wanted: nothing is dropped.
         let properties = properties.ok();
         let resolution = properties.map_or(Resolution::KeepSiblings, |it| {
-            Resolution::from_properties(it.allow_mult, it.last_write_wins)
+            Resolution::keeping_siblings(it.keeps_siblings())
         });
         let n_val = properties.map_or(u32::MAX, |it| it.n_val);
         let hash = properties.map_or(KeyHash::Standard, |it| key_hash(&it.chash_keyfun));

@@ -21,6 +21,7 @@ mod index_query;
 mod index_results;
 mod peers;
 mod plan;
+mod property_change;
 mod put;
 mod quorum;
 mod reading;
@@ -47,6 +48,7 @@ pub use index_query::{
 };
 pub use index_results::{IndexMatch, IndexResults};
 pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
+pub use property_change::PropertiesChanged;
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};
 pub use reaper::TombstoneKeeping;

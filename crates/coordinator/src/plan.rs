@@ -3,7 +3,7 @@
 use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
-use kvorum_properties::{BucketProperties, KeyFunction, Quorum, SyncOnWrite};
+use kvorum_properties::{BucketProperties, Datatype, KeyFunction, Quorum, SyncOnWrite};
 use kvorum_ring::{KeyHash, NodeId, PreferenceList, Replica, Role, WriteReplica, position};
 use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
@@ -57,11 +57,11 @@ pub(crate) struct PlanProperties {
     pub(crate) sync_on_write: SyncOnWrite,
     pub(crate) is_write_once: bool,
     resolution: Resolution,
+    datatype: Option<Datatype>,
 }
 
 impl From<&BucketProperties> for PlanProperties {
     fn from(properties: &BucketProperties) -> Self {
-        let (allow_mult, last_write_wins) = (properties.allow_mult, properties.last_write_wins);
         Self {
             n_val: properties.n_val,
             r: properties.r,
@@ -74,7 +74,8 @@ impl From<&BucketProperties> for PlanProperties {
             notfound_ok: properties.notfound_ok,
             sync_on_write: properties.sync_on_write,
             is_write_once: properties.is_write_once(),
-            resolution: Resolution::from_properties(allow_mult, last_write_wins),
+            resolution: Resolution::keeping_siblings(properties.keeps_siblings()),
+            datatype: properties.datatype,
         }
     }
 }
@@ -102,7 +103,8 @@ impl Plan {
         let n_val = match requested_n {
             Some(n) if n > properties.n_val || n == 0 => {
                 let n_val = properties.n_val as usize;
-                return Err(RequestError::RequestNAboveBucketN { n_val });
+                let requested = n as usize;
+                return Err(RequestError::RequestNAboveBucketN { requested, n_val });
             }
             Some(n) => n,
             None => properties.n_val,
@@ -174,6 +176,15 @@ impl Plan {
                 .replicas
                 .iter()
                 .all(|replica| replica.role == Role::Primary)
+    }
+
+    /// Refuses requests for objects of a data type: there are none yet, and a plain object in their place
+    /// would stand in the way of those that come.
+    pub(crate) fn check_objects_are_plain(&self) -> Result<(), RequestError> {
+        match self.properties.datatype {
+            Some(datatype) => Err(RequestError::DatatypesNotSupported(datatype.word())),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn resolution(&self) -> Resolution {

@@ -125,7 +125,7 @@ impl Merging {
         let properties = self.state.properties(&address.bucket_type, &address.bucket);
         // Of a type that is gone nobody knows what it wanted: nothing is dropped.
         properties.map_or(Resolution::KeepSiblings, |it| {
-            Resolution::from_properties(it.allow_mult, it.last_write_wins)
+            Resolution::keeping_siblings(it.keeps_siblings())
         })
     }
 

@@ -11,7 +11,7 @@ use kvorum_cluster::{Command, ProposeError, TypeStatus};
 use kvorum_coordinator::Coordinator;
 use kvorum_encoding::BucketType;
 use kvorum_member::VnodeTable;
-use kvorum_properties::{BucketProperties, PropertyOverlay};
+use kvorum_properties::{BucketProperties, PropertyOverlay, WithoutEffect};
 use kvorum_runtime::Runtime;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -169,6 +169,8 @@ impl AdminServer {
                 "heads": own.heads,
                 "puts": own.puts,
                 "damaged_reads": own.damaged_reads,
+                "size_warnings": own.size_warnings,
+                "sibling_warnings": own.sibling_warnings,
                 "complete": own.is_complete,
                 "backend": store.engine,
                 "keys": store.keys,
@@ -339,8 +341,25 @@ impl AdminServer {
     }
 
     fn propose(&self, command: Command, done: &str) -> AdminReply {
-        match self.coordinator.cluster().propose(command) {
-            Ok(state) => AdminReply::ok(done, json!({"state_version": state.version()})),
+        match self.coordinator.change_properties(command) {
+            Ok(changed) => {
+                let mut text = done.to_owned();
+                for WithoutEffect { property, because } in &changed.without_effect {
+                    let _infallible = write!(
+                        text,
+                        "\n\nNOTE: {property} is kept and has no effect: {because}"
+                    );
+                }
+                let names: Vec<_> = changed
+                    .without_effect
+                    .iter()
+                    .map(|it| it.property)
+                    .collect();
+                AdminReply::ok(
+                    text,
+                    json!({"state_version": changed.state.version(), "without_effect": names}),
+                )
+            }
             Err(ProposeError::Refused(refusal)) => AdminReply::refused(refusal.to_string()),
             Err(error) => AdminReply::refused(error.to_string()),
         }
@@ -368,7 +387,11 @@ fn type_named(name: &str) -> BucketType {
     BucketType::new(name.as_bytes().to_vec())
 }
 
+/// An empty text is the same as none.
 fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
+    if text.trim().is_empty() {
+        return Ok(PropertyOverlay::default());
+    }
     let shape = "properties must be a JSON object of the form {\"props\":{...}}";
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
     let props = value.get("props").and_then(Value::as_object).ok_or(shape)?;

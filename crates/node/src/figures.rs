@@ -239,6 +239,9 @@ impl Figures {
             put("unwritable_since", seconds(*since).into());
             put("unwritable_reason", why.clone().into());
         }
+        for (name, _, warnings) in self.limit_warnings() {
+            put(name, warnings.into());
+        }
         put(
             "storage_backend",
             format!("riak_kv_{}_backend", self.engine).into(),
@@ -303,7 +306,31 @@ impl Figures {
         }
     }
 
+    /// Writes above the warning thresholds for objects, of all vnodes since the start.
+    fn limit_warnings(&self) -> [(&'static str, &'static str, u64); 2] {
+        let (mut size, mut siblings) = (0, 0);
+        for status in self.vnodes.all().iter().map(|vnode| vnode.status()) {
+            size += status.size_warnings;
+            siblings += status.sibling_warnings;
+        }
+        [
+            (
+                "object_size_warnings",
+                "Writes of objects above object.size.warning_threshold",
+                size,
+            ),
+            (
+                "object_siblings_warnings",
+                "Writes of objects above object.siblings.warning_threshold",
+                siblings,
+            ),
+        ]
+    }
+
     fn store_metrics(&self, text: &mut MetricsText) {
+        for (name, help, value) in self.limit_warnings() {
+            text.family(MetricKind::Counter, name, help, [(&[][..], value)]);
+        }
         let mut lost_ranges = 0;
         let total = self
             .vnodes

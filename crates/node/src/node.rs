@@ -113,6 +113,7 @@ impl Node {
         let parts = data.parts(&*disk, settings)?;
         data.note_engine(&*disk, stores.engine_name(), None, &parts)?;
         let (coordinator, vnodes) = (member.coordinator().clone(), member.vnodes().clone());
+        coordinator.log_properties_not_kept();
         let log = stores.log();
         let maintenance = Arc::new(Maintenance::new(maintenance::Parts {
             runtime: runtime.clone(),
@@ -334,6 +335,7 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
             DeleteMode::Immediate => TombstoneKeeping::Immediate,
             DeleteMode::After(delay) => TombstoneKeeping::For(delay),
         },
+        backend_name: engines::name_of(settings.node.storage_backend),
     }
 }
 

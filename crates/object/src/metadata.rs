@@ -32,6 +32,22 @@ pub struct Metadata {
     pub unrecognized: UnrecognizedFields,
 }
 
+impl Metadata {
+    /// How many kinds of metadata a client gave the value; none for a tombstone.
+    pub(crate) fn kinds(&self) -> usize {
+        let given = [
+            self.expires_at.is_some(),
+            !self.content_type.is_empty(),
+            !self.charset.is_empty(),
+            !self.content_encoding.is_empty(),
+            !self.links.is_empty(),
+            !self.user_metadata.is_empty(),
+            !self.indexes.is_empty(),
+        ];
+        given.into_iter().filter(|is_given| *is_given).count()
+    }
+}
+
 /// A link to an object of the default bucket type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link {

@@ -71,6 +71,17 @@ impl Object {
         Self { clock, siblings }
     }
 
+    /// The siblings in the order in which Riak lists them: by value, and of one value those with fewer
+    /// kinds of metadata first. An object that was read without its values has them by dot.
+    pub fn siblings_by_value(&self) -> Vec<&Sibling> {
+        let mut siblings: Vec<&Sibling> = self.siblings.iter().collect();
+        siblings.sort_by(|a, b| {
+            let kinds = |it: &Sibling| it.metadata.kinds();
+            a.value.cmp(&b.value).then_with(|| kinds(a).cmp(&kinds(b)))
+        });
+        siblings
+    }
+
     /// The object that a client wants stored under a clock of its own choice (`asis`).
     ///
     /// The clock is not incremented, so the value gets a dot of [`crate::ActorId::CONTENT`], made of

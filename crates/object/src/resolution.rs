@@ -21,8 +21,8 @@ impl Resolution {
     ///
     /// `last_write_wins` needs no third way: a write here is stamped later than all that its
     /// coordinator has stored, so the newest is the last written.
-    pub fn from_properties(allow_mult: bool, last_write_wins: bool) -> Self {
-        if allow_mult && !last_write_wins {
+    pub fn keeping_siblings(keeps_siblings: bool) -> Self {
+        if keeps_siblings {
             Self::KeepSiblings
         } else {
             Self::NewestWins

@@ -1,11 +1,13 @@
 //! Why properties are refused: pairs of property and reason, all of them at once.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Why one property is refused. The first ones are Riak's atoms, to the letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why one property is refused. The first ones are Riak's atoms, to the letter; then come Riak's
+/// sentences, and last the refusals that this server has and Riak has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// Neither true nor false.
@@ -24,24 +26,60 @@ pub enum Reason {
     NotSupported,
     /// No property of this name is known.
     UnknownProperty,
-    /// `datatype`, `consistent` or `write_once` would change.
-    Immutable,
+    /// A data type where none was chosen when the bucket type was created.
+    DatatypeUndefined,
+    /// Another data type than the one that the bucket type was created with.
+    OtherDatatype(String),
+    /// `consistent` would change.
+    ConsistentImmutable,
     /// `n_val` would change where consistency rests on it.
     ImmutableWhenConsistent,
-    /// `hll_precision` would rise: registers can be folded, not split.
-    PrecisionRaised,
+    /// `write_once` would change.
+    WriteOnceImmutable,
+    /// `write_once` is asked for where a bucket type is changed.
+    WriteOnceAtCreation,
+    /// `write_once` would be taken back.
+    WriteOnceKept,
+    /// `hll_precision` is out of range, or would rise: registers can be folded, not split.
+    Precision(String),
     /// `allow_mult` is off where data types need siblings.
     DatatypeNeedsSiblings,
     /// `dvv_enabled` is on together with `last_write_wins`.
     DottedLastWriteWins,
-    /// `write_once` excludes `datatype` and `consistent`.
-    ExclusiveWithWriteOnce,
+    /// `consistent` together with `write_once`.
+    ConsistentWriteOnce,
+    /// `datatype` together with `write_once`.
+    DatatypeWriteOnce,
+    /// `claimant` of a typed bucket.
+    ClaimantImmutable,
+    /// `active` of a typed bucket.
+    ActiveImmutable,
+    /// `consistent` is asked for, and there is no strong consistency here.
+    NoStrongConsistency,
+    /// A commit hook is named, and no hook would run.
+    NoCommitHooks,
+    /// A backend is named that the node does not have.
+    NoSuchBackend {
+        /// The names that would do.
+        known: String,
+    },
+}
+
+/// The forms that Riak gives to a reason in JSON.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// An atom: a JSON text.
+    Atom,
+    /// An Erlang string: a JSON array of its characters' codes.
+    CharacterCodes,
+    /// A reason that Riak does not have: a JSON text.
+    Text,
 }
 
 impl Reason {
     /// The reason as a client reads it: an atom, or a sentence where an atom would not say enough.
-    pub fn text(self) -> &'static str {
-        match self {
+    pub fn text(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::NotBoolean => "not_boolean",
             Self::NotInteger => "not_integer",
             Self::NotValidQuorum => "not_valid_quorum",
@@ -50,25 +88,90 @@ impl Reason {
             Self::NotFunction => "not_function",
             Self::NotSupported => "not_supported",
             Self::UnknownProperty => "unknown_property",
-            Self::Immutable => "cannot change once the bucket type is created",
-            Self::ImmutableWhenConsistent => "cannot change on a consistent bucket type",
-            Self::PrecisionRaised => "can only stay the same or be reduced",
-            Self::DatatypeNeedsSiblings => "data types need allow_mult=true",
-            Self::DottedLastWriteWins => "cannot be true together with last_write_wins=true",
-            Self::ExclusiveWithWriteOnce => "cannot be combined with write_once=true",
+            Self::DatatypeUndefined => "`datatype` must not be defined.",
+            Self::OtherDatatype(datatype) => {
+                return format!("{datatype} not supported for bucket datatype property").into();
+            }
+            Self::ConsistentImmutable => "cannot update consistent property",
+            Self::ImmutableWhenConsistent => {
+                "n_val cannot be modified for existing consistent type"
+            }
+            Self::WriteOnceImmutable => "cannot update write_once property",
+            Self::WriteOnceAtCreation => "Cannot set existing bucket type to `write_once`",
+            Self::WriteOnceKept => "Cannot modify write_once property once set to true",
+            Self::Precision(precision) => {
+                return format!(
+                    "{precision} not supported for Hyperloglog precision property for bucket type. \
+                     Precision must be an integer between 4 and 16, inclusive (3 < p < 17) and \
+                     precision can be reduced but never increased after initial setting"
+                )
+                .into();
+            }
+            Self::DatatypeNeedsSiblings => "Data Type buckets must be allow_mult=true",
+            Self::DottedLastWriteWins => "If last_write_wins is true, dvv_enabled must be false",
+            Self::ConsistentWriteOnce => "Write once buckets must not be consistent=true",
+            Self::DatatypeWriteOnce => "Write once buckets must not have datatype defined",
+            Self::ClaimantImmutable => "Cannot update claimant property",
+            Self::ActiveImmutable => "Cannot modify active property",
+            Self::NoStrongConsistency => {
+                "strong consistency is not supported by this server; leave consistent out, and use \
+                 conditional writes where two writers may meet"
+            }
+            Self::NoCommitHooks => {
+                "commit hooks are not supported by this server and would not run; set an empty list, \
+                 and check or react in the client"
+            }
+            Self::NoSuchBackend { known } => {
+                return format!(
+                    "this node has no backend of this name; leave backend out, or name {known}"
+                )
+                .into();
+            }
+        })
+    }
+
+    /// The reason with the value in it where Riak's text names it, as Erlang prints it.
+    pub(crate) fn with_value(self, value: &Value) -> Self {
+        let shown = |is_atom: bool| match value.as_str() {
+            Some(word) if is_atom => word.to_owned(),
+            Some(word) => format!("<<{word:?}>>"),
+            None => value.to_string(),
+        };
+        match self {
+            Self::OtherDatatype(_) => Self::OtherDatatype(shown(true)),
+            Self::Precision(_) => Self::Precision(shown(false)),
+            other => other,
         }
     }
 
-    fn is_atom(self) -> bool {
-        self.text()
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    fn form(&self) -> Form {
+        match self {
+            Self::NotBoolean
+            | Self::NotInteger
+            | Self::NotValidQuorum
+            | Self::NotValidSyncParam
+            | Self::NotString
+            | Self::NotFunction
+            | Self::NotSupported
+            | Self::UnknownProperty => Form::Atom,
+            Self::NoStrongConsistency | Self::NoCommitHooks | Self::NoSuchBackend { .. } => {
+                Form::Text
+            }
+            _ => Form::CharacterCodes,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self.form() {
+            Form::Atom | Form::Text => self.text().into(),
+            Form::CharacterCodes => self.text().chars().map(u32::from).collect(),
+        }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
+        f.write_str(&self.text())
     }
 }
 
@@ -89,9 +192,10 @@ impl PropertyErrors {
         }
     }
 
-    /// The body of Riak's HTTP 400: an object of property to reason.
+    /// The body of Riak's HTTP 400: an object of property to reason. A sentence of Riak's is an array
+    /// of character codes there, which is what its own encoder makes of an Erlang string.
     pub fn to_json(&self) -> Map<String, Value> {
-        let pair = |(property, reason): &(String, Reason)| (property.clone(), reason.text().into());
+        let pair = |(property, reason): &(String, Reason)| (property.clone(), reason.to_json());
         self.pairs.iter().map(pair).collect()
     }
 
@@ -113,7 +217,11 @@ impl fmt::Display for PropertyErrors {
         f.write_str("[")?;
         for (at, (property, reason)) in self.pairs.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
-            let quote = if reason.is_atom() { "" } else { "\"" };
+            let quote = if reason.form() == Form::Atom {
+                ""
+            } else {
+                "\""
+            };
             write!(
                 f,
                 "{comma}{{{},{quote}{reason}{quote}}}",
@@ -132,10 +240,21 @@ mod tests {
     fn errors_print_as_riak_prints_them() {
         let mut errors = PropertyErrors::one("n_val", Reason::NotInteger);
         assert_eq!(errors.to_string(), "[{n_val,not_integer}]");
-        errors.push("datatype", Reason::Immutable);
-        let text =
-            "[{n_val,not_integer},{datatype,\"cannot change once the bucket type is created\"}]";
-        assert_eq!(errors.to_string(), text);
-        assert_eq!(errors.to_json()["n_val"], "not_integer");
+        errors.push("consistent", Reason::ConsistentImmutable);
+        errors.push("precommit", Reason::NoCommitHooks);
+        let text = errors.to_string();
+        let expected =
+            "[{n_val,not_integer},{consistent,\"cannot update consistent property\"},{precommit,\"";
+        assert!(text.starts_with(expected), "{text}");
+        let json = errors.to_json();
+        assert_eq!(json["n_val"], "not_integer");
+        let codes: String = json["consistent"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|code| char::from_u32(u32::try_from(code.as_u64()?).ok()?))
+            .collect();
+        assert_eq!(codes, "cannot update consistent property");
+        assert!(json["precommit"].as_str().unwrap().contains("commit hooks"));
     }
 }

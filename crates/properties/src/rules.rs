@@ -22,20 +22,25 @@ impl BucketProperties {
         change.check_values()?;
         let updated = self.with(change);
         let mut errors = PropertyErrors::default();
-        if updated.datatype != self.datatype {
-            errors.push("datatype", Reason::Immutable);
+        if let Some(datatype) = updated.datatype.filter(|new| self.datatype != Some(*new)) {
+            let reason = match self.datatype {
+                Some(_) => Reason::OtherDatatype(datatype.word().to_owned()),
+                None => Reason::DatatypeUndefined,
+            };
+            errors.push("datatype", reason);
         }
         if updated.is_consistent() != self.is_consistent() {
-            errors.push("consistent", Reason::Immutable);
+            errors.push("consistent", Reason::ConsistentImmutable);
         }
         if updated.is_write_once() != self.is_write_once() {
-            errors.push("write_once", Reason::Immutable);
+            errors.push("write_once", self.write_once_kept());
         }
         if self.is_consistent() && updated.n_val != self.n_val {
             errors.push("n_val", Reason::ImmutableWhenConsistent);
         }
         if updated.hll_precision() > self.hll_precision() {
-            errors.push("hll_precision", Reason::PrecisionRaised);
+            let raised = updated.hll_precision().to_string();
+            errors.push("hll_precision", Reason::Precision(raised));
         }
         updated.contradictions(&mut errors);
         errors.or_else_ok(updated)
@@ -49,10 +54,21 @@ impl BucketProperties {
             errors.push("dvv_enabled", Reason::DottedLastWriteWins);
         }
         if self.is_write_once() && self.datatype.is_some() {
-            errors.push("datatype", Reason::ExclusiveWithWriteOnce);
+            errors.push("datatype", Reason::DatatypeWriteOnce);
         }
         if self.is_write_once() && self.is_consistent() {
-            errors.push("consistent", Reason::ExclusiveWithWriteOnce);
+            errors.push("consistent", Reason::ConsistentWriteOnce);
+        }
+    }
+
+    /// Why `write_once` does not change, in Riak's words for each kind of bucket.
+    fn write_once_kept(&self) -> Reason {
+        // Buckets without a type have it from the start, and typed ones have none of it.
+        let is_plain_type = self.write_once.is_none() && self.datatype.is_none();
+        match (self.is_write_once(), is_plain_type) {
+            (true, _) => Reason::WriteOnceKept,
+            (false, true) => Reason::WriteOnceAtCreation,
+            (false, false) => Reason::WriteOnceImmutable,
         }
     }
 }
@@ -120,18 +136,55 @@ mod tests {
             set.updated_with(&overlay(r#"{"datatype":"set","n_val":2}"#))
                 .is_ok()
         );
-        for (existing, change, property) in [
-            (&set, r#"{"datatype":"map"}"#, "datatype"),
-            (&plain, r#"{"datatype":"map"}"#, "datatype"),
-            (&plain, r#"{"consistent":true}"#, "consistent"),
-            (&plain, r#"{"write_once":true}"#, "write_once"),
+        let once = created(r#"{"write_once":true}"#).unwrap();
+        let untyped = BucketProperties::untyped_defaults();
+        for (existing, change, property, reason) in [
+            (
+                &set,
+                r#"{"datatype":"map"}"#,
+                "datatype",
+                Reason::OtherDatatype("map".to_owned()),
+            ),
+            (
+                &plain,
+                r#"{"datatype":"map"}"#,
+                "datatype",
+                Reason::DatatypeUndefined,
+            ),
+            (
+                &plain,
+                r#"{"consistent":true}"#,
+                "consistent",
+                Reason::ConsistentImmutable,
+            ),
+            (
+                &plain,
+                r#"{"write_once":true}"#,
+                "write_once",
+                Reason::WriteOnceAtCreation,
+            ),
+            (
+                &untyped,
+                r#"{"write_once":true}"#,
+                "write_once",
+                Reason::WriteOnceImmutable,
+            ),
+            (
+                &set,
+                r#"{"write_once":true,"datatype":"set"}"#,
+                "write_once",
+                Reason::WriteOnceImmutable,
+            ),
+            (
+                &once,
+                r#"{"write_once":false}"#,
+                "write_once",
+                Reason::WriteOnceKept,
+            ),
         ] {
-            let refused = existing.updated_with(&overlay(change));
-            assert_eq!(
-                refused,
-                Err(PropertyErrors::one(property, Reason::Immutable)),
-                "{change}"
-            );
+            let refused = existing.updated_with(&overlay(change)).unwrap_err();
+            let first = refused.pairs.first().cloned();
+            assert_eq!(first, Some((property.to_owned(), reason)), "{change}");
         }
         assert!(
             plain
@@ -170,7 +223,7 @@ mod tests {
             refused,
             Err(PropertyErrors::one(
                 "hll_precision",
-                Reason::PrecisionRaised
+                Reason::Precision("13".to_owned())
             ))
         );
         let unset = created(r#"{"datatype":"hll"}"#).unwrap();

@@ -3,7 +3,12 @@
 use serde_json::{Map, Value};
 
 use crate::HLL_PRECISION_DEFAULT;
-use crate::errors::{PropertyErrors, Reason};
+use crate::effect::Effect::{self, Guarded, Harmless, Honoured};
+use crate::errors::PropertyErrors;
+use crate::errors::Reason::{
+    self, NotBoolean, NotFunction, NotInteger, NotString, NotSupported, NotValidQuorum,
+    NotValidSyncParam, OtherDatatype, Precision,
+};
 use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
@@ -16,11 +21,12 @@ macro_rules! properties {
     // lists would have to agree for ever.
     (
         defaulted {
-            $($(#[$doc:meta])* $name:ident: $kind:ty, $valid:expr, $reason:ident, $default:expr;)*
+            $($(#[$doc:meta])* $name:ident: $kind:ty, $valid:expr, $reason:expr, $effect:expr,
+                $default:expr;)*
         }
         optional {
             $($(#[$optional_doc:meta])* $optional:ident: $optional_kind:ty, $optional_valid:expr,
-                $optional_reason:ident;)*
+                $optional_reason:expr, $optional_effect:expr;)*
         }
     ) => {
         /// The properties that count for a bucket, with every layer and every default applied.
@@ -38,8 +44,7 @@ macro_rules! properties {
         }
 
         impl BucketProperties {
-            /// Where buckets without a type start, before the configured defaults are applied.
-            pub fn untyped_defaults() -> Self {
+            fn bare_defaults() -> Self {
                 Self { $($name: $default,)* $($optional: None,)* }
             }
 
@@ -50,6 +55,7 @@ macro_rules! properties {
                     $($name: overlay.$name.as_ref().unwrap_or(&self.$name).clone(),)*
                     $($optional: overlay.$optional.as_ref().or(self.$optional.as_ref()).cloned(),)*
                 }
+                .completed()
             }
 
             /// Every property that has a value, in Riak's JSON forms.
@@ -67,6 +73,12 @@ macro_rules! properties {
             /// The names of all properties that can be set.
             pub const NAMES: &[&str] = &[$(stringify!($name),)* $(stringify!($optional),)*];
 
+            /// All properties that can be set, each with what comes of it.
+            pub const EFFECTS: &[(&str, Effect)] = &[
+                $((stringify!($name), $effect),)*
+                $((stringify!($optional), $optional_effect),)*
+            ];
+
             /// Reads an object of properties. Every value of a wrong kind, every value out of range
             /// and every unknown name is reported; `name`, `active` and their like are passed over.
             pub fn from_json(object: &Map<String, Value>) -> Result<Self, PropertyErrors> {
@@ -76,11 +88,11 @@ macro_rules! properties {
                     match name.as_str() {
                         $(stringify!($name) => match PropertyValue::from_json(value) {
                             Some(value) => overlay.$name = Some(value),
-                            None => errors.push(name, Reason::$reason),
+                            None => errors.push(name, $reason.with_value(value)),
                         },)*
                         $(stringify!($optional) => match PropertyValue::from_json(value) {
                             Some(value) => overlay.$optional = Some(value),
-                            None => errors.push(name, Reason::$optional_reason),
+                            None => errors.push(name, $optional_reason.with_value(value)),
                         },)*
                         read_only if READ_ONLY.contains(&read_only) => {}
                         _ => errors.push(name, Reason::UnknownProperty),
@@ -112,96 +124,137 @@ macro_rules! properties {
             }
 
             fn out_of_range(&self, errors: &mut PropertyErrors) {
-                $(if self.$name.as_ref().is_some_and(|value| !$valid(value)) {
-                    errors.push(stringify!($name), Reason::$reason);
+                $(if let Some(value) = self.$name.as_ref().filter(|value| !$valid(value)) {
+                    errors.push(stringify!($name), $reason.with_value(&value.to_json()));
                 })*
-                $(if self.$optional.as_ref().is_some_and(|value| !$optional_valid(value)) {
-                    errors.push(stringify!($optional), Reason::$optional_reason);
+                $(if let Some(value) = self.$optional.as_ref().filter(|value| !$optional_valid(value)) {
+                    errors.push(stringify!($optional), $optional_reason.with_value(&value.to_json()));
                 })*
+            }
+
+            /// The properties that would change `current`, each with its effect.
+            pub(crate) fn changes(
+                &self,
+                current: &BucketProperties,
+            ) -> Vec<(&'static str, Effect)> {
+                let mut changes = Vec::new();
+                $(if self.$name.as_ref().is_some_and(|value| *value != current.$name) {
+                    changes.push((stringify!($name), $effect));
+                })*
+                $(if self.$optional.is_some() && self.$optional != current.$optional {
+                    changes.push((stringify!($optional), $optional_effect));
+                })*
+                changes
             }
         }
     };
 }
 
+/// Clocks here have an entry for each replica, not for each client: there is nothing to prune.
+const PRUNING: Effect = Harmless("clocks are never pruned");
+const SEARCH: Effect = Harmless("there is no search");
+
 properties! {
     defaulted {
         /// How many replicas an object has.
-        n_val: u32, is_positive, NotInteger, 3;
+        n_val: u32, is_positive, NotInteger, Honoured, 3;
         /// Replies that make a read succeed.
-        r: Quorum, is_some_reply, NotValidQuorum, Quorum::Quorum;
+        r: Quorum, is_some_reply, NotValidQuorum, Honoured, Quorum::Quorum;
         /// Receipts that make a write succeed.
-        w: Quorum, is_some_reply, NotValidQuorum, Quorum::Quorum;
+        w: Quorum, is_some_reply, NotValidQuorum, Honoured, Quorum::Quorum;
         /// Receipts after the backend's write that make a write succeed.
-        dw: Quorum, every_value, NotValidQuorum, Quorum::Quorum;
+        dw: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Quorum;
         /// Of the replies to a read, how many must come from primaries.
-        pr: Quorum, every_value, NotValidQuorum, Quorum::Number(0);
+        pr: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Number(0);
         /// Of the receipts of a write, how many must come from primaries.
-        pw: Quorum, every_value, NotValidQuorum, Quorum::Number(0);
+        pw: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Number(0);
         /// The quorum of a delete that names neither r nor w.
-        rw: Quorum, is_some_reply, NotValidQuorum, Quorum::Quorum;
+        rw: Quorum, is_some_reply, NotValidQuorum, Honoured, Quorum::Quorum;
         /// Distinct nodes that must have answered.
-        node_confirms: Quorum, every_value, NotValidQuorum, Quorum::Number(0);
+        node_confirms: Quorum, every_value, NotValidQuorum, Honoured, Quorum::Number(0);
         /// Which replicas flush before they acknowledge.
-        sync_on_write: SyncOnWrite, every_value, NotValidSyncParam, SyncOnWrite::Backend;
+        sync_on_write: SyncOnWrite, every_value, NotValidSyncParam, Honoured, SyncOnWrite::Backend;
         /// Whether a read gives up once a majority found nothing.
-        basic_quorum: bool, every_value, NotBoolean, false;
+        basic_quorum: bool, every_value, NotBoolean, Honoured, false;
         /// Whether a replica that has nothing counts to r.
-        notfound_ok: bool, every_value, NotBoolean, true;
+        notfound_ok: bool, every_value, NotBoolean, Honoured, true;
         /// Whether concurrent values are kept as siblings.
-        allow_mult: bool, every_value, NotBoolean, false;
+        allow_mult: bool, every_value, NotBoolean, Honoured, false;
         /// Whether causality is ignored.
-        last_write_wins: bool, every_value, NotBoolean, false;
+        last_write_wins: bool, every_value, NotBoolean, Honoured, false;
         /// Whether siblings are told apart by dots.
-        dvv_enabled: bool, every_value, NotBoolean, false;
+        dvv_enabled: bool, every_value, NotBoolean, Harmless("versions are always told apart by dots"), false;
         /// Clock entries younger than this are never pruned, in seconds.
-        young_vclock: u64, every_value, NotInteger, 20;
+        young_vclock: u64, every_value, NotInteger, PRUNING, 20;
         /// Clock entries older than this are pruned in long clocks, in seconds.
-        old_vclock: u64, is_positive_long, NotInteger, 86_400;
+        old_vclock: u64, is_positive_long, NotInteger, PRUNING, 86_400;
         /// Clocks of at most this many entries are never pruned.
-        small_vclock: u64, is_positive_long, NotInteger, 50;
+        small_vclock: u64, is_positive_long, NotInteger, PRUNING, 50;
         /// Clocks of more entries than this are always pruned.
-        big_vclock: u64, is_positive_long, NotInteger, 50;
+        big_vclock: u64, is_positive_long, NotInteger, PRUNING, 50;
         /// Hooks before a commit.
-        precommit: Vec<CommitHook>, every_value, NotFunction, Vec::new();
+        precommit: Vec<CommitHook>, every_value, NotFunction, Guarded, Vec::new();
         /// Hooks after a commit.
-        postcommit: Vec<CommitHook>, every_value, NotFunction, Vec::new();
+        postcommit: Vec<CommitHook>, every_value, NotFunction, Guarded, Vec::new();
         /// What of the address decides the place on the ring.
-        chash_keyfun: KeyFunction, every_value, NotSupported, KeyFunction::Standard;
+        chash_keyfun: KeyFunction, every_value, NotSupported, Honoured, KeyFunction::Standard;
         /// How links are taken out of objects.
-        linkfun: LinkFunction, every_value, NotFunction, LinkFunction::default();
+        linkfun: LinkFunction, every_value, NotFunction, Harmless("links are read from the Link metadata alone"), LinkFunction::default();
     }
     optional {
         /// The data type of all objects.
-        datatype: Datatype, every_value, NotSupported;
+        datatype: Datatype, every_value, OtherDatatype(String::new()), Honoured;
         /// The precision of HyperLogLogs, 4 to 16.
-        hll_precision: u8, is_precision, NotInteger;
+        hll_precision: u8, is_precision, Precision(String::new()), Harmless("there are no HyperLogLogs yet");
         /// Whether writes are linearizable for each key.
-        consistent: bool, every_value, NotBoolean;
+        consistent: bool, every_value, NotBoolean, Guarded;
         /// Whether objects are written once and never read before.
-        write_once: bool, every_value, NotBoolean;
+        write_once: bool, every_value, NotBoolean, Honoured;
         /// The name of the backend, where a node has several.
-        backend: String, is_named, NotString;
+        backend: String, is_named, NotString, Guarded;
         /// Whether objects are indexed by the old search.
-        search: bool, every_value, NotBoolean;
+        search: bool, every_value, NotBoolean, SEARCH;
         /// The name of the search index.
-        search_index: String, is_named, NotString;
+        search_index: String, is_named, NotString, SEARCH;
         /// Replication between clusters.
-        repl: Replication, every_value, NotSupported;
+        repl: Replication, every_value, NotSupported, Harmless("there is no replication between clusters");
         /// Whether the bucket has statistics of its own.
-        stat_tracked: bool, every_value, NotBoolean;
+        stat_tracked: bool, every_value, NotBoolean, Harmless("no statistics are kept for a bucket alone");
         /// Whether cached anti-entropy trees leave the bucket out.
-        aae_tree_exclude: bool, every_value, NotBoolean;
+        aae_tree_exclude: bool, every_value, NotBoolean, Harmless("there are no cached anti-entropy trees");
     }
 }
 
 impl BucketProperties {
+    /// Where buckets without a type start, before the configured defaults are applied.
+    pub fn untyped_defaults() -> Self {
+        Self {
+            repl: Some(Replication::On),
+            write_once: Some(false),
+            ..Self::bare_defaults()
+        }
+    }
+
     /// Where the buckets of a created type start; configured defaults do not apply to them.
     pub fn typed_defaults() -> Self {
         Self {
             allow_mult: true,
             dvv_enabled: true,
-            ..Self::untyped_defaults()
+            ..Self::bare_defaults()
         }
+    }
+
+    /// Fills in what follows from other properties: a HyperLogLog has a precision.
+    fn completed(mut self) -> Self {
+        if self.datatype == Some(Datatype::HyperLogLog) {
+            self.hll_precision.get_or_insert(HLL_PRECISION_DEFAULT);
+        }
+        self
+    }
+
+    /// True when concurrent values stay side by side until a client resolves them.
+    pub fn keeps_siblings(&self) -> bool {
+        self.allow_mult && !self.last_write_wins && !self.is_write_once()
     }
 
     /// True when objects are written once: absent is false.

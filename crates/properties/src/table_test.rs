@@ -28,6 +28,7 @@ fn untyped_and_typed_defaults_are_riaks() {
         "precommit": [], "postcommit": [],
         "chash_keyfun": {"mod": "riak_core_util", "fun": "chash_std_keyfun"},
         "linkfun": {"mod": "riak_kv_wm_link_walker", "fun": "mapreduce_linkfun"},
+        "repl": true, "write_once": false,
     });
     assert_eq!(untyped, expected);
     let typed = BucketProperties::typed_defaults();
@@ -35,6 +36,8 @@ fn untyped_and_typed_defaults_are_riaks() {
     let back = BucketProperties {
         allow_mult: false,
         dvv_enabled: false,
+        repl: Some(Replication::On),
+        write_once: Some(false),
         ..typed
     };
     assert_eq!(back, BucketProperties::untyped_defaults());
@@ -100,17 +103,21 @@ fn every_bad_property_is_reported_with_its_reason() {
     let mut pairs: Vec<_> = errors
         .pairs
         .iter()
-        .map(|(name, reason)| (name.as_str(), reason.text()))
+        .map(|(name, reason)| (name.as_str(), reason.text().into_owned()))
         .collect();
     pairs.sort_unstable();
+    let precision = Reason::Precision("17".to_owned()).text().into_owned();
     let expected = [
         ("allow_mult", "not_boolean"),
         ("backend", "not_string"),
         ("chash_keyfun", "not_supported"),
         ("colour", "unknown_property"),
-        ("datatype", "not_supported"),
+        (
+            "datatype",
+            "tree not supported for bucket datatype property",
+        ),
         ("dw", "not_valid_quorum"),
-        ("hll_precision", "not_integer"),
+        ("hll_precision", &precision),
         ("n_val", "not_integer"),
         ("old_vclock", "not_integer"),
         ("precommit", "not_function"),
@@ -119,7 +126,55 @@ fn every_bad_property_is_reported_with_its_reason() {
         ("sync_on_write", "not_valid_sync_param"),
         ("w", "not_valid_quorum"),
     ];
-    assert_eq!(pairs, expected);
+    assert_eq!(pairs, expected.map(|(name, text)| (name, text.to_owned())));
+}
+
+#[test]
+fn booleans_are_words_in_any_case_and_integers_too() {
+    let multiple = |value: Value| read(json!({ "allow_mult": value })).map(|it| it.allow_mult);
+    for yes in [
+        json!(true),
+        json!("true"),
+        json!("TRUE"),
+        json!(1),
+        json!(7),
+    ] {
+        assert_eq!(multiple(yes), Ok(Some(true)));
+    }
+    for no in [json!(false), json!("False"), json!(0), json!(-3)] {
+        assert_eq!(multiple(no), Ok(Some(false)));
+    }
+    for bad in [json!("yes"), json!(null), json!(1.5), json!([true])] {
+        assert_eq!(
+            multiple(bad),
+            Err(PropertyErrors::one("allow_mult", Reason::NotBoolean))
+        );
+    }
+}
+
+#[test]
+fn a_hyperloglog_has_a_precision() {
+    let created = |value: Value| BucketProperties::typed_defaults().with(&read(value).unwrap());
+    assert_eq!(created(json!({"datatype": "hll"})).hll_precision, Some(14));
+    let chosen = created(json!({"datatype": "hll", "hll_precision": 9}));
+    assert_eq!(chosen.hll_precision, Some(9));
+    assert_eq!(created(json!({"datatype": "set"})).hll_precision, None);
+}
+
+#[test]
+fn only_one_kind_of_bucket_keeps_siblings() {
+    let keeps = |value: Value| {
+        let overlay = read(value).unwrap();
+        BucketProperties::typed_defaults()
+            .with(&overlay)
+            .keeps_siblings()
+    };
+    assert!(keeps(json!({})));
+    assert!(!keeps(json!({"allow_mult": false})));
+    assert!(!keeps(
+        json!({"last_write_wins": true, "dvv_enabled": false})
+    ));
+    assert!(!keeps(json!({"write_once": true})));
 }
 
 #[test]
@@ -167,8 +222,8 @@ fn hooks_keep_their_forms_and_order() {
 #[test]
 fn replication_reads_booleans_and_words() {
     let repl = |value: Value| read(json!({ "repl": value })).unwrap().repl.unwrap();
-    assert_eq!(repl(json!(true)), Replication::Both);
-    assert_eq!(repl(json!("true")), Replication::Both);
+    assert_eq!(repl(json!(true)), Replication::On);
+    assert_eq!(repl(json!("true")), Replication::On);
     assert_eq!(repl(json!("both")), Replication::Both);
     assert_eq!(repl(json!(false)), Replication::Off);
     assert_eq!(repl(json!("fullsync")), Replication::Fullsync);

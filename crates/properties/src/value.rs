@@ -13,16 +13,13 @@ pub(crate) trait PropertyValue: Sized {
 }
 
 impl PropertyValue for bool {
-    /// True and false as such, as words, and as 1 and 0.
+    /// True and false as such, as words in any case, and as integers: above 0 is true.
     fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::Bool(value) => Some(*value),
-            Value::String(word) => word.parse().ok(),
-            Value::Number(number) => match number.as_u64() {
-                Some(0) => Some(false),
-                Some(1) => Some(true),
-                _ => None,
-            },
+            Value::String(word) => word.to_ascii_lowercase().parse().ok(),
+            Value::Number(number) if number.is_u64() => Some(number.as_u64() != Some(0)),
+            Value::Number(number) if number.is_i64() => Some(false),
             _ => None,
         }
     }
@@ -169,6 +166,8 @@ word_values! {
         Fullsync = "fullsync",
         /// Either way.
         Both = "both",
+        /// Either way, in the form in which it is the default.
+        On = "true",
     }
 }
 
@@ -196,8 +195,7 @@ impl PropertyValue for Replication {
     fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::Bool(false) => Some(Self::Off),
-            Value::Bool(true) => Some(Self::Both),
-            Value::String(word) if word == "true" => Some(Self::Both),
+            Value::Bool(true) => Some(Self::On),
             Value::String(word) => Self::from_word(word),
             _ => None,
         }
@@ -206,8 +204,8 @@ impl PropertyValue for Replication {
     fn to_json(&self) -> Value {
         match self {
             Self::Off => false.into(),
-            Self::Both => true.into(),
-            one_way => one_way.word().into(),
+            Self::On => true.into(),
+            named => named.word().into(),
         }
     }
 }

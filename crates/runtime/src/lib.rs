@@ -16,6 +16,7 @@
 
 mod clock;
 mod error;
+mod log_quota;
 mod net;
 mod planted_defect;
 mod randomness;
@@ -27,6 +28,7 @@ mod world;
 
 pub use clock::{Clock, ManualClock, Moment, WallTime};
 pub use error::{Result, RuntimeError};
+pub use log_quota::LogQuota;
 pub use net::{Link, ListenOptions, Listener, ReadHalf, Stream, WriteHalf};
 #[cfg(feature = "planted-defects")]
 pub use planted_defect::plant;

@@ -17,9 +17,12 @@ use md5::{Digest as _, Md5};
 
 use crate::body::RequestBody;
 use crate::exchange::{Exchange, Service};
-use crate::reply::{Answer, Outcome, Refusal, method_not_allowed, page, text};
+use crate::preconditions::{Preconditions, Verdict};
+use crate::reply::{Answer, Outcome, Refusal, empty, method_not_allowed, page, text};
 use crate::route::{self, Missing, Route};
-use crate::{compressing, index, listing, object, preference_list, properties, root, statistics};
+use crate::{
+    compressing, index, listing, object, preference_list, properties, range, root, statistics,
+};
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 const URL_ENCODING: HeaderName = HeaderName::from_static("x-riak-url-encoding");
@@ -49,6 +52,7 @@ pub(crate) async fn respond(service: &Service, request: Request<Incoming>) -> An
     if !head.headers.contains_key(EXPECT) {
         body.discard(runtime).await;
     }
+    range::cut(&head, &mut answer);
     compressing::compress(&head, &mut answer, runtime).await;
     answer.body_mut().count_in(&service.room);
     answer
@@ -75,12 +79,28 @@ async fn handle(
     if !route::is_known(&head.method) {
         return Ok(page(StatusCode::NOT_IMPLEMENTED));
     }
-    if !route.methods().contains(&head.method.as_str()) {
+    // An object without a key is posted to a bucket, which is a resource of its own.
+    let takes_posts = matches!(route, Route::OldBucket(_) | Route::Keys(_));
+    let is_posted = head.method == Method::POST && takes_posts;
+    if !is_posted && !route.methods().contains(&head.method.as_str()) {
         return Ok(method_not_allowed(route.methods()));
     }
     let mut exchange = Exchange::new(service, head, body, arrived);
     check_content_md5(&mut exchange).await?;
-    serve(exchange, route).await
+    if matches!(route, Route::Object(..)) || is_posted {
+        return serve(exchange, route).await;
+    }
+    let unversioned = Preconditions::of_request(&exchange).judge_unversioned(&head.method);
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    if !is_read && unversioned == Verdict::Failed {
+        return Ok(empty(StatusCode::PRECONDITION_FAILED));
+    }
+    let answer = serve(exchange, route).await?;
+    Ok(match (answer.status(), unversioned) {
+        (StatusCode::OK, Verdict::Failed) => empty(StatusCode::PRECONDITION_FAILED),
+        (StatusCode::OK, Verdict::NotModified) => empty(StatusCode::NOT_MODIFIED),
+        _ => answer,
+    })
 }
 
 async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
@@ -117,7 +137,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
         },
         Route::Index(path) => index::query(&exchange, &path).await,
         Route::PreferenceList(path, key) => preference_list::get(&exchange, &path, key),
-        Route::Missing(missing) => Ok(not_here(missing)),
+        Route::Missing(missing) => Ok(not_here(&exchange, missing)),
     }
 }
 
@@ -134,15 +154,24 @@ async fn old_bucket(exchange: &Exchange<'_>, path: &route::BucketPath) -> Outcom
 }
 
 /// What Riak has and this server has not.
-fn not_here(missing: Missing) -> Answer {
+fn not_here(exchange: &Exchange<'_>, missing: Missing) -> Answer {
+    if missing == Missing::InvalidLinkWalk {
+        return text(StatusCode::BAD_REQUEST, INVALID_LINK_WALK);
+    }
+    exchange.service.note_not_supported(exchange.head);
     let reason = match missing {
         Missing::Counters => "counters are not supported by this server\n",
         Missing::DataTypes => "data types are not supported by this server\n",
-        Missing::LinkWalking => "link walking is not supported by this server\n",
+        Missing::LinkWalking | Missing::InvalidLinkWalk => {
+            "link walking is not supported by this server\n"
+        }
         Missing::MapReduce => "MapReduce is not supported by this server\n",
     };
     text(StatusCode::NOT_IMPLEMENTED, reason)
 }
+
+const INVALID_LINK_WALK: &str = "Invalid link walk query submitted. Valid link walk query format is: \
+    /riak/some_bucket/some_key/<bucket>,<riaktag>,0|1/...";
 
 async fn check_content_md5(exchange: &mut Exchange<'_>) -> Result<(), Refusal> {
     let Some(announced) = exchange.header(&CONTENT_MD5) else {

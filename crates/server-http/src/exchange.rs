@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use kvorum_coordinator::Coordinator;
 use kvorum_protocol::http_fields::{QueryParameters, choose_media_type, parse_timeout_ms};
-use kvorum_runtime::{Moment, Room};
+use kvorum_runtime::{LogQuota, Moment, Room};
 
 use crate::body::RequestBody;
 use crate::facts::NodeFacts;
@@ -26,6 +26,23 @@ pub(crate) struct Service {
     pub(crate) server_header: HeaderValue,
     /// For bodies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
+    /// Bounds the lines about requests for what is not here.
+    pub(crate) not_supported_log: LogQuota,
+}
+
+impl Service {
+    /// Logs a request for what Riak has and this server has not.
+    pub(crate) fn note_not_supported(&self, head: &Parts) {
+        let now = self.coordinator.runtime().now().elapsed();
+        if let Some(left_out) = self.not_supported_log.take(now) {
+            tracing::warn!(
+                event = "http_not_supported",
+                method = %head.method,
+                path = head.uri.path(),
+                left_out,
+            );
+        }
+    }
 }
 
 /// A request in progress.

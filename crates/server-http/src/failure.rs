@@ -11,7 +11,7 @@ use kvorum_coordinator::RequestError;
 use kvorum_encoding::BucketType;
 
 use crate::body::BodyError;
-use crate::reply::{Answer, Refusal, empty, text};
+use crate::reply::{Answer, Refusal, empty, page, text};
 
 /// Seconds after which a request that was refused for want of room may be sent again.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -30,12 +30,14 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         | RequestError::DiskFull(_) => {
             return retry_later(&error.to_string()).into();
         }
-        RequestError::QuorumAboveN { n_val } | RequestError::RequestNAboveBucketN { n_val } => (
-            StatusCode::BAD_REQUEST,
-            format!(
-                "Specified w/dw/pw/node_confirms values invalid for bucket n value of {n_val}\n"
-            ),
-        ),
+        RequestError::QuorumAboveN { n_val } | RequestError::RequestNAboveBucketN { n_val, .. } => {
+            (
+                StatusCode::BAD_REQUEST,
+                format!(
+                    "Specified w/dw/pw/node_confirms values invalid for bucket n value of {n_val}\n"
+                ),
+            )
+        }
         RequestError::ReadsUnsatisfied { wanted, got } => unsatisfied("R", *wanted, *got),
         RequestError::PrimaryReadsUnsatisfied { wanted, got } => unsatisfied("PR", *wanted, *got),
         RequestError::WritesUnsatisfied { wanted, got } => unsatisfied("W", *wanted, *got),
@@ -58,6 +60,9 @@ pub(crate) fn of_request(error: &RequestError, bucket_type: &BucketType) -> Refu
         RequestError::ObjectTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, explained(error)),
         RequestError::TooManySiblings { .. } => (StatusCode::CONFLICT, explained(error)),
         RequestError::KeyTooLarge { .. } => (StatusCode::BAD_REQUEST, term(error)),
+        RequestError::DatatypesNotSupported(_) => {
+            (StatusCode::NOT_IMPLEMENTED, format!("{error}\n"))
+        }
         RequestError::Storage(_)
         | RequestError::Internal(_)
         | RequestError::IndexesNotSupported(_) => (StatusCode::INTERNAL_SERVER_ERROR, term(error)),
@@ -73,6 +78,14 @@ pub(crate) fn unknown_type(bucket_type: &BucketType) -> Refusal {
         format!("Unknown bucket type: {name}"),
     )
     .into()
+}
+
+/// The answer to a request for one of a type's listings, where an unknown type is an unknown path.
+pub(crate) fn of_listing(error: &RequestError, bucket_type: &BucketType) -> Refusal {
+    match error {
+        RequestError::UnknownBucketType => page(StatusCode::NOT_FOUND).into(),
+        error => of_request(error, bucket_type),
+    }
 }
 
 /// 503 with a hint when to come back.
@@ -147,7 +160,10 @@ mod tests {
             ),
             (RequestError::QuorumAboveN { n_val: 3 }, 400, invalid),
             (
-                RequestError::RequestNAboveBucketN { n_val: 3 },
+                RequestError::RequestNAboveBucketN {
+                    requested: 4,
+                    n_val: 3,
+                },
                 400,
                 invalid,
             ),
@@ -233,6 +249,12 @@ mod tests {
                 RequestError::IndexesNotSupported("bitcask".into()),
                 500,
                 "Error:\n{error,{indexes_not_supported,bitcask}}\n",
+            ),
+            (
+                RequestError::DatatypesNotSupported("set"),
+                501,
+                "data types are not supported yet: the bucket type is for set objects; use a bucket \
+                 type without datatype\n",
             ),
             (
                 RequestError::Internal("bug".into()),

@@ -41,7 +41,7 @@ pub(crate) async fn query(exchange: &Exchange<'_>, index: &IndexPath) -> Outcome
         exchange.require_json()?;
     }
     let bucket_type = &index.path.bucket_type;
-    let refused = |error: RequestError| failure::of_request(&error, bucket_type);
+    let refused = |error: RequestError| failure::of_listing(&error, bucket_type);
     let form = Form {
         with_terms: wants_terms && query.selection.has_terms(),
     };
@@ -80,7 +80,7 @@ fn query_of(exchange: &Exchange<'_>, index: &IndexPath) -> Result<IndexQuery, Re
     let refused = |error: IndexQueryError| {
         bad_request(match error {
             IndexQueryError::PatternOnNumbers => {
-                "Can not use term regular expressions on integer queries\n".to_owned()
+                "Can not use term regular expressions on integer queries".to_owned()
             }
             error @ IndexQueryError::InvalidPattern { .. } => format!("{error}\n"),
             error => format!("Invalid query: {error}\n"),
@@ -95,7 +95,7 @@ fn query_of(exchange: &Exchange<'_>, index: &IndexPath) -> Result<IndexQuery, Re
         results_max: results_max(exchange)?,
         after: after.transpose().map_err(refused)?,
         is_sorted: boolean(exchange, "pagination_sort")?,
-        timeout: match exchange.timeout()? {
+        timeout: match timeout(exchange)? {
             None => exchange.service.settings.index_timeout,
             Some(Duration::ZERO) => None,
             timeout => timeout,
@@ -107,6 +107,25 @@ fn query_of(exchange: &Exchange<'_>, index: &IndexPath) -> Result<IndexQuery, Re
         selection,
         options,
     })
+}
+
+/// The `timeout` parameter; a mistake in it is worded as Riak's index resource words it.
+fn timeout(exchange: &Exchange<'_>) -> Result<Option<Duration>, Refusal> {
+    exchange.timeout().map_err(|_| {
+        let given = shown(exchange.query.get("timeout").unwrap_or_default());
+        bad_request(format!(
+            "Bad timeout value {given}. Must be a non-negative integer\n"
+        ))
+    })
+}
+
+/// A parameter as an answer repeats it: a number as it is, and anything else in quotes.
+fn shown(given: &[u8]) -> String {
+    let given = String::from_utf8_lossy(given);
+    match given.parse::<i128>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{given:?}"),
+    }
 }
 
 fn boolean(exchange: &Exchange<'_>, name: &str) -> Result<bool, Refusal> {
@@ -133,7 +152,8 @@ fn results_max(exchange: &Exchange<'_>) -> Result<Option<NonZeroU32>, Refusal> {
     }) {
         Some(count) => Ok(Some(count)),
         None => Err(bad_request(format!(
-            "Invalid \"max_results\". {given} is not a positive integer"
+            "Invalid \"max_results\". {} is not a positive integer",
+            shown(given.as_bytes())
         ))),
     }
 }

@@ -28,12 +28,14 @@ mod origin;
 mod preconditions;
 mod preference_list;
 mod properties;
+mod range;
 mod raw_target;
 mod reply;
 mod root;
 mod route;
 mod server;
 mod settings;
+mod spelling;
 mod statistics;
 
 pub use facts::{NodeFacts, VnodeCounts};

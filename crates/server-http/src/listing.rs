@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::body::{Abandoned, Body};
 use crate::exchange::Exchange;
 use crate::name_list::NameList;
-use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, text, with_body};
+use crate::reply::{ACCEPT_ENCODING, Answer, JSON, Outcome, Refusal, json, page, text, with_body};
 use crate::route::{BucketPath, Form};
 use crate::{failure, origin, properties};
 
@@ -48,12 +48,13 @@ pub(crate) async fn keys(exchange: &Exchange<'_>, path: &BucketPath) -> Outcome 
     let coordinator = exchange.coordinator();
     let mut opening = Map::new();
     if path.form == Form::Old && exchange.query.get("props") != Some(b"false") {
-        let properties = properties::bucket_json(&coordinator.state(), path)?;
+        let properties = properties::bucket_json(coordinator, path);
+        let properties = properties.ok_or_else(|| page(StatusCode::NOT_FOUND))?;
         opening.insert("props".to_owned(), Value::Object(properties));
     }
     let listing = coordinator
         .list_keys(&path.bucket_type, &path.bucket, timeout)
-        .map_err(|error| failure::of_request(&error, &path.bucket_type))?;
+        .map_err(|error| failure::of_listing(&error, &path.bucket_type))?;
     let Some(mode) = mode else {
         return Ok(json(StatusCode::OK, "{}"));
     };
@@ -84,7 +85,7 @@ pub(crate) async fn buckets(exchange: &Exchange<'_>, bucket_type: &BucketType) -
     let listing = exchange
         .coordinator()
         .list_buckets(bucket_type, timeout)
-        .map_err(|error| failure::of_request(&error, bucket_type))?;
+        .map_err(|error| failure::of_listing(&error, bucket_type))?;
     answer(
         exchange,
         Listing::Buckets(listing),
@@ -149,7 +150,7 @@ async fn whole(
     object.truncate(object.len() - END.len());
     let mut list = NameList::new(listing.field());
     while let Some(names) = listing.next().await {
-        let names = names.map_err(|error| failure::of_request(&error, bucket_type))?;
+        let names = names.map_err(|error| failure::of_listing(&error, bucket_type))?;
         for name in &names {
             list.push(&mut object, name);
         }

@@ -4,8 +4,9 @@
 //! object there:  If-Match            fails unless * or a tag of the list
 //!                If-Unmodified-Since fails if modified later
 //!                If-None-Match       * or a tag of the list: nothing new for readers, fails for writers
-//!                If-Modified-Since   nothing new unless modified later, for readers and writers alike
-//! nothing there: If-Match            fails
+//!                If-Modified-Since   unless modified later: nothing new for readers, fails for
+//!                                    deletions, does not count for other writers
+//! nothing there: If-Match            fails for writers; readers get that nothing is there
 //! ```
 //!
 //! Unlike in the HTTP standard, `If-Modified-Since` counts beside an `If-None-Match` that found
@@ -93,10 +94,24 @@ impl Preconditions {
             && self.if_modified_since.is_none()
     }
 
+    /// Judges the conditions of a resource that has neither an entity tag nor a time.
+    pub(crate) fn judge_unversioned(&self, method: &Method) -> Verdict {
+        let is_any = |tags: &Option<EntityTags>| matches!(tags, Some(EntityTags::Any));
+        if self.if_match.is_some() && !is_any(&self.if_match) {
+            return Verdict::Failed;
+        }
+        match (is_any(&self.if_none_match), method) {
+            (false, _) => Verdict::Proceed,
+            (true, &Method::GET | &Method::HEAD) => Verdict::NotModified,
+            (true, _) => Verdict::Failed,
+        }
+    }
+
     /// Judges; `current` is `None` where nothing is there.
     pub(crate) fn judge(&self, method: &Method, current: Option<&Current>, now: u64) -> Verdict {
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
         let Some(current) = current else {
-            return if self.if_match.is_some() {
+            return if self.if_match.is_some() && !is_read {
                 Verdict::Failed
             } else {
                 Verdict::Proceed
@@ -113,7 +128,6 @@ impl Preconditions {
             return Verdict::Failed;
         }
         if self.if_none_match.as_ref().is_some_and(matches) {
-            let is_read = matches!(*method, Method::GET | Method::HEAD);
             return if is_read {
                 Verdict::NotModified
             } else {
@@ -122,7 +136,12 @@ impl Preconditions {
         }
         match self.if_modified_since {
             Some(since) if since <= now && current.last_modified_seconds <= since => {
-                Verdict::NotModified
+                match *method {
+                    Method::GET | Method::HEAD => Verdict::NotModified,
+                    // A deletion that was meant for a later version, of which Riak makes an error.
+                    Method::DELETE => Verdict::Failed,
+                    _ => Verdict::Proceed,
+                }
             }
             _ => Verdict::Proceed,
         }
@@ -160,7 +179,7 @@ mod tests {
         let any = || Some(EntityTags::Any);
         let none = Preconditions::default;
         let cases = [
-            // Conditions; verdict for a reader, for a writer, and where nothing is there.
+            // Conditions; verdict for a reader, for a writer, and for a writer where nothing is there.
             (none(), Proceed, Proceed, Proceed),
             (
                 Preconditions {
@@ -249,7 +268,7 @@ mod tests {
                     ..none()
                 },
                 NotModified,
-                NotModified,
+                Proceed,
                 Proceed,
             ),
             (
@@ -298,7 +317,7 @@ mod tests {
                     ..none()
                 },
                 NotModified,
-                NotModified,
+                Proceed,
                 Proceed,
             ),
         ];
@@ -307,9 +326,9 @@ mod tests {
             last_modified_seconds: MODIFIED,
         };
         for (conditions, reader, writer, absent) in cases {
-            for (methods, expected) in [
-                ([Method::GET, Method::HEAD], reader),
-                ([Method::PUT, Method::DELETE], writer),
+            for (methods, expected, absent) in [
+                ([Method::GET, Method::HEAD], reader, Proceed),
+                ([Method::PUT, Method::POST], writer, absent),
             ] {
                 for method in methods {
                     let verdict = conditions.judge(&method, Some(&current), NOW);
@@ -319,5 +338,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_deletion_of_what_was_not_modified_since_fails() {
+        let current = Current {
+            entity_tag: tag(1),
+            last_modified_seconds: MODIFIED,
+        };
+        let since = |time| Preconditions {
+            if_modified_since: Some(time),
+            ..Preconditions::default()
+        };
+        let judged = |time| since(time).judge(&Method::DELETE, Some(&current), NOW);
+        assert_eq!(judged(MODIFIED), Verdict::Failed);
+        assert_eq!(judged(MODIFIED - 1), Verdict::Proceed);
+        assert_eq!(judged(NOW + 1), Verdict::Proceed);
     }
 }

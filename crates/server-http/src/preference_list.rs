@@ -26,7 +26,7 @@ pub(crate) fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) -> Outco
         key,
     };
     let places = coordinator
-        .preference_list(&address)
+        .preference_list_by_ring(&address)
         .map_err(|error| failure::of_request(&error, &path.bucket_type))?;
     let mut list = String::from("{\"preflist\":[");
     for (at, place) in places.iter().enumerate() {

@@ -1,23 +1,27 @@
 //! Properties of buckets and bucket types.
 
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
-use kvorum_cluster::{ClusterState, Command, ProposeError, Refusal as Unfit};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use kvorum_cluster::{Command, ProposeError, Refusal as Unfit};
+use kvorum_coordinator::{Coordinator, PropertiesChanged};
 use kvorum_encoding::BucketType;
-use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay};
+use kvorum_properties::{PropertyErrors, PropertyOverlay, Reason};
 use kvorum_protocol::http_fields::ContentType;
 use serde_json::{Map, Value};
 
 use crate::exchange::Exchange;
-use crate::reply::{Outcome, Refusal, empty, json, page, text};
+use crate::origin;
+use crate::reply::{Answer, Outcome, Refusal, empty, json, page, text};
 use crate::route::BucketPath;
-use crate::{failure, origin};
+
+/// Names what was set and has no effect, where an answer has no body to say it in.
+const WITHOUT_EFFECT: HeaderName = HeaderName::from_static("x-kvorum-without-effect");
 
 /// The properties that count for a bucket.
 pub(crate) fn of_bucket(exchange: &Exchange<'_>, path: &BucketPath) -> Outcome {
     origin::check(exchange)?;
     exchange.require_json()?;
-    let shown = bucket_json(&exchange.coordinator().state(), path)?;
+    let shown = bucket_json(exchange.coordinator(), path).ok_or_else(no_such_type)?;
     Ok(json(StatusCode::OK, enclosed(shown)))
 }
 
@@ -25,31 +29,28 @@ pub(crate) fn of_bucket(exchange: &Exchange<'_>, path: &BucketPath) -> Outcome {
 pub(crate) fn of_type(exchange: &Exchange<'_>, bucket_type: &BucketType) -> Outcome {
     origin::check(exchange)?;
     exchange.require_json()?;
-    let state = exchange.coordinator().state();
-    let properties = state
-        .type_properties(bucket_type)
-        .map_err(|_| failure::unknown_type(bucket_type))?;
-    let mut shown = properties.to_json();
-    shown.insert("active".to_owned(), true.into());
-    // Riak's claimant is whichever node carries changes of types through; here each can.
-    if let Some(member) = state.member(exchange.coordinator().node()) {
-        shown.insert("claimant".to_owned(), member.name.as_str().into());
+    let coordinator = exchange.coordinator();
+    let state = coordinator.state();
+    let properties = state.type_properties(bucket_type);
+    let mut shown = properties.map_err(|_| no_such_type())?.to_json();
+    if !bucket_type.is_default() {
+        put_type_members(coordinator, &mut shown);
     }
     Ok(json(StatusCode::OK, enclosed(shown)))
 }
 
 /// Sets some properties of a bucket.
 pub(crate) async fn set_of_bucket(mut exchange: Exchange<'_>, path: BucketPath) -> Outcome {
-    let properties = requested(&mut exchange).await?;
+    let properties = requested(&mut exchange, "bucket").await?;
     let BucketPath {
         bucket_type,
         bucket,
         ..
     } = path;
-    let state = exchange.coordinator().state();
-    if state.type_properties(&bucket_type).is_err() {
-        return Err(failure::unknown_type(&bucket_type));
+    if !bucket_type.is_default() {
+        check_type_members(&properties)?;
     }
+    let properties = read(&properties)?;
     propose(
         &exchange,
         Command::SetBucketProperties {
@@ -63,13 +64,9 @@ pub(crate) async fn set_of_bucket(mut exchange: Exchange<'_>, path: BucketPath) 
 
 /// Sets some properties of a bucket type.
 pub(crate) async fn set_of_type(mut exchange: Exchange<'_>, bucket_type: BucketType) -> Outcome {
-    let properties = requested(&mut exchange).await?;
-    let state = exchange.coordinator().state();
-    if state.type_properties(&bucket_type).is_err() {
-        let name = String::from_utf8_lossy(bucket_type.as_bytes());
-        let message = format!("Cannot modify unknown bucket type: {name}\n");
-        return Ok(text(StatusCode::NOT_FOUND, message));
-    }
+    let properties = requested(&mut exchange, "bucket type").await?;
+    check_type_members(&properties)?;
+    let properties = read(&properties)?;
     propose(
         &exchange,
         Command::UpdateType {
@@ -83,18 +80,15 @@ pub(crate) async fn set_of_type(mut exchange: Exchange<'_>, bucket_type: BucketT
 /// Takes back what was set for a bucket.
 pub(crate) async fn reset(exchange: &Exchange<'_>, path: BucketPath) -> Outcome {
     origin::check(exchange)?;
+    exchange.require_json()?;
     let BucketPath {
         bucket_type,
         bucket,
         ..
     } = path;
-    if exchange
-        .coordinator()
-        .state()
-        .type_properties(&bucket_type)
-        .is_err()
-    {
-        return Err(failure::unknown_type(&bucket_type));
+    let state = exchange.coordinator().state();
+    if state.type_properties(&bucket_type).is_err() {
+        return Err(no_such_type());
     }
     propose(
         exchange,
@@ -106,19 +100,45 @@ pub(crate) async fn reset(exchange: &Exchange<'_>, path: BucketPath) -> Outcome 
     .await
 }
 
-/// The JSON of a bucket's properties, its name first.
+/// The JSON of a bucket's properties, its name first; `None` if there is no such type.
 pub(crate) fn bucket_json(
-    state: &ClusterState,
+    coordinator: &Coordinator,
     path: &BucketPath,
-) -> Result<Map<String, Value>, Refusal> {
-    let properties: &BucketProperties = state
-        .properties(&path.bucket_type, &path.bucket)
-        .map_err(|_| failure::unknown_type(&path.bucket_type))?;
+) -> Option<Map<String, Value>> {
+    let state = coordinator.state();
+    let properties = state.properties(&path.bucket_type, &path.bucket).ok()?;
     let name = String::from_utf8_lossy(path.bucket.as_bytes()).into_owned();
     let mut shown = Map::new();
     shown.insert("name".to_owned(), name.into());
     shown.extend(properties.to_json());
-    Ok(shown)
+    if !path.bucket_type.is_default() {
+        put_type_members(coordinator, &mut shown);
+    }
+    Some(shown)
+}
+
+/// Members that the properties of created types have, and those of their buckets.
+fn put_type_members(coordinator: &Coordinator, shown: &mut Map<String, Value>) {
+    shown.insert("active".to_owned(), true.into());
+    // Riak's claimant is whichever node carries changes of types through; here each can.
+    if let Some(member) = coordinator.state().member(coordinator.node()) {
+        shown.insert("claimant".to_owned(), member.name.as_str().into());
+    }
+}
+
+/// Refuses a change of those members.
+fn check_type_members(properties: &Map<String, Value>) -> Result<(), Refusal> {
+    if properties.contains_key("claimant") {
+        let errors = PropertyErrors::one("claimant", Reason::ClaimantImmutable);
+        return Err(invalid(&errors));
+    }
+    match properties.get("active") {
+        None | Some(Value::Bool(true)) => Ok(()),
+        Some(_) => Err(invalid(&PropertyErrors::one(
+            "active",
+            Reason::ActiveImmutable,
+        ))),
+    }
 }
 
 fn enclosed(properties: Map<String, Value>) -> String {
@@ -129,40 +149,48 @@ fn enclosed(properties: Map<String, Value>) -> String {
     .to_string()
 }
 
+fn no_such_type() -> Refusal {
+    page(StatusCode::NOT_FOUND).into()
+}
+
 /// What a request wants set: the body first, then where it comes from, then its type, as in Riak.
-async fn requested(exchange: &mut Exchange<'_>) -> Result<PropertyOverlay, Refusal> {
+async fn requested(
+    exchange: &mut Exchange<'_>,
+    target: &str,
+) -> Result<Map<String, Value>, Refusal> {
     let body = exchange.body().await?;
     let parsed: Option<Map<String, Value>> = serde_json::from_slice(&body).ok();
     let Some(Value::Object(properties)) = parsed.and_then(|mut whole| whole.remove("props")) else {
-        let message = "bucket PUT must be a JSON object of the form:\n{\"props\":{...}}\n";
+        let message = format!(
+            "{target} PUT must be a JSON object of the form:\n{{\"props\":{{...bucket properties...}}}}"
+        );
         return Err(text(StatusCode::BAD_REQUEST, message).into());
     };
     origin::check(exchange)?;
+    exchange.require_json()?;
     let content_type = exchange.header(&CONTENT_TYPE).unwrap_or_default();
     let is_json = ContentType::parse(&content_type)
         .is_ok_and(|parsed| parsed.media_type.eq_ignore_ascii_case(b"application/json"));
     if !is_json {
         return Err(page(StatusCode::UNSUPPORTED_MEDIA_TYPE).into());
     }
-    PropertyOverlay::from_json(&properties).map_err(|errors| invalid(&errors))
+    Ok(properties)
+}
+
+fn read(properties: &Map<String, Value>) -> Result<PropertyOverlay, Refusal> {
+    PropertyOverlay::from_json(properties).map_err(|errors| invalid(&errors))
 }
 
 async fn propose(exchange: &Exchange<'_>, command: Command) -> Outcome {
-    let coordinator = exchange.coordinator();
-    let cluster = coordinator.cluster().clone();
-    let proposed = coordinator
+    let coordinator = exchange.coordinator().clone();
+    let changed = exchange
+        .coordinator()
         .runtime()
-        .blocking(move || cluster.propose(command))
+        .blocking(move || coordinator.change_properties(command))
         .await;
-    match proposed {
-        Ok(_) => Ok(empty(StatusCode::NO_CONTENT)),
-        Err(ProposeError::Refused(Unfit::InvalidProperties(errors))) => Err(invalid(&errors)),
-        Err(ProposeError::Refused(Unfit::UnknownBucketType(unknown))) => {
-            Err(failure::unknown_type(&unknown.bucket_type))
-        }
-        Err(ProposeError::Refused(unfit)) => {
-            Ok(text(StatusCode::BAD_REQUEST, format!("{unfit}\n")))
-        }
+    match changed {
+        Ok(changed) => Ok(accepted(&changed)),
+        Err(ProposeError::Refused(unfit)) => Err(unfit_answer(&unfit)),
         Err(error) => {
             tracing::error!(event = "cluster_state_not_changed", error = %error);
             Ok(text(
@@ -171,6 +199,30 @@ async fn propose(exchange: &Exchange<'_>, command: Command) -> Outcome {
             ))
         }
     }
+}
+
+fn accepted(changed: &PropertiesChanged) -> Answer {
+    let mut answer = empty(StatusCode::NO_CONTENT);
+    let without_effect = &changed.without_effect;
+    if !without_effect.is_empty() {
+        let names: Vec<_> = without_effect.iter().map(|it| it.property).collect();
+        if let Ok(names) = HeaderValue::from_str(&names.join(", ")) {
+            answer.headers_mut().insert(WITHOUT_EFFECT, names);
+        }
+    }
+    answer
+}
+
+/// A change that the cluster refuses: an atom of Riak's where it has one, as JSON.
+fn unfit_answer(unfit: &Unfit) -> Refusal {
+    let atom = match unfit {
+        Unfit::InvalidProperties(errors) => return invalid(errors),
+        Unfit::UnknownBucketType(_) => "no_type",
+        Unfit::TypeUndefined | Unfit::TypeNotActive => "not_active",
+        Unfit::DefaultType => "no_default_update",
+        unfit => return text(StatusCode::BAD_REQUEST, format!("{unfit}\n")).into(),
+    };
+    json(StatusCode::BAD_REQUEST, format!("\"{atom}\"")).into()
 }
 
 fn invalid(errors: &PropertyErrors) -> Refusal {

@@ -77,6 +77,8 @@ pub(crate) enum Missing {
     Counters,
     DataTypes,
     LinkWalking,
+    /// Links to walk that are not `bucket,tag,keep`.
+    InvalidLinkWalk,
     MapReduce,
 }
 
@@ -135,12 +137,13 @@ impl Route {
             | Self::Stats
             | Self::Metrics
             | Self::Buckets(..)
+            | Self::Keys(_)
             | Self::PreferenceList(..)
             | Self::Index(_) => &["GET", "HEAD"],
-            Self::OldBucket(_) => &["HEAD", "GET", "PUT", "POST"],
+            // An object without key can be posted too; Riak names the methods of properties alone.
+            Self::OldBucket(_) => &["HEAD", "GET", "PUT"],
             Self::BucketProperties(_) => &["HEAD", "GET", "PUT", "DELETE"],
             Self::TypeProperties(_) => &["HEAD", "GET", "PUT"],
-            Self::Keys(_) => &["GET", "HEAD", "POST"],
             Self::Object(..) => &["HEAD", "GET", "POST", "PUT", "DELETE"],
             Self::Missing(_) => &KNOWN_METHODS,
         }
@@ -169,6 +172,10 @@ impl<'a> Pieces<'a> {
         Some(piece)
     }
 
+    fn is_at_end(&self) -> bool {
+        self.rest.bytes().all(|byte| byte == b'/')
+    }
+
     fn next_name(&mut self) -> Option<Bytes> {
         let raw = self.next_raw()?.as_bytes();
         Some(if self.decoding {
@@ -191,9 +198,28 @@ fn old(pieces: &mut Pieces<'_>) -> Route {
     };
     match pieces.next_name() {
         None => Route::OldBucket(path),
-        Some(_) if pieces.next_raw().is_some() => Route::Missing(Missing::LinkWalking),
-        Some(key) => Route::Object(path, key.into()),
+        Some(key) => match pieces.next_raw() {
+            None => Route::Object(path, key.into()),
+            Some(first) => link_walk(first, pieces),
+        },
     }
+}
+
+/// What follows a key: links to walk, each `bucket,tag,keep`.
+fn link_walk(first: &str, pieces: &mut Pieces<'_>) -> Route {
+    let is_link = |step: &str| {
+        let parts: Vec<&str> = step.split(',').collect();
+        matches!(parts[..], [_, _, "0" | "1" | "_"])
+    };
+    let mut are_links = is_link(first);
+    while let Some(step) = pieces.next_raw() {
+        are_links &= is_link(step);
+    }
+    Route::Missing(if are_links {
+        Missing::LinkWalking
+    } else {
+        Missing::InvalidLinkWalk
+    })
 }
 
 fn typed(pieces: &mut Pieces<'_>) -> Option<Route> {
@@ -234,7 +260,9 @@ fn index(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     let index = IndexPath {
         path,
         field: pieces.next_name()?,
-        first: pieces.next_name()?,
+        // Every object of the bucket has the entry `$bucket`, whatever its value; no other index has
+        // one without a value.
+        first: pieces.next_name().unwrap_or_default(),
         last: pieces.next_name(),
     };
     pieces.next_raw().is_none().then_some(Route::Index(index))
@@ -245,10 +273,10 @@ fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
     let Some(key) = pieces.next_name() else {
         return Some(Route::Keys(path));
     };
-    match (pieces.next_raw(), pieces.next_raw()) {
-        (None, _) => Some(Route::Object(path, key.into())),
-        (Some("preflist"), None) => Some(Route::PreferenceList(path, key.into())),
-        (Some(_), _) => Some(Route::Missing(Missing::LinkWalking)),
+    match pieces.next_raw() {
+        None => Some(Route::Object(path, key.into())),
+        Some("preflist") if pieces.is_at_end() => Some(Route::PreferenceList(path, key.into())),
+        Some(first) => Some(link_walk(first, pieces)),
     }
 }
 
@@ -309,7 +337,7 @@ mod tests {
             ),
             (
                 "/buckets/b/keys/k/preflist/x",
-                Some(Route::Missing(Missing::LinkWalking)),
+                Some(Route::Missing(Missing::InvalidLinkWalk)),
             ),
             (
                 "/buckets/b/index/f_bin/v",
@@ -330,7 +358,19 @@ mod tests {
                 })),
             ),
             ("/buckets/b/index", None),
-            ("/buckets/b/index/f_bin", None),
+            (
+                "/buckets/b/index/f_bin",
+                Some(Route::Index(IndexPath {
+                    path: untyped(),
+                    field: "f_bin".into(),
+                    first: "".into(),
+                    last: None,
+                })),
+            ),
+            (
+                "/riak/b/index/f_bin/v",
+                Some(Route::Missing(Missing::InvalidLinkWalk)),
+            ),
             ("/buckets/b/index/f_bin/1/2/3", None),
             (
                 "/buckets/b/counters/k",

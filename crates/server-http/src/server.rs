@@ -12,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kvorum_coordinator::Coordinator;
-use kvorum_runtime::{Listener, Room, Stream};
+use kvorum_runtime::{Listener, LogQuota, Room, Stream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::dispatch;
@@ -85,6 +85,7 @@ impl Server {
             facts,
             server_header,
             room,
+            not_supported_log: LogQuota::new(),
         };
         Self {
             service: Arc::new(service),

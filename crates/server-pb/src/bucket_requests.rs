@@ -78,7 +78,7 @@ impl Connection {
     pub(crate) fn preference_list(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbGetBucketKeyPreflistReq::decode(payload)?;
         let address = address_of(request.r#type, request.bucket, request.key)?;
-        let places = self.shared.coordinator.preference_list(&address)?;
+        let places = self.shared.coordinator.preference_list_by_ring(&address)?;
         let item = |place: kvorum_coordinator::ReplicaPlace| pb::RpbBucketKeyPreflistItem {
             partition: place.partition.number().into(),
             node: place.node_name.into(),
@@ -89,11 +89,9 @@ impl Connection {
     }
 
     async fn propose(&self, command: Command) -> Result<(), Refusal> {
-        let coordinator = &self.shared.coordinator;
-        let cluster = Arc::clone(coordinator.cluster());
-        let agreed = coordinator
-            .runtime()
-            .blocking(move || cluster.propose(command));
+        let coordinator = Arc::clone(&self.shared.coordinator);
+        let runtime = coordinator.runtime().clone();
+        let agreed = runtime.blocking(move || coordinator.change_properties(command));
         agreed.await?;
         Ok(())
     }

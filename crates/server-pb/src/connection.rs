@@ -1,5 +1,6 @@
 //! One connection: bytes in, frames out of them, replies back in order.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use kvorum_protocol::frame::{self, FrameDecoder};
 use kvorum_runtime::{COUNTED_BYTES_MIN, Moment, Room, Stream, Taken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::fault_log::{Fault, FaultLog};
+use crate::fault_log::{Fault, FaultLog, FaultQuotas};
 use crate::output::Output;
 use crate::seats::Seat;
 use crate::settings::ServerSettings;
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) settings: ServerSettings,
     /// For requests and replies that are larger than a connection's usual buffers.
     pub(crate) room: Room,
+    pub(crate) fault_quotas: Arc<FaultQuotas>,
 }
 
 /// A connection and its buffers.
@@ -52,7 +54,7 @@ pub(crate) struct Connection {
     /// When the request that is being answered came in. A pipelined one counts from the end of the
     /// one before it: what it waited for is its own client's doing.
     pub(crate) arrived: Moment,
-    pub(crate) faults: FaultLog,
+    faults: FaultLog,
     stream: Stream,
     input: BytesMut,
     decoder: FrameDecoder,
@@ -82,12 +84,13 @@ impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, stream: Stream, peer: SocketAddr) -> Self {
         let decoder = FrameDecoder::new(shared.settings.frame_bytes_max);
         let arrived = shared.coordinator.runtime().now();
+        let faults = FaultLog::new(peer, shared.fault_quotas.clone());
         Self {
             shared,
             output: Output::default(),
             client_id: Bytes::from_static(CLIENT_ID),
             arrived,
-            faults: FaultLog::new(peer),
+            faults,
             stream,
             input: BytesMut::new(),
             decoder,
@@ -117,8 +120,7 @@ impl Connection {
                 None => break,
                 Some(Ok(0)) => {
                     if !self.input.is_empty() {
-                        self.faults
-                            .note(Fault::Truncated, &"connection ended within a frame");
+                        self.note(Fault::Truncated, &"connection ended within a frame");
                     }
                     break;
                 }
@@ -156,7 +158,7 @@ impl Connection {
                     return Ok(Framing::InStep);
                 }
                 Err(error) => {
-                    self.faults.note(Fault::BadFrame, &error);
+                    self.note(Fault::BadFrame, &error);
                     let text = format!("Invalid message packet, reason: {error}");
                     frame::encode_error(text.as_bytes(), self.output.buffer());
                     return Ok(Framing::Broken);
@@ -201,6 +203,12 @@ impl Connection {
         true
     }
 
+    /// Notes what the peer did wrong.
+    pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display) {
+        let now = self.shared.coordinator.runtime().now();
+        self.faults.note(fault, detail, now);
+    }
+
     /// Sends what waits in the output.
     pub(crate) async fn send(&mut self) -> io::Result<()> {
         let is_large = self.output.len() > COUNTED_BYTES_MIN;
@@ -228,7 +236,7 @@ impl Connection {
             Ok(received) => received,
             Err(_) => {
                 let text = "a large request did not come to its end in time";
-                self.faults.note(Fault::TooSlow, &text);
+                self.note(Fault::TooSlow, &text);
                 Err(io::Error::new(io::ErrorKind::TimedOut, text))
             }
         }

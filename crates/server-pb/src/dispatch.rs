@@ -18,7 +18,7 @@ impl Connection {
             Err(Failure::Lost(error)) => Err(error),
             Err(Failure::Refused(refusal)) => {
                 if let Some(fault) = refusal.fault() {
-                    self.faults.note(fault, &refusal);
+                    self.note(fault, &refusal);
                 }
                 let text = refusal.to_string();
                 frame::encode_error(text.as_bytes(), self.output.buffer());
@@ -109,7 +109,9 @@ fn not_served(code: MessageCode) -> Refusal {
     let what = match code {
         MessageCode::RPB_COUNTER_UPDATE_REQ | MessageCode::RPB_COUNTER_GET_REQ => "counters are",
         MessageCode::DT_FETCH_REQ | MessageCode::DT_UPDATE_REQ => "data types are",
-        MessageCode::RPB_FETCH_REQ | MessageCode::RPB_PUSH_REQ => "replication queues are",
+        // None is defined, which is what clients of such queues have to expect anyway.
+        MessageCode::RPB_FETCH_REQ => return Refusal::NoSuchQueue,
+        MessageCode::RPB_PUSH_REQ => "replication queues are",
         MessageCode::RPB_MEMBERSHIP_REQ => "membership queries are",
         MessageCode(210..=219 | 223 | 230 | 231) => "anti-entropy folds are",
         code => return Refusal::UnknownCode(code),

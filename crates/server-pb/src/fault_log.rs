@@ -1,10 +1,13 @@
-//! What peers do wrong, logged once for each kind and connection.
+//! What peers do wrong, logged once for each kind and connection, and so many times a minute in all.
 //!
-//! A broken client repeats its mistake with every request; the log needs to know that it happened
-//! and who did it, not how often.
+//! A broken client repeats its mistake with every request, and some connect anew for each; the log has
+//! to say that it happened and where it came from, not how often.
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use kvorum_runtime::{LogQuota, Moment};
 
 /// A kind of misbehaviour, or of request that finds nobody to serve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +32,18 @@ pub(crate) enum Fault {
     ReplyTooLong,
 }
 
+/// The kinds of faults.
+const FAULTS: usize = Fault::ReplyTooLong as usize + 1;
+
+/// What all connections together may log, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct FaultQuotas([LogQuota; FAULTS]);
+
 /// The faults of one connection.
 #[derive(Debug)]
 pub(crate) struct FaultLog {
     peer: SocketAddr,
+    quotas: Arc<FaultQuotas>,
     seen: u16,
 }
 
@@ -54,19 +65,28 @@ impl Fault {
 }
 
 impl FaultLog {
-    pub(crate) fn new(peer: SocketAddr) -> Self {
-        Self { peer, seen: 0 }
+    pub(crate) fn new(peer: SocketAddr, quotas: Arc<FaultQuotas>) -> Self {
+        let seen = 0;
+        Self { peer, quotas, seen }
     }
 
-    /// Logs a fault unless this connection had one of its kind before; returns whether it did.
-    pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display) -> bool {
+    /// Logs a fault, unless this connection had one of its kind before or the quota of the kind is used
+    /// up; returns whether it did.
+    pub(crate) fn note(&mut self, fault: Fault, detail: &dyn fmt::Display, now: Moment) -> bool {
         let bit = 1 << (fault as u8);
         let is_new = self.seen & bit == 0;
         self.seen |= bit;
-        if is_new {
-            tracing::warn!(event = fault.event(), peer = %self.peer, detail = %detail);
+        let quota = &self.quotas.0[fault as usize];
+        let left_out = is_new.then(|| quota.take(now.elapsed())).flatten();
+        if let Some(left_out) = left_out {
+            tracing::warn!(
+                event = fault.event(),
+                peer = %self.peer,
+                detail = %detail,
+                left_out,
+            );
         }
-        is_new
+        left_out.is_some()
     }
 }
 
@@ -74,12 +94,28 @@ impl FaultLog {
 mod tests {
     use super::*;
 
+    const NOW: Moment = Moment::from_start(std::time::Duration::from_secs(7));
+
     #[test]
     fn each_kind_is_logged_once() {
-        let mut log = FaultLog::new(SocketAddr::from(([127, 0, 0, 1], 1)));
-        assert!(log.note(Fault::UnknownCode, &"99"));
-        assert!(!log.note(Fault::UnknownCode, &"98"));
-        assert!(log.note(Fault::ReplyTooLong, &"5 GiB"));
-        assert!(log.note(Fault::BadFrame, &"0"));
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut log = FaultLog::new(peer, Arc::default());
+        let now = NOW;
+        assert!(log.note(Fault::UnknownCode, &"99", now));
+        assert!(!log.note(Fault::UnknownCode, &"98", now));
+        assert!(log.note(Fault::ReplyTooLong, &"5 GiB", now));
+        assert!(log.note(Fault::BadFrame, &"0", now));
+    }
+
+    /// A suite that connected for each test had 226 lines written about requests that were refused.
+    #[test]
+    fn many_connections_share_a_quota() {
+        let quotas = Arc::<FaultQuotas>::default();
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let logged = (0..226).filter(|_| {
+            let mut log = FaultLog::new(peer, quotas.clone());
+            log.note(Fault::NotSupported, &"counters", NOW)
+        });
+        assert_eq!(logged.count(), 10);
     }
 }

@@ -38,7 +38,14 @@ impl Connection {
             return Err(no_coverage_plans().into());
         }
         let (is_streamed, wants_terms) = (request.stream(), request.return_terms());
+        let wants_nothing = request.max_results == Some(0);
         let query = self.index_query(request)?;
+        if wants_nothing {
+            return self.reply(&pb::RpbIndexResp {
+                done: is_streamed.then_some(true),
+                ..pb::RpbIndexResp::default()
+            });
+        }
         let with_terms = wants_terms && query.selection.has_terms();
         let results = self.shared.coordinator.query_index(query)?;
         if is_streamed {

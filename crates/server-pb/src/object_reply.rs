@@ -62,8 +62,9 @@ impl ObjectReply<'_> {
                 only = [content(sibling)];
                 &only[..]
             }
-            siblings => {
-                several = siblings.iter().map(content).collect();
+            _ => {
+                let siblings = self.object.siblings_by_value();
+                several = siblings.into_iter().map(content).collect();
                 &several[..]
             }
         };

@@ -1,5 +1,6 @@
 //! Get, put and delete.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,13 +40,35 @@ impl Connection {
                     ..Default::default()
                 })
             }
-            Some(object) => self.reply_object(&ObjectReply {
-                code: MessageCode::RPB_GET_RESP,
-                object: &object,
-                values: Values::of(options.detail),
-                key: None,
-            }),
+            Some(object) => {
+                let object = match options.detail {
+                    Detail::Head if object.siblings().len() > 1 => {
+                        self.with_values(&address, options.clone()).await?
+                    }
+                    _ => None,
+                }
+                .unwrap_or(object);
+                self.reply_object(&ObjectReply {
+                    code: MessageCode::RPB_GET_RESP,
+                    object: &object,
+                    values: Values::of(options.detail),
+                    key: None,
+                })
+            }
         }
+    }
+
+    /// Reads an object again with its values, by which siblings are sorted even where they are not sent.
+    async fn with_values(
+        &self,
+        address: &Address,
+        options: GetOptions,
+    ) -> Result<Option<Arc<Object>>, Failure> {
+        let detail = Detail::Whole;
+        let options = GetOptions { detail, ..options };
+        let coordinator = &self.shared.coordinator;
+        let whole = coordinator.get(address, &options, self.arrived).await?;
+        Ok(whole.filter(|object| !object.is_tombstone()))
     }
 
     pub(crate) async fn put(&mut self, payload: Bytes) -> Result<(), Failure> {
@@ -102,6 +125,11 @@ impl Connection {
         let given = request.vclock.as_deref();
         let context = given.filter(|vclock| !vclock.is_empty());
         let context = context.map(clock_of).transpose()?;
+        if request.bucket.is_empty() || request.key.is_empty() {
+            // Nothing can be stored under a name without a byte, so nothing is there to be deleted.
+            type_of(request.r#type)?;
+            return self.reply_empty(MessageCode::RPB_DEL_RESP);
+        }
         let address = address_of(request.r#type, request.bucket, request.key)?;
         let coordinator = &self.shared.coordinator;
         coordinator

@@ -2,6 +2,8 @@
 //!
 //! Properties without a field (`dvv_enabled`, `stat_tracked`) do not travel over this protocol. A
 //! list of hooks counts only together with its flag: an empty list with the flag set clears them.
+//! The fields that Riak 3.2 does not have (`node_confirms`, `sync_on_write`) are sent where they say
+//! something, which is where they are not the default.
 
 use bytes::Bytes;
 use kvorum_properties::{
@@ -52,8 +54,10 @@ pub(crate) fn fields_of(properties: &BucketProperties) -> pb::RpbBucketProps {
         consistent: properties.consistent,
         write_once: properties.write_once,
         hll_precision: properties.hll_precision.map(u32::from),
-        node_confirms: Some(properties.node_confirms.to_wire()),
-        sync_on_write: Some(sync_field(properties.sync_on_write).into()),
+        node_confirms: (properties.node_confirms != Quorum::Number(0))
+            .then(|| properties.node_confirms.to_wire()),
+        sync_on_write: (properties.sync_on_write != SyncOnWrite::Backend)
+            .then(|| sync_field(properties.sync_on_write).into()),
         aae_tree_exclude: properties.aae_tree_exclude,
     }
 }
@@ -63,13 +67,13 @@ pub(crate) fn overlay_of(fields: &pb::RpbBucketProps) -> Result<PropertyOverlay,
     let mut reader = Reader::default();
     let overlay = PropertyOverlay {
         n_val: fields.n_val,
-        r: quorum(fields.r),
-        w: quorum(fields.w),
-        dw: quorum(fields.dw),
-        pr: quorum(fields.pr),
-        pw: quorum(fields.pw),
-        rw: quorum(fields.rw),
-        node_confirms: quorum(fields.node_confirms),
+        r: reader.quorum("r", fields.r),
+        w: reader.quorum("w", fields.w),
+        dw: reader.quorum("dw", fields.dw),
+        pr: reader.quorum("pr", fields.pr),
+        pw: reader.quorum("pw", fields.pw),
+        rw: reader.quorum("rw", fields.rw),
+        node_confirms: reader.quorum("node_confirms", fields.node_confirms),
         sync_on_write: reader.sync_on_write(fields.sync_on_write),
         basic_quorum: fields.basic_quorum,
         notfound_ok: fields.notfound_ok,
@@ -119,6 +123,12 @@ impl Reader {
         value
     }
 
+    /// The word for "default" is no quorum that a bucket could have.
+    fn quorum(&mut self, property: &str, wire: Option<u32>) -> Option<Quorum> {
+        let quorum = Quorum::from_wire(wire?);
+        self.or_refuse(property, Reason::NotValidQuorum, quorum)
+    }
+
     fn text(&mut self, property: &str, bytes: Option<&[u8]>) -> Option<String> {
         let text = str::from_utf8(bytes?).ok().map(str::to_owned);
         self.or_refuse(property, Reason::NotString, text)
@@ -145,13 +155,15 @@ impl Reader {
     }
 
     fn datatype(&mut self, word: Option<&[u8]>) -> Option<Datatype> {
-        let known = str::from_utf8(word?).ok().and_then(Datatype::from_word);
-        self.or_refuse("datatype", Reason::NotSupported, known)
+        let word = String::from_utf8_lossy(word?).into_owned();
+        let known = Datatype::from_word(&word);
+        self.or_refuse("datatype", Reason::OtherDatatype(word), known)
     }
 
     fn hll_precision(&mut self, precision: Option<u32>) -> Option<u8> {
-        let small = u8::try_from(precision?).ok();
-        self.or_refuse("hll_precision", Reason::NotInteger, small)
+        let given = precision?;
+        let small = u8::try_from(given).ok();
+        self.or_refuse("hll_precision", Reason::Precision(given.to_string()), small)
     }
 
     fn replication(&mut self, mode: Option<i32>) -> Option<Replication> {
@@ -159,7 +171,7 @@ impl Reader {
             RpbReplMode::False => Replication::Off,
             RpbReplMode::Realtime => Replication::Realtime,
             RpbReplMode::Fullsync => Replication::Fullsync,
-            RpbReplMode::True => Replication::Both,
+            RpbReplMode::True => Replication::On,
         });
         self.or_refuse("repl", Reason::NotSupported, known)
     }
@@ -172,11 +184,6 @@ impl Reader {
         });
         self.or_refuse("sync_on_write", Reason::NotValidSyncParam, known)
     }
-}
-
-/// `default` is the same as nothing: the layer below decides.
-fn quorum(wire: Option<u32>) -> Option<Quorum> {
-    wire.and_then(Quorum::from_wire)
 }
 
 fn hook_of(field: &pb::RpbCommitHook) -> Option<CommitHook> {
@@ -219,7 +226,7 @@ fn replication_field(mode: Replication) -> RpbReplMode {
         Replication::Off => RpbReplMode::False,
         Replication::Realtime => RpbReplMode::Realtime,
         Replication::Fullsync => RpbReplMode::Fullsync,
-        Replication::Both => RpbReplMode::True,
+        Replication::Both | Replication::On => RpbReplMode::True,
     }
 }
 
@@ -257,7 +264,7 @@ mod tests {
         properties.chash_keyfun = KeyFunction::BucketOnly;
         properties.datatype = Some(Datatype::HyperLogLog);
         properties.hll_precision = Some(9);
-        properties.repl = Some(Replication::Both);
+        properties.repl = Some(Replication::On);
         properties.sync_on_write = SyncOnWrite::All;
         properties.backend = Some("disk".into());
         properties.r = Quorum::All;
@@ -304,8 +311,8 @@ mod tests {
             "{r,not_valid_quorum}",
             "{precommit,not_function}",
             "{chash_keyfun,not_supported}",
-            "{datatype,not_supported}",
-            "{hll_precision,not_integer}",
+            "{datatype,\"tree not supported for bucket datatype property\"}",
+            "{hll_precision,\"300 not supported for Hyperloglog precision",
             "{repl,not_supported}",
             "{sync_on_write,not_valid_sync_param}",
             "{backend,not_string}",

@@ -33,6 +33,9 @@ pub(crate) enum Refusal {
         /// What was asked for, with its verb.
         what: &'static str,
     },
+    /// No replication queue has this name; there are none.
+    #[error("queue_not_defined")]
+    NoSuchQueue,
     /// Switched off by the operator.
     #[error("Operation '{{riak_kv,{class}}}' is not enabled")]
     Disabled {
@@ -101,7 +104,7 @@ impl Refusal {
             Self::Failed(_) => return None,
             Self::Undecodable(_) => Fault::Undecodable,
             Self::UnknownCode(_) => Fault::UnknownCode,
-            Self::NotSupported { .. } | Self::NoTls => Fault::NotSupported,
+            Self::NotSupported { .. } | Self::NoSuchQueue | Self::NoTls => Fault::NotSupported,
             Self::NotAgreed(_) => Fault::NotAgreed,
             Self::ReplyTooLong(_) => Fault::ReplyTooLong,
             Self::Disabled { .. }

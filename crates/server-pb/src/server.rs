@@ -57,6 +57,7 @@ impl Server {
                 coordinator,
                 settings,
                 room,
+                fault_quotas: Arc::default(),
             }),
             meter,
             seats: Arc::default(),

@@ -77,6 +77,7 @@ pub(crate) fn coordinator_settings(plan: &RunPlan) -> CoordinatorSettings {
             // looks at what is written later that something was deleted before.
             true => TombstoneKeeping::Keep,
         },
+        backend_name: "simulated",
     }
 }
 

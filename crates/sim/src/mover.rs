@@ -234,7 +234,7 @@ fn resolution_of(state: &ClusterState, key: &StorageKey) -> Resolution {
         properties.ok()
     });
     properties.map_or(Resolution::KeepSiblings, |it| {
-        Resolution::from_properties(it.allow_mult, it.last_write_wins)
+        Resolution::keeping_siblings(it.keeps_siblings())
     })
 }
 

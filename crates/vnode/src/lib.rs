@@ -17,6 +17,7 @@ mod index_page;
 mod key_locks;
 mod lease_file;
 mod lease_table;
+mod limit_log;
 mod metering;
 mod page;
 mod reading;

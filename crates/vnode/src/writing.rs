@@ -15,6 +15,7 @@ use kvorum_ring::Epoch;
 use kvorum_runtime::{PlantedDefect, is_planted};
 
 use crate::dot_source::{Lane, Overtaken};
+use crate::limit_log;
 use crate::metering::VnodeWork;
 use crate::reading::failure_of;
 use crate::replica_request::{ClientUpdate, Condition, ReplicaFailure, ReplicaReply};
@@ -54,7 +55,7 @@ impl Vnode {
             .is_some_and(|head| !update.context.descends(head.clock()));
         let object = self.merging(is_merge, || kvorum_object::update(stored, write));
         let object = object.map_err(update_failure)?;
-        self.check_limits(&object, head.as_ref().map(Head::size))?;
+        self.check_limits(key, &object, head.as_ref().map(Head::size), at.now)?;
         let durable = self.write(key, &object, durability)?;
         Ok(ReplicaReply::Stored {
             object: Arc::new(object),
@@ -340,10 +341,14 @@ impl Vnode {
 
     fn check_limits(
         &self,
+        key: &StorageKey,
         object: &Object,
         stored: Option<ObjectSize>,
+        now: Timestamp,
     ) -> Result<(), ReplicaFailure> {
-        let verdict = self.settings.limits.judge_write(object.size(), stored);
+        let (limits, size) = (&self.settings.limits, object.size());
+        let verdict = limits.judge_write(size, stored);
+        limit_log::warn(key, size, &verdict, limits, now);
         if verdict.size != LimitLevel::Within {
             self.counts.size_warnings.fetch_add(1, Ordering::Relaxed);
         }

@@ -144,7 +144,7 @@ fn refusals_have_riaks_words() {
         ),
         (
             update_type("none", "{}"),
-            "Invalid bucket properties: undefined",
+            "Invalid bucket properties: not_active",
         ),
         (
             update_type("new", "{}"),
@@ -152,7 +152,7 @@ fn refusals_have_riaks_words() {
         ),
         (
             update_type("default", "{}"),
-            "Invalid bucket properties: the default bucket type cannot be changed",
+            "Invalid bucket properties: no_default_update",
         ),
         (
             create_type("default", "{}"),

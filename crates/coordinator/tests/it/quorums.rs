@@ -236,7 +236,10 @@ fn a_request_may_have_fewer_replicas_and_not_more() {
     let refused = world.try_put("k", put(), &n_val(4));
     assert_eq!(
         refused,
-        Err(RequestError::RequestNAboveBucketN { n_val: 3 })
+        Err(RequestError::RequestNAboveBucketN {
+            requested: 4,
+            n_val: 3
+        })
     );
     world.try_put("k", put(), &n_val(1)).unwrap();
     let copies = world

@@ -212,6 +212,7 @@ impl World {
             slow_request_threshold: Duration::MAX,
             requests_max: setup.requests_max,
             tombstones: setup.tombstones,
+            backend_name: "memory",
         };
         Self {
             executor,

@@ -547,6 +547,7 @@ impl Cluster {
             slow_request_threshold: Duration::MAX,
             requests_max: 1_000,
             tombstones: TombstoneKeeping::Keep,
+            backend_name: "memory",
         };
         *node.running.lock() = Some(Arc::new(Running {
             process,

@@ -107,6 +107,7 @@ impl Machine {
                 slow_request_threshold: Duration::MAX,
                 requests_max: 1_000,
                 tombstones: TombstoneKeeping::Keep,
+                backend_name: "memory",
             },
             heads_first: true,
             peer: kvorum_peer::PeerSettings::default(),

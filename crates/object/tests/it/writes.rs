@@ -324,9 +324,8 @@ fn siblings_of_a_bucket_that_changed_its_mind_are_resolved_to_the_newest() {
 
 #[test]
 fn bucket_properties_name_the_resolution() {
-    assert_eq!(Resolution::from_properties(true, false), KEEP);
-    assert_eq!(Resolution::from_properties(false, false), NEWEST);
-    assert_eq!(Resolution::from_properties(true, true), NEWEST);
+    assert_eq!(Resolution::keeping_siblings(true), KEEP);
+    assert_eq!(Resolution::keeping_siblings(false), NEWEST);
 }
 
 #[test]

@@ -154,7 +154,7 @@ mod tests {
             X-Riak-Meta-Bad%20name: x\r\nX-Riak-Meta-Injected: a%0D%0Ab: c\r\n\
             X-Riak-Meta-Kvorum-Exact: n:bad%2520name=bad%20name,\
             v:injected=injected=a%0D%0Ab%3A%20c\r\n\
-            X-Riak-Index-age_int: 7\r\n\r\none\
+            x-riak-index-age_int: 7\r\n\r\none\
             \r\n--XYZ\r\nContent-Type: application/octet-stream\r\n\
             Link: </buckets/b>; rel=\"up\"\r\nEtag: 2\r\n\
             Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nX-Riak-Deleted: true\r\n\r\n\

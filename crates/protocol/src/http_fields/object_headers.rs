@@ -1,7 +1,7 @@
 //! The headers that say what a client stored beside a value.
 //!
 //! Everything of the client's is told under names of the client's own: `Content-Type`,
-//! `Content-Encoding`, `Link`, and what begins with `X-Riak-Meta-` or `X-Riak-Index-`. So nothing that
+//! `Content-Encoding`, `Link`, and what begins with `X-Riak-Meta-` or `x-riak-index-`. So nothing that
 //! is stored can pose as a header of the server: metadata called `Location` are
 //! `X-Riak-Meta-Location`. What these headers cannot say exactly stands in one more, see
 //! [`super::EXACT_HEADER`]: reading all of them back gives what is stored, byte for byte.
@@ -20,7 +20,9 @@ use super::user_metadata::{
 /// The content type of values stored without one.
 pub const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
 
-const INDEX_PREFIX: &str = "X-Riak-Index-";
+/// Begins the name of a header of index entries. Riak writes it in small letters, and some clients compare
+/// it byte by byte.
+pub const INDEX_HEADER_PREFIX: &str = "x-riak-index-";
 
 /// What a client stored beside a value. Empty pieces are those that it did not give.
 #[derive(Clone, Debug, Default)]
@@ -200,7 +202,7 @@ fn push_indexes(
             None => (Vec::new(), values),
         };
         if let Some(name) = name.filter(|_| !said.is_empty()) {
-            headers.push((format!("{INDEX_PREFIX}{name}"), said.join(&b", "[..])));
+            headers.push((format!("{INDEX_HEADER_PREFIX}{name}"), said.join(&b", "[..])));
         }
         for value in unsaid {
             exact.push(Kind::Index, &[field, value]);

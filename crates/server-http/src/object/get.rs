@@ -41,7 +41,8 @@ pub(crate) async fn get(exchange: &Exchange<'_>, path: &BucketPath, key: Key) ->
         });
     };
     match select(object, exchange.query.get("vtag")) {
-        None => Ok(not_found(None)),
+        // No sibling has the tag.
+        None => Ok(page(StatusCode::NOT_FOUND)),
         Some(Selected::One(sibling)) => {
             check_acceptable(exchange, sibling)?;
             let whole = representation::one(path, object, sibling, StatusCode::OK);

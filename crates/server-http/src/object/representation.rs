@@ -5,7 +5,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, VA
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use kvorum_object::{Metadata, Object, Sibling, Timestamp};
 use kvorum_protocol::http_fields::{
-    DEFAULT_MEDIA_TYPE, MultipartWriter, ObjectHeaders, PartHead, StoredFields, encode_vclock,
+    DEFAULT_MEDIA_TYPE, INDEX_HEADER_PREFIX, MultipartWriter, ObjectHeaders, PartHead, StoredFields, encode_vclock,
     format_entity_tag, format_http_date,
 };
 
@@ -16,6 +16,7 @@ use crate::reply::{
     ACCEPT_AND_ENCODING, ACCEPT_ENCODING, Answer, DELETED, TEXT, VCLOCK, assembled,
 };
 use crate::route::BucketPath;
+use crate::spelling::{spell, spell_fixed};
 
 /// Headers that are made of an object at most; a set of them can hold 24,576.
 const HEADERS_MAX: usize = 20_000;
@@ -78,8 +79,10 @@ pub(super) fn one(
         let date = format_http_date(time.as_secs());
         put(&mut headers, EXPIRES_AT, date.as_bytes());
     }
-    put_others(&mut headers, &stored);
-    assembled(status, headers, Body::Whole(sibling.value.clone()))
+    let index_names = put_others(&mut headers, &stored);
+    let mut answer = assembled(status, headers, Body::Whole(sibling.value.clone()));
+    spell(&mut answer, &index_names);
+    answer
 }
 
 /// All siblings: 300.
@@ -107,24 +110,28 @@ pub(super) fn several(
             let boundary = format!("{:016x}{:016x}", runtime.random_u64(), runtime.random_u64());
             let mut parts = MultipartWriter::new(boundary);
             put(&mut headers, CONTENT_TYPE, parts.content_type().as_bytes());
-            for sibling in object.siblings() {
+            for sibling in object.siblings_by_value() {
                 push_part(&mut parts, path, sibling);
             }
             parts.finish()
         }
     };
-    assembled(StatusCode::MULTIPLE_CHOICES, headers, Body::Whole(body))
+    let mut answer = assembled(StatusCode::MULTIPLE_CHOICES, headers, Body::Whole(body));
+    spell_fixed(&mut answer);
+    answer
 }
 
 /// What is left of an answer that would tell the client nothing new.
 pub(super) fn not_modified(whole: &Answer) -> Answer {
     let mut headers = HeaderMap::with_capacity(4);
-    for name in [ETAG, LAST_MODIFIED, VARY, VCLOCK] {
+    for name in [ETAG, VARY] {
         if let Some(value) = whole.headers().get(&name) {
             headers.insert(name, value.clone());
         }
     }
-    assembled(StatusCode::NOT_MODIFIED, headers, Body::EMPTY)
+    let mut answer = assembled(StatusCode::NOT_MODIFIED, headers, Body::EMPTY);
+    spell_fixed(&mut answer);
+    answer
 }
 
 /// The clock as clients hand it back.
@@ -135,7 +142,7 @@ pub(super) fn vclock(object: &Object) -> HeaderValue {
 
 fn tags(object: &Object) -> Bytes {
     let mut list = b"Siblings:\n".to_vec();
-    for sibling in object.siblings() {
+    for sibling in object.siblings_by_value() {
         list.extend_from_slice(sibling.etag().as_bytes());
         list.push(b'\n');
     }
@@ -188,12 +195,18 @@ fn stored(path: &BucketPath, metadata: &Metadata) -> ObjectHeaders {
     ObjectHeaders::of(&fields, path.form.generation(), path.bucket.as_bytes())
 }
 
-fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) {
+/// Returns the names of index headers as they are to be spelt: with the field's name as it is.
+fn put_others(headers: &mut HeaderMap, stored: &ObjectHeaders) -> Vec<Vec<u8>> {
+    let mut index_names = Vec::new();
     for (name, value) in &stored.others {
-        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
-            put(headers, name, value);
+        if let Ok(header) = HeaderName::from_bytes(name.as_bytes()) {
+            put(headers, header, value);
+            if name.starts_with(INDEX_HEADER_PREFIX) {
+                index_names.push(name.clone().into_bytes());
+            }
         }
     }
+    index_names
 }
 
 /// Inserts a header. One whose value cannot stand in a header is left out, and so are those beyond

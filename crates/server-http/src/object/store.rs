@@ -17,7 +17,7 @@ use super::parameters::Parameters;
 use super::representation::{self, SiblingsForm};
 use crate::exchange::Exchange;
 use crate::preconditions::{Current, Preconditions, Verdict};
-use crate::reply::{Answer, Outcome, Refusal, empty, text};
+use crate::reply::{Answer, Outcome, Refusal, empty, page, text};
 use crate::route::BucketPath;
 use crate::{failure, origin};
 
@@ -141,7 +141,7 @@ pub(super) async fn read_head(
 fn refused(error: &RequestError, has_version: bool, path: &BucketPath) -> Refusal {
     match error {
         RequestError::Modified | RequestError::ConditionNotFound if has_version => {
-            text(StatusCode::CONFLICT, format!("{error}\n")).into()
+            page(StatusCode::CONFLICT).into()
         }
         error => failure::of_request(error, &path.bucket_type),
     }

@@ -22,19 +22,19 @@ fn every_condition_has_its_status_on_every_method() {
         // an object, then where there is none.
         let cases: [(Headers, [u16; 3], [u16; 3]); 16] = [
             (&[], [200, 204, 204], [404, 204, 404]),
-            (&[("If-Match", "*")], [200, 204, 204], [412, 412, 412]),
-            (&[("If-Match", "=")], [200, 204, 204], [412, 412, 412]),
+            (&[("If-Match", "*")], [200, 204, 204], [404, 412, 412]),
+            (&[("If-Match", "=")], [200, 204, 204], [404, 412, 412]),
             (
                 &[("If-Match", "\"x\", =")],
                 [200, 204, 204],
-                [412, 412, 412],
+                [404, 412, 412],
             ),
             (
                 &[("If-Match", "\"x\""), ("If-Match", "=")],
                 [200, 204, 204],
-                [412, 412, 412],
+                [404, 412, 412],
             ),
-            (&[("If-Match", "\"x\"")], [412, 412, 412], [412, 412, 412]),
+            (&[("If-Match", "\"x\"")], [412, 412, 412], [404, 412, 412]),
             (&[("If-None-Match", "*")], [304, 412, 412], [404, 204, 404]),
             (&[("If-None-Match", "=")], [304, 412, 412], [404, 204, 404]),
             (
@@ -59,7 +59,7 @@ fn every_condition_has_its_status_on_every_method() {
             ),
             (
                 &[("If-Modified-Since", NOW)],
-                [304, 304, 304],
+                [304, 204, 412],
                 [404, 204, 404],
             ),
             (
@@ -70,11 +70,11 @@ fn every_condition_has_its_status_on_every_method() {
             (
                 &[("If-Match", "\"x\""), ("If-None-Match", "*")],
                 [412, 412, 412],
-                [412, 412, 412],
+                [404, 412, 412],
             ),
             (
                 &[("If-None-Match", "\"x\""), ("If-Modified-Since", NOW)],
-                [304, 304, 304],
+                [304, 204, 412],
                 [404, 204, 404],
             ),
         ];
@@ -110,18 +110,19 @@ fn every_condition_has_its_status_on_every_method() {
 }
 
 #[test]
-fn an_answer_that_tells_nothing_new_still_tells_the_version() {
+fn an_answer_without_news_names_the_version_alone() {
     run(|world| async move {
         let mut client = world.client().await;
         client.put("/buckets/b/keys/k", "v").await;
-        let (etag, vclock) = etag_and_vclock(&mut client, "/buckets/b/keys/k").await;
+        let (etag, _) = etag_and_vclock(&mut client, "/buckets/b/keys/k").await;
         let answer = client
             .ask("GET", "/buckets/b/keys/k", &[("If-None-Match", &etag)], b"")
             .await;
         assert_eq!(answer.status, 304);
         assert_eq!(answer.header("etag"), Some(etag.as_str()));
-        assert_eq!(answer.header("x-riak-vclock"), Some(vclock.as_str()));
-        assert_eq!(answer.header("content-type"), None);
+        for absent in ["x-riak-vclock", "last-modified", "content-type"] {
+            assert_eq!(answer.header(absent), None, "{absent}");
+        }
     });
 }
 
@@ -142,11 +143,11 @@ fn a_version_named_by_the_client_must_be_the_stored_one() {
         let stored = client.ask("PUT", path, &guarded(&first), b"two").await;
         assert_eq!(stored.status, 204);
         let stale = client.ask("PUT", path, &guarded(&first), b"three").await;
-        assert_eq!((stale.status, stale.text()), (409, "modified\n"));
+        assert_eq!(stale.status, 409);
         let nothing = client
             .ask("PUT", "/buckets/b/keys/none", &guarded(&first), b"v")
             .await;
-        assert_eq!((nothing.status, nothing.text()), (409, "notfound\n"));
+        assert_eq!(nothing.status, 409);
         assert_eq!(client.get(path).await.text(), "two");
         // Posting to a key does not look at it.
         assert_eq!(

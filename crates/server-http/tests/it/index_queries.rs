@@ -269,7 +269,7 @@ fn what_is_no_query_is_refused() {
             (
                 "/n_int/1/2?term_regex=a",
                 400,
-                "Can not use term regular expressions on integer queries\n",
+                "Can not use term regular expressions on integer queries",
             ),
         ];
         for (query, status, text) in cases {
@@ -285,10 +285,10 @@ fn what_is_no_query_is_refused() {
         );
         let unknown = client.get("/types/nowhere/buckets/b/index/n_int/1").await;
         assert_eq!(
-            (unknown.status, unknown.text()),
-            (404, "Unknown bucket type: nowhere")
+            (unknown.status, unknown.header("content-type")),
+            (404, Some("text/html"))
         );
-        for path in ["", "/n_int", "/n_int/1/2/3"] {
+        for path in ["", "/n_int/1/2/3"] {
             let answer = client.get(&format!("{INDEX}{path}")).await;
             assert_eq!(answer.status, 404, "{path}");
         }

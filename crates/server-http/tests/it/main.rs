@@ -19,4 +19,5 @@ mod properties;
 mod refusals;
 mod resources;
 mod siblings;
+mod spelling;
 mod world;

@@ -18,7 +18,7 @@ use kvorum_coordinator::{
 use kvorum_disk::MemoryDisk;
 use kvorum_encoding::BucketType;
 use kvorum_object::{Limits, Object};
-use kvorum_properties::PropertyOverlay;
+use kvorum_properties::{Datatype, PropertyOverlay};
 use kvorum_ring::{NodeId, Partition, RingSize};
 use kvorum_runtime::{ListenOptions, Moment, Room, Runtime};
 use kvorum_server_http::{HttpSettings, NodeFacts, Server};
@@ -118,6 +118,20 @@ fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
                 ..PropertyOverlay::default()
             },
         ),
+        (
+            "sets",
+            PropertyOverlay {
+                datatype: Some(Datatype::Set),
+                ..PropertyOverlay::default()
+            },
+        ),
+        (
+            "once",
+            PropertyOverlay {
+                write_once: Some(true),
+                ..PropertyOverlay::default()
+            },
+        ),
         ("inactive", PropertyOverlay::default()),
     ] {
         let bucket_type = BucketType::from(name);
@@ -170,6 +184,7 @@ fn coordinator(runtime: &Runtime, options: &Options) -> Arc<Coordinator> {
         slow_request_threshold: Duration::from_secs(60),
         requests_max: options.requests_max.unwrap_or(1_000),
         tombstones: TombstoneKeeping::Keep,
+        backend_name: "memory",
     };
     Arc::new(Coordinator::new(parts, settings))
 }

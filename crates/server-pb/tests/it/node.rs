@@ -183,6 +183,7 @@ impl Node {
             slow_request_threshold: Duration::from_secs(60),
             requests_max: 1000,
             tombstones: TombstoneKeeping::Keep,
+            backend_name: "memory",
         };
         let coordinator = Arc::new(Coordinator::new(parts, coordinator));
         let settings = ServerSettings {

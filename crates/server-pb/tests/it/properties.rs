@@ -38,11 +38,7 @@ fn what_is_set_is_read_until_it_is_reset() {
         let set = pb::RpbBucketProps {
             n_val: Some(2),
             w: Some(quorum::ALL),
-            has_precommit: Some(true),
-            precommit: vec![pb::RpbCommitHook {
-                modfun: None,
-                name: Some(bytes("js")),
-            }],
+            search_index: Some(bytes("i")),
             ..multi()
         };
         client
@@ -52,18 +48,22 @@ fn what_is_set_is_read_until_it_is_reset() {
         let props = client.bucket_properties(None, bytes("b")).await.unwrap();
         assert_eq!((props.n_val, props.allow_mult), (Some(2), Some(true)));
         assert_eq!(props.w, Some(quorum::ALL));
-        assert_eq!(props.precommit[0].name, Some(bytes("js")));
-        let cleared = pb::RpbBucketProps {
+        assert_eq!(props.search_index, Some(bytes("i")));
+        let fewer = pb::RpbBucketProps {
             has_precommit: Some(true),
+            w: Some(1),
             ..Default::default()
         };
         client
-            .set_bucket_properties(None, bytes("b"), cleared)
+            .set_bucket_properties(None, bytes("b"), fewer)
             .await
             .unwrap();
         let props = client.bucket_properties(None, bytes("b")).await.unwrap();
-        assert!(props.precommit.is_empty());
-        assert_eq!(props.n_val, Some(2), "the others stay");
+        assert_eq!(
+            (props.n_val, props.w),
+            (Some(2), Some(1)),
+            "the others stay"
+        );
         client
             .reset_bucket_properties(None, bytes("b"))
             .await
@@ -182,11 +182,14 @@ fn types_that_cannot_be_changed_say_so() {
         let outcome = client
             .set_bucket_type_properties(bytes("nothing"), multi())
             .await;
-        assert_eq!(refusal(outcome), "Invalid bucket properties: undefined");
+        assert_eq!(refusal(outcome), "Invalid bucket properties: not_active");
         let outcome = client
             .set_bucket_type_properties(bytes("default"), multi())
             .await;
-        assert!(refusal(outcome).starts_with("Invalid bucket properties: "));
+        assert_eq!(
+            refusal(outcome),
+            "Invalid bucket properties: no_default_update"
+        );
     });
 }
 
@@ -202,5 +205,95 @@ fn buckets_without_a_name_are_refused() {
             let outcome = client.request(code, payload.into()).await;
             assert_eq!(refusal(outcome), "Bucket cannot be zero-length");
         }
+    });
+}
+
+#[test]
+fn what_would_not_be_kept_is_refused_with_a_reason() {
+    with_node(|node| async move {
+        let mut client = node.client().await;
+        let hook = || pb::RpbCommitHook {
+            modfun: None,
+            name: Some(bytes("js")),
+        };
+        let nothing = pb::RpbBucketProps::default;
+        for (set, property) in [
+            (
+                pb::RpbBucketProps {
+                    has_precommit: Some(true),
+                    precommit: vec![hook()],
+                    ..nothing()
+                },
+                "precommit",
+            ),
+            (
+                pb::RpbBucketProps {
+                    has_postcommit: Some(true),
+                    postcommit: vec![hook()],
+                    ..nothing()
+                },
+                "postcommit",
+            ),
+            (
+                pb::RpbBucketProps {
+                    consistent: Some(true),
+                    ..nothing()
+                },
+                "consistent",
+            ),
+            (
+                pb::RpbBucketProps {
+                    backend: Some(bytes("elsewhere")),
+                    ..nothing()
+                },
+                "backend",
+            ),
+            (
+                pb::RpbBucketProps {
+                    r: Some(quorum::DEFAULT),
+                    ..nothing()
+                },
+                "r",
+            ),
+        ] {
+            let outcome = client.set_bucket_properties(None, bytes("b"), set).await;
+            let text = refusal(outcome);
+            let start = format!("Invalid bucket properties: [{{{property},");
+            assert!(text.starts_with(&start), "{text}");
+        }
+        let props = client.bucket_properties(None, bytes("b")).await.unwrap();
+        assert_eq!((props.backend, props.consistent), (None, None));
+    });
+}
+
+#[test]
+fn a_type_for_data_types_takes_no_objects_yet() {
+    with_node(|node| async move {
+        let datatype = Some(Datatype::HyperLogLog);
+        node.add_type(
+            "hlls",
+            PropertyOverlay {
+                datatype,
+                ..Default::default()
+            },
+        );
+        let mut client = node.client().await;
+        let props = client.bucket_type_properties(bytes("hlls")).await.unwrap();
+        assert_eq!(props.hll_precision, Some(14));
+        let get = pb::RpbGetReq {
+            r#type: Some(bytes("hlls")),
+            bucket: bytes("b"),
+            key: bytes("k"),
+            ..Default::default()
+        };
+        let payload = get.encode_to_vec();
+        let outcome = client
+            .request(MessageCode::RPB_GET_REQ, payload.into())
+            .await;
+        let text = refusal(outcome);
+        assert!(
+            text.starts_with("data types are not supported yet"),
+            "{text}"
+        );
     });
 }

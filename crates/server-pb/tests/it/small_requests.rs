@@ -82,7 +82,7 @@ fn codes_without_a_handler_are_refused_and_the_connection_goes_on() {
             (52, "counters are not supported yet"),
             (80, "data types are not supported yet"),
             (82, "data types are not supported yet"),
-            (202, "replication queues are not supported yet"),
+            (202, "queue_not_defined"),
             (206, "membership queries are not supported yet"),
             (210, "anti-entropy folds are not supported yet"),
             (231, "anti-entropy folds are not supported yet"),

@@ -1,0 +1,155 @@
+//! What comes of setting a property: nothing is taken that would not be kept, unless it is harmless, and
+//! then it is named.
+//!
+//! The rule is applied once, by the node that a client sets a property at, before the change is proposed
+//! to the cluster. It is no rule of the agreed state: commands in the log of a cluster were accepted by
+//! the rules of the version that wrote them, and have to be carried out by every later one.
+
+use crate::errors::{PropertyErrors, Reason};
+use crate::table::{BucketProperties, PropertyOverlay};
+
+/// What comes of setting a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Requests go by it.
+    Honoured,
+    /// A value that this server would not keep is refused; the others are its default.
+    Guarded,
+    /// It is kept and shown, and nothing goes by it. The text says why that harms nobody.
+    Harmless(&'static str),
+}
+
+/// A property that was set and that nothing goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WithoutEffect {
+    /// The property.
+    pub property: &'static str,
+    /// Why nothing goes by it.
+    pub because: &'static str,
+}
+
+impl PropertyOverlay {
+    /// Refuses what this server would not keep, of what this overlay changes in `current`; returns what
+    /// of it has no effect. `backends` are the names under which this node knows its storage backend.
+    pub fn check_kept(
+        &self,
+        current: &BucketProperties,
+        backends: &[&str],
+    ) -> Result<Vec<WithoutEffect>, PropertyErrors> {
+        let mut errors = PropertyErrors::default();
+        let mut without_effect = Vec::new();
+        for (property, effect) in self.changes(current) {
+            match effect {
+                Effect::Honoured => {}
+                Effect::Guarded => {
+                    if let Some(reason) = self.not_kept(property, backends) {
+                        errors.push(property, reason);
+                    }
+                }
+                Effect::Harmless(because) => {
+                    without_effect.push(WithoutEffect { property, because });
+                }
+            }
+        }
+        errors.or_else_ok(without_effect)
+    }
+
+    /// Why the value of a guarded property would not be kept.
+    fn not_kept(&self, property: &str, backends: &[&str]) -> Option<Reason> {
+        let has_hooks = |hooks: &Option<Vec<_>>| hooks.as_ref().is_some_and(|it| !it.is_empty());
+        match property {
+            "consistent" => (self.consistent == Some(true)).then_some(Reason::NoStrongConsistency),
+            "precommit" => has_hooks(&self.precommit).then_some(Reason::NoCommitHooks),
+            "postcommit" => has_hooks(&self.postcommit).then_some(Reason::NoCommitHooks),
+            "backend" => {
+                let is_known = |name: &String| backends.contains(&name.as_str());
+                let is_foreign = !self.backend.as_ref().is_none_or(is_known);
+                is_foreign.then(|| Reason::NoSuchBackend {
+                    known: backends.join(" or "),
+                })
+            }
+            other => unreachable!("{other} is guarded, and nothing guards it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A value other than the default, for each property of the table.
+    fn sample(property: &str) -> Value {
+        match property {
+            "n_val" => json!(2),
+            "r" | "w" | "dw" | "pr" | "pw" | "rw" | "node_confirms" => json!("all"),
+            "sync_on_write" => json!("all"),
+            "basic_quorum" | "allow_mult" | "last_write_wins" | "dvv_enabled" => json!(true),
+            "notfound_ok" | "repl" => json!(false),
+            "young_vclock" | "old_vclock" | "small_vclock" | "big_vclock" => json!(7),
+            "precommit" | "postcommit" => json!([{"mod": "m", "fun": "f"}]),
+            "chash_keyfun" => json!({"mod": "riak_core_util", "fun": "chash_bucketonly_keyfun"}),
+            "linkfun" => json!({"mod": "m", "fun": "f"}),
+            "datatype" => json!("set"),
+            "hll_precision" => json!(9),
+            "consistent" | "write_once" | "search" | "stat_tracked" | "aae_tree_exclude" => {
+                json!(true)
+            }
+            "backend" | "search_index" => json!("x"),
+            other => panic!("no sample value of {other}"),
+        }
+    }
+
+    fn overlay(property: &str, value: Value) -> PropertyOverlay {
+        let object = [(property.to_owned(), value)].into_iter().collect();
+        PropertyOverlay::from_json(&object).unwrap()
+    }
+
+    /// Eighteen properties were once stored without effect and without a word. Each of the table is
+    /// honoured, refused with a reason, or named.
+    #[test]
+    fn no_property_is_taken_silently() {
+        let current = BucketProperties::untyped_defaults();
+        for (property, effect) in PropertyOverlay::EFFECTS {
+            let checked = overlay(property, sample(property)).check_kept(&current, &["leveldb"]);
+            match effect {
+                Effect::Honoured => assert_eq!(checked, Ok(Vec::new()), "{property}"),
+                Effect::Guarded => {
+                    let errors = checked.unwrap_err();
+                    let (refused, reason) = &errors.pairs[0];
+                    assert_eq!(refused, property);
+                    assert!(reason.text().contains(" not ") || reason.text().contains(" no "));
+                    assert!(
+                        reason.text().contains("; "),
+                        "{property}: what to do is missing"
+                    );
+                }
+                Effect::Harmless(because) => {
+                    let named = WithoutEffect { property, because };
+                    assert_eq!(checked, Ok(vec![named]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_client_reads_it_can_write_back() {
+        let current = BucketProperties::untyped_defaults();
+        let read = PropertyOverlay::from_json(&current.to_json()).unwrap();
+        assert_eq!(read.check_kept(&current, &["leveldb"]), Ok(Vec::new()));
+        // A type of an earlier version may have what is refused now.
+        let consistent = current.with(&overlay("consistent", json!(true)));
+        let again = overlay("consistent", json!(true));
+        assert_eq!(again.check_kept(&consistent, &[]), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn the_backend_of_the_node_may_be_named() {
+        let current = BucketProperties::untyped_defaults();
+        let own = overlay("backend", json!("leveldb"));
+        assert!(own.check_kept(&current, &["leveldb", "eleveldb"]).is_ok());
+        let errors = own.check_kept(&current, &["bitcask"]).unwrap_err();
+        assert!(errors.to_string().contains("name bitcask"), "{errors}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Names of headers in the spelling that Riak has.
+//!
+//! By the standard the case of a name says nothing. Some clients compare names byte by byte all the same:
+//! one that looks for `x-riak-index-` in small letters loses every index of an object that it reads,
+//! changes and writes back. hyper writes a name with a capital at each of its words, unless the answer's
+//! extensions say how it is spelt, in a type that nothing but its own parser makes. A spelling is
+//! therefore made by having hyper parse a request of these names, over a pipe in memory that holds it
+//! whole: one poll, and nothing waits.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt as _;
+use http::{Extensions, Request};
+use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+
+use crate::reply::{Answer, empty};
+
+/// Riak's spelling of the one fixed name that capitals at words do not give.
+const ENTITY_TAG: &[u8] = b"ETag";
+
+/// Of most answers.
+static FIXED: LazyLock<Extensions> = LazyLock::new(|| parsed(&[]));
+
+/// Has the names of an answer's headers written as Riak writes them.
+pub(crate) fn spell_fixed(answer: &mut Answer) {
+    answer.extensions_mut().extend(FIXED.clone());
+}
+
+/// The same, and these names as they are here.
+pub(crate) fn spell(answer: &mut Answer, names: &[Vec<u8>]) {
+    let spelling = if names.is_empty() {
+        FIXED.clone()
+    } else {
+        parsed(names)
+    };
+    answer.extensions_mut().extend(spelling);
+}
+
+fn parsed(names: &[Vec<u8>]) -> Extensions {
+    let mut request = b"GET / HTTP/1.1\r\n".to_vec();
+    for name in names.iter().map(Vec::as_slice).chain([ENTITY_TAG]) {
+        request.extend_from_slice(name);
+        request.extend_from_slice(b": -\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+    let spelling = Arc::new(Mutex::new(Extensions::new()));
+    let taken = spelling.clone();
+    let take = service_fn(move |mut request: Request<Incoming>| {
+        let spelling = std::mem::take(request.extensions_mut());
+        *taken.lock().unwrap_or_else(|held| held.into_inner()) = spelling;
+        async { Ok::<_, Infallible>(empty(http::StatusCode::OK)) }
+    });
+    let mut protocol = http1::Builder::new();
+    protocol
+        .preserve_header_case(true)
+        .header_read_timeout(None)
+        .max_headers(names.len() + 2)
+        .max_buf_size(request.len() + BUFFER_BYTES_MIN)
+        .keep_alive(false);
+    let connection = protocol.serve_connection(Memory { unread: request }, take);
+    // It has all that it waits for. A name that is none leaves every name with its capitals.
+    let _ = connection.now_or_never();
+    let mut spelling = spelling.lock().unwrap_or_else(|held| held.into_inner());
+    std::mem::take(&mut *spelling)
+}
+
+/// The least that hyper takes as the bound of a connection's buffer.
+const BUFFER_BYTES_MIN: usize = 8 << 10;
+
+/// A connection whose other end has sent all that it will, and takes whatever comes.
+struct Memory {
+    unread: Vec<u8>,
+}
+
+impl Read for Memory {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let bytes = self.unread.len().min(into.remaining());
+        into.put_slice(&self.unread[..bytes]);
+        self.unread.drain(..bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Memory {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,228 @@
+"""Plays recorded requests of a real Riak node to a server, and compares the answers with Riak's.
+
+usage: play.py --http PORT --pb PORT [--verbose] [NAME...]
+       play.py --types
+
+Each file beside this one with the ending `.jsonl` is a transcript: a head line, and a line for each step,
+in order. A step that is answered otherwise than Riak answered it has to stand in `better.txt`, with the
+reason why the answer is better for a client; one that stands there and is the same has to be taken off.
+`--types` prints the bucket types that have to be there, a line for each with its properties.
+"""
+import argparse
+import base64
+import http.client
+import json
+import pathlib
+import random
+import re
+import socket
+import string
+import struct
+import sys
+import time
+
+import comparing
+import messages
+
+FOLDER = pathlib.Path(__file__).parent
+PATIENCE_SECONDS = 60
+
+# Requests whose answers are several messages: always, or if they ask for that.
+STREAMED = (17, 40)
+STREAMED_IF_ASKED = (15, 25)
+
+
+class Player:
+    """One transcript in progress: the connections, and what steps have saved for later ones."""
+
+    def __init__(self, http_port, pb_port):
+        self.place = f'127.0.0.1:{http_port}'
+        self.pb_port = pb_port
+        self.connection = None
+        run = ''.join(random.choices(string.ascii_lowercase, k=6))
+        self.saved = {'run': run, 'http': self.place}
+        self.placeholders = comparing.Placeholders(run, self.place)
+
+    def play(self, step):
+        """Carries a step out; where its answer differs."""
+        time.sleep(step.get('sleep_ms', 0) / 1000)
+        if 'http' in step:
+            answer = self.send_http(step['http'])
+            got = comparing.of_http(*answer, self.placeholders)
+            self.save_of_http(step, *answer[1:])
+        else:
+            frames = self.send_protobuf(step['pb'])
+            got = comparing.of_protobuf(frames, self.placeholders)
+            self.save_of_protobuf(step, frames)
+        return comparing.differences(step, got)
+
+    def send_http(self, request):
+        connection = http.client.HTTPConnection(self.place, timeout=PATIENCE_SECONDS)
+        body = self.body_of(request)
+        path = self.fill_in(request['path'])
+        connection.putrequest(request['method'], path, skip_accept_encoding=True)
+        for name, values in request.get('headers', {}).items():
+            for value in values if isinstance(values, list) else [values]:
+                connection.putheader(name, self.fill_in(value).encode())
+        if body is not None:
+            connection.putheader('Content-Length', str(len(body)))
+        connection.endheaders(body or None)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, answer.getheaders(), content
+
+    def body_of(self, request):
+        if 'body_b64' in request:
+            return base64.b64decode(request['body_b64'])
+        if 'body_repeat' in request:
+            text, count = request['body_repeat']
+            return text.encode() * count
+        body = request.get('body')
+        return None if body is None else self.fill_in(body).encode()
+
+    def send_protobuf(self, request):
+        if self.connection is None:
+            self.connection = socket.create_connection(('127.0.0.1', self.pb_port), PATIENCE_SECONDS)
+        code = request['code']
+        if 'payload_hex' in request:
+            payload = bytes.fromhex(request['payload_hex'])
+        else:
+            message = messages.REQUESTS.get(code, 'Empty')
+            payload = messages.encode(message, request.get('request', {}), self.bytes_of)
+        self.connection.sendall(struct.pack('>IB', len(payload) + 1, code) + payload)
+        is_asked = code in STREAMED_IF_ASKED and request['request'].get('stream')
+        may_go_on = code in STREAMED or is_asked
+        frames = []
+        while True:
+            frame = self.receive()
+            if frame is None:
+                self.connection = None
+                return frames
+            frames.append(frame)
+            code, fields = frame
+            if not may_go_on or code == 0 or fields.get('done'):
+                return frames
+
+    def receive(self):
+        """The next frame; `None` if the connection has ended."""
+        length = self.receive_exactly(4)
+        frame = length and self.receive_exactly(struct.unpack('>I', length)[0])
+        if not frame:
+            return None
+        return frame[0], messages.decode(messages.REPLIES.get(frame[0]), frame[1:])
+
+    def receive_exactly(self, count):
+        received = b''
+        while len(received) < count:
+            more = self.connection.recv(count - len(received))
+            if not more:
+                return None
+            received += more
+        return received
+
+    def fill_in(self, text):
+        return re.sub(r'\$\{(\w+)\}', lambda it: str(self.saved.get(it[1], it[0])), text)
+
+    def bytes_of(self, given):
+        if isinstance(given, str):
+            return self.fill_in(given).encode()
+        if 'hex' in given:
+            return bytes.fromhex(given['hex'])
+        value = self.saved[given['var']]
+        return value if isinstance(value, bytes) else str(value).encode()
+
+    def save_of_http(self, step, headers, body):
+        for name, source in step.get('save', {}).items():
+            kind, _, place = source.partition(':')
+            if kind == 'header':
+                found = [value for header, value in headers if header.lower() == place.lower()]
+                self.saved[name] = found[0] if found else ''
+            elif kind == 'body-line':
+                lines = body.decode().split('\n')
+                self.saved[name] = lines[int(place)] if int(place) < len(lines) else ''
+            elif kind == 'json':
+                documents = comparing.documents_in(body.decode())
+                self.saved[name] = comparing.look_up(comparing.joined(documents), place)
+
+    def save_of_protobuf(self, step, frames):
+        for name, source in step.get('save', {}).items():
+            place = source.partition(':')[2]
+            for _, fields in frames:
+                found = comparing.look_up(fields, place)
+                if isinstance(found, dict) and 'hex' in found:
+                    found = bytes.fromhex(found['hex'])
+                if found is not None:
+                    self.saved[name] = found
+
+
+def read_transcript(path):
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return lines[0], lines[1:]
+
+
+def read_better():
+    """The steps that are answered otherwise, each with its reason."""
+    reasons = {}
+    for line in (FOLDER / 'better.txt').read_text().splitlines():
+        if not line.strip() or line.startswith('#'):
+            continue
+        steps, _, reason = line.partition(':')
+        if not reason.strip():
+            sys.exit(f'better.txt: a step without a reason: {line}')
+        for step in steps.split():
+            reasons[step] = reason.strip()
+    return reasons
+
+
+def judge(step, found, better):
+    """Whether a step is as it should be, and what there is to say about it."""
+    name = f"{step['id']} ({step['why']})"
+    is_listed = step['id'] in better
+    if not found:
+        return not is_listed, f'{name} is the same: take it off better.txt' if is_listed else name
+    if is_listed:
+        return True, f'{name}: better, {better[step["id"]]}'
+    lines = [f'    {place or "/"}: Riak {wanted!r:.400}, here {got!r:.400}'
+             for place, wanted, got in found]
+    return False, '\n'.join([f'{name} differs', *lines])
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument('--http', type=int)
+    arguments.add_argument('--pb', type=int)
+    arguments.add_argument('--types', action='store_true')
+    arguments.add_argument('--verbose', action='store_true')
+    arguments.add_argument('names', nargs='*')
+    asked = arguments.parse_args()
+    paths = sorted(FOLDER.glob('*.jsonl'))
+    transcripts = {path.stem: read_transcript(path) for path in paths}
+    if asked.types:
+        types = {}
+        for head, _ in transcripts.values():
+            types.update(head['bucket_types'])
+        for name, properties in sorted(types.items()):
+            print(name, json.dumps({'props': properties}, separators=(',', ':')))
+        return 0
+    better = read_better()
+    passed = failed = 0
+    for name, (_, steps) in transcripts.items():
+        if asked.names and name not in asked.names:
+            continue
+        player = Player(asked.http, asked.pb)
+        for step in steps:
+            is_right, remark = judge(step, player.play(step), better)
+            passed, failed = passed + is_right, failed + (not is_right)
+            if asked.verbose or not is_right:
+                print('ok     ' if is_right else 'FAILED ', remark)
+    known = {step['id'] for _, steps in transcripts.values() for step in steps}
+    for step in sorted(set(better) - known):
+        failed += 1
+        print('FAILED  better.txt names', step, 'which is no step')
+    print(f'{passed} passed, {failed} failed')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

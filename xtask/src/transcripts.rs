@@ -1,0 +1,51 @@
+//! What a real Riak node answered, request by request, played to our server.
+//!
+//! The transcripts and their player are in `tests/conformance/transcripts`. Each step is answered as Riak
+//! answered it, or stands in a list with the reason why the answer is better for a client.
+
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::command::quiet;
+use crate::conformance::run_client;
+use crate::prerequisite::{self, PYTHON};
+use crate::server::Site;
+use crate::tally::Tally;
+use crate::test_run::Run;
+
+/// The folder of the transcripts, from the root.
+const FOLDER: &str = "tests/conformance/transcripts";
+
+/// As the recorded node was set up: an engine with secondary indexes, and a ring of eight.
+const SETTINGS: &[(&str, &str)] = &[
+    ("storage_backend", "leveldb"),
+    ("ring_size", "8"),
+    ("buckets.default.allow_mult", "false"),
+];
+
+/// Plays every transcript to one server.
+pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
+    prerequisite::require(&[PYTHON])?;
+    let player = run.workspace.root().join(FOLDER).join("play.py");
+    let play = |arguments: &[&str]| {
+        let mut command = Command::new("python3");
+        command.arg("-B").arg(&player).args(arguments);
+        command
+    };
+    let directory = run.workspace.clean_scratch("conformance/transcripts")?;
+    let site = Site::new(&run.binary, &directory, SETTINGS)?;
+    let server = site.start()?;
+    let types = quiet(&mut play(&["--types"]))?;
+    for line in types.lines() {
+        let (name, properties) = line.split_once(' ').context("a type without properties")?;
+        site.run(&["admin", "bucket-type", "create", name, properties])?;
+        site.run(&["admin", "bucket-type", "activate", name])?;
+    }
+    let ports = [site.http.port(), site.protobuf.port()].map(|port| port.to_string());
+    let mut command = play(&["--http", &ports[0], "--pb", &ports[1]]);
+    let mut total = run_client(&mut command, "transcripts")?;
+    let result = server.stop().map(|_took| String::new());
+    total.check("the server stops gracefully afterwards", &result);
+    Ok(total)
+}
