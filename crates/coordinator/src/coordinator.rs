@@ -1,8 +1,9 @@
 //! The coordinator: what protocols call, and the frame around every request.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use kvorum_backend::Timestamp;
@@ -46,7 +47,20 @@ pub trait LocalVnodes: Send + Sync {
     fn is_any_unopened(&self) -> bool {
         false
     }
+
+    /// True while a store is being opened, or waits for that.
+    fn is_any_opening(&self) -> bool {
+        false
+    }
+
+    /// Ends when the next vnode is opened, fails or goes; `None` where stores do not open one by one.
+    fn next_opening(&self) -> Option<NextOpening> {
+        None
+    }
 }
+
+/// See [`LocalVnodes::next_opening`].
+pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Why a node has no vnode of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +117,8 @@ pub struct Coordinator {
     pub(crate) reaper: Reaper,
     /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
+    /// The node stops: requests do not wait for stores any more.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 /// What is known of a request while it runs.
@@ -133,6 +149,7 @@ impl Coordinator {
             index_queries: Gate::new(INDEX_QUERIES_MAX),
             reaper: Reaper::default(),
             left_out: Mutex::default(),
+            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -180,11 +197,21 @@ impl Coordinator {
             Err(error) => StartedGet::Ended(Err(error)),
         };
         let outcome = match started {
+            StartedGet::Ended(Err(RequestError::VnodeOpening)) => match self.requests.enter() {
+                // Few get here: the future of those that never wait stays small.
+                Some(_admitted) => Box::pin(self.drive_get(address, options, &mut progress)).await,
+                None => Err(RequestError::Overload),
+            },
             StartedGet::Ended(reply) => reply,
             StartedGet::Waits(get) => match self.requests.enter() {
                 Some(_admitted) => {
-                    self.wait_for_get(get, address, options, &mut progress)
-                        .await
+                    let get = self.wait_for_get(get, address, options, &mut progress);
+                    match get.await {
+                        Err(RequestError::VnodeOpening) => {
+                            Box::pin(self.drive_get(address, options, &mut progress)).await
+                        }
+                        reply => reply,
+                    }
                 }
                 None => Err(RequestError::Overload),
             },

@@ -19,6 +19,7 @@ mod hinting;
 mod hints;
 mod index_query;
 mod index_results;
+mod opening;
 mod peers;
 mod plan;
 mod put;
@@ -35,7 +36,9 @@ mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{Absence, Coordinator, CoordinatorSettings, LocalVnodes, Parts};
+pub use coordinator::{
+    Absence, Coordinator, CoordinatorSettings, LocalVnodes, NextOpening, Parts,
+};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};

@@ -8,7 +8,7 @@
 //! Where to look: `founding` is how a node comes to its log and its identity; `follower` lets vnodes
 //! come and go with the ring, and `opening` opens those that the node starts with; `dispatch` is which
 //! service answers what; `joining` is both sides of becoming a member; `operations` is what operators
-//! ask of one node through another; `vouching` is who tells of members that are not known here;
+//! ask of one node through another; `health` is whether it can serve; `vouching` is who tells of members that are not known here;
 //! `recovering` is how a cluster goes on whose log has lost its
 //! majority.
 //!
@@ -18,12 +18,14 @@
 mod agreed_log;
 mod card;
 mod checked_file;
+mod chronicle;
 mod contacts;
 mod dispatch;
 mod error;
 mod follower;
 mod founding;
 mod generation;
+mod health;
 mod held;
 mod hint_pace;
 mod hint_store;
@@ -32,9 +34,11 @@ mod member;
 mod opening;
 mod operations;
 mod recovering;
+mod removal_watch;
 mod stores;
 mod vnode_table;
 mod vouching;
+mod writability;
 
 pub use kvorum_agreement::AgreementSettings;
 pub use kvorum_claimant::{ClaimantSettings, MayBeBehind};
@@ -43,12 +47,14 @@ pub use kvorum_liveness::LivenessSettings;
 pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connections_max};
 
 pub use error::{JoinError, OpenError};
+pub use health::{DEGRADED, Finding, Health, Membership, READY};
 pub use joining::Joined;
 pub use member::{Member, MemberSettings, Parts};
 pub use operations::{Operation, Outcome, StoreSize, TransferView, TransfersView};
 pub use recovering::{Outlook, RecoverError};
 pub use stores::{StoreError, Stores};
 pub use vnode_table::{Readiness, Unopened, VnodeTable};
+pub use writability::Refusal;
 
 /// The name under which a member's addresses tell where it listens for the others.
 pub const PEER_SERVICE: &str = "peer";

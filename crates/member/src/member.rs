@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -26,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
 use crate::card::{Card, CardFile};
+use crate::chronicle;
 use crate::contacts::{Contacts, is_unknown};
 use crate::dispatch::{Dispatch, Up};
 use crate::error::OpenError;
@@ -34,12 +36,15 @@ use crate::founding::{self, Opening};
 use crate::generation;
 use crate::held::HeldFile;
 use crate::hint_pace::HintPace;
+use crate::health::{Health, HealthWatch};
 use crate::hint_store;
 use crate::joining::Doorkeeper;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
+use crate::removal_watch;
 use crate::stores::Stores;
 use crate::vnode_table::VnodeTable;
+use crate::writability::Writability;
 
 /// What others know of this node is looked at again after this long while it is not right.
 const INTRODUCTION_PAUSE: Duration = Duration::from_secs(5);
@@ -126,6 +131,7 @@ pub struct Member {
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) follower: Arc<Follower>,
     pub(crate) operations: Operations,
+    pub(crate) health: Arc<HealthWatch>,
     liveness: Liveness,
     transfers: Transfers,
     coordinator: Arc<Coordinator>,
@@ -181,6 +187,7 @@ impl Member {
 
         let leases = hint_store::open_leases(&disk, &data_directory, &runtime)?;
         let hint_leases = hint_store::open_leases(&disk, &directory.join("hints"), &runtime)?;
+        let health_stores = stores.clone();
         let ground = Ground {
             runtime: runtime.clone(),
             node: card.node,
@@ -234,14 +241,26 @@ impl Member {
             budget,
             settings: settings.transfers,
         })?;
+        let health = Arc::new(HealthWatch {
+            node: card.node,
+            state: state.clone(),
+            liveness: liveness.clone(),
+            vnodes: vnodes.clone(),
+            stores: health_stores,
+            writability: Writability::default(),
+            is_removed: AtomicBool::new(false),
+        });
         let operations = Operations {
             runtime: runtime.clone(),
             state: state.clone(),
             transfers: transfers.clone(),
             vnodes: vnodes.clone(),
             hints: hints.clone(),
+            health: health.clone(),
+            shown_plan: Arc::default(),
         };
         let member = Arc::new(Self {
+            health,
             transfers,
             operations,
             node: card.node,
@@ -266,6 +285,7 @@ impl Member {
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
         member.start(listeners, front);
+        member.keep("removal watch", removal_watch::watch(Arc::downgrade(&member)));
         member.until_others_are_seen().await;
         Ok(member)
     }
@@ -335,6 +355,7 @@ impl Member {
                 self.contacts.shown.clone(),
             ),
         );
+        self.keep("chronicle", chronicle::keep(self.state.clone()));
         self.keep("introduction", self.keep_introduced());
         self.keep("hints", self.hand_over_hints());
     }
@@ -428,6 +449,11 @@ impl Member {
     /// nobody's.
     pub fn is_state_known(&self) -> bool {
         !is_unknown(&self.state().current())
+    }
+
+    /// Whether this node can serve, and if not, why. Does not block.
+    pub fn health(&self) -> Health {
+        self.health.health()
     }
 
     /// Transfers of partitions.

@@ -34,6 +34,6 @@ mod server;
 mod settings;
 mod statistics;
 
-pub use facts::{NodeFacts, VnodeCounts};
+pub use facts::{Health, NodeFacts, VnodeCounts};
 pub use server::Server;
 pub use settings::{HttpSettings, JobSwitches};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::anchors::Anchors;
 use crate::catalogue::{self, Known, honoured_keys};
 use crate::conf_file::{self, Setting};
 use crate::consistency;
@@ -9,6 +10,7 @@ use crate::key::Key;
 use crate::kind::Refusal;
 use crate::name::{self, Name};
 use crate::problem::{Place, Problem, Problems};
+use crate::secret;
 use crate::settings::{LogOutput, Settings};
 use crate::substitution;
 
@@ -84,6 +86,18 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong, at once; the reader corrects the file or the options.
     pub fn load(text: &str, overrides: &[impl AsRef<str>]) -> Result<Configuration, Problems> {
+        Self::load_at(text, overrides, &Anchors::default())
+    }
+
+    /// The same, with relative paths made absolute: see [`Anchors`].
+    ///
+    /// # Errors
+    /// As [`Configuration::load`].
+    pub fn load_at(
+        text: &str,
+        overrides: &[impl AsRef<str>],
+        anchors: &Anchors,
+    ) -> Result<Configuration, Problems> {
         let (mut written, mut problems) = conf_file::parse(text);
         for (index, text) in overrides.iter().enumerate() {
             match conf_file::parse_override(text.as_ref(), Place::Set(index + 1)) {
@@ -93,7 +107,7 @@ impl Configuration {
         }
         let mut loader = Loader {
             problems,
-            ..Loader::new(&written)
+            ..Loader::new(&written, anchors)
         };
         let lines = loader.classify();
         let (settings, effective) = loader.evaluate();
@@ -136,6 +150,7 @@ fn place_of(problem: &Problem) -> Option<Place> {
 }
 
 struct Loader<'a> {
+    anchors: &'a Anchors,
     written: &'a [Setting],
     /// By pattern and free word: the index of the setting that counts, the last one written.
     winners: BTreeMap<(&'static str, String), usize>,
@@ -143,8 +158,9 @@ struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(written: &'a [Setting]) -> Loader<'a> {
+    fn new(written: &'a [Setting], anchors: &'a Anchors) -> Loader<'a> {
         Loader {
+            anchors,
             written,
             winners: BTreeMap::new(),
             problems: Vec::new(),
@@ -175,6 +191,11 @@ impl<'a> Loader<'a> {
                     });
                     continue;
                 }
+            };
+            let target = match target {
+                Target::Key { pattern, .. } => passed_over(pattern, &setting.value)
+                    .map_or(target, Target::Nothing),
+                Target::Nothing(_) => target,
             };
             if let Target::Key { pattern, word, .. } = &target {
                 self.winners.insert((pattern, word.clone()), index);
@@ -207,7 +228,7 @@ impl<'a> Loader<'a> {
         Some(LineReport {
             place: setting.place,
             name: setting.name.to_string(),
-            value: setting.value.clone(),
+            value: secret::shown(&setting.name.to_string(), &setting.value),
             outcome,
         })
     }
@@ -237,7 +258,8 @@ impl<'a> Loader<'a> {
     fn apply_default(&mut self, settings: &mut Settings, key: &'static Key) -> Effective {
         let name = name::instance(key.name, key.default_word);
         let value = key.default.and_then(|text| {
-            let value = self.expand(&name, Place::Default, text)?;
+            let text = self.anchors.of_kind(&key.kind, Place::Default, text);
+            let value = self.expand(&name, Place::Default, &text)?;
             self.apply(
                 settings,
                 key,
@@ -266,7 +288,10 @@ impl<'a> Loader<'a> {
         let setting = self.written.get(index)?;
         let name = name::instance(key.name, word);
         let written = setting.name.to_string();
-        let value = self.expand(&written, setting.place, &setting.value)?;
+        let text = self
+            .anchors
+            .of_kind(&key.kind, setting.place, &setting.value);
+        let value = self.expand(&written, setting.place, &text)?;
         self.apply(settings, key, word, &written, setting.place, &value);
         let through = (written != name).then_some(written);
         let origin = Origin::Set {
@@ -341,14 +366,15 @@ impl<'a> Loader<'a> {
                     .or_else(|| catalogue::riak_default(name).map(str::to_owned));
             }
         };
+        let key = catalogue::declaration(pattern)?;
         match self.winners.get(&(pattern, word)) {
-            Some(index) => self
-                .written
-                .get(*index)
-                .map(|setting| setting.value.clone()),
-            None => catalogue::declaration(pattern)
-                .and_then(|key| key.default)
-                .map(str::to_owned),
+            Some(index) => self.written.get(*index).map(|setting| {
+                self.anchors
+                    .of_kind(&key.kind, setting.place, &setting.value)
+            }),
+            None => key
+                .default
+                .map(|text| self.anchors.of_kind(&key.kind, Place::Default, text)),
         }
     }
 
@@ -363,6 +389,11 @@ impl<'a> Loader<'a> {
             };
         }
     }
+}
+
+/// Why a value of a key that is honoured has no effect.
+fn passed_over(pattern: &'static str, value: &str) -> Option<&'static str> {
+    catalogue::declaration(pattern)?.kind.passes_over(value)
 }
 
 enum Target {

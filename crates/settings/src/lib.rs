@@ -19,6 +19,7 @@
 //! # Ok::<(), kvorum_settings::Problems>(())
 //! ```
 
+mod anchors;
 mod byte_size;
 mod catalogue;
 mod conf_file;
@@ -35,10 +36,12 @@ mod reference;
 mod report;
 mod riak;
 mod sample;
+mod secret;
 mod settings;
 mod substitution;
 
 pub use catalogue::{Known, honoured_keys, lookup, riak_families};
+pub use anchors::Anchors;
 pub use configuration::{Configuration, Effective, LineReport, Origin, Outcome};
 pub use duration::Unit;
 pub use key::{Ancestry, Category, Change, Key};
@@ -50,7 +53,7 @@ pub use riak::{Family, Fate, RiakKey};
 pub use sample::sample_file;
 pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
-    DurabilityMode, HttpSettings, JobSettings, LeveldbSettings, ListenerSettings, LogLevel,
+    DurabilityMode, HttpSettings, JobSettings, LeveldbSettings, ListenerSettings, LogFormat, LogLevel,
     LogOutput, LogSettings, MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings,
     ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
     SyncStrategy, TlsMode, TlsSettings,

@@ -116,7 +116,7 @@ fn join_all(sites: &[Site], peers: &[SocketAddr]) {
     admin(planner, &["cluster", "commit"]);
     until("every key has three replicas", || {
         let ring = json(&sites[2], &["ring-status"]);
-        ring["ring_ready"] == true && ring["replicas_max"] == 3
+        ring["settled"] == true && ring["replicas_max"] == 3
     });
 }
 
