@@ -271,12 +271,6 @@ impl AllTransfers {
         self.limits_text().replace("transfer-limit <", "transfer_limit <")
     }
 
-    /// `show transfer_limit` as Riak prints it.
-    pub(super) fn limits_of_nodes(&self) -> Vec<(String, usize)> {
-        let limits = self.nodes.iter();
-        limits.map(|node| (node.node.clone(), node.view.limit)).collect()
-    }
-
     fn down_text(&self) -> String {
         if self.down.is_empty() {
             String::new()

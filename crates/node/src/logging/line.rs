@@ -53,13 +53,17 @@ struct Fields(Vec<(String, Value)>);
 impl Fields {
     /// With the name of each node behind its identity.
     fn with_names(self, names: &NodeNames) -> Vec<(String, Value)> {
-        let mut all = Vec::with_capacity(self.0.len());
+        let mut all: Vec<(String, Value)> = Vec::with_capacity(self.0.len());
+        let fields: Vec<String> = self.0.iter().map(|(field, _)| field.clone()).collect();
         for (field, value) in self.0 {
+            let beside = format!("{field}_name");
             let identity = value.as_str().filter(|text| text.len() == IDENTITY_LEN);
-            let name = identity.and_then(|identity| names.of(identity));
-            let beside = name.map(|name| (format!("{field}_name"), name.into()));
+            let is_unnamed = !fields.contains(&beside);
+            let name = identity
+                .filter(|_| is_unnamed)
+                .and_then(|identity| names.of(identity));
             all.push((field, value));
-            all.extend(beside);
+            all.extend(name.map(|name| (beside, name.into())));
         }
         all
     }
@@ -80,6 +84,20 @@ impl Visit for Fields {
 
     fn record_u64(&mut self, field: &Field, value: u64) {
         self.put(field, value.into());
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        match i64::try_from(value) {
+            Ok(value) => self.put(field, value.into()),
+            Err(_) => self.put(field, value.to_string().into()),
+        }
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        match u64::try_from(value) {
+            Ok(value) => self.put(field, value.into()),
+            Err(_) => self.put(field, value.to_string().into()),
+        }
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
