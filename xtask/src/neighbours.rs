@@ -111,6 +111,6 @@ fn is_settled(site: &Site) -> anyhow::Result<bool> {
     let text = site.run(&["admin", "ring-status", "--json"])?;
     let ring: Value = serde_json::from_str(&text).context("reading a ring's status")?;
     let is_empty = |name: &str| ring[name].as_array().is_some_and(Vec::is_empty);
-    let is_complete = ring["ring_ready"] == true && ring["replicas_max"] == REPLICAS;
+    let is_complete = ring["settled"] == true && ring["replicas_max"] == REPLICAS;
     Ok(is_complete && is_empty("pending") && is_empty("unreachable"))
 }

@@ -63,6 +63,7 @@ impl Stage {
             Stage::Process => &[STRACE, RSYNC],
             Stage::Printed => &[GIT, CURL],
             Stage::Kill => &[],
+            Stage::Transcripts => &[PYTHON_PLAIN],
             Stage::PowerCut => &[MKFS, MOUNT, PYTHON_PLAIN],
             Stage::Cluster => &[UNSHARE, NSENTER, IP, NFT, CC, MKFS, MOUNT, PYTHON_PLAIN],
             Stage::Python => &[PYTHON],

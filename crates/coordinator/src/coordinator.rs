@@ -1,8 +1,9 @@
 //! The coordinator: what protocols call, and the frame around every request.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use kvorum_backend::Timestamp;
@@ -46,7 +47,20 @@ pub trait LocalVnodes: Send + Sync {
     fn is_any_unopened(&self) -> bool {
         false
     }
+
+    /// True while a store is being opened, or waits for that.
+    fn is_any_opening(&self) -> bool {
+        false
+    }
+
+    /// Ends when the next vnode is opened, fails or goes; `None` where stores do not open one by one.
+    fn next_opening(&self) -> Option<NextOpening> {
+        None
+    }
 }
+
+/// See [`LocalVnodes::next_opening`].
+pub type NextOpening = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Why a node has no vnode of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +121,8 @@ pub struct Coordinator {
     pub(crate) reaper: Reaper,
     /// Nodes that coverage does without, and since when.
     pub(crate) left_out: Mutex<BTreeMap<NodeId, Moment>>,
+    /// The node stops: requests do not wait for stores any more.
+    pub(crate) is_stopping: AtomicBool,
     /// Bounds the lines about properties that were set without effect.
     pub(crate) without_effect_log: LogQuota,
     /// Bounds the lines about requests that cannot succeed as they are.
@@ -157,6 +173,7 @@ impl Coordinator {
             left_out: Mutex::default(),
             without_effect_log: LogQuota::new(),
             refused_log: LogQuota::new(),
+            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -215,12 +232,22 @@ impl Coordinator {
             Err(error) => StartedGet::Ended(Err(error)),
         };
         let outcome = match started {
+            StartedGet::Ended(Err(RequestError::VnodeOpening)) => match self.requests.enter() {
+                // Few get here: the future of those that never wait stays small.
+                Some(_admitted) => Box::pin(self.drive_get(address, options, &mut progress)).await,
+                None => Err(RequestError::Overload),
+            },
             StartedGet::Ended(reply) => reply,
             StartedGet::Waits(get) => match self.requests.enter() {
                 Some(_admitted) => {
                     let _counted = self.gets_waiting.enter();
-                    self.wait_for_get(get, address, options, &mut progress)
-                        .await
+                    let get = self.wait_for_get(get, address, options, &mut progress);
+                    match get.await {
+                        Err(RequestError::VnodeOpening) => {
+                            Box::pin(self.drive_get(address, options, &mut progress)).await
+                        }
+                        reply => reply,
+                    }
                 }
                 None => Err(RequestError::Overload),
             },

@@ -182,7 +182,19 @@ impl RequestError {
         )
     }
 
-    /// The failure for people: one lowercase sentence without a full stop.
+    /// The failure with all that is known of it, for logs and operators: paths of the server are in it,
+    /// which clients are not shown.
+    pub fn in_full(&self) -> String {
+        match self {
+            Self::DiskFull(detail) => format!("disk_full: {detail}"),
+            Self::Storage(detail) => format!("storage: {detail}"),
+            Self::Internal(detail) => format!("internal: {detail}"),
+            other => other.explain(),
+        }
+    }
+
+    /// The failure for people: one lowercase sentence without a full stop. No path of the server is in
+    /// it.
     pub fn explain(&self) -> String {
         match self {
             Self::QuorumAboveN { n_val } => {
@@ -214,6 +226,7 @@ impl RequestError {
     }
 }
 
+/// As clients see it: no path of the server is in it. Logs have [`RequestError::in_full`].
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -272,9 +285,13 @@ impl fmt::Display for RequestError {
                 "data types are not supported yet: the bucket type is for {datatype} objects; use a \
                  bucket type without datatype"
             ),
-            Self::DiskFull(detail) => write!(f, "disk_full: {detail}"),
-            Self::Storage(detail) => write!(f, "storage: {detail}"),
-            Self::Internal(detail) => write!(f, "internal: {detail}"),
+            Self::DiskFull(_) => f.write_str(
+                "disk_full: the disk of a replica has no room, see its node's log; reads go on",
+            ),
+            Self::Storage(_) => f.write_str("storage: a store failed, see its node's log"),
+            Self::Internal(_) => {
+                f.write_str("internal: a rule of the server was broken, see its node's log")
+            }
         }
     }
 }

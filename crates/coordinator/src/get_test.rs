@@ -47,7 +47,7 @@ fn print(effects: GetEffects) -> Vec<String> {
         GetEffect::Fetch { slot } => format!("fetch {slot}"),
         GetEffect::Reply(Ok(Some(object))) => format!("reply {}", name_of(&object)),
         GetEffect::Reply(Ok(None)) => "reply nothing".into(),
-        GetEffect::Reply(Err(error)) => format!("reply {error}"),
+        GetEffect::Reply(Err(error)) => format!("reply {}", error.in_full()),
         GetEffect::Repair { slot, object, .. } => {
             format!("repair {slot} with {}", name_of(&object))
         }

@@ -19,6 +19,7 @@ mod hinting;
 mod hints;
 mod index_query;
 mod index_results;
+mod opening;
 mod peers;
 mod plan;
 mod property_change;
@@ -36,7 +37,9 @@ mod unopened;
 mod waiting;
 mod writing;
 
-pub use coordinator::{Absence, Coordinator, CoordinatorSettings, InProgress, LocalVnodes, Parts};
+pub use coordinator::{
+    Absence, Coordinator, CoordinatorSettings, InProgress, LocalVnodes, NextOpening, Parts,
+};
 pub use coverage::{BucketListing, KeyListing};
 pub use error::RequestError;
 pub use get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};

@@ -42,7 +42,7 @@ fn print(effects: PutEffects) -> Vec<String> {
         PutEffect::Coordinate { slot } => format!("coordinate {slot}"),
         PutEffect::Store { slot, object } => format!("store {} at {slot}", name_of(&object)),
         PutEffect::Reply(Ok(object)) => format!("reply {}", name_of(&object)),
-        PutEffect::Reply(Err(error)) => format!("reply {error}"),
+        PutEffect::Reply(Err(error)) => format!("reply {}", error.in_full()),
         PutEffect::Done => "done".into(),
     };
     effects.into_iter().map(print).collect()

@@ -15,6 +15,7 @@ use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
 use crate::get::{GetAnswer, GetEffect, GetEffects, GetEvent, GetMachine, SlotSet};
 use crate::hands::Hands;
+use crate::opening::OpeningWait;
 use crate::plan::Plan;
 use crate::quorum::ReadQuorum;
 use crate::replicas::{Asked, ReplicaWork, Replied, WorkDone, no_reply, request_error};
@@ -75,10 +76,18 @@ impl Coordinator {
         options: &GetOptions,
         progress: &mut Progress,
     ) -> GetReply {
-        match self.start_get(address, options) {
-            StartedGet::Ended(reply) => reply,
-            StartedGet::Waits(waiting) => {
-                self.wait_for_get(waiting, address, options, progress).await
+        let mut opening = OpeningWait::default();
+        loop {
+            let reply = match self.start_get(address, options) {
+                StartedGet::Ended(reply) => reply,
+                StartedGet::Waits(waiting) => {
+                    self.wait_for_get(waiting, address, options, progress).await
+                }
+            };
+            match reply {
+                Err(RequestError::VnodeOpening)
+                    if self.wait_to_open(&mut opening, progress).await => {}
+                reply => return reply,
             }
         }
     }

@@ -260,13 +260,23 @@ impl Hands {
             let failure = match done.await.replied {
                 Ok(ReplicaReply::Failed(failure)) => Some(failure.to_string()),
                 Ok(_) => None,
-                Err(error) => Some(error.explain()),
+                Err(error) => Some(error.in_full()),
             };
             if let Some(error) = failure {
                 tracing::warn!(event = "read_repair_failed", partition, error);
             }
             hands.repairs.count_out();
         });
+    }
+
+    /// A write of this node could not be made durable because the disk is full: its vnode counts that.
+    pub(crate) fn note_disk_full(&self, plan: &Plan, slot: usize, error: &RequestError) {
+        let replica = plan.replicas.get(slot).filter(|it| it.node == self.node);
+        if let (RequestError::DiskFull(_), Some(replica)) = (error, replica)
+            && let Some(vnode) = self.vnodes.vnode(replica.partition)
+        {
+            vnode.note_disk_full();
+        }
     }
 
     /// Logs why a replica failed where the client is told less than that.
@@ -279,7 +289,7 @@ impl Hands {
             return;
         }
         let partition = plan.replicas.get(slot).map(|it| it.partition.number());
-        tracing::warn!(event = "replica_failed", partition, error = %error);
+        tracing::warn!(event = "replica_failed", partition, error = %error.in_full());
     }
 }
 

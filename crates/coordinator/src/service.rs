@@ -113,6 +113,7 @@ impl ReplicaService {
             Err(failure) => return answered(&ReplicaReply::Failed(failure)),
         };
         let now = self.shared.wall_time();
+        let partition = request.partition;
         let handled = replica.handle(&request, now, Reading::CachedOnly);
         let work = match handled {
             Handled::Done(reply) => match ticket_of(&reply) {
@@ -128,7 +129,7 @@ impl ReplicaService {
                 Ok((reply, ticket)) => {
                     let shared = self.shared.clone();
                     Served::Later(Box::pin(async move {
-                        shared.synced(reply, ticket, &sent).await
+                        shared.synced(partition, reply, ticket, &sent).await
                     }))
                 }
                 Err(_) => Served::Overload,
@@ -137,7 +138,7 @@ impl ReplicaService {
         Served::Later(Box::pin(async move {
             let shared = &counted.0;
             let reply = match work {
-                Ok((reply, ticket)) => return shared.synced(reply, ticket, &sent).await,
+                Ok((reply, ticket)) => return shared.synced(partition, reply, ticket, &sent).await,
                 Err((replica, request)) => {
                     let now = shared.wall_time();
                     let work = move || replica.handle_blocking(&request, now);
@@ -145,7 +146,7 @@ impl ReplicaService {
                 }
             };
             match ticket_of(&reply) {
-                Some(ticket) => shared.synced(reply, ticket, &sent).await,
+                Some(ticket) => shared.synced(partition, reply, ticket, &sent).await,
                 None => message(&reply, &sent),
             }
         }))
@@ -274,7 +275,13 @@ impl Shared {
     }
 
     /// The answer, once what it promises holds.
-    async fn synced(&self, reply: ReplicaReply, ticket: SyncTicket, sent: &Bytes) -> Message {
+    async fn synced(
+        &self,
+        partition: Partition,
+        reply: ReplicaReply,
+        ticket: SyncTicket,
+        sent: &Bytes,
+    ) -> Message {
         let synced = if ticket.is_driven() {
             ticket.await
         } else {
@@ -285,7 +292,12 @@ impl Shared {
             Err(error) => {
                 let detail = error.to_string();
                 let failure = match error.kind() {
-                    ErrorKind::Full => ReplicaFailure::Full(detail),
+                    ErrorKind::Full => {
+                        if let Some(vnode) = self.vnodes.vnode(partition) {
+                            vnode.note_disk_full();
+                        }
+                        ReplicaFailure::Full(detail)
+                    }
                     _ => ReplicaFailure::Storage(detail),
                 };
                 message(&ReplicaReply::Failed(failure), sent)

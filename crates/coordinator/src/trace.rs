@@ -129,7 +129,7 @@ impl Finished<'_> {
                 event = "request_failed",
                 request = self.kind.name(),
                 address = %self.place,
-                error = %error.explain(),
+                error = %error.in_full(),
                 took_us = micros(self.took),
                 queue_us = micros(self.trace.queue),
                 slowed_us = micros(self.trace.slowed),

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use crate::coordinator::{Coordinator, Progress};
 use crate::error::RequestError;
 use crate::hands::Hands;
+use crate::opening::OpeningWait;
 use crate::plan::Plan;
 use crate::put::{PutEffect, PutEffects, PutEvent, PutMachine};
 use crate::reading::{REPLAN_PAUSE_MIN, is_misplanned, is_not_open};
@@ -113,6 +114,7 @@ impl Coordinator {
             }
         };
         let mut pause = REPLAN_PAUSE_MIN;
+        let mut opening = OpeningWait::default();
         loop {
             let mut run = self.start_put(plan, payload, options)?;
             self.run_put(&mut run, progress).await;
@@ -121,12 +123,18 @@ impl Coordinator {
                 Ok(object) => return Ok(run.into_written(object)),
                 Err(error) => error,
             };
-            payload = match run.payload_for_retry() {
-                Some(payload) if self.pause_before_replanning(&mut pause, progress).await => {
-                    payload
-                }
-                _ => return Err(error),
+            let is_opening = error == RequestError::VnodeOpening;
+            let Some(again) = run.payload_for_retry(is_opening) else {
+                return Err(error);
             };
+            let has_time = match is_opening {
+                true => self.wait_to_open(&mut opening, progress).await,
+                false => self.pause_before_replanning(&mut pause, progress).await,
+            };
+            if !has_time {
+                return Err(error);
+            }
+            payload = again;
             plan = self.plan_write(address, options.n_val, options.sloppy_quorum)?;
         }
     }
@@ -288,8 +296,7 @@ impl Hands {
     ) {
         let (event, durable) = match replied {
             Ok(ReplicaReply::Stored { object, durable }) => {
-                // Where there are no other nodes, nothing can be left to be sent on.
-                run.made = self.remote.is_some().then(|| object.clone());
+                run.made = Some(object.clone());
                 (PutEvent::Coordinated { object }, durable)
             }
             Ok(ReplicaReply::Received { durable }) => (PutEvent::Received { slot }, durable),
@@ -312,6 +319,9 @@ impl Hands {
                     }
                     Ok(_) => no_reply(),
                     Err(error) => {
+                        // A vnode that is not there has done nothing.
+                        let is_without_effect =
+                            is_without_effect || error == RequestError::VnodeOpening;
                         run.is_in_doubt |= !is_without_effect;
                         run.is_misplanned |= self.remote.is_some() && is_not_open(&error);
                         if error == RequestError::Timeout {
@@ -344,6 +354,7 @@ impl Hands {
             Ok(()) => run.step(PutEvent::Durable { slot }),
             Err(RequestError::Timeout) => run.step(PutEvent::Deadline),
             Err(error) => {
+                self.note_disk_full(&run.plan, slot, &error);
                 self.note_failure(&run.plan, slot, &error);
                 run.step(PutEvent::Failed { slot, error });
             }
@@ -363,9 +374,10 @@ impl PutRun {
         self.effects.extend(self.machine.step(event));
     }
 
-    /// What another attempt has to write, after one that failed because of the ring it went by.
-    fn payload_for_retry(&self) -> Option<Payload> {
-        if !self.is_misplanned {
+    /// What another attempt has to write, after one that failed because of the ring it went by, or
+    /// because a store was still being opened.
+    fn payload_for_retry(&self, is_opening: bool) -> Option<Payload> {
+        if !self.is_misplanned && !is_opening {
             return None;
         }
         if is_planted(PlantedDefect::RetryTakenForNewWrite) {

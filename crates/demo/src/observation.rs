@@ -63,7 +63,7 @@ impl NodeView {
         let pending: Vec<_> = rows(&ring["pending"])
             .filter_map(|row| Some((partition_of_index(row)?, number(&row["next_owner"]))))
             .collect();
-        let is_settled = ring["ring_ready"] == true
+        let is_settled = ring["settled"] == true
             && ring["replicas_max"] == REPLICAS
             && pending.is_empty()
             && ring["vnodes"]["opening"] == 0
@@ -203,7 +203,7 @@ mod tests {
 
     fn view(partitions: &[u64], pending: &Value, unreachable: &Value) -> NodeView {
         let ring = json!({
-            "ring_ready": pending.as_array().unwrap().is_empty(), "replicas_max": 3,
+            "settled": pending.as_array().unwrap().is_empty(), "replicas_max": 3,
             "pending": pending, "unreachable": unreachable,
             "vnodes": {"open": 8, "opening": 0, "failed": 0},
         });

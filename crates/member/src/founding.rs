@@ -292,7 +292,8 @@ pub(crate) fn warn_of_overruled(state: &ClusterState, settings: &MemberSettings)
     if state.members().len() > 1 && *state.default_properties() != settings.default_properties {
         tracing::warn!(
             event = "default_properties_kept",
-            "buckets.default.* differs from what the cluster has agreed on, which counts",
+            "buckets.default.* differs from what the cluster has agreed on, which counts; `kvorum admin \
+             bucket-defaults` shows both and has all nodes agree on others",
         );
     }
     if !settings.addresses.contains_key(PEER_SERVICE) {

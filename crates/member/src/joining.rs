@@ -15,6 +15,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kvorum_agreement::{Agreement, Founding};
@@ -266,6 +267,7 @@ impl Member {
             Ok((cluster, by)) => {
                 self.follow_another(cluster, &mut held, vnodes).await?;
                 drop(held);
+                self.health.is_removed.store(false, Ordering::Relaxed);
                 self.until_heard(own.unwrap_or(address)).await?;
                 tracing::info!(event = "cluster_joined", cluster = %cluster, by = %by);
                 Ok(Joined { by })
@@ -283,7 +285,7 @@ impl Member {
     }
 
     /// True if this node is no member any more, by its own state or by that of another member.
-    async fn was_removed(&self) -> bool {
+    pub(crate) async fn was_removed(&self) -> bool {
         let state = self.state.current();
         if is_unknown(&state) {
             return false;

@@ -8,7 +8,7 @@
 //! Where to look: `founding` is how a node comes to its log and its identity; `follower` lets vnodes
 //! come and go with the ring, and `opening` opens those that the node starts with; `dispatch` is which
 //! service answers what; `joining` is both sides of becoming a member; `operations` is what operators
-//! ask of one node through another; `vouching` is who tells of members that are not known here;
+//! ask of one node through another; `health` is whether it can serve; `vouching` is who tells of members that are not known here;
 //! `recovering` is how a cluster goes on whose log has lost its
 //! majority.
 //!
@@ -20,12 +20,14 @@ mod agreed_log;
 mod card;
 pub mod check;
 mod checked_file;
+mod chronicle;
 mod contacts;
 mod dispatch;
 mod error;
 mod follower;
 mod founding;
 mod generation;
+mod health;
 mod held;
 mod hint_pace;
 mod hint_store;
@@ -36,9 +38,11 @@ mod opening;
 mod operations;
 mod recognising;
 mod recovering;
+mod removal_watch;
 mod stores;
 mod vnode_table;
 mod vouching;
+mod writability;
 
 pub use kvorum_agreement::AgreementSettings;
 pub use kvorum_claimant::{ClaimantSettings, MayBeBehind};
@@ -48,6 +52,7 @@ pub use kvorum_peer::{Encryption, PeerSettings, connections_max as peer_connecti
 
 pub use accepting::AcceptError;
 pub use error::{JoinError, OpenError};
+pub use health::{DEGRADED, Finding, Health, Membership, READY};
 pub use joining::Joined;
 pub use known_stores::{RecordedStores, known_stores};
 pub use member::{Member, MemberSettings, Parts};
@@ -55,6 +60,7 @@ pub use operations::{Operation, Outcome, StoreSize, TransferView, TransfersView}
 pub use recovering::{Outlook, RecoverError};
 pub use stores::{Found, StoreError, Stores};
 pub use vnode_table::{Readiness, Unopened, VnodeTable};
+pub use writability::Refusal;
 
 /// The name under which a member's addresses tell where it listens for the others.
 pub const PEER_SERVICE: &str = "peer";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -26,12 +27,14 @@ use parking_lot::Mutex;
 
 use crate::agreed_log::AgreedLog;
 use crate::card::{Card, CardFile};
+use crate::chronicle;
 use crate::contacts::{Contacts, is_unknown};
 use crate::dispatch::{Dispatch, Up};
 use crate::error::OpenError;
 use crate::follower::{self, Follower, Ground};
 use crate::founding::{self, Opening};
 use crate::generation;
+use crate::health::{Health, HealthWatch};
 use crate::held::HeldFile;
 use crate::hint_pace::HintPace;
 use crate::hint_store;
@@ -39,8 +42,10 @@ use crate::joining::Doorkeeper;
 use crate::opening::Opener;
 use crate::operations::{Operations, reason_to_stay};
 use crate::recognising::KnownStores;
+use crate::removal_watch;
 use crate::stores::Stores;
 use crate::vnode_table::VnodeTable;
+use crate::writability::Writability;
 
 /// What others know of this node is looked at again after this long while it is not right.
 const INTRODUCTION_PAUSE: Duration = Duration::from_secs(5);
@@ -138,6 +143,7 @@ pub struct Member {
     pub(crate) hints: Arc<VnodeHints>,
     pub(crate) follower: Arc<Follower>,
     pub(crate) operations: Operations,
+    pub(crate) health: Arc<HealthWatch>,
     liveness: Liveness,
     transfers: Transfers,
     coordinator: Arc<Coordinator>,
@@ -194,6 +200,7 @@ impl Member {
 
         let leases = hint_store::open_leases(&disk, &data_directory, &runtime)?;
         let hint_leases = hint_store::open_leases(&disk, &directory.join("hints"), &runtime)?;
+        let health_stores = stores.clone();
         let ground = Ground {
             runtime: runtime.clone(),
             node: card.node,
@@ -250,14 +257,26 @@ impl Member {
             budget,
             settings: settings.transfers,
         })?;
+        let health = Arc::new(HealthWatch {
+            node: card.node,
+            state: state.clone(),
+            liveness: liveness.clone(),
+            vnodes: vnodes.clone(),
+            stores: health_stores,
+            writability: Writability::default(),
+            is_removed: AtomicBool::new(false),
+        });
         let operations = Operations {
             runtime: runtime.clone(),
             state: state.clone(),
             transfers: transfers.clone(),
             vnodes: vnodes.clone(),
             hints: hints.clone(),
+            health: health.clone(),
+            shown_plan: Arc::default(),
         };
         let member = Arc::new(Self {
+            health,
             transfers,
             operations,
             node: card.node,
@@ -282,6 +301,10 @@ impl Member {
         member.keep("vnode opening", Arc::new(opener).run());
         member.follower.follow().await;
         member.start(listeners, front);
+        member.keep(
+            "removal watch",
+            removal_watch::watch(Arc::downgrade(&member)),
+        );
         member.until_others_are_seen().await;
         Ok(member)
     }
@@ -351,6 +374,7 @@ impl Member {
                 self.contacts.shown.clone(),
             ),
         );
+        self.keep("chronicle", chronicle::keep(self.state.clone()));
         self.keep("introduction", self.keep_introduced());
         self.keep("hints", self.hand_over_hints());
     }
@@ -444,6 +468,11 @@ impl Member {
     /// nobody's.
     pub fn is_state_known(&self) -> bool {
         !is_unknown(&self.state().current())
+    }
+
+    /// Whether this node can serve, and if not, why. Does not block.
+    pub fn health(&self) -> Health {
+        self.health.health()
     }
 
     /// Transfers of partitions.

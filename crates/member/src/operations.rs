@@ -14,8 +14,10 @@ use kvorum_handoff::{Activity, Direction, TransferStatus, Transfers};
 use kvorum_peer::{Lane, Message, Peers, Served};
 use kvorum_ring::{NodeId, RING_SIZE_MAX, RingSize};
 use kvorum_runtime::Runtime;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::health::{Health, HealthWatch};
 use crate::member::Member;
 use crate::vnode_table::VnodeTable;
 
@@ -50,6 +52,10 @@ pub enum Operation {
     RepairNode,
     /// What it serves.
     Services,
+    /// Whether it can serve, and if not, why.
+    Health,
+    /// Which plan it has shown an operator last.
+    ShownPlan,
     /// Which version of the agreed state it knows.
     Version,
     /// Which version of the agreed state it knows, and whether that has this node as a member.
@@ -76,6 +82,10 @@ pub enum Outcome {
     Repairing(Vec<u16>),
     /// What it serves.
     Services(Vec<String>),
+    /// Whether it can serve, and if not, why.
+    Health(Box<Health>),
+    /// The plan that it has shown an operator last, and that was not committed there.
+    ShownPlan(Option<u32>),
     /// The version of the agreed state that it knows.
     Version(u64),
     /// What it knows of a node.
@@ -156,6 +166,8 @@ pub(crate) struct Operations {
     pub(crate) transfers: Transfers,
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) hints: Arc<VnodeHints>,
+    pub(crate) health: Arc<HealthWatch>,
+    pub(crate) shown_plan: Arc<Mutex<Option<u32>>>,
 }
 
 impl Operations {
@@ -206,6 +218,7 @@ impl Operations {
                 let numbers = repairing.into_iter().map(kvorum_ring::Partition::number);
                 Outcome::Repairing(numbers.collect())
             }
+            Operation::ShownPlan => Outcome::ShownPlan(*self.shown_plan.lock()),
             Operation::Version => Outcome::Version(self.state.current().version()),
             Operation::Knows { node } => self.knows(&node),
             Operation::MayGo => match self.reason_to_stay().await {
@@ -213,11 +226,14 @@ impl Operations {
                 Some(reason) => Outcome::Refused(reason),
             },
             Operation::Services => {
-                // A store that could not be opened keeps nobody away from the others.
-                let is_there = self.vnodes.readiness().opening == 0;
-                let services = is_there.then(|| "riak_kv".to_owned());
+                let services = self
+                    .health
+                    .health()
+                    .is_ready()
+                    .then(|| "riak_kv".to_owned());
                 Outcome::Services(services.into_iter().collect())
             }
+            Operation::Health => Outcome::Health(Box::new(self.health.health())),
         }
     }
 
@@ -317,6 +333,12 @@ fn encode<T: Serialize>(value: &T) -> Message {
 }
 
 impl Member {
+    /// Notes the plan that an operator was shown here last; `None` when it was committed. Every member may
+    /// commit it then.
+    pub fn note_shown_plan(&self, plan: Option<u32>) {
+        *self.operations.shown_plan.lock() = plan;
+    }
+
     /// Asks a node, which may be this one; its answer, or why there is none.
     pub async fn operate(&self, node: NodeId, operation: Operation) -> Result<Outcome, String> {
         if node == self.node {

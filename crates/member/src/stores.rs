@@ -38,7 +38,8 @@ pub enum Found {
     },
 }
 
-/// Opens and removes the stores of a node. All methods but [`Stores::openings_at_once`] block.
+/// Opens and removes the stores of a node. All methods block but
+/// those that only report something.
 ///
 /// Those that the node has when it starts are opened in two steps, while others serve already: each is
 /// read by itself, several at a time; then some are given together what an earlier run logged for them,
@@ -85,6 +86,22 @@ pub trait Stores: Send + Sync {
     /// The engine of the run before, when the present one is another: its stores stay where they are and
     /// are not looked at.
     fn engine_before(&self) -> Option<String> {
+        None
+    }
+
+    /// Why the log that all stores share takes nothing any more, if there is one and it failed for good.
+    fn log_failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Batches that the log that all stores share has committed since the start; `None` where stores have
+    /// no log in common.
+    fn committed_batches(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes that are left on the disk of the stores, where that is known.
+    fn room(&self) -> Option<u64> {
         None
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use kvorum_coordinator::{Absence, LocalVnodes};
+use kvorum_coordinator::{Absence, LocalVnodes, NextOpening};
 use kvorum_ring::Partition;
 use kvorum_runtime::{Moment, Watched, Watcher};
 use kvorum_vnode::Vnode;
@@ -236,5 +236,16 @@ impl LocalVnodes for VnodeTable {
 
     fn is_any_unopened(&self) -> bool {
         self.is_any_unopened.load(Ordering::Relaxed)
+    }
+
+    fn is_any_opening(&self) -> bool {
+        LocalVnodes::is_any_unopened(self) && self.readiness().opening > 0
+    }
+
+    fn next_opening(&self) -> Option<NextOpening> {
+        let mut readiness = self.watch_readiness();
+        Some(Box::pin(async move {
+            let _changed_or_gone = readiness.changed().await;
+        }))
     }
 }

@@ -24,7 +24,6 @@ use kvorum_cluster::{
 use kvorum_member::Member;
 use kvorum_ring::{NodeId, Partition, RingSize};
 use kvorum_runtime::WallTime;
-use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::admin_request::AdminReply;
@@ -45,8 +44,6 @@ const RULER: &str =
 pub(crate) struct ClusterAdmin {
     pub(crate) member: Arc<Member>,
     pub(crate) maintenance: Arc<Maintenance>,
-    /// The plan that the operator was shown last; only that one is committed.
-    pub(crate) shown_plan: Mutex<Option<u32>>,
 }
 
 impl ClusterAdmin {
@@ -54,7 +51,6 @@ impl ClusterAdmin {
         Self {
             member,
             maintenance,
-            shown_plan: Mutex::new(None),
         }
     }
 
@@ -222,32 +218,42 @@ impl ClusterAdmin {
 
     fn plan(&self) -> AdminReply {
         let (state, behind) = self.newest();
-        let (text, mut data) = match state.plan() {
+        let (text, riak, mut data) = match state.plan() {
             Ok(plan) => {
-                *self.shown_plan.lock() = Some(plan.id);
+                self.member.note_shown_plan(Some(plan.id));
                 let costs = PlanCosts::of(&plan, &self.sizes(), self.transfer_rate());
                 let text = plan_view::text(&state, &plan, &costs);
-                (text, plan_view::json(&state, &plan, &costs))
+                let riak = plan_view::riak_text(&state, &plan, &costs);
+                (text, riak, plan_view::json(&state, &plan, &costs))
             }
             Err(error) => {
                 let data = json!({"staged": [], "reason": error.to_string()});
-                (error.to_string(), data)
+                (error.to_string(), error.to_string(), data)
             }
         };
         data["behind"] = newest_state::json(behind.as_ref());
-        let warning = behind.as_ref().map(newest_state::warning);
-        AdminReply::ok(warning.unwrap_or_default() + &text, data)
+        let warning = behind
+            .as_ref()
+            .map(newest_state::warning)
+            .unwrap_or_default();
+        AdminReply::ok(format!("{warning}{text}"), data).as_riak(format!("{warning}{riak}"))
     }
 
+    /// Commits the plan of this moment, if an operator was shown it, on whichever node that was.
     fn commit(&self) -> AdminReply {
-        let Some(id) = *self.shown_plan.lock() else {
-            return AdminReply::refused(
-                "You must verify the plan with 'kvorum admin cluster plan' before committing",
-            );
+        let (state, _) = self.newest();
+        let now = state.plan().ok().map(|plan| plan.id);
+        let shown = self.shown_plans();
+        let is_shown = |id: &u32| shown.contains(id);
+        // One that has changed since is refused by the log, in words.
+        let Some(id) = now.filter(is_shown).or_else(|| shown.first().copied()) else {
+            let text =
+                "You must verify the plan with 'kvorum admin cluster plan' before committing";
+            return AdminReply::refused(text).as_riak(text.replace("kvorum admin", "riak-admin"));
         };
         let reply = self.propose(Command::CommitPlan { id }, "Cluster changes committed");
         if reply.is_ok {
-            *self.shown_plan.lock() = None;
+            self.member.note_shown_plan(None);
         }
         reply
     }
@@ -259,19 +265,29 @@ impl ClusterAdmin {
             state,
             leader: self.member.state().agreement().status().leader,
             unreachable: members.filter(|node| !liveness.is_up(*node)).collect(),
+            is_known: self.member.is_state_known() && self.member.state().is_founded(),
         }
+    }
+
+    /// The node that carries plans out, as Riak calls it.
+    pub(crate) fn claimant_name(&self) -> String {
+        let leader = self.member.state().agreement().status().leader;
+        leader.map_or_else(
+            || "undefined".to_owned(),
+            |node| name_of(&self.state(), node),
+        )
     }
 
     fn member_status(&self) -> AdminReply {
         let state = self.state();
         let seen = self.seen(&state);
-        AdminReply::ok(seen.members_text(), seen.members_json())
+        AdminReply::ok(seen.members_text(), seen.members_json()).as_riak(seen.members_riak_text())
     }
 
     fn status(&self) -> AdminReply {
         let state = self.state();
         let seen = self.seen(&state);
-        AdminReply::ok(seen.status_text(), seen.status_json())
+        AdminReply::ok(seen.status_text(), seen.status_json()).as_riak(seen.status_riak_text())
     }
 
     /// Encryption between this node and the others.
@@ -292,7 +308,8 @@ impl ClusterAdmin {
         let mut rows: Vec<PartitionRow> = open.chain(unopened).map(row).collect();
         let name = &self.member.settings().name;
         let text = members_view::partitions_text(name, &mut rows);
-        AdminReply::ok(text, members_view::partitions_json(&rows))
+        let riak = members_view::partitions_riak_text(name, &rows);
+        AdminReply::ok(text, members_view::partitions_json(&rows)).as_riak(riak)
     }
 
     fn ring_status(&self) -> AdminReply {
@@ -302,6 +319,7 @@ impl ClusterAdmin {
         let vnodes = readiness::describe(self.member.vnodes(), &mut text);
         let voters = self.member.state().agreement().status().voters;
         AdminReply::ok(seen.ring_text(&text), seen.ring_json(voters, &vnodes))
+            .as_riak(seen.ring_riak_text())
     }
 
     fn unreachable(&self, state: &ClusterState) -> Vec<String> {
@@ -310,28 +328,20 @@ impl ClusterAdmin {
 
     fn ringready(&self) -> AdminReply {
         let state = self.state();
-        let marked = |member: &&MemberEntry| member.status == MemberStatus::Down;
-        let members = state.members().values();
-        let down: Vec<String> = self.unreachable(&state);
-        let known: Vec<&str> = members
-            .clone()
-            .filter(marked)
+        let seen = self.seen(&state);
+        let names: Vec<&str> = state
+            .members()
+            .values()
             .map(|it| it.name.as_str())
             .collect();
-        let down: Vec<&String> = down
-            .iter()
-            .filter(|it| !known.contains(&it.as_str()))
-            .collect();
-        if down.is_empty() && self.member.state().is_founded() {
-            let names: Vec<&str> = members.map(|it| it.name.as_str()).collect();
-            let text = format!("TRUE All nodes agree on the ring {names:?}");
-            return AdminReply::ok(text, json!({"ready": true, "nodes": names}));
-        }
-        let text = format!("FALSE {{nodes_down,{down:?}}}");
+        let is_ok = seen.is_ring_ready();
+        let data = match is_ok {
+            true => json!({"ready": true, "nodes": names}),
+            false => json!({"ready": false, "nodes_down": seen.missing()}),
+        };
         AdminReply {
-            is_ok: false,
-            data: json!({"ready": false, "nodes_down": down}),
-            text,
+            is_ok,
+            ..AdminReply::ok(seen.ringready_text(), data)
         }
     }
 

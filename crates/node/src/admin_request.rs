@@ -9,6 +9,8 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdminRequest {
     Ping,
+    /// Whether the node can serve, and if not, why.
+    Health,
     /// Stop gracefully.
     Stop,
     /// Write, read and delete an object.
@@ -37,6 +39,14 @@ pub(crate) enum AdminRequest {
         name: String,
         properties: String,
     },
+    /// The defaults of buckets without type: agreed ones and those of the configuration.
+    BucketDefaultsShow,
+    /// Has all nodes agree on those of this node's configuration.
+    BucketDefaultsApply,
+    /// Has all nodes agree on some.
+    BucketDefaultsSet {
+        properties: String,
+    },
     /// A verb about the cluster and its arguments.
     Cluster {
         words: Vec<String>,
@@ -50,6 +60,8 @@ pub(crate) struct AdminReply {
     pub(crate) is_ok: bool,
     /// For people.
     pub(crate) text: String,
+    /// For people and scripts that know Riak's commands, where that is another text.
+    pub(crate) riak: Option<String>,
     /// For programs.
     pub(crate) data: Value,
 }
@@ -64,12 +76,18 @@ impl AdminRequest {
                 return json!({"verb": "backup", "directory": directory}).to_string();
             }
             Self::Ping => ("ping", None, None),
+            Self::Health => ("health", None, None),
             Self::Stop => ("stop", None, None),
             Self::Test => ("test", None, None),
             Self::Status => ("status", None, None),
             Self::VnodeStatus => ("vnode-status", None, None),
             Self::Maintenance => ("maintenance", None, None),
             Self::TlsStatus => ("tls status", None, None),
+            Self::BucketDefaultsShow => ("bucket-defaults show", None, None),
+            Self::BucketDefaultsApply => ("bucket-defaults apply", None, None),
+            Self::BucketDefaultsSet { properties } => {
+                ("bucket-defaults set", None, Some(properties))
+            }
             Self::BucketTypeList => ("bucket-type list", None, None),
             Self::BucketTypeStatus { name } => ("bucket-type status", Some(name), None),
             Self::BucketTypeCreate { name, properties } => {
@@ -97,6 +115,7 @@ impl AdminRequest {
         Ok(match verb.as_str() {
             "cluster" => Self::Cluster { words: words() },
             "ping" => Self::Ping,
+            "health" => Self::Health,
             "stop" => Self::Stop,
             "test" => Self::Test,
             "status" => Self::Status,
@@ -105,6 +124,11 @@ impl AdminRequest {
             "tls status" => Self::TlsStatus,
             "backup" => Self::Backup {
                 directory: text("directory").ok_or("the request names no directory")?,
+            },
+            "bucket-defaults show" => Self::BucketDefaultsShow,
+            "bucket-defaults apply" => Self::BucketDefaultsApply,
+            "bucket-defaults set" => Self::BucketDefaultsSet {
+                properties: properties(),
             },
             "bucket-type list" => Self::BucketTypeList,
             "bucket-type status" => Self::BucketTypeStatus { name: name()? },
@@ -127,7 +151,16 @@ impl AdminReply {
         Self {
             is_ok: true,
             text: text.into(),
+            riak: None,
             data,
+        }
+    }
+
+    /// The same with another text under the names of Riak's commands.
+    pub(crate) fn as_riak(self, text: impl Into<String>) -> Self {
+        Self {
+            riak: Some(text.into()),
+            ..self
         }
     }
 
@@ -137,12 +170,14 @@ impl AdminReply {
         Self {
             is_ok: false,
             text,
+            riak: None,
             data,
         }
     }
 
     pub(crate) fn encode(&self) -> String {
-        json!({"ok": self.is_ok, "text": self.text, "data": self.data}).to_string()
+        json!({"ok": self.is_ok, "text": self.text, "riak": self.riak, "data": self.data})
+            .to_string()
     }
 
     pub(crate) fn decode(line: &str) -> Result<Self, serde_json::Error> {
@@ -150,6 +185,7 @@ impl AdminReply {
         Ok(Self {
             is_ok: value["ok"].as_bool().unwrap_or(false),
             text: value["text"].as_str().unwrap_or_default().to_owned(),
+            riak: value["riak"].as_str().map(str::to_owned),
             data: value["data"].take(),
         })
     }
@@ -165,6 +201,7 @@ mod tests {
         let properties = || "{\"props\":{\"n_val\":1}}".to_owned();
         for request in [
             AdminRequest::Ping,
+            AdminRequest::Health,
             AdminRequest::Stop,
             AdminRequest::Test,
             AdminRequest::Status,
@@ -173,6 +210,11 @@ mod tests {
             AdminRequest::TlsStatus,
             AdminRequest::Backup {
                 directory: "/a b/\"c\"".to_owned(),
+            },
+            AdminRequest::BucketDefaultsShow,
+            AdminRequest::BucketDefaultsApply,
+            AdminRequest::BucketDefaultsSet {
+                properties: properties(),
             },
             AdminRequest::BucketTypeList,
             AdminRequest::BucketTypeStatus { name: name() },

@@ -20,10 +20,14 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::admin_cluster::ClusterAdmin;
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::backup::Backups;
+use crate::bucket_defaults;
+use crate::bucket_type_view;
 use crate::figures::{Figures, seconds};
+use crate::health_view;
 use crate::maintenance::{Maintenance, bytes_text};
 use crate::node::Node;
 use crate::readiness;
+use crate::vnode_view;
 
 /// What the admin interface looks at.
 pub(crate) struct AdminServer {
@@ -103,7 +107,8 @@ impl AdminServer {
     fn answer(&self, line: &str) -> AdminReply {
         match AdminRequest::decode(line) {
             Err(problem) => AdminReply::refused(problem),
-            Ok(AdminRequest::Ping) => AdminReply::ok("pong", json!("pong")),
+            Ok(AdminRequest::Ping) => pong(),
+            Ok(AdminRequest::Health) => self.health(),
             Ok(AdminRequest::Stop) => stop_this_process(),
             Ok(AdminRequest::Test) => self.cluster.test(),
             Ok(AdminRequest::Status) => self.status(),
@@ -112,6 +117,18 @@ impl AdminServer {
             Ok(AdminRequest::TlsStatus) => self.cluster.tls_status(self.runtime.wall_time()),
             Ok(AdminRequest::Backup { directory }) => self.back_up(Path::new(&directory)),
             Ok(AdminRequest::Cluster { words }) => self.cluster.answer(&words),
+            Ok(AdminRequest::BucketDefaultsShow) => bucket_defaults::show(&self.cluster.member),
+            Ok(AdminRequest::BucketDefaultsApply) => {
+                let propose = |command, done: &str| self.propose(command, done);
+                bucket_defaults::apply(&self.cluster.member, &propose)
+            }
+            Ok(AdminRequest::BucketDefaultsSet { properties }) => {
+                let propose = |command, done: &str| self.propose(command, done);
+                match parse_properties(&properties) {
+                    Ok(change) => bucket_defaults::set(&self.cluster.member, &change, &propose),
+                    Err(problem) => AdminReply::refused(problem),
+                }
+            }
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
             Ok(AdminRequest::BucketTypeCreate { name, properties }) => {
@@ -121,6 +138,15 @@ impl AdminServer {
             Ok(AdminRequest::BucketTypeUpdate { name, properties }) => {
                 self.bucket_type_update(&name, &properties)
             }
+        }
+    }
+
+    /// Fails where the node is not ready, so that scripts need not read it.
+    fn health(&self) -> AdminReply {
+        let health = self.cluster.member.health();
+        AdminReply {
+            is_ok: health.is_ready(),
+            ..AdminReply::ok(health.text(), health_view::json(&health))
         }
     }
 
@@ -140,7 +166,6 @@ impl AdminServer {
     fn vnode_status(&self) -> AdminReply {
         let size = self.coordinator.state().ring().size();
         let failures = self.figures.maintenance.failures();
-        let mut text = format!("Vnode status of '{}'\n", self.figures.node_name);
         let mut all = Vec::new();
         for vnode in self.vnodes.all() {
             let (own, store) = (vnode.status(), vnode.backend().status());
@@ -190,7 +215,6 @@ impl AdminServer {
                 data["unwritable"] = failed.why.clone().into();
                 data["unwritable_since"] = seconds(failed.since).into();
             }
-            text.push_str(&fields_in_lines(&index, &data));
             all.push(data);
         }
         for (partition, unopened) in self.vnodes.unopened() {
@@ -203,10 +227,11 @@ impl AdminServer {
             if let Some(error) = readiness::error_of(&unopened) {
                 data["error"] = error.into();
             }
-            text.push_str(&fields_in_lines(&index, &data));
             all.push(data);
         }
-        AdminReply::ok(text, Value::Array(all))
+        let text = vnode_view::text(&self.figures.node_name, &all);
+        let riak = vnode_view::riak_text(&all);
+        AdminReply::ok(text, Value::Array(all)).as_riak(riak)
     }
 
     fn maintenance(&self) -> AdminReply {
@@ -295,10 +320,13 @@ impl AdminServer {
         for (property, value) in &properties {
             let _infallible = writeln!(text, "{property}: {value}");
         }
+        let claimant = (!bucket_type.is_default()).then(|| self.cluster.claimant_name());
+        let riak = bucket_type_view::riak_text(name, is_active, &properties, claimant.as_deref());
         AdminReply::ok(
             text,
             json!({"name": name, "active": is_active, "props": properties}),
         )
+        .as_riak(riak)
     }
 
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
@@ -315,7 +343,12 @@ impl AdminServer {
             "{name} created\n\nWARNING: it is not usable yet; activate it with: \
              kvorum admin bucket-type activate {name}"
         );
-        self.propose(command, &done)
+        let reply = self.propose(command, &done);
+        if reply.is_ok {
+            reply.as_riak(format!("{name} created"))
+        } else {
+            reply
+        }
     }
 
     fn bucket_type_activate(&self, name: &str) -> AdminReply {
@@ -366,6 +399,12 @@ impl AdminServer {
     }
 }
 
+/// The answer to a ping, with the process that gives it.
+fn pong() -> AdminReply {
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    AdminReply::ok("pong", json!({"answer": "pong", "process": process}))
+}
+
 /// Has this process stop as SIGTERM does.
 pub(crate) fn stop_this_process() -> AdminReply {
     let own = rustix::process::getpid();
@@ -373,14 +412,6 @@ pub(crate) fn stop_this_process() -> AdminReply {
         Ok(()) => AdminReply::ok("stopping", json!({"process": own.as_raw_nonzero().get()})),
         Err(error) => AdminReply::refused(format!("cannot stop: {error}")),
     }
-}
-
-fn fields_in_lines(index: &str, fields: &Value) -> String {
-    let mut text = format!("\nVNode: {index}\n");
-    for (name, value) in fields.as_object().into_iter().flatten() {
-        let _infallible = writeln!(text, "{name} : {value}");
-    }
-    text
 }
 
 fn type_named(name: &str) -> BucketType {

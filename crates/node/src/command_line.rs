@@ -7,6 +7,8 @@ use std::process::{self, ExitCode};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
+use kvorum_settings::{Configuration, Effective};
+use serde_json::Value;
 
 use crate::admin_request::{AdminReply, AdminRequest};
 use crate::admin_verbs::{ClusterVerb, RingVerb};
@@ -14,9 +16,11 @@ use crate::configuration_file::{self, Source};
 use crate::embedded_engines::EMBEDDED;
 use crate::engines::BUILT_IN;
 use crate::riak_names::{self, Called};
+use crate::start_report::StartReport;
 use crate::tls_issuing::{self, TlsVerb};
 use crate::{
-    admin_client, advise, demo, import, inspect, lifecycle, repair, server, tls_files, verify,
+    admin_client, advise, demo, import, inspect, lifecycle, repair, server, shown_keys, tls_files,
+    verify,
 };
 
 /// A distributed key-value database for Riak's clients.
@@ -31,8 +35,8 @@ struct CommandLine {
 enum Verb {
     /// Run a node in the foreground; SIGTERM or SIGINT stops it gracefully
     Server(ServerArguments),
-    /// Start a node in the background and wait until it answers
-    Start(ConfigurationArguments),
+    /// Start a node in the background and wait until its stores are open
+    Start(AdminArguments),
     /// Stop a running node gracefully and wait until it has
     Stop(ConfigurationArguments),
     /// Stop a node if it runs, and start it in the background
@@ -43,7 +47,7 @@ enum Verb {
         directory: PathBuf,
     },
     /// Check a configuration and say, key by key, what becomes of it
-    Chkconfig(ConfigurationArguments),
+    Chkconfig(CheckArguments),
     /// Show a configuration key: what it is for, its default, its value; without one, all values
     Describe {
         /// A key, a key of Riak's, or the beginning of several
@@ -52,7 +56,9 @@ enum Verb {
         configuration: ConfigurationArguments,
     },
     /// Ask whether the node of this configuration is running
-    Ping(ConfigurationArguments),
+    Ping(PingArguments),
+    /// Print the process of the node of this configuration
+    Pid(AdminArguments),
     /// Look into a running node and change what its cluster has agreed on
     Admin {
         #[command(subcommand)]
@@ -103,6 +109,9 @@ enum BenchVerb {
 struct ServerArguments {
     #[command(flatten)]
     configuration: ConfigurationArguments,
+    /// As `kvorum start` runs it: log to the file, where the configuration does not say where to
+    #[arg(long, hide = true)]
+    background: bool,
     /// Stop when standard input ends: with the program that started this one, however that ends
     #[arg(long)]
     stop_with_input: bool,
@@ -119,12 +128,33 @@ pub(crate) struct ConfigurationArguments {
 }
 
 #[derive(Args, Clone)]
+struct CheckArguments {
+    #[command(flatten)]
+    arguments: AdminArguments,
+    /// With debug, show all keys with their values and where these came from
+    #[arg(short, long, value_name = "LEVEL")]
+    level: Option<String>,
+}
+
+#[derive(Args, Clone)]
+struct PingArguments {
+    #[command(flatten)]
+    arguments: AdminArguments,
+    /// Say whether it can serve, and if not, why; fails where it cannot
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+#[derive(Args, Clone)]
 pub(crate) struct AdminArguments {
     #[command(flatten)]
     configuration: ConfigurationArguments,
     /// Print JSON, for programs
     #[arg(long)]
     json: bool,
+    /// Print what Riak's command prints
+    #[arg(long, hide = true)]
+    as_riak: bool,
 }
 
 #[derive(Subcommand)]
@@ -147,6 +177,11 @@ enum AdminVerb {
         #[command(subcommand)]
         verb: BucketTypeVerb,
     },
+    /// Properties of buckets without a type, agreed on by all nodes
+    BucketDefaults {
+        #[command(subcommand)]
+        verb: BucketDefaultsVerb,
+    },
     /// Members, staged changes and plans
     Cluster {
         #[command(subcommand)]
@@ -161,6 +196,14 @@ enum AdminVerb {
         #[command(flatten)]
         arguments: AdminArguments,
     },
+    /// The values of keys of the configuration on this node
+    Show {
+        /// The keys
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
     /// Write, read and delete an object, as a client would
     Test(AdminArguments),
     /// Encryption between nodes: certificates, and what is encrypted
@@ -170,6 +213,21 @@ enum AdminVerb {
     },
     #[command(flatten)]
     Ring(RingVerb),
+}
+
+#[derive(Subcommand)]
+enum BucketDefaultsVerb {
+    /// What is agreed, and where this node is configured otherwise
+    Show(AdminArguments),
+    /// Have all nodes agree on buckets.default.* of this node's configuration
+    Apply(AdminArguments),
+    /// Have all nodes agree on some properties; the others stay
+    Set {
+        /// The properties to change, as in {"props":{"allow_mult":true}}
+        properties: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
 }
 
 #[derive(Subcommand)]
@@ -222,13 +280,14 @@ pub(crate) fn main() -> ExitCode {
     };
     let outcome = match CommandLine::parse_from(words).verb {
         Verb::Server(arguments) => serve(&arguments),
-        Verb::Start(arguments) => lifecycle::start(&arguments),
+        Verb::Start(arguments) => lifecycle::start(&arguments.configuration, arguments.json),
         Verb::Stop(arguments) => lifecycle::stop(&arguments),
         Verb::Restart(arguments) => lifecycle::restart(&arguments),
         Verb::InstallLinks { directory } => lifecycle::install_links(&directory),
         Verb::Chkconfig(arguments) => check_configuration(&arguments),
         Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
         Verb::Ping(arguments) => ping(&arguments),
+        Verb::Pid(arguments) => lifecycle::process(&arguments.configuration, arguments.json),
         Verb::Admin { verb } => administer(verb),
         Verb::Advise { verb } => advise::main(verb.as_ref()),
         Verb::Import { verb } => import::main(&verb),
@@ -248,23 +307,48 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn serve(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
-    let loaded = configuration_file::load(&arguments.configuration.source())?;
+    let mut loaded = configuration_file::load(&arguments.configuration.source())?;
+    if arguments.background {
+        loaded = loaded.in_background();
+    }
     server::run(&loaded, arguments.stop_with_input)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn check_configuration(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
-    let loaded = configuration_file::load(&arguments.source())?;
-    say(&loaded.configuration.report());
+fn check_configuration(check: &CheckArguments) -> anyhow::Result<ExitCode> {
+    let arguments = &check.arguments;
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
     let files = tls_files::check(&loaded.configuration.settings);
     let doubtful = files.map_err(|problems| {
         anyhow::anyhow!("the files of cluster.tls cannot be used:\n{problems}")
     })?;
+    let doubtful: Vec<String> = doubtful.iter().map(ToString::to_string).collect();
+    let report = StartReport::of(&loaded);
+    if arguments.json {
+        let warnings = loaded.configuration.warnings.iter().chain(&doubtful);
+        let mut data = report.json(None);
+        data["warnings"] = warnings.cloned().collect();
+        data["keys"] = keys_json(&loaded.configuration);
+        say(&format!("{data:#}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&loaded.configuration.report());
+    if check.level.as_deref() == Some("debug") {
+        say(&loaded.configuration.effective());
+    }
     for warning in doubtful {
         say(&format!("warning: {warning}"));
     }
+    say(&report.text(None));
     say("config is OK");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every honoured key with its value.
+fn keys_json(configuration: &Configuration) -> Value {
+    let entries = configuration.effective.iter();
+    let entry = |it: &Effective| (it.name.clone(), Value::from(it.value.clone()));
+    Value::Object(entries.map(entry).collect())
 }
 
 fn describe(key: Option<&str>, arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
@@ -279,11 +363,14 @@ fn describe(key: Option<&str>, arguments: &ConfigurationArguments) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-fn ping(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
-    let loaded = configuration_file::load(&arguments.source())?;
-    let reply = admin_client::ask(&loaded.configuration.settings, &AdminRequest::Ping)?;
-    say(&reply.text);
-    Ok(ExitCode::SUCCESS)
+fn ping(ping: &PingArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&ping.arguments.configuration.source())?;
+    let request = match ping.verbose {
+        true => AdminRequest::Health,
+        false => AdminRequest::Ping,
+    };
+    let reply = admin_client::ask(&loaded.configuration.settings, &request)?;
+    Ok(show(&reply, &ping.arguments))
 }
 
 fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
@@ -300,9 +387,22 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
             let directory = directory.context("the directory's name has to be UTF-8")?;
             (AdminRequest::Backup { directory }, arguments)
         }
+        AdminVerb::BucketDefaults { verb } => match verb {
+            BucketDefaultsVerb::Show(arguments) => (AdminRequest::BucketDefaultsShow, arguments),
+            BucketDefaultsVerb::Apply(arguments) => (AdminRequest::BucketDefaultsApply, arguments),
+            BucketDefaultsVerb::Set {
+                properties,
+                arguments,
+            } => (AdminRequest::BucketDefaultsSet { properties }, arguments),
+        },
         AdminVerb::BucketType { verb } => verb.into_request(),
         AdminVerb::Cluster { verb } => verb.into_request(),
         AdminVerb::Ring(verb) => verb.into_request(),
+        AdminVerb::Show { keys, arguments } => {
+            let loaded = configuration_file::load(&arguments.configuration.source())?;
+            let reply = shown_keys::reply(&loaded.configuration, &keys);
+            return Ok(show(&reply, &arguments));
+        }
         AdminVerb::Test(arguments) => (AdminRequest::Test, arguments),
         AdminVerb::Tls { verb } => match verb {
             TlsVerb::Init(arguments) => return tls_issuing::init(&arguments),
@@ -324,20 +424,21 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
             };
             let reply =
                 lifecycle::wait_for_service(settings, &service, node.as_deref(), say_meanwhile)?;
-            return Ok(show(&reply, arguments.json));
+            return Ok(show(&reply, &arguments));
         }
     };
     let loaded = configuration_file::load(&arguments.configuration.source())?;
     let reply = admin_client::ask(&loaded.configuration.settings, &request)?;
-    Ok(show(&reply, arguments.json))
+    Ok(show(&reply, &arguments))
 }
 
 /// Prints what a node answered, for people or for programs.
-fn show(reply: &AdminReply, is_json: bool) -> ExitCode {
-    if is_json {
-        say(&format!("{:#}", reply.data));
-    } else {
-        say(&reply.text);
+fn show(reply: &AdminReply, arguments: &AdminArguments) -> ExitCode {
+    let riak = reply.riak.as_ref().filter(|_| arguments.as_riak);
+    match (arguments.json, riak) {
+        (true, _) => say(&format!("{:#}", reply.data)),
+        (false, Some(text)) => say(text),
+        (false, None) => say(&reply.text),
     }
     if reply.is_ok {
         ExitCode::SUCCESS

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use kvorum_settings::{Configuration, TermsFile};
+use anyhow::{Context, bail};
+use kvorum_settings::{Anchors, Configuration, LogOutput, Origin, TermsFile};
+
+use crate::data_directory::FORMAT_NAME;
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "kvorum.conf";
@@ -20,10 +22,24 @@ pub(crate) struct Source {
     pub(crate) overrides: Vec<String>,
 }
 
-/// A configuration and the file that it came from, if there was one.
+/// A configuration and the file that it came from, if there was one, by its absolute path.
 pub(crate) struct Loaded {
     pub(crate) configuration: Configuration,
     pub(crate) file: Option<PathBuf>,
+}
+
+impl Loaded {
+    /// As a server in the background has it, which nobody watches: where nothing is said of the output of
+    /// the log, it goes to the file.
+    pub(crate) fn in_background(mut self) -> Self {
+        let is_chosen = self.configuration.effective.iter().any(|entry| {
+            entry.name == "logger.output" && matches!(entry.origin, Origin::Set { .. })
+        });
+        if !is_chosen {
+            self.configuration.settings.log.output = LogOutput::File;
+        }
+        self
+    }
 }
 
 /// Reads and checks a configuration. All problems are reported at once.
@@ -44,7 +60,14 @@ pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
         Some(file) => read_terms(file)?,
         None => Vec::new(),
     };
-    let mut configuration = Configuration::load_with_terms(&text, &terms, &source.overrides)
+    let working = std::env::current_dir().context("find the working directory")?;
+    let file = file.map(|file| working.join(file));
+    let beside_file = file.as_deref().and_then(Path::parent);
+    let anchors = Anchors {
+        file: beside_file.and_then(Path::to_str).map(str::to_owned),
+        working: working.to_str().map(str::to_owned),
+    };
+    let mut configuration = Configuration::load_at(&text, &terms, &source.overrides, &anchors)
         .map_err(|problems| anyhow::anyhow!("{place} cannot be used:\n{problems}"))?;
     if let Some(arguments) = file.as_deref().and_then(virtual_machine_file) {
         configuration.warnings.push(format!(
@@ -52,6 +75,9 @@ pub(crate) fn load(source: &Source) -> anyhow::Result<Loaded> {
              from `nodename`",
             arguments.display()
         ));
+    }
+    if let Some(directory) = beside_file {
+        refuse_the_place_of_before(&configuration, directory, &working)?;
     }
     Ok(Loaded {
         configuration,
@@ -92,4 +118,27 @@ fn virtual_machine_file(file: &Path) -> Option<PathBuf> {
 fn read(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file)
         .with_context(|| format!("read the configuration file {}", file.display()))
+}
+
+/// Earlier versions took a relative `platform_data_dir` of a file as relative to the working directory. Where
+/// data is there and none beside the file, nothing is begun anew.
+fn refuse_the_place_of_before(
+    configuration: &Configuration,
+    beside_file: &Path,
+    working: &Path,
+) -> anyhow::Result<()> {
+    let data = &configuration.settings.node.data_dir;
+    let Ok(relative) = data.strip_prefix(beside_file) else {
+        return Ok(());
+    };
+    let before = working.join(relative);
+    if before == *data || data.join(FORMAT_NAME).exists() || !before.join(FORMAT_NAME).exists() {
+        return Ok(());
+    }
+    bail!(
+        "platform_data_dir is relative to its file and means {}, where no data is, while data is in {}, \
+         which an earlier version took it for: write the absolute path that is right into the file",
+        data.display(),
+        before.display()
+    )
 }

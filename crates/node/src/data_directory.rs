@@ -281,9 +281,19 @@ impl DataDirectory {
     }
 }
 
-/// The admin socket of the node whose data is in `data_directory`.
+/// Systems take paths of sockets up to this length, in bytes.
+const SOCKET_PATH_BYTES_MAX: usize = 100;
+
+/// The admin socket of the node whose data is in `data_directory`. A long path is shortened to one that is
+/// relative to the working directory, if it is below that.
 pub(crate) fn admin_socket(data_directory: &Path) -> PathBuf {
-    data_directory.join("admin.socket")
+    let path = data_directory.join("admin.socket");
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        return path;
+    }
+    let working = std::env::current_dir().ok();
+    let relative = working.and_then(|working| path.strip_prefix(working).ok().map(Path::to_owned));
+    relative.unwrap_or(path)
 }
 
 /// Reads the file `engine` of a data directory.

@@ -20,6 +20,8 @@ pub(crate) fn main(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
 fn ask(data_directory: &Path, words: &[&str]) -> anyhow::Result<Reply> {
     let words = words.iter().map(|word| (*word).to_owned()).collect();
     let request = AdminRequest::Cluster { words };
-    let AdminReply { is_ok, text, data } = admin_client::ask_at(data_directory, &request)?;
+    let AdminReply {
+        is_ok, text, data, ..
+    } = admin_client::ask_at(data_directory, &request)?;
     Ok(Reply { is_ok, text, data })
 }

@@ -16,12 +16,13 @@ use kvorum_member::{Member, VnodeTable};
 use kvorum_object::Object;
 use kvorum_ring::NodeId;
 use kvorum_runtime::{Moment, Runtime, WallTime};
-use kvorum_server_http::{NodeFacts, VnodeCounts};
+use kvorum_server_http::{Health, NodeFacts};
 use kvorum_server_pb::ConnectionMeter;
 use kvorum_stats::{MetricKind, MetricsText, Recording, Stats};
 use kvorum_vnode::VnodeWork;
 use serde_json::{Map, Value};
 
+use crate::health_view;
 use crate::machine_figures::MachineFigures;
 use crate::maintenance::{Maintenance, Unwritable};
 use crate::node_log::NodeLog;
@@ -173,13 +174,8 @@ impl NodeFacts for Figures {
         self.metrics_text()
     }
 
-    fn vnodes(&self) -> VnodeCounts {
-        let readiness = self.vnodes.readiness();
-        VnodeCounts {
-            open: readiness.open,
-            opening: readiness.opening,
-            failed: readiness.failed,
-        }
+    fn health(&self) -> Health {
+        health_view::for_clients(&self.member.health())
     }
 }
 
@@ -234,10 +230,13 @@ impl Figures {
         put("vnodes_opening", readiness.opening.into());
         put("vnodes_failed", readiness.failed.into());
         let failures = self.maintenance.failures();
-        put("vnodes_unwritable", failures.count(readiness.open).into());
-        if let Some(Unwritable { why, since }) = failures.first() {
+        let health = self.member.health();
+        put("vnodes_unwritable", health.unwritable.into());
+        if let Some(Unwritable { since, .. }) = failures.first() {
             put("unwritable_since", seconds(*since).into());
-            put("unwritable_reason", why.clone().into());
+        }
+        if let Some(refusal) = health.refusal {
+            put("unwritable_reason", refusal.text().into());
         }
         for (name, _, warnings) in self.limit_warnings() {
             put(name, warnings.into());
@@ -297,8 +296,8 @@ impl Figures {
             ),
             (
                 "vnodes_unwritable",
-                "Vnodes that take no more writes until the node is restarted: its log or their store failed",
-                self.maintenance.failures().count(readiness.open),
+                "Vnodes that take no writes: the disk is full, or the log or their store failed",
+                self.member.health().unwritable,
             ),
         ] {
             let value = vnodes as u64;

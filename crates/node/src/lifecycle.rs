@@ -1,6 +1,6 @@
 //! A node as its operator starts and stops it: in the background, waited for, under Riak's names.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use kvorum_disk::{Disk as _, RealDisk};
 use kvorum_settings::Settings;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::admin_client;
 use crate::admin_request::{AdminReply, AdminRequest};
 use crate::command_line::{ConfigurationArguments, say};
 use crate::configuration_file;
 use crate::riak_names;
+use crate::start_report::StartReport;
 
 /// How long a node may take to answer after its start: one with much data opens for a while.
 const START_WAIT: Duration = Duration::from_secs(300);
@@ -28,28 +29,81 @@ const SAY_PERIOD: Duration = Duration::from_secs(3);
 /// What a node that did not start said last, in bytes.
 const LAST_WORDS: usize = 2_000;
 
-/// Starts a node in the background, and waits until it answers.
-pub(crate) fn start(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
-    let loaded = configuration_file::load(&arguments.source())?;
+/// Starts a node in the background, and waits until its stores are open.
+pub(crate) fn start(arguments: &ConfigurationArguments, is_json: bool) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.source())?.in_background();
     let settings = &loaded.configuration.settings;
     if is_answering(settings) {
         bail!("Node is already running!");
     }
-    let output = settings.node.log_dir.join("console.log");
+    // Before the server makes the data directory.
+    let report = StartReport::of(&loaded);
+    let output = settings.node.log_dir.join("start.log");
     let mut child = spawn(arguments, &output)?;
+    let process = child.id();
+    if !is_json {
+        say(&report.text(Some(process)));
+    }
+    let health = wait_until_open(settings, &mut child, &output, is_json)?;
+    if is_json {
+        let mut data = report.json(Some(process));
+        data["health"] = health["status"].clone();
+        data["reasons"] = health["reasons"].clone();
+        say(&format!("{data:#}"));
+    } else {
+        say(&format!("{:<14} {}", "health", health_line(&health)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The health of a node that has answered, once no store is being opened any more or for [`START_WAIT`] some
+/// were. Says now and then what it waits for.
+fn wait_until_open(
+    settings: &Settings,
+    child: &mut Child,
+    output: &Path,
+    is_quiet: bool,
+) -> anyhow::Result<Value> {
     let deadline = Instant::now() + START_WAIT;
-    while !is_answering(settings) {
+    let mut said_at = Instant::now();
+    loop {
+        let answer = admin_client::ask(settings, &AdminRequest::Health).ok();
         if let Some(status) = child.try_wait().context("look after the server")? {
-            let said = last_words(&output);
-            bail!("the server ended with {status} before it answered:\n{said}");
+            let said = last_words(output);
+            bail!("the server did not start ({status}):\n{said}");
         }
-        if Instant::now() >= deadline {
-            let (seconds, output) = (START_WAIT.as_secs(), output.display());
-            bail!("the server does not answer after {seconds} s; it goes on, see {output}");
+        let is_late = Instant::now() >= deadline;
+        match answer {
+            Some(reply) if reply.data["opening"] == 0 || is_late => return Ok(reply.data),
+            None if is_late => bail!(
+                "the server does not answer after {} s; it goes on, see {}",
+                START_WAIT.as_secs(),
+                output.display()
+            ),
+            answer => {
+                if !is_quiet && said_at.elapsed() >= SAY_PERIOD {
+                    said_at = Instant::now();
+                    let what = answer.map_or_else(
+                        || "the server reads its ring and its log".to_owned(),
+                        |reply| health_line(&reply.data),
+                    );
+                    say(&format!("{:<14} {what}", "waiting"));
+                }
+            }
         }
         sleep(LOOK_PERIOD);
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// The state of a node and why, in a line.
+fn health_line(health: &Value) -> String {
+    let status = health["status"].as_str().unwrap_or("unknown");
+    let reasons = health["reasons"].as_array().into_iter().flatten();
+    let reasons: Vec<&str> = reasons.filter_map(|it| it["text"].as_str()).collect();
+    match reasons.is_empty() {
+        true => status.to_owned(),
+        false => format!("{status}: {}", reasons.join("; ")),
+    }
 }
 
 fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Child> {
@@ -57,11 +111,13 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
         std::fs::create_dir_all(directory)
             .with_context(|| format!("create the log directory {}", directory.display()))?;
     }
-    let opened = OpenOptions::new().create(true).append(true).open(output);
-    let file: File = opened.with_context(|| format!("open {}", output.display()))?;
+    // A start's own words alone: those of an earlier one would be taken for its reason to fail.
+    let file = File::create(output).with_context(|| format!("open {}", output.display()))?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut command = Command::new(program);
-    command.arg("server").args(arguments.words());
+    command
+        .args(["server", "--background"])
+        .args(arguments.words());
     command.stdin(Stdio::null());
     command.stdout(file.try_clone().context("share the log file")?);
     command.stderr(file);
@@ -70,10 +126,18 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
     command.spawn().context("start the server")
 }
 
+/// Why a server ended: what it said last of all, or the end of all that it said.
 fn last_words(output: &Path) -> String {
     let text = std::fs::read(output).unwrap_or_default();
-    let from = text.len().saturating_sub(LAST_WORDS);
-    String::from_utf8_lossy(&text[from..]).into_owned()
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if let Some(at) = text.rfind("\nkvorum: ") {
+        return text[at + 1..].trim_end().to_owned();
+    }
+    let mut from = text.len().saturating_sub(LAST_WORDS);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text[from..].trim_end().to_owned()
 }
 
 fn is_answering(settings: &Settings) -> bool {
@@ -98,13 +162,29 @@ pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the process of the node that runs.
+pub(crate) fn process(
+    arguments: &ConfigurationArguments,
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.source())?;
+    let reply = admin_client::ask(&loaded.configuration.settings, &AdminRequest::Ping)?;
+    let process = reply.data["process"].as_u64();
+    let process = process.context("the running node is of a version that does not say it")?;
+    match is_json {
+        true => say(&format!("{:#}", json!({"process": process}))),
+        false => say(&process.to_string()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Stops a node if it runs, and starts it.
 pub(crate) fn restart(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
     if is_answering(&loaded.configuration.settings) {
         stop(arguments)?;
     }
-    start(arguments)
+    start(arguments, false)
 }
 
 /// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it says what it
@@ -125,19 +205,35 @@ pub(crate) fn wait_for_service(
     };
     let mut said_at: Option<Instant> = None;
     loop {
-        let services = match admin_client::ask(settings, &request) {
-            Ok(reply) if reply.is_ok => reply.text,
-            Ok(_) | Err(_) => "[]".to_owned(),
+        let why = match admin_client::ask(settings, &request) {
+            Ok(reply) if reply.is_ok && has_service(&reply.data, wanted) => {
+                let data = json!({"service": wanted, "node": node, "up": true});
+                return Ok(AdminReply::ok(format!("{wanted} is up"), data));
+            }
+            Ok(reply) if reply.is_ok => reasons(&reply.data),
+            Ok(reply) => reply.text,
+            Err(error) => format!("{error:#}"),
         };
-        if services.contains(wanted) {
-            let data = json!({"service": wanted, "node": node, "up": true});
-            return Ok(AdminReply::ok(format!("{wanted} is up"), data));
-        }
         if said_at.is_none_or(|said_at| said_at.elapsed() >= SAY_PERIOD) {
             said_at = Some(Instant::now());
-            say_meanwhile(&format!("{wanted} is not up: {services}"));
+            say_meanwhile(&format!("{wanted} is not up: {why}"));
         }
         sleep(LOOK_PERIOD);
+    }
+}
+
+fn has_service(data: &Value, wanted: &str) -> bool {
+    let services = data["services"].as_array().into_iter().flatten();
+    services.into_iter().any(|service| service == wanted)
+}
+
+/// Why a node does not serve, by its health.
+fn reasons(data: &Value) -> String {
+    let reasons = data["health"]["reasons"].as_array().into_iter().flatten();
+    let reasons: Vec<&str> = reasons.filter_map(|it| it["text"].as_str()).collect();
+    match reasons.is_empty() {
+        true => "[]".to_owned(),
+        false => reasons.join("; "),
     }
 }
 

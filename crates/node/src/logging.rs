@@ -1,52 +1,88 @@
 //! Logs: where they go, in which form.
+//!
+//! One event is one line, whatever is in its fields: `logfmt` puts every text in quotes and escapes what
+//! would end the line, `json` makes an object of it. A node's identity stands for a node that operators know
+//! by its name, so the name is added beside it. A panic is an event like others.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::sync::Mutex;
+mod line;
+mod rotating_file;
+
+use std::collections::BTreeMap;
+use std::panic::PanicHookInfo;
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use kvorum_settings::{LogLevel, LogOutput, LogSettings};
+use parking_lot::RwLock;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt};
 
+use self::line::Lines;
+use self::rotating_file::RotatingFile;
+
+/// The names of nodes by their identities, as they are known at the moment.
+#[derive(Clone, Default)]
+pub(crate) struct NodeNames(Arc<RwLock<BTreeMap<String, String>>>);
+
+impl NodeNames {
+    /// Takes over who is known now. Names of nodes that are gone stay: lines may still be about them.
+    pub(crate) fn learn(&self, names: impl IntoIterator<Item = (String, String)>) {
+        self.0.write().extend(names);
+    }
+
+    fn of(&self, identity: &str) -> Option<String> {
+        self.0.read().get(identity).cloned()
+    }
+}
+
 /// Starts logging for the rest of the process.
-pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<()> {
+pub(crate) fn start(settings: &LogSettings) -> anyhow::Result<NodeNames> {
+    let names = NodeNames::default();
     // The libraries under the cluster tell of every step, and of a node that is down twice a second.
     let filter = match settings.level {
         LogLevel::Debug => "debug,openraft=info,foca=info",
         LogLevel::Info => "info,openraft=off,foca=off",
         LogLevel::Warning => "warn,openraft=off,foca=off",
         LogLevel::Error => "error,openraft=off,foca=off",
-        LogLevel::None => return Ok(()),
+        LogLevel::None => return Ok(names),
+    };
+    let file = || {
+        let file = RotatingFile::open(&settings.file, settings.file_bytes_max, settings.files_max);
+        file.with_context(|| format!("open the log file {}", settings.file.display()))
     };
     let writer = match settings.output {
-        LogOutput::Off => return Ok(()),
+        LogOutput::Off => return Ok(names),
         LogOutput::Console => BoxMakeWriter::new(std::io::stderr),
-        LogOutput::File => BoxMakeWriter::new(file_writer(settings)?),
-        LogOutput::Both => BoxMakeWriter::new(std::io::stderr.and(file_writer(settings)?)),
+        LogOutput::File => BoxMakeWriter::new(Mutex::new(file()?)),
+        LogOutput::Both => BoxMakeWriter::new(std::io::stderr.and(Mutex::new(file()?))),
     };
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
-        .with_target(false)
         .with_ansi(false)
+        .event_format(Lines {
+            format: settings.format,
+            names: names.clone(),
+        })
         .with_writer(writer)
         .init();
-    Ok(())
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(names)
 }
 
-fn file_writer(
-    settings: &LogSettings,
-) -> anyhow::Result<impl for<'a> MakeWriter<'a, Writer: Write> + Send + Sync + 'static> {
-    let path = &settings.file;
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("create the log directory {}", directory.display()))?;
-    }
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .with_context(|| format!("open the log file {}", path.display()))?;
-    Ok(Mutex::new(file))
+/// A panic as an event; without this it would be some lines on standard error.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let payload = panic.payload();
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    let place = panic.location().map(ToString::to_string);
+    let thread = std::thread::current();
+    tracing::error!(
+        event = "panicked",
+        thread = thread.name().unwrap_or("unnamed"),
+        place = place.as_deref().unwrap_or("unknown"),
+        reason = text.as_deref().unwrap_or("unknown"),
+        "report this bug",
+    );
 }

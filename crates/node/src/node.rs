@@ -45,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) backups: Arc<Backups>,
     /// For what requests hold in memory.
     pub(crate) room: Room,
+    /// Where other nodes connect.
+    pub(crate) peer_addresses: Vec<SocketAddr>,
     log: Option<NodeLog>,
     committer: Option<ThreadHandle<()>>,
     maintainer: ThreadHandle<()>,
@@ -91,6 +93,7 @@ impl Node {
             runtime: runtime.clone(),
             arbiter: arbiter.clone(),
         };
+        let peer_addresses = peer_listeners.iter().map(Listener::local_address).collect();
         let tls = TlsUpkeep::begin(settings, &runtime)?;
         let parts = kvorum_member::Parts {
             encryption: tls.encryption.clone(),
@@ -162,6 +165,7 @@ impl Node {
             maintenance,
             backups,
             room,
+            peer_addresses,
             log,
             committer,
             maintainer,

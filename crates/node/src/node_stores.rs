@@ -35,6 +35,7 @@ pub(crate) struct NodeStores {
     engine_before: Option<String>,
     /// The engine of the run before kept nothing over its stop, and no store is missed.
     kept_nothing: bool,
+    data_directory: PathBuf,
     /// Where an earlier version had its commit logs.
     commit_logs: PathBuf,
     /// The value log, for engines that keep their entries in it.
@@ -96,6 +97,7 @@ impl NodeStores {
             engines,
             engine_before,
             kept_nothing,
+            data_directory: data.path().to_owned(),
             commit_logs: data.commit_log(),
             value_log,
             log: Mutex::new(None),
@@ -364,6 +366,19 @@ impl Stores for NodeStores {
         if batches > 0 {
             tracing::warn!(event = "commit_log_unknown_stores", batches);
         }
+    }
+
+    fn log_failure(&self) -> Option<String> {
+        self.log().and_then(|log| log.failure())
+    }
+
+    fn committed_batches(&self) -> Option<u64> {
+        self.log().map(|log| log.batches())
+    }
+
+    fn room(&self) -> Option<u64> {
+        let space = self.disk.space(&self.data_directory);
+        space.ok().map(|space| space.available)
     }
 
     /// Reading a store from its hint files is work for a processor. Two at least, so that one that

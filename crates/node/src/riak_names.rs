@@ -46,7 +46,11 @@ fn of_riak(mut rest: Vec<OsString>) -> Called {
         "daemon" => return words(&["start"], rest.split_off(1)),
         "console" | "foreground" => return words(&["server"], rest.split_off(1)),
         "version" => return words(&["--version"], Vec::new()),
-        "config" if second == "effective" => return words(&["describe"], rest.split_off(2)),
+        "pid" | "getpid" => return words(&["pid"], rest.split_off(1)),
+        "config" if matches!(second, "effective" | "describe") => {
+            return words(&["describe"], without_level(rest.split_off(2)));
+        }
+        // The file is read as it is: what Riak generates from it is nothing but checked here.
         "config" => return words(&["chkconfig"], rest.split_off(2.min(rest.len()))),
         "attach" | "remote-console" | "daemon-attach" | "eval" | "escript" | "unescript" => {
             "there is no shell inside the server; `riak-admin status`, `vnode-status` and \
@@ -70,12 +74,14 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
     }
     let second = rest.get(1).and_then(|it| it.to_str()).unwrap_or_default();
     let instead = match verb.as_str() {
-        "describe" | "show" => return words(&["describe"], rest.split_off(1)),
+        "describe" => return words(&["describe"], rest.split_off(1)),
         "set" => match second.split_once('=') {
             Some(("transfer_limit", limit)) => {
                 let limit = limit.to_owned();
                 let more = rest.split_off(2);
-                return words(&["admin", "transfer-limit", &limit], more);
+                let mut all: Vec<OsString> = vec!["transfer-limit".into(), limit.into()];
+                all.extend(more);
+                return admin("transfer-limit", all);
             }
             _ => {
                 "change the key in the configuration file and restart the node; \
@@ -109,15 +115,64 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         "reip" | "reip-manual" => {
             "a node is known by its identity: change nodename and its address and restart it"
         }
-        "backup" | "restore" => "copy the data directory of a stopped node",
+        "backup" => {
+            "use `kvorum admin backup DIRECTORY`, which backs up this node while it serves: every node is \
+             backed up by itself"
+        }
+        "restore" => {
+            "start a node on the directory that `kvorum admin backup DIRECTORY` has made: a backup is a \
+             data directory"
+        }
         "security" => "users and sources are not built in yet",
         "top" => "use `kvorum admin maintenance`, and the system's own top",
         "erl-reload" | "js-reload" | "ensemble-status" | "search" => {
             "what it looked after is not part of Kvorum"
         }
-        _ => return words(&["admin"], rest),
+        _ => return admin(&verb, rest),
     };
     cannot(&format!("riak-admin {verb}"), instead)
+}
+
+/// Without `-l LEVEL`, by which Riak's program says more while it makes files.
+fn without_level(words: Vec<OsString>) -> Vec<OsString> {
+    let mut left = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("-l" | "--level") => drop(words.next()),
+            _ => left.push(word),
+        }
+    }
+    left
+}
+
+/// A verb of `kvorum admin`, which prints what Riak's command does.
+fn admin(verb: &str, mut words: Vec<OsString>) -> Called {
+    if has_riaks_form(verb) {
+        words.push("--as-riak".into());
+    }
+    self::words(&["admin"], words)
+}
+
+/// True for verbs whose text may differ from what Riak's operators know.
+fn has_riaks_form(verb: &str) -> bool {
+    matches!(
+        verb,
+        "member-status"
+            | "ring-status"
+            | "ringready"
+            | "transfers"
+            | "transfer-limit"
+            | "cluster"
+            | "handoff"
+            | "services"
+            | "status"
+            | "vnode-status"
+            | "bucket-type"
+            | "down"
+            | "show"
+            | "set"
+    )
 }
 
 fn words(first: &[&str], rest: Vec<OsString>) -> Called {
@@ -157,27 +212,42 @@ mod tests {
             ("riak chkconfig --config x", "kvorum chkconfig --config x"),
             ("riak version", "kvorum --version"),
             ("riak config effective", "kvorum describe"),
-            ("riak admin member_status", "kvorum admin member-status"),
-            ("riak-admin ring-status", "kvorum admin ring-status"),
+            ("riak config effective -l debug", "kvorum describe"),
+            (
+                "riak config describe ring_size",
+                "kvorum describe ring_size",
+            ),
+            ("riak config generate -l debug", "kvorum chkconfig -l debug"),
+            ("riak chkconfig -l debug", "kvorum chkconfig -l debug"),
+            ("riak pid", "kvorum pid"),
+            ("riak getpid", "kvorum pid"),
+            (
+                "riak admin member_status",
+                "kvorum admin member-status --as-riak",
+            ),
+            (
+                "riak-admin ring-status",
+                "kvorum admin ring-status --as-riak",
+            ),
             (
                 "/usr/sbin/riak-admin wait_for_service riak_kv n@h",
                 "kvorum admin wait-for-service riak_kv n@h",
             ),
             (
                 "riak-admin transfer_limit n@h 4",
-                "kvorum admin transfer-limit n@h 4",
+                "kvorum admin transfer-limit n@h 4 --as-riak",
             ),
             (
                 "riak-admin set transfer_limit=4",
-                "kvorum admin transfer-limit 4",
+                "kvorum admin transfer-limit 4 --as-riak",
             ),
             (
                 "riak-admin cluster force-remove a@b",
-                "kvorum admin cluster force-remove a@b",
+                "kvorum admin cluster force-remove a@b --as-riak",
             ),
             (
                 "riak-admin bucket_type create maps",
-                "kvorum admin bucket-type create maps",
+                "kvorum admin bucket-type create maps --as-riak",
             ),
             ("riak-admin describe ring_size", "kvorum describe ring_size"),
         ] {
@@ -195,6 +265,10 @@ mod tests {
             ("riak-admin cluster resize-ring 128", "fixed"),
             ("riak-admin set anti_entropy=off", "configuration file"),
             ("riak-admin aae-status", "not built in yet"),
+            (
+                "riak-admin backup riak@x cookie f all",
+                "kvorum admin backup",
+            ),
         ] {
             let why = call(line).unwrap_err();
             assert!(why.contains(word) && !why.contains('\n'), "{why}");

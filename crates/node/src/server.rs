@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use kvorum_cluster::AgreedState as _;
 use kvorum_disk::RealDisk;
+use kvorum_member::Member;
 use kvorum_runtime::{Executor, ListenOptions, Listener, ProductionOptions, Runtime};
 use kvorum_settings::Settings;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,10 +21,11 @@ use crate::backup;
 use crate::configuration_file::Loaded;
 use crate::data_directory::admin_socket;
 use crate::figures::RIAK_VERSION;
-use crate::logging;
+use crate::logging::{self, NodeNames};
 use crate::node::Node;
 use crate::open_files;
 use crate::readiness;
+use crate::start_report::StartReport;
 use crate::vnode_figures;
 
 /// How long requests in progress may take to finish after a signal.
@@ -34,8 +37,12 @@ const STOP_WITH_INPUT_MAX: Duration = Duration::from_secs(10);
 /// Runs a node until it is told to stop.
 pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()> {
     let settings = loaded.configuration.settings.clone();
-    logging::start(&settings.log)?;
+    let names = logging::start(&settings.log)?;
     report(loaded);
+    let starting = StartReport::of(loaded);
+    let process = std::process::id();
+    say_to_terminal(&starting.text(Some(process)));
+    starting.log_event(process);
     allocator::keep_until_given_back();
     let executor: Executor = Runtime::production(&threads(&settings))?;
     let runtime = executor.runtime();
@@ -60,7 +67,10 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
         }
     };
     let clients = (protobuf, http, clients_max);
+    let learning = learn_names(node.member.clone(), names);
+    let learning = runtime.spawn("node names", learning).abort_on_drop();
     executor.block_on(serve(&node, clients, &settings, &runtime, &mut stop))?;
+    drop(learning);
     tracing::info!(event = "closing");
     // A store that is being opened at this moment may be worked on until the runtime has shut down.
     let _locked_to_the_end = node.data.clone();
@@ -70,6 +80,20 @@ pub(crate) fn run(loaded: &Loaded, stops_with_input: bool) -> anyhow::Result<()>
     closed?;
     tracing::info!(event = "stopped");
     Ok(())
+}
+
+/// Has lines of the log name nodes as operators know them.
+async fn learn_names(member: Arc<Member>, names: NodeNames) {
+    let mut versions = member.state().versions();
+    loop {
+        versions.see();
+        let state = member.state().current();
+        let members = state.members().iter();
+        names.learn(members.map(|(node, it)| (node.to_string(), it.name.clone())));
+        if versions.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 fn threads(settings: &Settings) -> ProductionOptions {
@@ -104,12 +128,16 @@ fn stop_with_input() {
 fn report(loaded: &Loaded) {
     if let Some(file) = &loaded.file {
         let text = loaded.configuration.report();
-        let mut out = std::io::stdout().lock();
-        let _nobody_may_listen = writeln!(out, "{}:\n{}", file.display(), text.trim_end());
+        say_to_terminal(&format!("{}:\n{}", file.display(), text.trim_end()));
     }
     for warning in &loaded.configuration.warnings {
         tracing::warn!(event = "configuration", warning = %warning);
     }
+}
+
+fn say_to_terminal(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _nobody_may_listen = writeln!(out, "{}", text.trim_end());
 }
 
 /// Sockets are opened first: a port in use is said at once, before any store is touched.
@@ -178,6 +206,9 @@ async fn serve(
         },
         node.figures.clone(),
     ));
+    for address in &node.peer_addresses {
+        tracing::info!(event = "listening", interface = "peer", %address);
+    }
     for listener in protobuf_listeners {
         tracing::info!(event = "listening", interface = "protobuf", address = %listener.local_address());
         let server = protobuf.clone();
@@ -208,6 +239,7 @@ async fn serve(
 
     stop.received().await;
     tracing::info!(event = "draining");
+    node.coordinator.stop_waiting();
     http.stop(DRAIN_MAX).await;
     if runtime.timeout(DRAIN_MAX, protobuf.stop()).await.is_err() {
         tracing::warn!(event = "drain_timed_out");

@@ -72,6 +72,14 @@ impl Position {
         &self.0
     }
 
+    /// A position whose keys have `first` as the partition of their first replica.
+    pub fn before(size: RingSize, first: Partition) -> Self {
+        let slice = size.before(first, 1).number() << (16 - size.bits());
+        let mut bytes = [0; 20];
+        bytes[..2].copy_from_slice(&slice.to_be_bytes());
+        Self(bytes)
+    }
+
     /// The owner partition: the first replica's, which is the one that *follows* the position.
     pub fn owner(&self, size: RingSize) -> Partition {
         let [first, second, ..] = self.0;
@@ -90,6 +98,17 @@ mod tests {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect()
+    }
+
+    #[test]
+    fn a_position_before_a_partition_has_it_as_its_owner() {
+        for partitions in [8, 64, 4096] {
+            let size = RingSize::new(partitions).unwrap();
+            for partition in size.partitions() {
+                let position = Position::before(size, partition);
+                assert_eq!(position.owner(size), partition);
+            }
+        }
     }
 
     fn at(bucket_type: &'static str, hash: KeyHash) -> Position {

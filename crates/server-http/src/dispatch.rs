@@ -108,7 +108,7 @@ async fn serve(exchange: Exchange<'_>, route: Route) -> Outcome {
     match route {
         Route::Root => root::resources(&exchange),
         Route::Ping => Ok(root::ping(&exchange)),
-        Route::Health => Ok(root::health(&exchange)),
+        Route::Health(probe) => Ok(root::health(&exchange, probe)),
         Route::Stats => statistics::stats(&exchange),
         Route::Metrics => Ok(statistics::metrics(&exchange)),
         Route::Buckets(_, bucket_type) => listing::buckets(&exchange, &bucket_type).await,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Tells what a node records about itself. Asked once for each request, on a worker thread: it must
 /// not wait for a device.
@@ -14,9 +14,37 @@ pub trait NodeFacts: Send + Sync {
     /// The OpenMetrics text.
     fn metrics(&self) -> String;
 
-    /// How many of the node's vnodes serve. Who has all stores open from the start need not count.
-    fn vnodes(&self) -> VnodeCounts {
-        VnodeCounts::default()
+    /// Whether the node can serve. A node of which nothing else is known is ready.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+}
+
+/// Whether a node can serve, and if not, why. No path of the server is in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Health {
+    /// False when requests had better go to another node.
+    pub is_ready: bool,
+    /// `ready`, `degraded`, or in one word why the node is not ready.
+    pub status: &'static str,
+    /// All that is not as it should be, what keeps the node from being ready first: a word for programs and
+    /// a sentence.
+    pub reasons: Vec<(&'static str, String)>,
+    /// The node's vnodes.
+    pub vnodes: VnodeCounts,
+    /// Further members of the answer of `/health`.
+    pub details: Map<String, Value>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            is_ready: true,
+            status: "ready",
+            reasons: Vec::new(),
+            vnodes: VnodeCounts::default(),
+            details: Map::new(),
+        }
     }
 }
 

@@ -233,7 +233,7 @@ mod tests {
             (
                 RequestError::DiskFull("/data".into()),
                 503,
-                "disk_full: /data\n",
+                "disk_full: the disk of a replica has no room, see its node's log; reads go on\n",
             ),
             (
                 RequestError::KeyTooLarge { bytes: 70_000 },
@@ -243,7 +243,7 @@ mod tests {
             (
                 RequestError::Storage("file".into()),
                 500,
-                "Error:\nstorage: file\n",
+                "Error:\nstorage: a store failed, see its node's log\n",
             ),
             (
                 RequestError::IndexesNotSupported("bitcask".into()),
@@ -259,7 +259,7 @@ mod tests {
             (
                 RequestError::Internal("bug".into()),
                 500,
-                "Error:\ninternal: bug\n",
+                "Error:\ninternal: a rule of the server was broken, see its node's log\n",
             ),
         ];
         for (error, status, text) in cases {

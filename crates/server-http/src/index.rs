@@ -46,6 +46,7 @@ pub(crate) async fn query(exchange: &Exchange<'_>, index: &IndexPath) -> Outcome
         with_terms: wants_terms && query.selection.has_terms(),
     };
     let coordinator = exchange.coordinator();
+    coordinator.until_opened(query.options.timeout).await;
     let mut results = coordinator.query_index(query).map_err(refused)?;
     let first = results.next().await.transpose().map_err(refused)?;
     if is_streamed {

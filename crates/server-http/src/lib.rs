@@ -38,6 +38,6 @@ mod settings;
 mod spelling;
 mod statistics;
 
-pub use facts::{NodeFacts, VnodeCounts};
+pub use facts::{Health, NodeFacts, VnodeCounts};
 pub use server::Server;
 pub use settings::{HttpSettings, JobSwitches};

@@ -52,6 +52,7 @@ pub(crate) async fn keys(exchange: &Exchange<'_>, path: &BucketPath) -> Outcome 
         let properties = properties.ok_or_else(|| page(StatusCode::NOT_FOUND))?;
         opening.insert("props".to_owned(), Value::Object(properties));
     }
+    coordinator.until_opened(Some(timeout)).await;
     let listing = coordinator
         .list_keys(&path.bucket_type, &path.bucket, timeout)
         .map_err(|error| failure::of_listing(&error, &path.bucket_type))?;
@@ -82,8 +83,9 @@ pub(crate) async fn buckets(exchange: &Exchange<'_>, bucket_type: &BucketType) -
         Mode::Stream => check_enabled(jobs.stream_list_buckets, "stream_list_buckets")?,
     }
     exchange.require_json()?;
-    let listing = exchange
-        .coordinator()
+    let coordinator = exchange.coordinator();
+    coordinator.until_opened(Some(timeout)).await;
+    let listing = coordinator
         .list_buckets(bucket_type, timeout)
         .map_err(|error| failure::of_listing(&error, bucket_type))?;
     answer(

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use http::header::{LINK, VARY};
 use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::exchange::Exchange;
 use crate::facts::VnodeCounts;
 use crate::reply::{ACCEPT_AND_ENCODING, Answer, HTML, JSON, Outcome, page, with_body};
+use crate::route::Probe;
 
 /// Riak's names for what is served, and the first path piece of each. Clients switch features on by
 /// these names, so nothing is listed that is not here.
@@ -37,38 +39,65 @@ const RESOURCES: [(&str, &str); 19] = [
 /// Of `/ping`: how many vnodes serve.
 const VNODES: HeaderName = HeaderName::from_static("x-kvorum-vnodes");
 
-/// `OK`, from the moment on when the node listens; a header says how many vnodes serve.
+/// Of `/ping`: the state of the node in one word.
+const STATUS: HeaderName = HeaderName::from_static("x-kvorum-health");
+
+/// `OK`, from the moment on when the node listens; headers say how the node is and how many vnodes serve.
 pub(crate) fn ping(exchange: &Exchange<'_>) -> Answer {
     let mut answer = with_body(StatusCode::OK, HTML, Body::Whole("OK".into()));
+    let health = exchange.service.facts.health();
     let VnodeCounts {
         open,
         opening,
         failed,
-    } = exchange.service.facts.vnodes();
+    } = health.vnodes;
     let counts = format!("open={open}, opening={opening}, failed={failed}");
+    let headers = answer.headers_mut();
     if let Ok(counts) = HeaderValue::from_str(&counts) {
-        answer.headers_mut().insert(VNODES, counts);
+        headers.insert(VNODES, counts);
     }
+    headers.insert(STATUS, HeaderValue::from_static(health.status));
     answer
 }
 
-/// Whether every vnode serves, for whoever spreads requests over nodes: 503 while stores are being
-/// opened. One that could not be opened keeps nobody away from the others.
-pub(crate) fn health(exchange: &Exchange<'_>) -> Answer {
+/// Answers a question about the node's health.
+///
+/// Orchestrators restart a process that is not live and send no requests to one that is not ready. The
+/// process answers, so it is live, whatever its stores do: no restart makes room on a disk. It is ready when
+/// requests may be sent to it; 503 and the reasons when not. What concerns a part of its data only is a
+/// reason as well, and does not keep requests from the rest.
+pub(crate) fn health(exchange: &Exchange<'_>, probe: Probe) -> Answer {
+    if probe == Probe::Live {
+        return with_body(StatusCode::OK, JSON, Body::Whole(LIVE.into()));
+    }
+    let health = exchange.service.facts.health();
+    let status = match health.is_ready {
+        true => StatusCode::OK,
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let reasons: Vec<Value> = health
+        .reasons
+        .iter()
+        .map(|(reason, text)| json!({"reason": reason, "text": text}))
+        .collect();
     let VnodeCounts {
         open,
         opening,
         failed,
-    } = exchange.service.facts.vnodes();
-    let (status, word) = match (opening, failed) {
-        (0, 0) => (StatusCode::OK, "ready"),
-        (0, _) => (StatusCode::OK, "degraded"),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "opening"),
-    };
-    let vnodes = serde_json::json!({"open": open, "opening": opening, "failed": failed});
-    let body = serde_json::json!({"status": word, "vnodes": vnodes}).to_string();
-    with_body(status, JSON, Body::Whole(body.into()))
+    } = health.vnodes;
+    let mut body = json!({
+        "status": health.status,
+        "ready": health.is_ready,
+        "reasons": reasons,
+        "vnodes": {"open": open, "opening": opening, "failed": failed},
+    });
+    if let Value::Object(members) = &mut body {
+        members.extend(health.details);
+    }
+    with_body(status, JSON, Body::Whole(body.to_string().into()))
 }
+
+const LIVE: &str = r#"{"status":"live"}"#;
 
 /// The list of resources, for people by default and for programs if they ask; always in `Link`.
 pub(crate) fn resources(exchange: &Exchange<'_>) -> Outcome {

@@ -82,12 +82,21 @@ pub(crate) enum Missing {
     MapReduce,
 }
 
+/// What is asked of a node's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// Whether the process works.
+    Live,
+    /// Whether requests may be sent to it.
+    Ready,
+}
+
 /// A resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Root,
     Ping,
-    Health,
+    Health(Probe),
     Stats,
     Metrics,
     /// The buckets of a type.
@@ -114,7 +123,12 @@ impl Route {
         let route = match pieces.next_raw() {
             None => Self::Root,
             Some("ping") => Self::Ping,
-            Some("health") => Self::Health,
+            Some("health") => match pieces.next_raw() {
+                None => Self::Health(Probe::Ready),
+                Some("live") => Self::Health(Probe::Live),
+                Some("ready") => Self::Health(Probe::Ready),
+                Some(_) => return None,
+            },
             Some("stats") => Self::Stats,
             Some("metrics") => Self::Metrics,
             Some("mapred") => Self::Missing(Missing::MapReduce),
@@ -133,7 +147,7 @@ impl Route {
         match self {
             Self::Root
             | Self::Ping
-            | Self::Health
+            | Self::Health(_)
             | Self::Stats
             | Self::Metrics
             | Self::Buckets(..)
@@ -307,7 +321,11 @@ mod tests {
             ("//", Some(Route::Root)),
             ("/ping", Some(Route::Ping)),
             ("/ping/x", None),
-            ("/health", Some(Route::Health)),
+            ("/health", Some(Route::Health(Probe::Ready))),
+            ("/health/live", Some(Route::Health(Probe::Live))),
+            ("/health/ready", Some(Route::Health(Probe::Ready))),
+            ("/health/other", None),
+            ("/health/live/more", None),
             ("/stats/", Some(Route::Stats)),
             ("/metrics", Some(Route::Metrics)),
             ("/riak", Some(Route::Buckets(Form::Old, default_type()))),

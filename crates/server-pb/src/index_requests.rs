@@ -47,7 +47,9 @@ impl Connection {
             });
         }
         let with_terms = wants_terms && query.selection.has_terms();
-        let results = self.shared.coordinator.query_index(query)?;
+        let coordinator = &self.shared.coordinator;
+        coordinator.until_opened(query.options.timeout).await;
+        let results = coordinator.query_index(query)?;
         if is_streamed {
             self.stream_index(results, with_terms).await
         } else {
@@ -149,6 +151,7 @@ impl Connection {
             key,
         };
         let coordinator = self.shared.coordinator.clone();
+        coordinator.until_opened(query.options.timeout).await;
         let mut results = coordinator.query_index(query.clone())?;
         let (mut message, mut message_bytes) = (pb::RpbCsBucketResp::default(), 0);
         while let Some(found) = results.next().await {

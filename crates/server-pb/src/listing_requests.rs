@@ -40,6 +40,7 @@ impl Connection {
             .type_properties(&bucket_type)
             .map_err(Refusal::from)?;
         let timeout = timeout_of(request.timeout).unwrap_or(BUCKETS_TIMEOUT);
+        coordinator.until_opened(Some(timeout)).await;
         let listing = coordinator.list_buckets(&bucket_type, timeout)?;
         match is_streamed {
             true => self.stream_buckets(listing).await,
@@ -90,6 +91,7 @@ impl Connection {
             .map_err(Refusal::from)?;
         let timeout = timeout_of(request.timeout).unwrap_or(KEYS_TIMEOUT);
         let bucket = Bucket::new(request.bucket);
+        coordinator.until_opened(Some(timeout)).await;
         let mut listing = coordinator.list_keys(&bucket_type, &bucket, timeout)?;
         while let Some(found) = listing.next().await {
             let names = found?.into_iter().map(|key: Key| key.to_bytes());

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use crate::name::Name;
 use crate::problem::{Place, Problem};
+use crate::secret;
 
 /// One setting as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub(crate) fn parse(text: &str) -> (Vec<Setting>, Vec<Problem>) {
 pub(crate) fn parse_override(text: &str, place: Place) -> Result<Setting, Problem> {
     let unreadable = |expected| Problem::Unreadable {
         place,
-        text: text.to_owned(),
+        text: secret::line_without_it(text),
         expected,
     };
     let (key, value) = text
@@ -82,7 +83,7 @@ pub(crate) fn parse_override(text: &str, place: Place) -> Result<Setting, Proble
 fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
     let unreadable = |expected| Problem::Unreadable {
         place,
-        text: line.to_owned(),
+        text: secret::line_without_it(line),
         expected,
     };
     let is_include = line

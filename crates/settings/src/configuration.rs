@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::anchors::Anchors;
 use crate::catalogue::{self, Known, honoured_keys};
 use crate::conf_file::{self, Setting};
 use crate::consistency;
@@ -10,6 +11,7 @@ use crate::key::Key;
 use crate::kind::Refusal;
 use crate::name::{self, Name};
 use crate::problem::{Place, Problem, Problems, TermsFile};
+use crate::secret;
 use crate::settings::{LogOutput, Settings};
 use crate::substitution;
 
@@ -85,17 +87,19 @@ impl Configuration {
     /// # Errors
     /// Everything that is wrong, at once; the reader corrects the file or the options.
     pub fn load(text: &str, overrides: &[impl AsRef<str>]) -> Result<Configuration, Problems> {
-        Self::load_with_terms(text, &[], overrides)
+        Self::load_at(text, &[], overrides, &Anchors::default())
     }
 
-    /// Reads files of Erlang terms, too, which stand beside the file and win over it in their order.
+    /// The same with files of Erlang terms, which stand beside the file and win over it in their order, and
+    /// with relative paths made absolute: see [`Anchors`].
     ///
     /// # Errors
     /// As [`Configuration::load`].
-    pub fn load_with_terms(
+    pub fn load_at(
         text: &str,
         terms: &[(TermsFile, Vec<u8>)],
         overrides: &[impl AsRef<str>],
+        anchors: &Anchors,
     ) -> Result<Configuration, Problems> {
         let (mut written, mut problems) = conf_file::parse(text);
         let mut replacements = Vec::new();
@@ -121,7 +125,7 @@ impl Configuration {
         let mut loader = Loader {
             problems,
             replacements,
-            ..Loader::new(&written)
+            ..Loader::new(&written, anchors)
         };
         let mut lines = loader.classify();
         lines.append(&mut ignored);
@@ -177,6 +181,7 @@ struct Replacement {
 }
 
 struct Loader<'a> {
+    anchors: &'a Anchors,
     written: &'a [Setting],
     replacements: Vec<Replacement>,
     /// By pattern and free word: the index of the setting that counts, the last one written.
@@ -185,8 +190,9 @@ struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(written: &'a [Setting]) -> Loader<'a> {
+    fn new(written: &'a [Setting], anchors: &'a Anchors) -> Loader<'a> {
         Loader {
+            anchors,
             written,
             replacements: Vec::new(),
             winners: BTreeMap::new(),
@@ -218,6 +224,12 @@ impl<'a> Loader<'a> {
                     });
                     continue;
                 }
+            };
+            let target = match target {
+                Target::Key { pattern, .. } => {
+                    passed_over(pattern, &setting.value).map_or(target, Target::Nothing)
+                }
+                Target::Nothing(_) => target,
             };
             if let Target::Key { pattern, word, .. } = &target
                 && self.replacement(index, pattern).is_none()
@@ -266,8 +278,8 @@ impl<'a> Loader<'a> {
         };
         Some(LineReport {
             place: setting.place,
+            value: secret::shown(&setting.name.to_string(), &value),
             name: setting.written_name(),
-            value,
             outcome,
         })
     }
@@ -297,7 +309,8 @@ impl<'a> Loader<'a> {
     fn apply_default(&mut self, settings: &mut Settings, key: &'static Key) -> Effective {
         let name = name::instance(key.name, key.default_word);
         let value = key.default.and_then(|text| {
-            let value = self.expand(&name, Place::Default, text)?;
+            let text = self.anchors.of_kind(&key.kind, Place::Default, text);
+            let value = self.expand(&name, Place::Default, &text)?;
             self.apply(
                 settings,
                 key,
@@ -326,7 +339,10 @@ impl<'a> Loader<'a> {
         let setting = self.written.get(index)?;
         let name = name::instance(key.name, word);
         let written = setting.written_name();
-        let value = self.expand(&written, setting.place, &setting.value)?;
+        let text = self
+            .anchors
+            .of_kind(&key.kind, setting.place, &setting.value);
+        let value = self.expand(&written, setting.place, &text)?;
         self.apply(settings, key, word, &written, setting.place, &value);
         let through = (written != name).then_some(written);
         let origin = Origin::Set {
@@ -401,14 +417,15 @@ impl<'a> Loader<'a> {
                     .or_else(|| catalogue::riak_default(name).map(str::to_owned));
             }
         };
+        let key = catalogue::declaration(pattern)?;
         match self.winners.get(&(pattern, word)) {
-            Some(index) => self
-                .written
-                .get(*index)
-                .map(|setting| setting.value.clone()),
-            None => catalogue::declaration(pattern)
-                .and_then(|key| key.default)
-                .map(str::to_owned),
+            Some(index) => self.written.get(*index).map(|setting| {
+                self.anchors
+                    .of_kind(&key.kind, setting.place, &setting.value)
+            }),
+            None => key
+                .default
+                .map(|text| self.anchors.of_kind(&key.kind, Place::Default, text)),
         }
     }
 
@@ -423,6 +440,11 @@ impl<'a> Loader<'a> {
             };
         }
     }
+}
+
+/// Why a value of a key that is honoured has no effect.
+fn passed_over(pattern: &'static str, value: &str) -> Option<&'static str> {
+    catalogue::declaration(pattern)?.kind.passes_over(value)
 }
 
 enum Target {

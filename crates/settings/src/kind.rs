@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::byte_size;
 use crate::duration::{self, Unit};
-use crate::settings::{DeleteMode, QuorumValue, Settings};
+use crate::settings::{DeleteMode, LogFormat, QuorumValue, Settings};
 
 /// The type of a key's value, with the setter of the field it fills.
 #[derive(Clone, Copy)]
@@ -87,7 +87,8 @@ pub enum Kind {
     Address(fn(&mut Settings, &str, Option<SocketAddr>)),
     /// One of some words.
     Choice(&'static [Choice]),
-    /// A path, relative to the server's working directory unless absolute.
+    /// A path; a relative one is relative to the configuration file, or of `--set` to the working
+    /// directory.
     Path(fn(&mut Settings, PathBuf)),
     /// `name@host`.
     NodeName(fn(&mut Settings, String)),
@@ -102,6 +103,8 @@ pub enum Kind {
     },
     /// `keep`, `immediate` or a duration (bare numbers are milliseconds).
     DeleteMode(fn(&mut Settings, DeleteMode)),
+    /// `logfmt` or `json`; a template of Erlang's logger is passed over.
+    LogFormat(fn(&mut Settings, LogFormat)),
 }
 
 /// One word of [`Kind::Choice`].
@@ -131,7 +134,19 @@ pub enum Refusal {
     NotBuiltIn(&'static str),
 }
 
+/// Why a template of Erlang's logger has no effect.
+const TEMPLATE: &str =
+    "it is a template of Erlang's logger; lines have the form `logfmt` or `json`";
+
 impl Kind {
+    /// Why a value of Riak's is known and has no effect, if it is one; the default counts then.
+    pub(crate) fn passes_over(&self, text: &str) -> Option<&'static str> {
+        match self {
+            Kind::LogFormat(_) => text.trim_start().starts_with('[').then_some(TEMPLATE),
+            _ => None,
+        }
+    }
+
     /// Reads `text` and puts the value into `settings`; `word` is the free word of the key's name.
     ///
     /// # Errors
@@ -192,6 +207,11 @@ impl Kind {
             Kind::Word(set) => set(settings, word_of(text)?),
             Kind::Quorum { least, set } => set(settings, quorum(text, least)?),
             Kind::DeleteMode(set) => set(settings, delete_mode(text)?),
+            Kind::LogFormat(set) => match text {
+                "logfmt" => set(settings, LogFormat::Logfmt),
+                "json" => set(settings, LogFormat::Json),
+                _ => return None,
+            },
         }
         Some(())
     }
@@ -247,6 +267,7 @@ impl Kind {
                 "`keep`, `immediate` or a duration such as 3s (a bare number is milliseconds)"
                     .to_owned()
             }
+            Kind::LogFormat(_) => "one of `logfmt`, `json`".to_owned(),
         }
     }
 
@@ -271,7 +292,7 @@ impl Kind {
             Kind::Duration { .. } | Kind::DurationOr { .. } | Kind::DeleteMode(_) => "duration",
             Kind::Bytes { .. } | Kind::BytesOr { .. } => "byte size",
             Kind::Address(_) => "address",
-            Kind::Choice(_) => "choice",
+            Kind::Choice(_) | Kind::LogFormat(_) => "choice",
             Kind::Path(_) => "path",
             Kind::NodeName(_) | Kind::Word(_) => "text",
             Kind::Quorum { .. } => "quorum",

@@ -19,6 +19,7 @@
 //! # Ok::<(), kvorum_settings::Problems>(())
 //! ```
 
+mod anchors;
 mod byte_size;
 mod catalogue;
 mod conf_file;
@@ -36,9 +37,11 @@ mod reference;
 mod report;
 mod riak;
 mod sample;
+mod secret;
 mod settings;
 mod substitution;
 
+pub use anchors::Anchors;
 pub use catalogue::{Known, honoured_keys, lookup, riak_families};
 pub use configuration::{Configuration, Effective, LineReport, Origin, Outcome};
 pub use duration::Unit;
@@ -51,8 +54,8 @@ pub use riak::{Family, Fate, RiakKey};
 pub use sample::sample_file;
 pub use settings::{
     BitcaskSettings, BucketDefaults, CommitLogSettings, Compression, DeleteMode, Durability,
-    DurabilityMode, HttpSettings, JobSettings, LeveldbSettings, ListenerSettings, LogLevel,
-    LogOutput, LogSettings, MaintenanceSettings, MemorySettings, MergePolicy, NodeSettings,
-    ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings, StorageBackend,
-    SyncStrategy, TlsMode, TlsSettings,
+    DurabilityMode, HttpSettings, JobSettings, LeveldbSettings, ListenerSettings, LogFormat,
+    LogLevel, LogOutput, LogSettings, MaintenanceSettings, MemorySettings, MergePolicy,
+    NodeSettings, ObjectLimits, ProtobufSettings, QuorumValue, RequestSettings, Settings,
+    StorageBackend, SyncStrategy, TlsMode, TlsSettings,
 };

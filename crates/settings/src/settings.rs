@@ -436,6 +436,21 @@ pub struct LogSettings {
     pub output: LogOutput,
     /// `logger.file`.
     pub file: PathBuf,
+    /// `logger.format`.
+    pub format: LogFormat,
+    /// `logger.max_file_size`: a file of this length is put aside. Bytes.
+    pub file_bytes_max: u64,
+    /// `logger.max_files`: files put aside that are kept.
+    pub files_max: u64,
+}
+
+/// The form of a line of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `name=value` pairs, texts in quotes.
+    Logfmt,
+    /// An object.
+    Json,
 }
 
 /// The least severe event that is logged.
@@ -582,6 +597,9 @@ impl Settings {
                 level: LogLevel::Info,
                 output: LogOutput::Console,
                 file: PathBuf::new(),
+                format: LogFormat::Logfmt,
+                file_bytes_max: 0,
+                files_max: 0,
             },
         }
     }

@@ -64,6 +64,7 @@ pub(crate) struct Counts {
     pub(crate) damaged_reads: AtomicU64,
     pub(crate) size_warnings: AtomicU64,
     pub(crate) sibling_warnings: AtomicU64,
+    pub(crate) disk_full_refusals: AtomicU64,
     pub(crate) merges: AtomicU64,
 }
 
@@ -206,6 +207,19 @@ impl Vnode {
     /// Why the store takes no more writes, once a write has met that.
     pub fn unwritable(&self) -> Option<&str> {
         self.unwritable.get().map(String::as_str)
+    }
+
+    /// Notes that a write was refused because the disk is full, where that became known only when the
+    /// write was to be made durable.
+    pub fn note_disk_full(&self) {
+        self.counts
+            .disk_full_refusals
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Writes that were refused because the disk was full, since the vnode was opened.
+    pub fn disk_full_refusals(&self) -> u64 {
+        self.counts.disk_full_refusals.load(Ordering::Relaxed)
     }
 
     /// Counts and identity, for `vnode-status`.

@@ -406,8 +406,12 @@ impl Vnode {
     fn put(&self, batch: &Batch, durability: Durability) -> Result<Durable, ReplicaFailure> {
         let receipt = self.backend.put(batch, durability);
         receipt.map(|receipt| receipt.durable).map_err(|error| {
-            if error.kind() == ErrorKind::Failed {
-                self.unwritable.get_or_init(|| error.to_string());
+            match error.kind() {
+                ErrorKind::Failed => {
+                    self.unwritable.get_or_init(|| error.to_string());
+                }
+                ErrorKind::Full => self.note_disk_full(),
+                _ => {}
             }
             failure_of(&error)
         })

@@ -191,7 +191,7 @@ fn unreachable(machine: &Machine) -> anyhow::Result<usize> {
 fn is_settled(machine: &Machine, replicas: usize) -> anyhow::Result<()> {
     let ring = status(machine, "ring-status")?;
     let is_empty = |name: &str| ring[name].as_array().is_some_and(Vec::is_empty);
-    let is_complete = ring["ring_ready"] == true && ring["replicas_max"] == replicas;
+    let is_complete = ring["settled"] == true && ring["replicas_max"] == replicas;
     if !is_complete || !is_empty("pending") || !is_empty("unreachable") {
         bail!("node {} says {ring}", machine.number + 1);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kvorum_coordinator::{PutOptions, RequestError};
+use kvorum_coordinator::{GetOptions, PutOptions, RequestError};
 use kvorum_disk::{CrashOptions, read_file};
 use kvorum_encoding::{Bucket, BucketType};
 use kvorum_member::{JoinError, Member, Readiness};
@@ -130,6 +130,8 @@ fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
     with_one_held(|machine, _, member, held| async move {
         let readiness = member.vnodes().readiness();
         assert_eq!((readiness.open, readiness.failed), (7, 0));
+        // As a node that stops: else each of them would wait to the end of its time.
+        member.coordinator().stop_waiting();
         let mut refused = 0;
         for key in keys() {
             let got = get_at(&member, &key).await;
@@ -151,6 +153,66 @@ fn what_is_open_answers_while_a_store_is_held_back_and_that_one_refuses() {
         let is_held = |key: &str| partition(&member, key) == held;
         check_all(&member, |key| if is_held(key) { "old" } else { "new" }).await;
         assert_eq!(listed(&member).await.unwrap(), KEYS as usize);
+        stop(&member).await;
+    });
+}
+
+/// Of a hundred puts that were sent when the port opened, 68 were refused: their stores were opened some
+/// milliseconds later.
+#[test]
+fn a_request_that_meets_a_store_that_is_being_opened_waits_for_it() {
+    with_one_held(|machine, runtime, member, held| async move {
+        let of_held: Vec<String> = keys().filter(|it| partition(&member, it) == held).collect();
+        let mut waiting = Vec::new();
+        for key in of_held.clone() {
+            let member = member.clone();
+            waiting.push(runtime.spawn("waiting write", async move {
+                write(&member, &key, "new").await
+            }));
+        }
+        let lister = member.clone();
+        let listing = runtime.spawn("waiting listing", async move {
+            lister.coordinator().until_opened(None).await;
+            listed(&lister).await
+        });
+        // Those that have time for it see nothing else of the store that is held back.
+        let options = GetOptions {
+            timeout: Some(Duration::from_millis(20)),
+            ..GetOptions::default()
+        };
+        let coordinator = member.coordinator();
+        let now = coordinator.runtime().now();
+        let impatient = coordinator.get(&address(&of_held[0]), &options, now).await;
+        assert_eq!(impatient, Err(RequestError::VnodeOpening));
+        assert_eq!(member.vnodes().readiness().opening, 1);
+        machine.gate.open();
+        for written in waiting {
+            assert_eq!(written.await.unwrap(), Ok(()));
+        }
+        assert_eq!(listing.await.unwrap(), Ok(KEYS as usize));
+        for key in of_held {
+            let got = values(get_at(&member, &key).await.unwrap().as_deref());
+            assert_eq!(got, ["new"], "{key}: one write is one value");
+        }
+        stop(&member).await;
+    });
+}
+
+#[test]
+fn health_says_which_stores_are_not_open_and_which_partitions_nobody_serves() {
+    with_one_held(|machine, _, member, held| async move {
+        let health = member.health();
+        assert_eq!((health.open, health.opening), (7, 1));
+        assert_eq!(health.status(), "opening");
+        assert!(!health.is_ready());
+        assert_eq!(health.unserved, [held]);
+        machine.gate.open();
+        member.vnodes().until_opened().await;
+        let health = member.health();
+        assert_eq!(
+            (health.status(), health.text()),
+            ("ready", "ready\n".to_owned())
+        );
         stop(&member).await;
     });
 }
@@ -214,6 +276,15 @@ fn a_store_that_cannot_be_opened_keeps_nobody_from_serving_and_is_tried_again() 
             failed: 1,
         };
         assert_eq!(member.vnodes().readiness(), expected);
+        let health = member.health();
+        assert_eq!(
+            (health.status(), &health.failed),
+            ("degraded", &vec![failing])
+        );
+        assert!(
+            health.is_ready() && health.unserved == [failing],
+            "{health:?}"
+        );
         world.runtime().sleep(Duration::from_secs(12)).await;
         for key in keys() {
             let got = machine.try_get(&key).await;

@@ -12,6 +12,8 @@ use kvorum_ring::{NodeId, Partition, Ring};
 use serde_json::{Value, json};
 
 use super::{RULER, action_of, banner, name_of, status_word};
+use crate::framed_table::framed;
+use crate::readiness;
 
 /// What is agreed, and what this node knows of who is there.
 pub(super) struct Seen<'a> {
@@ -20,10 +22,13 @@ pub(super) struct Seen<'a> {
     pub(super) leader: Option<NodeId>,
     /// Members that this node cannot reach.
     pub(super) unreachable: BTreeSet<NodeId>,
+    /// False until a node that joins has been sent the state of its cluster.
+    pub(super) is_known: bool,
 }
 
 /// A partition that is to move.
 struct Due {
+    partition: Partition,
     index: String,
     /// `waiting`, `filling` or `closing`.
     phase: String,
@@ -79,7 +84,7 @@ fn in_order(members: &BTreeMap<NodeId, Member>) -> Vec<(NodeId, &Member)> {
 }
 
 /// True when nothing moves and nothing is to.
-fn is_ready(state: &ClusterState) -> bool {
+fn is_settled(state: &ClusterState) -> bool {
     let ring = state.ring();
     let is_still =
         state.transition().is_none() && ring.moves().is_empty() && ring.growth().is_none();
@@ -89,6 +94,36 @@ fn is_ready(state: &ClusterState) -> bool {
 impl Seen<'_> {
     fn is_up(&self, node: NodeId) -> bool {
         !self.unreachable.contains(&node)
+    }
+
+    /// Members that cannot be reached and are not marked as down.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let members = in_order(self.state.members()).into_iter();
+        let missing =
+            members.filter(|(node, it)| !self.is_up(*node) && it.status != MemberStatus::Down);
+        missing.map(|(_, member)| member.name.clone()).collect()
+    }
+
+    /// True when all members that are expected are there, and so know the ring: the ring that one shows is
+    /// that of all. `ringready` and `ring-status` say the same.
+    pub(super) fn is_ring_ready(&self) -> bool {
+        self.is_known && self.missing().is_empty()
+    }
+
+    /// `ringready`.
+    pub(super) fn ringready_text(&self) -> String {
+        if self.is_ring_ready() {
+            let names = in_order(self.state.members()).into_iter();
+            let names: Vec<String> = names.map(|(_, it)| it.name.clone()).collect();
+            return format!("TRUE All nodes agree on the ring {}", quoted(&names));
+        }
+        if !self.is_known {
+            return "FALSE this node has not been sent the state of its cluster yet".to_owned();
+        }
+        format!(
+            "FALSE {} down.  All nodes need to be up to check.",
+            quoted(&self.missing())
+        )
     }
 
     pub(super) fn unreachable_names(&self) -> Vec<String> {
@@ -102,7 +137,22 @@ impl Seen<'_> {
         let state = self.state;
         let pending = pending_shares(state);
         banner("Membership")
-            + &table_of_members(state, state.members(), state.ring(), pending.as_ref())
+            + &table_of_members(
+                state,
+                state.members(),
+                state.ring(),
+                pending.as_ref(),
+                Names::Quoted,
+            )
+    }
+
+    /// As Riak prints it.
+    pub(super) fn members_riak_text(&self) -> String {
+        let state = self.state;
+        let (pending, ring) = (pending_shares(state), state.ring());
+        let members = state.members();
+        banner("Membership")
+            + &table_of_members(state, members, ring, pending.as_ref(), Names::Bare)
     }
 
     pub(super) fn members_json(&self) -> Value {
@@ -136,8 +186,9 @@ impl Seen<'_> {
         let state = self.state;
         let pending = pending_shares(state);
         let mut text = format!(
-            "---- Cluster Status ----\nRing ready: {}\n\n",
-            is_ready(state)
+            "---- Cluster Status ----\nRing ready: {}\nSettled:    {}\n\n",
+            self.is_ring_ready(),
+            is_settled(state)
         );
         let _infallible = writeln!(
             text,
@@ -176,7 +227,35 @@ impl Seen<'_> {
             })
         };
         let rows: Vec<Value> = in_order(state.members()).into_iter().map(row).collect();
-        json!({"ring_ready": is_ready(state), "nodes": rows})
+        json!({
+            "ring_ready": self.is_ring_ready(), "settled": is_settled(state), "nodes": rows,
+        })
+    }
+
+    /// As Riak prints it.
+    pub(super) fn status_riak_text(&self) -> String {
+        let state = self.state;
+        let pending = pending_shares(state);
+        let row = |(node, member): (NodeId, &Member)| {
+            let is_claimant = self.leader == Some(node);
+            let mark = if is_claimant { "(C)" } else { "   " };
+            let will = pending_share(pending.as_ref(), node);
+            vec![
+                format!(" {mark} {} ", member.name),
+                status_word(member.status).to_owned(),
+                self.availability(node, member).to_owned(),
+                format!("{:>5.1}", share(state.ring(), node)),
+                will.map_or_else(|| "--".to_owned(), |share| format!("{share:>5.1}")),
+            ]
+        };
+        let rows: Vec<Vec<String>> = in_order(state.members()).into_iter().map(row).collect();
+        let header = ["node", "status", " avail ", "ring ", "pending"];
+        format!(
+            "---- Cluster Status ----\nRing ready: {}\n\n{}\nKey: (C) = Claimant; availability marked \
+             with '!' is unexpected\n",
+            self.is_ring_ready(),
+            framed(&header, &rows),
+        )
     }
 
     /// What is to move, by who has it and who will.
@@ -193,6 +272,7 @@ impl Seen<'_> {
             due.entry((name_of(state, from), name_of(state, to)))
                 .or_default()
                 .push(Due {
+                    partition,
                     index: partition.index_decimal(ring.size()),
                     phase: phase.to_lowercase(),
                 });
@@ -214,38 +294,92 @@ impl Seen<'_> {
         self.leader.is_some_and(|node| self.is_up(node))
     }
 
-    /// `ring-status`; `vnodes` is what is said of this node's own.
-    pub(super) fn ring_text(&self, vnodes: &str) -> String {
-        let mut text = banner("Claimant");
-        let _infallible = writeln!(
-            text,
-            "Claimant:  '{}'\nStatus:     {}\nRing Ready: {}\n",
+    fn claimant_text(&self) -> String {
+        format!(
+            "{}Claimant:  '{}'\nStatus:     {}\nRing Ready: {}\n",
+            banner("Claimant"),
             self.claimant().as_deref().unwrap_or("undefined"),
             if self.is_claimant_up() { "up" } else { "down" },
-            is_ready(self.state),
-        );
+            self.is_ring_ready(),
+        )
+    }
+
+    /// `ring-status`; `vnodes` is what is said of this node's own.
+    pub(super) fn ring_text(&self, vnodes: &str) -> String {
+        let mut text = self.claimant_text();
+        let _infallible = writeln!(text, "Settled:    {}\n", is_settled(self.state));
         text.push_str(&banner("Ownership Handoff"));
         text.push_str(&self.changes_text());
         let _infallible = writeln!(text, "\n{}{vnodes}", banner("Vnodes of This Node"));
-        text.push_str(&banner("Unreachable Nodes"));
+        text + &self.unreachable_text()
+    }
+
+    /// As Riak prints it.
+    pub(super) fn ring_riak_text(&self) -> String {
+        let mut text = self.claimant_text();
+        let _infallible = write!(text, "\n{}", banner("Ownership Handoff"));
+        let due = self.due();
+        if due.is_empty() {
+            text.push_str("No pending changes.\n");
+        }
+        for ((from, to), moves) in due {
+            let _infallible = writeln!(text, "Owner:      {from}\nNext Owner: {to}\n");
+            let missing = self.missing();
+            let gone: Vec<&String> = [&from, &to]
+                .into_iter()
+                .filter(|name| missing.contains(name))
+                .collect();
+            for name in &gone {
+                let _infallible = writeln!(text, "!!! {name} is DOWN !!!\n");
+            }
+            for Due { index, .. } in moves {
+                let _infallible = match gone.is_empty() {
+                    true => writeln!(text, "Index: {index}\n  Waiting on: [riak_kv_vnode]\n"),
+                    false => writeln!(text, "Index: {index}"),
+                };
+            }
+            let end = if gone.is_empty() { "" } else { "\n" };
+            let _infallible = writeln!(text, "{end}{RULER}");
+        }
+        let _infallible = write!(text, "\n{}", self.unreachable_text());
+        if self.unreachable.is_empty() {
+            text.push('\n');
+        } else {
+            text.push_str(NOT_CONVERGING);
+        }
+        text
+    }
+
+    fn unreachable_text(&self) -> String {
+        let mut text = banner("Unreachable Nodes");
         let unreachable = self.unreachable_names();
         if unreachable.is_empty() {
             text.push_str("All nodes are up and reachable\n");
         } else {
-            let _infallible =
-                writeln!(text, "The following nodes are unreachable: {unreachable:?}");
+            let unreachable = quoted(&unreachable);
+            let _infallible = writeln!(text, "The following nodes are unreachable: {unreachable}");
         }
         text
     }
 
     fn changes_text(&self) -> String {
         let mut text = String::new();
-        for ((from, to), moves) in self.due() {
-            let _infallible = writeln!(text, "Owner:      {from}\nNext Owner: {to}");
-            for Due { index, phase } in moves {
-                let _infallible = writeln!(text, "\nIndex: {index}\n  {phase}");
+        let due = self.due();
+        if !due.is_empty() {
+            let _infallible = writeln!(
+                text,
+                "{:<9}  {:<8}  {:<36}  next owner\n{RULER}",
+                "partition", "phase", "owner"
+            );
+        }
+        for ((from, to), moves) in due {
+            for Due {
+                partition, phase, ..
+            } in moves
+            {
+                let number = partition.number();
+                let _infallible = writeln!(text, "{number:>9}  {phase:<8}  {from:<36}  {to}");
             }
-            let _infallible = writeln!(text, "\n{RULER}");
         }
         if let Some(growth) = self.state.ring().growth() {
             let what = if growth.to == self.state.ring().replicas_max() {
@@ -277,13 +411,16 @@ impl Seen<'_> {
         let due = self.due();
         let moves = due.iter().flat_map(|((from, to), moves)| {
             moves.iter().map(move |it| {
-                json!({"owner": from, "next_owner": to, "index": it.index, "phase": it.phase})
+                json!({
+                    "owner": from, "next_owner": to, "partition": it.partition.number(),
+                    "index": it.index, "phase": it.phase,
+                })
             })
         });
         let voters = voters.into_iter().map(|node| name_of(state, node));
         json!({
             "claimant": self.claimant(), "claimant_up": self.is_claimant_up(),
-            "ring_ready": is_ready(state), "pending": moves.collect::<Vec<_>>(),
+            "ring_ready": self.is_ring_ready(), "settled": is_settled(state), "pending": moves.collect::<Vec<_>>(),
             "exiting": self.exiting(), "replicas_max": ring.replicas_max(),
             "growing_to": ring.growth().map(|growth| growth.to),
             "unreachable": self.unreachable_names(), "state_version": state.version(),
@@ -292,12 +429,38 @@ impl Seen<'_> {
     }
 }
 
+/// What Riak adds where a node cannot be reached.
+const NOT_CONVERGING: &str = "
+WARNING: The cluster state will not converge until all nodes
+are up. Once the above nodes come back online, convergence
+will continue. If the outages are long-term or permanent, you
+can either mark the nodes as down (riak-admin down NODE) or
+forcibly remove the nodes from the cluster (riak-admin
+force-remove NODE) to allow the remaining nodes to settle.
+";
+
+/// Names as Erlang writes a list of atoms.
+pub(super) fn quoted(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    format!("[{}]", names.join(","))
+}
+
+/// How names of nodes stand in the table of members.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// In quotes.
+    Quoted,
+    /// As Riak has them.
+    Bare,
+}
+
 /// The table that `member-status` and plans have.
 pub(super) fn table_of_members(
     state: &ClusterState,
     members: &BTreeMap<NodeId, Member>,
     ring: &Ring,
     pending: Option<&Shares>,
+    names: Names,
 ) -> String {
     let mut text = format!("Status     Ring    Pending    Node\n{RULER}\n");
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -313,7 +476,11 @@ pub(super) fn table_of_members(
         let will = pending_share(pending, node);
         let will = will.map_or_else(|| "  --  ".to_owned(), |share| format!("{share:>5.1}%"));
         let has = share(ring, node);
-        let _infallible = writeln!(text, "{word:<9} {has:>5.1}%    {will}    '{}'", member.name);
+        let name = match names {
+            Names::Quoted => format!("'{}'", member.name),
+            Names::Bare => member.name.clone(),
+        };
+        let _infallible = writeln!(text, "{word:<9} {has:>5.1}%    {will}    {name}");
     }
     let count = |word: &str| counts.get(word).copied().unwrap_or(0);
     let _infallible = writeln!(
@@ -343,6 +510,14 @@ impl PartitionRow {
         }
     }
 
+    /// What does not run is of a kind of its own in Riak.
+    fn riak_kind(&self) -> &'static str {
+        match self.state {
+            readiness::OPEN => self.kind(),
+            _ => "stopped",
+        }
+    }
+
     fn kind(&self) -> &'static str {
         if self.is_owned {
             "primary"
@@ -356,16 +531,27 @@ impl PartitionRow {
 pub(super) fn partitions_text(name: &str, rows: &mut [PartitionRow]) -> String {
     rows.sort_by_key(|row| (!row.is_owned, row.id));
     let mut text = format!("Partitions owned by '{name}':\n");
-    let _infallible = writeln!(
-        text,
-        "{:<10} {:<50} {:<4} state\n{RULER}",
-        "type", "index", "id"
-    );
+    let _infallible = writeln!(text, "{:<10} {:<9} state\n{RULER}", "type", "partition");
     for row in rows {
-        let (kind, index, id, state) = (row.kind(), &row.index, row.id, row.state);
-        let _infallible = writeln!(text, "{kind:<10} {index:<50} {id:<4} {state}");
+        let (kind, id, state) = (row.kind(), row.id, row.state);
+        let _infallible = writeln!(text, "{kind:<10} {id:>9} {state}");
     }
     text
+}
+
+/// As Riak prints it.
+pub(super) fn partitions_riak_text(name: &str, rows: &[PartitionRow]) -> String {
+    let mut all: Vec<Vec<String>> = Vec::new();
+    for kind in ["primary", "secondary", "stopped"] {
+        let of_kind = rows.iter().filter(|it| it.riak_kind() == kind);
+        let before = all.len();
+        all.extend(of_kind.map(|it| vec![kind.to_owned(), it.index.clone(), it.id.to_string()]));
+        if all.len() == before {
+            all.push(vec![kind.to_owned(), "--".to_owned(), "--".to_owned()]);
+        }
+    }
+    let table = framed(&["type", "index", "id"], &all);
+    format!("Partitions owned by '{name}':\n{table}\n")
 }
 
 pub(super) fn partitions_json(rows: &[PartitionRow]) -> Value {

@@ -12,6 +12,7 @@ fn seen<'a>(state: &'a ClusterState, unreachable: &[u8]) -> Seen<'a> {
         state,
         leader: Some(node(1)),
         unreachable: unreachable.iter().copied().map(node).collect(),
+        is_known: true,
     }
 }
 
@@ -85,7 +86,8 @@ fn the_cluster_status_marks_the_claimant_and_what_is_unexpected() {
         seen(&three(), &[1]).status_text(),
         "\
 ---- Cluster Status ----
-Ring ready: true
+Ring ready: false
+Settled:    true
 
 node                         status   avail   ring pending  location
     b@10.0.0.2               down     up!     37.5      --  --
@@ -100,6 +102,7 @@ Key: (C) = Claimant; availability marked with '!' is unexpected
         "\
 ---- Cluster Status ----
 Ring ready: false
+Settled:    false
 
 node                         status   avail   ring pending  location
 (C) a@10.0.0.1               valid    up      87.5    50.0  --
@@ -110,6 +113,7 @@ Key: (C) = Claimant; availability marked with '!' is unexpected
     );
     let json = seen(&moving(), &[2]).status_json();
     assert_eq!(json["ring_ready"], false);
+    assert_eq!(json["settled"], false);
     assert_eq!(json["nodes"][1]["up"], false);
 }
 
@@ -123,27 +127,20 @@ fn the_ring_status_has_what_moves_by_owner() {
 Claimant:  'a@10.0.0.1'
 Status:     up
 Ring Ready: false
+Settled:    false
 
 ============================== Ownership Handoff ==============================
-Owner:      a@10.0.0.1
-Next Owner: b@10.0.0.2
-
-Index: 365375409332725729550921208179070754913983135744
-  waiting
-
-Index: 730750818665451459101842416358141509827966271488
-  filling
-
-Index: 1096126227998177188652763624537212264741949407232
-  waiting
-
+partition  phase     owner                                 next owner
 -------------------------------------------------------------------------------
+        2  waiting   a@10.0.0.1                            b@10.0.0.2
+        4  filling   a@10.0.0.1                            b@10.0.0.2
+        6  waiting   a@10.0.0.1                            b@10.0.0.2
 
 ============================= Vnodes of This Node =============================
 8 open, 0 opening, 0 failed
 
 ============================== Unreachable Nodes ==============================
-The following nodes are unreachable: [\"b@10.0.0.2\"]
+The following nodes are unreachable: ['b@10.0.0.2']
 "
     );
     assert_eq!(
@@ -153,6 +150,7 @@ The following nodes are unreachable: [\"b@10.0.0.2\"]
 Claimant:  'a@10.0.0.1'
 Status:     up
 Ring Ready: true
+Settled:    true
 
 ============================== Ownership Handoff ==============================
 No pending changes.
@@ -200,14 +198,109 @@ fn partitions_stand_under_riaks_header() {
         partitions_text("a@10.0.0.1", &mut rows),
         "\
 Partitions owned by 'a@10.0.0.1':
-type       index                                              id   state
+type       partition state
 -------------------------------------------------------------------------------
-primary    548063113999088594326381812268606132370974703616   3    open
-primary    1278813932664540053428224228626747642198940975104  7    open
-secondary  0                                                  0    opening
+primary            3 open
+primary            7 open
+secondary          0 opening
 "
     );
     let json = partitions_json(&rows);
     assert_eq!(json[2]["type"], "secondary");
     assert_eq!(json[2]["state"], "opening");
+}
+
+/// The lines are those of a Riak node, recorded while it gave half of its partitions away.
+#[test]
+fn under_riaks_names_the_ring_status_is_riaks() {
+    let text = seen(&moving(), &[]).ring_riak_text();
+    assert!(
+        text.starts_with(
+            "\
+================================== Claimant ===================================
+Claimant:  'a@10.0.0.1'
+Status:     up
+Ring Ready: true
+
+============================== Ownership Handoff ==============================
+Owner:      a@10.0.0.1
+Next Owner: b@10.0.0.2
+
+Index: 365375409332725729550921208179070754913983135744
+  Waiting on: [riak_kv_vnode]
+
+"
+        ),
+        "{text}"
+    );
+    let end = "\
+-------------------------------------------------------------------------------
+
+============================== Unreachable Nodes ==============================
+All nodes are up and reachable
+
+";
+    assert!(text.ends_with(end), "{text}");
+    let text = seen(&moving(), &[2]).ring_riak_text();
+    for line in [
+        "Ring Ready: false",
+        "!!! b@10.0.0.2 is DOWN !!!",
+        "The following nodes are unreachable: ['b@10.0.0.2']",
+        "WARNING: The cluster state will not converge until all nodes",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+    assert!(!text.contains("Waiting on"), "{text}");
+}
+
+#[test]
+fn under_riaks_names_members_and_the_cluster_status_are_riaks() {
+    let text = seen(&moving(), &[]).members_riak_text();
+    assert!(
+        text.contains("\nvalid      87.5%     50.0%    a@10.0.0.1\n"),
+        "{text}"
+    );
+    assert_eq!(
+        seen(&moving(), &[2]).status_riak_text(),
+        "\
+---- Cluster Status ----
+Ring ready: false
+
++----------------+------+-------+-----+-------+
+|      node      |status| avail |ring |pending|
++----------------+------+-------+-----+-------+
+| (C) a@10.0.0.1 |valid |  up   | 87.5|  50.0 |
+|     b@10.0.0.2 |valid | down! | 12.5|  50.0 |
++----------------+------+-------+-----+-------+
+
+Key: (C) = Claimant; availability marked with '!' is unexpected
+"
+    );
+}
+
+/// `ring-status` said that the ring was not ready while `ringready` said TRUE of it.
+#[test]
+fn ringready_and_ring_status_agree() {
+    for (state, unreachable) in [
+        (moving(), &[][..]),
+        (moving(), &[2]),
+        (three(), &[2]),
+        (three(), &[3]),
+    ] {
+        let seen = seen(&state, unreachable);
+        let is_ready = seen.ringready_text().starts_with("TRUE");
+        let line = format!("Ring Ready: {is_ready}\n");
+        assert!(seen.ring_text("").contains(&line), "{unreachable:?}");
+        assert!(seen.ring_riak_text().contains(&line), "{unreachable:?}");
+    }
+    let text = seen(&moving(), &[2]).ringready_text();
+    assert_eq!(
+        text,
+        "FALSE ['b@10.0.0.2'] down.  All nodes need to be up to check."
+    );
+    let text = seen(&moving(), &[]).ringready_text();
+    assert_eq!(
+        text,
+        "TRUE All nodes agree on the ring ['a@10.0.0.1','b@10.0.0.2']"
+    );
 }

@@ -8,7 +8,7 @@ use kvorum_member::StoreSize;
 use kvorum_ring::{NodeId, Partition};
 use serde_json::{Value, json};
 
-use super::members_view::{share, shares_of, table_of_members};
+use super::members_view::{Names, share, shares_of, table_of_members};
 use super::transfers_view::{bytes, duration};
 use super::{RULER, action_of, banner, name_of, status_word};
 
@@ -135,6 +135,7 @@ impl Pair {
         let known = format!("{} objects, {}", self.keys, bytes(self.bytes));
         match self.unknown {
             0 => known,
+            1 => format!("{known}, and 1 partition of unknown size"),
             unknown => format!("{known}, and {unknown} partitions of unknown size"),
         }
     }
@@ -161,6 +162,36 @@ fn staged_rows(state: &ClusterState) -> Vec<(&'static str, String)> {
 }
 
 pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> String {
+    let mut text = plan_text(state, plan, Names::Quoted);
+    for ((from, to), pair) in &costs.pairs {
+        let _infallible = writeln!(
+            text,
+            "{}: {}",
+            pair_text(state, *from, *to, pair),
+            pair.size_text()
+        );
+    }
+    text.push_str(&costs.sum_text(state));
+    text
+}
+
+/// As Riak prints it.
+pub(super) fn riak_text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> String {
+    let mut text = plan_text(state, plan, Names::Bare);
+    for ((from, to), pair) in &costs.pairs {
+        let _infallible = writeln!(text, "{}", pair_text(state, *from, *to, pair));
+    }
+    text + "\n"
+}
+
+fn pair_text(state: &ClusterState, from: NodeId, to: NodeId, pair: &Pair) -> String {
+    let (count, from, to) = (pair.partitions, name_of(state, from), name_of(state, to));
+    let transfers = if count == 1 { "transfer" } else { "transfers" };
+    format!("  {count} {transfers} from '{from}' to '{to}'")
+}
+
+/// The plan without what each pair of nodes has to move.
+fn plan_text(state: &ClusterState, plan: &Plan, names: Names) -> String {
     let mut text = banner("Staged Changes");
     let _infallible = writeln!(text, "Action         Details(s)\n{RULER}");
     for (action, details) in staged_rows(state) {
@@ -190,6 +221,7 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
         &plan.members,
         state.ring(),
         Some(&shares),
+        names,
     ));
     if !plan.crowded.is_empty() {
         text.push_str("\nWARNING: Not all replicas will be on distinct nodes\n");
@@ -197,15 +229,6 @@ pub(super) fn text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) -> Stri
     text.push_str(&reassigned_text(state, plan));
     let count = plan.transfers.len();
     let _infallible = writeln!(text, "\nTransfers resulting from cluster changes: {count}");
-    for ((from, to), pair) in &costs.pairs {
-        let (count, from, to) = (pair.partitions, name_of(state, *from), name_of(state, *to));
-        let _infallible = writeln!(
-            text,
-            "  {count} transfers from '{from}' to '{to}': {}",
-            pair.size_text()
-        );
-    }
-    text.push_str(&costs.sum_text(state));
     text
 }
 

@@ -33,6 +33,7 @@ impl ClusterAdmin {
         let text = consequences(own, &outlook, is_forced);
         if !is_forced {
             return AdminReply {
+                riak: None,
                 is_ok: false,
                 text,
                 data,

@@ -36,7 +36,7 @@ impl ClusterAdmin {
 }
 
 async fn round_trip(coordinator: &Arc<Coordinator>) -> Result<(), String> {
-    let said = |step: &str, error: &RequestError| format!("{step}: {error}");
+    let said = |step: &str, error: &RequestError| format!("{step}: {}", error.in_full());
     let runtime = coordinator.runtime();
     let word = runtime.random_u64().to_string();
     let address = Address {

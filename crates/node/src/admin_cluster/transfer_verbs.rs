@@ -1,16 +1,18 @@
 //! The verbs for which several nodes are asked: transfers and their limits, repairs, services.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use kvorum_cluster::ClusterState;
-use kvorum_member::{Operation, Outcome, TransferView};
+use kvorum_member::{Health, Operation, Outcome, TransferView};
 use kvorum_ring::NodeId;
 use serde_json::json;
 
 use super::plan_view::Sizes;
-use super::transfers_view::{AllTransfers, NodeTransfers, Row};
+use super::transfers_view::{AllTransfers, NodeTransfers, Row, counted};
 use super::{ClusterAdmin, name_of, partition_named};
 use crate::admin_request::AdminReply;
+use crate::health_view;
 
 /// What nodes said, or why nothing.
 type Answers = BTreeMap<NodeId, Result<Outcome, String>>;
@@ -57,6 +59,19 @@ impl ClusterAdmin {
         sizes.collect()
     }
 
+    /// The plans that operators were shown last, on this node first.
+    pub(super) fn shown_plans(&self) -> Vec<u32> {
+        let state = self.state();
+        let mut answers = self.ask(self.reachable(&state), &Operation::ShownPlan);
+        let own = answers.remove(&self.member.node());
+        let answers = own.into_iter().chain(answers.into_values());
+        let shown = answers.filter_map(|answer| match answer {
+            Ok(Outcome::ShownPlan(plan)) => plan,
+            _ => None,
+        });
+        shown.collect()
+    }
+
     /// Bytes a second that a node may take in now, by what this one may.
     pub(super) fn transfer_rate(&self) -> u64 {
         self.maintenance.transfer_rate()
@@ -88,12 +103,12 @@ impl ClusterAdmin {
 
     pub(super) fn transfers(&self) -> AdminReply {
         let all = self.all_transfers();
-        AdminReply::ok(all.text(), all.json())
+        AdminReply::ok(all.text(), all.json()).as_riak(all.riak_text())
     }
 
     pub(super) fn transfer_limits(&self) -> AdminReply {
         let all = self.all_transfers();
-        AdminReply::ok(all.limits_text(), all.limits_json())
+        AdminReply::ok(all.limits_text(), all.limits_json()).as_riak(all.limits_riak_text())
     }
 
     pub(super) fn limit_transfers(&self, node: Option<&str>, limit: &str) -> AdminReply {
@@ -108,7 +123,25 @@ impl ClusterAdmin {
         };
         let done =
             format!("Set transfer limit {where_to}; transfer_limit counts from its next start");
-        self.order(node, &Operation::LimitTransfers(count), &done)
+        let riak = match node {
+            Some(name) => format!("Set transfer limit for '{name}' to {count}"),
+            None => format!("Setting transfer limit to {count} across the cluster"),
+        };
+        let reply = self.order(node, &Operation::LimitTransfers(count), &done);
+        if reply.is_ok {
+            reply.as_riak(riak)
+        } else {
+            reply
+        }
+    }
+
+    /// The port by which other nodes reach a member.
+    fn peer_port(&self, name: &str) -> String {
+        let state = self.state();
+        let member = state.member_named(name).map(|(_, member)| member);
+        let address = member.and_then(|member| member.addresses.get(kvorum_member::PEER_SERVICE));
+        let port = address.and_then(|address| address.rsplit_once(':'));
+        port.map_or_else(|| "-".to_owned(), |(_, port)| port.to_owned())
     }
 
     /// Has nodes do something: the named one, or all.
@@ -142,6 +175,7 @@ impl ClusterAdmin {
             ["summary"] => {
                 let all = self.all_transfers();
                 AdminReply::ok(all.summary_text(), all.summary_json())
+                    .as_riak(all.summary_riak_text())
             }
             ["details"] => {
                 let all = self.all_transfers();
@@ -149,7 +183,8 @@ impl ClusterAdmin {
             }
             ["config"] => {
                 let all = self.all_transfers();
-                AdminReply::ok(all.config_text(), all.summary_json())
+                let riak = all.config_riak_text(|node| self.peer_port(node));
+                AdminReply::ok(all.config_text(), all.summary_json()).as_riak(riak)
             }
             [switch @ ("enable" | "disable"), direction] => {
                 self.switch(switch, direction, Some(&self.member.settings().name))
@@ -174,7 +209,12 @@ impl ClusterAdmin {
         let operation = Operation::SwitchTransfers { inbound, outbound };
         let on = node.unwrap_or("all nodes");
         let done = format!("Handoff {direction} {switch}d on {on}, until the next start");
-        self.order(node, &operation, &done)
+        let reply = self.order(node, &operation, &done);
+        if reply.is_ok {
+            reply.as_riak("Handoff setting successfully updated\n")
+        } else {
+            reply
+        }
     }
 
     pub(super) fn repair_partition(&self, partition: &str) -> AdminReply {
@@ -198,20 +238,38 @@ impl ClusterAdmin {
         repairing(name, answer)
     }
 
+    /// What a node serves, and what is not as it should be there.
     pub(super) fn services(&self, name: &str) -> AdminReply {
         let node = match self.node_named(name) {
             Ok(node) => node,
             Err(refused) => return refused,
         };
-        match self.ask(vec![node], &Operation::Services).remove(&node) {
-            Some(Ok(Outcome::Services(services))) => {
-                let text = format!("[{}]", services.join(","));
-                AdminReply::ok(text, json!({"node": name, "services": services}))
+        match self.ask(vec![node], &Operation::Health).remove(&node) {
+            Some(Ok(Outcome::Health(health))) => services_of(name, &health),
+            // An earlier version says only what it serves.
+            Some(Ok(Outcome::Refused(_))) => {
+                match self.ask(vec![node], &Operation::Services).remove(&node) {
+                    Some(Ok(Outcome::Services(services))) => {
+                        let text = format!("[{}]", services.join(","));
+                        AdminReply::ok(text, json!({"node": name, "services": services}))
+                    }
+                    _ => AdminReply::refused(format!("{name} does not answer")),
+                }
             }
             Some(Err(error)) => AdminReply::refused(format!("{name} does not answer: {error}")),
             _ => AdminReply::refused(format!("{name} does not answer")),
         }
     }
+}
+
+fn services_of(name: &str, health: &Health) -> AdminReply {
+    let services: Vec<&str> = health.is_ready().then_some("riak_kv").into_iter().collect();
+    let mut text = format!("[{}]\n", services.join(","));
+    for finding in health.findings() {
+        let _infallible = writeln!(text, "  {}: {}", finding.code, finding.text);
+    }
+    let data = json!({"node": name, "services": services, "health": health_view::json(health)});
+    AdminReply::ok(text, data).as_riak(format!("[{}]", services.join(",")))
 }
 
 fn row(state: &ClusterState, transfer: &TransferView) -> Row {
@@ -229,10 +287,11 @@ fn row(state: &ClusterState, transfer: &TransferView) -> Row {
 fn repairing(name: &str, answer: Option<Result<Outcome, String>>) -> AdminReply {
     match answer {
         Some(Ok(Outcome::Repairing(partitions))) => {
-            let count = partitions.len();
+            let are = if partitions.len() == 1 { "is" } else { "are" };
             let text = format!(
-                "{count} partitions of '{name}' are repaired from their other replicas; \
-                 'handoff summary' and 'transfers' show how far that is"
+                "{} of '{name}' {are} repaired from the other replicas; 'handoff summary' and \
+                 'transfers' show how far that is",
+                counted(partitions.len(), "partition")
             );
             AdminReply::ok(text, json!({"node": name, "partitions": partitions}))
         }

@@ -4,13 +4,16 @@
 //! word for what is shown (the growth of the number of replicas, the time that is left); docs/cluster.md has
 //! the list.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kvorum_member::{TransferView, TransfersView};
 use kvorum_protocol::http_fields::format_http_date;
 use serde_json::{Value, json};
 
+use super::members_view::quoted;
 use super::{RULER, banner};
+use crate::framed_table::framed;
 
 /// The width of a progress bar.
 const BAR: u64 = 44;
@@ -52,8 +55,9 @@ impl AllTransfers {
                 let count = waiting.len();
                 let _infallible = writeln!(
                     text,
-                    "'{}' waiting to receive {count} partitions",
-                    node.node
+                    "'{}' waiting to receive {}",
+                    node.node,
+                    counted(count, "partition")
                 );
             }
             for row in waiting {
@@ -63,9 +67,9 @@ impl AllTransfers {
                 }
             }
             if node.view.hints > 0 {
-                let (name, hints) = (&node.node, node.view.hints);
-                let _infallible =
-                    writeln!(text, "'{name}' waiting to handoff {hints} hinted objects");
+                let hints = usize::try_from(node.view.hints).unwrap_or(usize::MAX);
+                let (name, hints) = (&node.node, counted(hints, "hinted object"));
+                let _infallible = writeln!(text, "'{name}' waiting to handoff {hints}");
             }
         }
         text.push_str("\nActive Transfers:\n\n");
@@ -78,6 +82,41 @@ impl AllTransfers {
         }
         if !is_any {
             text.push_str("No transfers active\n");
+        }
+        text
+    }
+
+    /// `transfers` as Riak prints it: partitions wait at the nodes that they go from.
+    pub(super) fn riak_text(&self) -> String {
+        let mut text = String::new();
+        if !self.down.is_empty() {
+            let _infallible = writeln!(text, "Nodes {} are currently down.", quoted(&self.down));
+        }
+        let mut waiting: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut active = String::new();
+        for node in &self.nodes {
+            for row in &node.rows {
+                if row.transfer.is_active {
+                    active.push_str(&self.active_text(&node.node, row));
+                } else {
+                    let from = if row.from == "-" {
+                        &node.node
+                    } else {
+                        &row.from
+                    };
+                    *waiting.entry(from).or_default() += 1;
+                }
+            }
+        }
+        for (node, count) in &waiting {
+            let _infallible = writeln!(text, "'{node}' waiting to handoff {count} partitions");
+        }
+        if waiting.is_empty() {
+            text.push_str("No transfers active\n");
+        }
+        let _infallible = writeln!(text, "\nActive Transfers:\n\n{active}");
+        for name in &self.down {
+            let _infallible = writeln!(text, "Node '{name}' could not be contacted");
         }
         text
     }
@@ -196,6 +235,47 @@ impl AllTransfers {
         text + &self.down_text()
     }
 
+    /// `handoff summary` as Riak prints it.
+    pub(super) fn summary_riak_text(&self) -> String {
+        let rows: Vec<Vec<String>> = self.nodes.iter().map(NodeTransfers::riak_row).collect();
+        let header = ["Node", "Total", "Ownership", "Resize", "Hinted", "Repair"];
+        format!(
+            "Each cell indicates active transfers and, in parenthesis, the number of all known transfers.\n\
+             The 'Total' column is the sum of the active transfers.\n{}\n{}",
+            framed(&header, &rows),
+            self.down_text()
+        )
+    }
+
+    /// `handoff config` as Riak prints it.
+    pub(super) fn config_riak_text(&self, port_of: impl Fn(&str) -> String) -> String {
+        let word = |is_enabled: bool| if is_enabled { "on" } else { "off" };
+        let row = |node: &NodeTransfers| {
+            vec![
+                node.node.clone(),
+                node.view.limit.to_string(),
+                word(node.view.is_outbound_enabled).to_owned(),
+                word(node.view.is_inbound_enabled).to_owned(),
+                port_of(&node.node),
+            ]
+        };
+        let rows: Vec<Vec<String>> = self.nodes.iter().map(row).collect();
+        let header = [
+            "node",
+            "transfer_limit",
+            "handoff.outbound",
+            "handoff.inbound",
+            "handoff.port",
+        ];
+        format!("{}\n{}", framed(&header, &rows), self.down_text())
+    }
+
+    /// `transfer-limit` as Riak prints it.
+    pub(super) fn limits_riak_text(&self) -> String {
+        self.limits_text()
+            .replace("transfer-limit <", "transfer_limit <")
+    }
+
     fn down_text(&self) -> String {
         if self.down.is_empty() {
             String::new()
@@ -231,13 +311,13 @@ impl AllTransfers {
             String::from("Type Key: O = Ownership, G = Growth of replicas, Rp = Repair\n\n");
         let _infallible = writeln!(
             text,
-            "{:<4} {:<50} {:<24} {:<24} {:>12} {:>12} {:>10} {:>4} {:>10}\n{RULER}",
+            "{:<4} {:>9} {:<20} {:<20} {:>8} {:>8} {:>10} {:>3} {:>9}\n{RULER}",
             "Type",
-            "Index",
+            "Partition",
             "Source",
             "Destination",
-            "Size (obj)",
-            "Sent (obj)",
+            "Objects",
+            "Sent",
             "Rate",
             "%",
             "Remaining"
@@ -258,9 +338,9 @@ impl AllTransfers {
                 };
                 let shown = percent(it).map_or("?".to_owned(), |it| it.to_string());
                 let line = format!(
-                    "{key:<4} {:<50} {:<24} {:<24} {:>12} {:>12} {rate:>10} {shown:>4} \
-                     {remaining:>10}",
-                    row.index, row.from, node.node, it.keys_about, it.keys,
+                    "{key:<4} {:>9} {:<20} {:<20} {:>8} {:>8} {rate:>10} {shown:>3} \
+                     {remaining:>9}",
+                    it.partition, row.from, node.node, it.keys_about, it.keys,
                 );
                 let _infallible = writeln!(text, "{}", line.trim_end());
             }
@@ -313,11 +393,42 @@ impl AllTransfers {
 }
 
 impl NodeTransfers {
+    fn riak_row(&self) -> Vec<String> {
+        let cell = |kind: &str| match self.counts(kind) {
+            (_, 0) => String::new(),
+            (active, known) => format!("{active} ({known})"),
+        };
+        let total: usize = ["ownership", "growth", "repair"]
+            .iter()
+            .map(|kind| self.counts(kind).0)
+            .sum();
+        let hinted = match self.view.hints {
+            0 => String::new(),
+            hints => hints.to_string(),
+        };
+        vec![
+            format!("  {}  ", self.node),
+            total.to_string(),
+            cell("ownership"),
+            cell("growth"),
+            hinted,
+            cell("repair"),
+        ]
+    }
+
     /// Active ones of a kind, and all.
     fn counts(&self, kind: &str) -> (usize, usize) {
         let of_kind = || self.rows.iter().filter(|row| row.transfer.kind == kind);
         let active = of_kind().filter(|row| row.transfer.is_active).count();
         (active, of_kind().count())
+    }
+}
+
+/// `1 partition`, `2 partitions`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
     }
 }
 

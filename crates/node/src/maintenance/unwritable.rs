@@ -71,14 +71,6 @@ impl Failures {
         let all = self.log.iter().chain(self.stores.values());
         all.min_by_key(|it| it.since)
     }
-
-    /// How many of so many open vnodes take no more writes.
-    pub(crate) fn count(&self, open: usize) -> usize {
-        match self.log {
-            Some(_) => open,
-            None => self.stores.len(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -92,10 +84,10 @@ mod tests {
     #[test]
     fn the_first_reason_and_time_stay() {
         let mut failures = Failures::default();
-        assert_eq!((failures.first(), failures.count(64)), (None, 0));
+        assert_eq!(failures.first(), None);
         failures.saw(None, [(3, "one".to_owned())].into_iter(), at(5));
         failures.saw(None, [(3, "other".to_owned())].into_iter(), at(9));
-        assert_eq!(failures.count(64), 1);
+        assert_eq!(failures.stores.len(), 1);
         let first = failures.first().unwrap();
         assert_eq!((first.why.as_str(), first.since), ("one", at(5)));
         assert_eq!((failures.of(3), failures.of(4)), (Some(first), None));
@@ -110,7 +102,6 @@ mod tests {
             at(5),
         );
         failures.saw(None, std::iter::empty(), at(9));
-        assert_eq!(failures.count(64), 64);
         assert_eq!(failures.of(60).unwrap().why, "log");
     }
 }

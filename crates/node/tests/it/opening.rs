@@ -4,13 +4,14 @@
 //! writer.
 
 use std::fs;
+use std::future::Future;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
 use bytes::Bytes;
-use kvorum_client::{Client, pb};
+use kvorum_client::{Client, Error, Get, GetOptions, Put, PutOptions, pb};
 
 use crate::server::Site;
 
@@ -57,20 +58,52 @@ fn is_one_opening(states: &[String]) -> bool {
     opening == 1 && states.iter().filter(|state| *state == "open").count() == 7
 }
 
-async fn write(client: &mut Client, round: u8) -> Vec<u16> {
+/// More than an open store takes; requests wait so long for one that is being opened.
+const PATIENCE_MS: u32 = 5_000;
+
+/// Asks for every key at the same time, each by a client of its own; which requests met the held store.
+async fn refused_of<F: Future<Output = Result<(), Error>> + Send + 'static>(
+    site: &Site,
+    keys: impl IntoIterator<Item = u16>,
+    request: impl Fn(Client, u16) -> F,
+) -> Vec<u16> {
+    let mut requests = Vec::new();
+    for number in keys {
+        let request = request(site.client().await, number);
+        requests.push((number, tokio::spawn(request)));
+    }
     let mut refused = Vec::new();
-    for number in 0..KEYS {
-        let value = Bytes::from(vec![round; 100]);
-        match client.put_value(b"b", &number.to_be_bytes(), value).await {
-            Ok(_) => {}
-            Err(error) => {
-                let text = error.to_string();
-                assert!(text.contains("still being opened"), "{text}");
-                refused.push(number);
-            }
+    for (number, request) in requests {
+        if let Err(error) = request.await.unwrap() {
+            let text = error.to_string();
+            assert!(text.contains("still being opened"), "{text}");
+            refused.push(number);
         }
     }
     refused
+}
+
+async fn write(site: &Site, round: u8) -> Vec<u16> {
+    refused_of(site, 0..KEYS, |mut client, number| async move {
+        let options = PutOptions {
+            timeout_ms: Some(PATIENCE_MS),
+            ..PutOptions::default()
+        };
+        let content = pb::RpbContent {
+            value: Bytes::from(vec![round; 100]),
+            ..pb::RpbContent::default()
+        };
+        let put = Put {
+            bucket_type: None,
+            bucket: b"b",
+            key: Some(&number.to_be_bytes()),
+            vclock: None,
+            content: &content,
+            options: &options,
+        };
+        client.put(&put).await.map(drop)
+    })
+    .await
 }
 
 /// Every key has a value of a round, but for those of one store, which have that of another.
@@ -102,21 +135,31 @@ async fn what_is_open_answers_and_neither_a_stop_nor_a_kill_meanwhile_loses_anyt
     site.settings = vec!["buckets.default.allow_mult=false".to_owned()];
     let server = site.start();
     assert!(http_status(&site, "/health").starts_with("HTTP/1.1 200 "));
-    assert!(write(&mut site.client().await, 1).await.is_empty());
+    assert!(write(&site, 1).await.is_empty());
     server.stop();
 
     let held = HeldStore::new(&site);
     let server = site.start_until(is_one_opening);
     let mut client = site.client().await;
-    let refused = write(&mut client, 2).await;
+    let refused = write(&site, 2).await;
     assert!(!refused.is_empty() && refused.len() < usize::from(KEYS));
-    for number in &refused {
-        let got = client.get_key(b"b", &number.to_be_bytes()).await;
-        let text = got.unwrap_err().to_string();
-        assert!(text.contains("still being opened"), "{text}");
-    }
+    let read = |mut client: Client, number: u16| async move {
+        let options = GetOptions {
+            timeout_ms: Some(PATIENCE_MS),
+            ..GetOptions::default()
+        };
+        let get = Get {
+            bucket_type: None,
+            bucket: b"b",
+            key: &number.to_be_bytes(),
+            options: &options,
+        };
+        client.get(&get).await.map(drop)
+    };
+    assert_eq!(refused_of(&site, refused.clone(), read).await, refused);
     let request = pb::RpbListKeysReq {
         bucket: Bytes::from_static(b"b"),
+        timeout: Some(200),
         ..Default::default()
     };
     let answers = client.list_keys(&request).await.unwrap();
@@ -129,8 +172,7 @@ async fn what_is_open_answers_and_neither_a_stop_nor_a_kill_meanwhile_loses_anyt
     server.stop();
 
     let server = site.start_until(is_one_opening);
-    let mut client = site.client().await;
-    assert_eq!(write(&mut client, 3).await, refused);
+    assert_eq!(write(&site, 3).await, refused);
     // What a drop does is a kill.
     drop(server);
 
@@ -143,7 +185,7 @@ async fn what_is_open_answers_and_neither_a_stop_nor_a_kill_meanwhile_loses_anyt
     }
     let mut client = site.client().await;
     check(&mut client, 3, &refused, 1).await;
-    assert!(write(&mut client, 4).await.is_empty());
+    assert!(write(&site, 4).await.is_empty());
     drop(server);
     let _server = site.start();
     check(&mut site.client().await, 4, &[], 0).await;

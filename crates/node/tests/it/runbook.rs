@@ -54,8 +54,16 @@ fn a_runbook_works_under_riaks_names() {
 
     assert!(!riak(&["ping"]).status.success());
     says(riak(&["chkconfig"]), "config is OK");
+    says(riak(&["chkconfig", "-l", "debug"]), "config is OK");
+    says(riak(&["config", "generate", "-l", "debug"]), "config is OK");
+    says(riak(&["config", "describe", "ring_size"]), "ring_size = 8");
+    assert!(!riak(&["pid"]).status.success());
     says(riak(&["version"]), env!("CARGO_PKG_VERSION"));
     says(riak(&["start"]), "");
+    for verb in ["pid", "getpid"] {
+        let process = riak(&[verb]);
+        assert!(process.status.success() && text(&process).trim().parse::<u32>().is_ok());
+    }
     let again = riak(&["start"]);
     assert!(!again.status.success() && text(&again).contains("already running"));
     says(
@@ -64,15 +72,30 @@ fn a_runbook_works_under_riaks_names() {
     );
     for (words, wanted) in [
         (&["status"][..], "node_gets : "),
-        (&["member_status"], "Valid:1"),
+        (
+            &["member_status"],
+            "valid     100.0%      --      riak@127.0.0.1",
+        ),
         (&["ring-status"], "No pending changes."),
         (&["ringready"], "TRUE"),
         (&["transfers"], "No transfers active"),
         (&["transfer_limit"], "    2        'riak@127.0.0.1'"),
-        (&["handoff", "summary"], "No ongoing transfers."),
+        (
+            &["handoff", "summary"],
+            "|Total|Ownership|Resize|Hinted|Repair|",
+        ),
+        (&["handoff", "config"], "|handoff.outbound|handoff.inbound|"),
+        (
+            &["show", "transfer_limit"],
+            "|riak@127.0.0.1|      2       |",
+        ),
         (&["services"], "[riak_kv]"),
         (&["cluster", "plan"], "There are no staged changes"),
-        (&["cluster", "status"], "Ring ready: true"),
+        (
+            &["cluster", "status"],
+            "| (C) riak@127.0.0.1 |valid |  up   |100.0|  --   |",
+        ),
+        (&["cluster", "partitions"], "| stopped |"),
         (&["vnode-status"], "VNode: 0"),
         (&["bucket-type", "list"], "default (active)"),
         (&["test"], "Successfully completed 1 read/write cycle"),

@@ -1,6 +1,7 @@
 //! Starts that cannot be: refused with a message that says what to change, and told by `chkconfig` before.
 
-use std::process::Output;
+use std::path::Path;
+use std::process::{Command, Output};
 
 use crate::server::{Site, free_address};
 
@@ -62,4 +63,107 @@ fn r22_a_node_under_another_name_is_the_same_node_and_says_so() {
     assert!(shown.contains("'renamed@127.0.0.1'"), "{shown}");
     assert!(shown.contains("Valid:1 / Leaving:0"), "{shown}");
     server.stop();
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_start_says_what_it_starts_and_returns_when_the_stores_are_open() {
+    let site = Site::new();
+    let data = site.path().join("data");
+    let checked = out(&site.run(&["chkconfig"]));
+    let started = site.run(&["start"]);
+    let told = told(&started);
+    assert!(started.status.success(), "{told}");
+    for words in [
+        &format!("{} (new: nothing is there yet)", data.display()),
+        "no file, defaults and the command line",
+        "bitcask, 8 partitions",
+        "grouped: a write is acknowledged when it is on stable storage",
+        &format!("protobuf {}", site.protobuf),
+        "peer off",
+        &format!("{}", site.path().join("log/console.log").display()),
+        "health         ready",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert!(
+        checked.contains(&format!("{} (new", data.display())),
+        "{checked}"
+    );
+    let process = out(&site.run(&["pid"]));
+    assert!(
+        told.contains(&format!("process {}", process.trim())),
+        "{process}: {told}"
+    );
+    assert!(site.vnode_states().iter().all(|state| state == "open"));
+    assert!(site.run(&["stop"]).status.success());
+    let again = out(&site.run(&["start", "--json"]));
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["data_directory_is_new"], false);
+    assert_eq!(again["health"], "ready");
+    assert!(site.run(&["stop"]).status.success());
+    let log = std::fs::read_to_string(site.path().join("log/console.log")).unwrap();
+    assert!(log.lines().count() > 5);
+    for line in log.lines() {
+        assert!(
+            line.starts_with("time=20") && line.contains(" event=\""),
+            "{line}"
+        );
+    }
+}
+
+/// A start that failed printed the end of its log file, and with it why an earlier one had failed.
+#[test]
+fn a_start_that_fails_prints_its_own_reason_and_nothing_older() {
+    let mut site = Site::new();
+    let reason = |site: &Site| {
+        let output = site.run(&["start"]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let holder = std::net::TcpListener::bind(site.http).unwrap();
+    let first = reason(&site);
+    assert!(first.contains("open listener.http.internal"), "{first}");
+    drop(holder);
+    let address = free_address();
+    let _holder = std::net::TcpListener::bind(address).unwrap();
+    site.settings = vec![format!("listener.peer.internal={address}")];
+    let second = reason(&site);
+    assert!(second.contains("open listener.peer.internal"), "{second}");
+    assert!(!second.contains("listener.http.internal"), "{second}");
+}
+
+/// What a file says went by the directory that a start was called from, which began an empty data directory
+/// in each.
+#[test]
+fn relative_paths_in_a_file_go_by_the_file_and_data_elsewhere_is_not_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let beside = directory.path().join("conf");
+    let elsewhere = directory.path().join("elsewhere");
+    for made in [&beside, &elsewhere.join("data")] {
+        std::fs::create_dir_all(made).unwrap();
+    }
+    let file = beside.join("kvorum.conf");
+    std::fs::write(&file, "platform_data_dir = ./data\n").unwrap();
+    let check = |working: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+        command.current_dir(working).arg("chkconfig");
+        command.arg("--config").arg(&file).output().unwrap()
+    };
+    for working in [&beside, &elsewhere] {
+        let output = check(working);
+        assert!(output.status.success(), "{}", told(&output));
+        let data = format!("data           {}/data (new", beside.display());
+        assert!(out(&output).contains(&data), "{}", out(&output));
+    }
+    // Where an earlier version has put it.
+    std::fs::write(elsewhere.join("data/format"), "3\n").unwrap();
+    let output = check(&elsewhere);
+    assert_eq!(output.status.code(), Some(1));
+    let told = told(&output);
+    let both = [&beside, &elsewhere].map(|it| format!("{}/data", it.display()));
+    assert!(both.iter().all(|place| told.contains(place)), "{told}");
 }

@@ -59,7 +59,7 @@ fn become_two(sites: &[Site], peers: &[SocketAddr]) {
     admin(&sites[0], &["cluster", "commit"]);
     until("every key has two replicas", || {
         let ring = json(&sites[1], &["ring-status"]);
-        ring["ring_ready"] == true && ring["replicas_max"] == 2
+        ring["settled"] == true && ring["replicas_max"] == 2
     });
 }
 

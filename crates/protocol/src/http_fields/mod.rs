@@ -32,7 +32,7 @@ pub use index::{
 };
 pub use link::{Link, LinkError, UrlGeneration, format_links, parse_links};
 pub use multipart::{MultipartWriter, PartHead};
-pub use object_headers::{DEFAULT_MEDIA_TYPE, INDEX_HEADER_PREFIX, ObjectHeaders, StoredFields};
+pub use object_headers::{DEFAULT_MEDIA_TYPE, ObjectHeaders, StoredFields};
 pub use parameter::{
     ParameterError, parse_boolean, parse_quorum, parse_timeout_ms, parse_tristate,
 };

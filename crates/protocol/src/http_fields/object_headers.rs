@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::content_type::ContentType;
 use super::exact::{EXACT_SUFFIX, ExactWriter, Kind};
-use super::index::{IndexEntry, parse_index_header};
+use super::index::{INDEX_HEADER_PREFIX, IndexEntry, parse_index_header};
 use super::link::{Link, UrlGeneration, format_links};
 use super::user_metadata::{
     USER_METADATA_HEADER_PREFIX, escape_name, escape_value, is_plain_value, is_token,
@@ -19,10 +19,6 @@ use super::user_metadata::{
 
 /// The content type of values stored without one.
 pub const DEFAULT_MEDIA_TYPE: &[u8] = b"application/octet-stream";
-
-/// Begins the name of a header of index entries. Riak writes it in small letters, and some clients compare
-/// it byte by byte.
-pub const INDEX_HEADER_PREFIX: &str = "x-riak-index-";
 
 /// What a client stored beside a value. Empty pieces are those that it did not give.
 #[derive(Clone, Debug, Default)]
@@ -202,7 +198,10 @@ fn push_indexes(
             None => (Vec::new(), values),
         };
         if let Some(name) = name.filter(|_| !said.is_empty()) {
-            headers.push((format!("{INDEX_HEADER_PREFIX}{name}"), said.join(&b", "[..])));
+            headers.push((
+                format!("{INDEX_HEADER_PREFIX}{name}"),
+                said.join(&b", "[..]),
+            ));
         }
         for value in unsaid {
             exact.push(Kind::Index, &[field, value]);

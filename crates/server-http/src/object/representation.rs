@@ -5,8 +5,8 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, LINK, VA
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use kvorum_object::{Metadata, Object, Sibling, Timestamp};
 use kvorum_protocol::http_fields::{
-    DEFAULT_MEDIA_TYPE, INDEX_HEADER_PREFIX, MultipartWriter, ObjectHeaders, PartHead, StoredFields, encode_vclock,
-    format_entity_tag, format_http_date,
+    DEFAULT_MEDIA_TYPE, INDEX_HEADER_PREFIX, MultipartWriter, ObjectHeaders, PartHead,
+    StoredFields, encode_vclock, format_entity_tag, format_http_date,
 };
 
 use super::expiry::EXPIRES_AT;

@@ -48,6 +48,42 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Path(|settings, value| settings.log.file = value),
         Some("$(platform_log_dir)/console.log"),
         Category::Log,
-        "The log file. The server does not rotate it: let logrotate do that, with `copytruncate`.",
+        "The log file. It is put aside when it has `logger.max_file_size`. \
+         Where logrotate is to do that, set `logger.max_file_size` above its size, \
+         and let it use `copytruncate`.",
+    ),
+    Key {
+        ancestry: Ancestry::RiakAs("a template of Erlang's logger, which has no effect here"),
+        ..Key::new(
+            "logger.format",
+            Kind::LogFormat(|settings, value| settings.log.format = value),
+            Some("logfmt"),
+            Category::Log,
+            "The form of a line, which is one event: `logfmt` for `name=\"value\"` pairs, \
+             `json` for an object. \
+             Each line has `time`, `level` and `event`; where one names a node by its identity, \
+             the node's name stands beside it.",
+        )
+    },
+    Key::new(
+        "logger.max_file_size",
+        Kind::Bytes {
+            least: 16 << 10,
+            set: |settings, value| settings.log.file_bytes_max = value,
+        },
+        Some("10MB"),
+        Category::Log,
+        "A log file of this length is put aside as `FILE.1`, and a new one is begun.",
+    ),
+    Key::new(
+        "logger.max_files",
+        Kind::Integer {
+            least: 0,
+            most: 1000,
+            set: |settings, value| settings.log.files_max = value,
+        },
+        Some("10"),
+        Category::Log,
+        "How many log files that were put aside are kept, `FILE.1` being the newest.",
     ),
 ];

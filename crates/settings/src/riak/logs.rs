@@ -9,9 +9,6 @@ pub(super) const FAMILY: Family = Family {
 
 const FORMAT: &str = "lines have one form, which the logger of Erlang does not describe";
 
-const ROTATION: &str =
-    "the server does not rotate its log: let logrotate do it, with `copytruncate`";
-
 const ERRORS: &str = "errors go where the other log lines go";
 
 const CRASH: &str = "there is no crash log: a crash is reported on standard error";
@@ -23,11 +20,8 @@ const KEYS: &[super::RiakKey] = &[
     mapped("log.console", "logger.output"),
     mapped("log.console.level", "logger.level"),
     mapped("log.console.file", "logger.file"),
-    ignored("logger.format", FORMAT),
     ignored("logger.default_filters", FORMAT),
     ignored("logger.additional_handlers", FORMAT),
-    ignored("logger.max_files", ROTATION),
-    ignored("logger.max_file_size", ROTATION),
     ignored("log.error.file", ERRORS),
     ignored("log.error.redirect", ERRORS),
     ignored("log.error.messages_per_second", ERRORS),

@@ -3,12 +3,12 @@
 //! Riak had, without a word.
 
 use kvorum_settings::{
-    Configuration, DeleteMode, Outcome, Place, Problems, StorageBackend, TermsFile,
+    Anchors, Configuration, DeleteMode, Outcome, Place, Problems, StorageBackend, TermsFile,
 };
 
 fn load(conf: &str, advanced: &str) -> Result<Configuration, Problems> {
     let terms = [(TermsFile::Advanced, advanced.as_bytes().to_vec())];
-    Configuration::load_with_terms(conf, &terms, &[] as &[&str])
+    Configuration::load_at(conf, &terms, &[] as &[&str], &Anchors::default())
 }
 
 #[track_caller]
@@ -50,7 +50,7 @@ fn advanced_config_wins_over_riak_conf_and_loses_to_the_command_line() {
     assert!(report.contains("riak_kv.delete_mode = keep"), "{report}");
 
     let terms = [(TermsFile::Advanced, advanced.as_bytes().to_vec())];
-    let set = Configuration::load_with_terms(conf, &terms, &["ring_size=8"]).unwrap();
+    let set = Configuration::load_at(conf, &terms, &["ring_size=8"], &Anchors::default()).unwrap();
     assert_eq!(set.settings.node.ring_size, 8);
 }
 
@@ -67,7 +67,9 @@ fn app_config_stands_between_both() {
             terms("[{riak_core,[{ring_creation_size,32}]}]."),
         ),
     ];
-    let loaded = Configuration::load_with_terms("ring_size = 8", &files, &[] as &[&str]).unwrap();
+    let loaded =
+        Configuration::load_at("ring_size = 8", &files, &[] as &[&str], &Anchors::default())
+            .unwrap();
     assert_eq!(loaded.settings.node.ring_size, 32);
     let lines: Vec<_> = loaded.lines.iter().map(|line| &*line.name).collect();
     assert_eq!(

@@ -33,6 +33,7 @@ fn values(key: &Key) -> Vec<String> {
         Kind::Word(_) => &["orders"],
         Kind::Quorum { .. } => &["one", "all", "quorum", "2"],
         Kind::DeleteMode(_) => &["keep", "immediate", "10s"],
+        Kind::LogFormat(_) => &["logfmt", "json"],
     };
     texts.iter().map(|text| (*text).to_owned()).collect()
 }

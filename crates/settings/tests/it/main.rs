@@ -1,5 +1,6 @@
 //! The crate from outside: files of Riak, errors, the tables against the settings and the pages.
 
+mod anchors;
 mod any_text;
 mod documents;
 mod erlang_files;

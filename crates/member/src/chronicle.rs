@@ -1,0 +1,235 @@
+//! What became of the cluster, as events of the log: joins, commits, departures.
+//!
+//! Every member logs what it learns, so that the log of any node tells the cluster's story. [`changes`]
+//! compares two states, purely; some changes may have come together.
+
+use std::fmt;
+
+use kvorum_claimant::ReplicatedState;
+use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus, StagedChange};
+use kvorum_ring::NodeId;
+
+use crate::contacts::is_unknown;
+
+/// One thing that became of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A member came or went, or its status changed.
+    Member {
+        event: &'static str,
+        node: NodeId,
+        name: String,
+    },
+    /// A member is called otherwise than before.
+    Renamed {
+        node: NodeId,
+        name: String,
+        before: String,
+    },
+    /// An operator wants something of a member.
+    Staged {
+        node: NodeId,
+        name: String,
+        what: &'static str,
+    },
+    /// A plan was committed, by which so many partitions move.
+    PlanCommitted { moves: usize },
+    /// Everything has moved that was to.
+    PlanCarriedOut,
+    /// Keys get more replicas, or have got them.
+    Replicas { event: &'static str, to: u16 },
+}
+
+/// What happened between two states, in the order in which it is told.
+pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if is_unknown(before) || is_unknown(after) {
+        return changes;
+    }
+    for (node, member) in after.members() {
+        let known = before.member(*node);
+        let event = known.map_or_else(
+            || Some("member_joined"),
+            |known| status_event(known.status, member.status),
+        );
+        changes.extend(event.map(|event| Change::Member {
+            event,
+            node: *node,
+            name: member.name.clone(),
+        }));
+        if let Some(known) = known.filter(|known| known.name != member.name) {
+            changes.push(Change::Renamed {
+                node: *node,
+                name: member.name.clone(),
+                before: known.name.clone(),
+            });
+        }
+    }
+    for (node, change) in after.staged() {
+        if before.staged().get(node) != Some(change) {
+            changes.push(Change::Staged {
+                node: *node,
+                name: name_of(after, *node),
+                what: what(change),
+            });
+        }
+    }
+    match (before.transition(), after.transition()) {
+        (None, Some(transition)) => changes.push(Change::PlanCommitted {
+            moves: transition.due(after.ring()).count(),
+        }),
+        (Some(_), None) => changes.push(Change::PlanCarriedOut),
+        _ => {}
+    }
+    let (had, has) = (before.ring().replicas_max(), after.ring().replicas_max());
+    match (before.ring().growth(), after.ring().growth()) {
+        (None, Some(growth)) if growth.to != has => changes.push(Change::Replicas {
+            event: "replicas_growing",
+            to: growth.to,
+        }),
+        _ if had != has => changes.push(Change::Replicas {
+            event: "replicas_grown",
+            to: has,
+        }),
+        _ => {}
+    }
+    for (node, member) in before.members() {
+        if after.member(*node).is_none() {
+            changes.push(Change::Member {
+                event: "member_left",
+                node: *node,
+                name: member.name.clone(),
+            });
+        }
+    }
+    changes
+}
+
+fn status_event(before: MemberStatus, after: MemberStatus) -> Option<&'static str> {
+    if before == after {
+        return None;
+    }
+    Some(match after {
+        MemberStatus::Joining => "member_joined",
+        MemberStatus::Valid if before == MemberStatus::Down => "member_back",
+        MemberStatus::Valid => "member_full",
+        MemberStatus::Leaving => "member_leaving",
+        MemberStatus::Exiting => "member_handed_over",
+        MemberStatus::Down => "member_marked_down",
+    })
+}
+
+fn what(change: &StagedChange) -> &'static str {
+    match change {
+        StagedChange::Leave => "leave",
+        StagedChange::Replace { .. } => "replace",
+        StagedChange::ForceRemove => "force-remove",
+        StagedChange::ForceReplace { .. } => "force-replace",
+        StagedChange::Location(_) => "location",
+        StagedChange::Weight(_) => "weight",
+    }
+}
+
+fn name_of(state: &ClusterState, node: NodeId) -> String {
+    let member = state.member(node);
+    member.map_or_else(String::new, |member| member.name.clone())
+}
+
+impl Change {
+    fn log(&self, version: u64) {
+        match self {
+            Self::Member { event, node, name } => {
+                tracing::info!(event, %node, node_name = %name, version);
+            }
+            Self::Renamed { node, name, before } => {
+                tracing::info!(event = "member_renamed", %node, node_name = %name, %before, version);
+            }
+            Self::Staged { node, name, what } => {
+                tracing::info!(event = "change_staged", change = what, %node, node_name = %name, version);
+            }
+            Self::PlanCommitted { moves } => {
+                tracing::info!(event = "plan_committed", moves, version);
+            }
+            Self::PlanCarriedOut => tracing::info!(event = "plan_carried_out", version),
+            Self::Replicas { event, to } => tracing::info!(event, to, version),
+        }
+    }
+}
+
+/// Logs what becomes of the cluster for as long as it is polled.
+pub(crate) async fn keep(state: ReplicatedState) {
+    let mut versions = state.versions();
+    versions.see();
+    let mut known = state.current();
+    while versions.changed().await.is_ok() {
+        let now = state.current();
+        for change in changes(&known, &now) {
+            change.log(now.version());
+        }
+        known = now;
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Member { event, name, .. } => write!(f, "{event} {name}"),
+            Self::Renamed { name, before, .. } => write!(f, "member_renamed {before} {name}"),
+            Self::Staged { name, what, .. } => write!(f, "change_staged {what} {name}"),
+            Self::PlanCommitted { moves } => write!(f, "plan_committed {moves}"),
+            Self::PlanCarriedOut => f.write_str("plan_carried_out"),
+            Self::Replicas { event, to } => write!(f, "{event} {to}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvorum_cluster::{ClusterId, Command, Member};
+    use kvorum_ring::{Ring, RingSize};
+
+    use super::*;
+
+    fn node(byte: u8) -> NodeId {
+        NodeId::from_bytes([byte; 16])
+    }
+
+    fn next(state: &ClusterState, command: Command) -> ClusterState {
+        kvorum_cluster::apply(state, command).unwrap()
+    }
+
+    fn told(before: &ClusterState, after: &ClusterState) -> Vec<String> {
+        changes(before, after)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn a_join_a_commit_and_a_departure_are_told_by_name() {
+        let ring = Ring::single(RingSize::SMALLEST, node(1));
+        let cluster = ClusterId::from_random([7; 16]);
+        let alone = ClusterState::found(cluster, "orders", node(1), Member::new("a@h"), ring);
+        let member = Member {
+            status: MemberStatus::Joining,
+            ..Member::new("b@h")
+        };
+        let joined = next(
+            &alone,
+            Command::AddMember {
+                node: node(2),
+                member,
+            },
+        );
+        assert_eq!(told(&alone, &joined), ["member_joined b@h"]);
+        assert!(told(&joined, &joined).is_empty());
+        let id = joined.plan().unwrap().id;
+        let committed = next(&joined, Command::CommitPlan { id });
+        assert_eq!(
+            told(&joined, &committed),
+            ["member_full b@h", "plan_committed 4"]
+        );
+        let cleared = next(&joined, Command::ClearStaged);
+        assert_eq!(told(&joined, &cleared), ["member_left b@h"]);
+    }
+}

@@ -1,0 +1,119 @@
+//! `bucket-defaults`: what holds for all buckets without a type, changed on all nodes at once.
+//!
+//! `buckets.default.*` of a configuration counts when a cluster is founded, and while a node is alone. Once
+//! there are several, they have agreed on one set: nodes that went by files of their own would give one
+//! bucket several meanings. These verbs show both and change what is agreed.
+
+use std::fmt::Write as _;
+
+use kvorum_cluster::{AgreedState as _, Command};
+use kvorum_member::Member;
+use kvorum_properties::{BucketProperties, PropertyOverlay};
+use serde_json::{Map, Value, json};
+
+use crate::admin_request::AdminReply;
+
+/// What becomes of the answer of a change.
+pub(crate) type Propose<'a> = &'a dyn Fn(Command, &str) -> AdminReply;
+
+/// Agreed values beside those that this node is configured with.
+pub(crate) fn show(member: &Member) -> AdminReply {
+    let state = member.state().current();
+    let whole =
+        |overlay: &PropertyOverlay| BucketProperties::untyped_defaults().with(overlay).to_json();
+    let agreed = whole(state.default_properties());
+    let configured = whole(&member.settings().default_properties);
+    let text = table(&member.settings().name, &agreed, &configured);
+    let differing: Vec<&String> = differing(&agreed, &configured).collect();
+    let data = json!({"agreed": agreed, "configured": configured, "differing": differing});
+    AdminReply::ok(text, data)
+}
+
+/// Proposes the values that this node is configured with.
+pub(crate) fn apply(member: &Member, propose: Propose<'_>) -> AdminReply {
+    let configured = member.settings().default_properties.clone();
+    let done = "The defaults of buckets are those that this node is configured with, on all nodes";
+    propose(Command::SetDefaultProperties(configured), done)
+}
+
+/// Proposes some values; the others stay.
+pub(crate) fn set(member: &Member, change: &PropertyOverlay, propose: Propose<'_>) -> AdminReply {
+    let state = member.state().current();
+    let merged = state.default_properties().with(change);
+    let after = match state.members().len() {
+        1 => {
+            "this node is alone and goes back to buckets.default.* of its configuration at its next \
+             start: change it there as well"
+        }
+        _ => {
+            "set buckets.default.* in the configuration of every node to the same, which new clusters \
+             begin with"
+        }
+    };
+    let done = format!("The defaults of buckets are changed on all nodes; {after}");
+    propose(Command::SetDefaultProperties(merged), &done)
+}
+
+fn differing<'a>(
+    agreed: &'a Map<String, Value>,
+    configured: &'a Map<String, Value>,
+) -> impl Iterator<Item = &'a String> {
+    let names = agreed.keys();
+    names.filter(|name| agreed.get(*name) != configured.get(*name))
+}
+
+fn table(node: &str, agreed: &Map<String, Value>, configured: &Map<String, Value>) -> String {
+    let mut text = String::new();
+    let word = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "{:<20} {:<24} configured on '{node}'",
+        "property", "agreed"
+    );
+    for (name, value) in agreed {
+        let (agreed, own) = (word(Some(value)), word(configured.get(name)));
+        // Functions of Erlang have no line here: they are no defaults of a configuration.
+        if value.is_object() {
+            continue;
+        }
+        let own = if own == agreed { String::new() } else { own };
+        let line = format!("{name:<20} {agreed:<24} {own}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if differing(agreed, configured).next().is_some() {
+        text.push_str(
+            "\nThe agreed values count. `kvorum admin bucket-defaults apply` has all nodes agree on those \
+             that this node is configured with.\n",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_shown_beside_what_is_agreed() {
+        let agreed = json!({"allow_mult": false, "n_val": 3, "linkfun": {"mod": "m", "fun": "f"}});
+        let configured =
+            json!({"allow_mult": true, "n_val": 3, "linkfun": {"mod": "m", "fun": "f"}});
+        let text = table(
+            "a@h",
+            agreed.as_object().unwrap(),
+            configured.as_object().unwrap(),
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[1],
+            "allow_mult           false                    true"
+        );
+        assert_eq!(lines[2], "n_val                3");
+        assert!(text.contains("bucket-defaults apply"), "{text}");
+    }
+}

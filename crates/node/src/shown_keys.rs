@@ -1,0 +1,92 @@
+//! `show`: the values of keys of the configuration, in the table that Riak's operators know.
+
+use kvorum_settings::Configuration;
+use serde_json::{Map, Value, json};
+
+use crate::admin_client;
+use crate::admin_request::{AdminReply, AdminRequest};
+use crate::framed_table::framed;
+
+/// The only key that is changed while the node runs: it is asked for its value.
+const TRANSFER_LIMIT: &str = "transfer_limit";
+
+/// The values as this node's next start would have them, and as it has them now where that can differ.
+pub(crate) fn reply(configuration: &Configuration, keys: &[String]) -> AdminReply {
+    let unknown: Vec<&str> = keys
+        .iter()
+        .map(String::as_str)
+        .filter(|key| value_of(configuration, key).is_none())
+        .collect();
+    if !unknown.is_empty() {
+        return AdminReply::refused(format!(
+            "Invalid config keys: {} (`kvorum describe` lists all keys)",
+            unknown.join(" ")
+        ));
+    }
+    let node = &configuration.settings.node.nodename;
+    let mut cells = vec![node.clone()];
+    let mut values = Map::new();
+    for key in keys {
+        let value = value_of(configuration, key).unwrap_or_default();
+        let value = match key.as_str() {
+            TRANSFER_LIMIT => running_limit(configuration).unwrap_or(value),
+            _ => value,
+        };
+        cells.push(value.clone());
+        values.insert(key.clone(), value.into());
+    }
+    let header: Vec<&str> = std::iter::once("node")
+        .chain(keys.iter().map(String::as_str))
+        .collect();
+    let text = format!("{}\n", framed(&header, &[cells]));
+    AdminReply::ok(text, json!({"node": node, "values": Value::Object(values)}))
+}
+
+fn value_of(configuration: &Configuration, key: &str) -> Option<String> {
+    let entry = configuration.effective.iter().find(|it| it.name == key)?;
+    Some(
+        entry
+            .value
+            .clone()
+            .unwrap_or_else(|| "undefined".to_owned()),
+    )
+}
+
+/// The limit that the node goes by at the moment, if it runs.
+fn running_limit(configuration: &Configuration) -> Option<String> {
+    let request = AdminRequest::Cluster {
+        words: vec!["transfer-limit".to_owned()],
+    };
+    let reply = admin_client::ask(&configuration.settings, &request).ok()?;
+    let limits = reply.data["limits"].as_array()?;
+    let own = &configuration.settings.node.nodename;
+    let limit = limits.iter().find(|it| it["node"] == own.as_str())?;
+    Some(limit["limit"].to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply_to(keys: &[&str]) -> AdminReply {
+        let configuration = Configuration::load("nodename = a@h", &["ring_size=8"]).unwrap();
+        let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        reply(&configuration, &keys)
+    }
+
+    #[test]
+    fn values_stand_in_riaks_table() {
+        let reply = reply_to(&["ring_size"]);
+        assert_eq!(
+            reply.text,
+            "+----+---------+\n|node|ring_size|\n+----+---------+\n|a@h |    8    |\n+----+---------+\n\n"
+        );
+        assert_eq!(reply.data["values"]["ring_size"], "8");
+    }
+
+    #[test]
+    fn a_key_that_is_not_there_is_named() {
+        let reply = reply_to(&["ring_size", "no.such.key"]);
+        assert!(!reply.is_ok && reply.text.starts_with("Invalid config keys: no.such.key"));
+    }
+}

@@ -1,0 +1,187 @@
+//! What a start says of itself: which configuration, which data, where it listens, where it logs.
+//!
+//! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that what a check showed
+//! is what a start does.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use kvorum_settings::{
+    Durability, DurabilityMode, LogOutput, LogSettings, Settings, StorageBackend,
+};
+use serde_json::{Value, json};
+
+use crate::configuration_file::Loaded;
+use crate::data_directory::FORMAT_NAME;
+use crate::engines;
+
+/// See the module's description.
+#[derive(Clone, Debug)]
+pub(crate) struct StartReport {
+    node: String,
+    configuration: String,
+    file: Option<PathBuf>,
+    data: PathBuf,
+    is_new: bool,
+    backend: &'static str,
+    durability: String,
+    ring_size: u64,
+    listeners: Vec<String>,
+    log: String,
+}
+
+impl StartReport {
+    /// Of a start that has not touched anything yet.
+    pub(crate) fn of(loaded: &Loaded) -> Self {
+        let settings = &loaded.configuration.settings;
+        let node = &settings.node;
+        Self {
+            node: node.nodename.clone(),
+            configuration: configuration(loaded),
+            file: loaded.file.clone(),
+            data: node.data_dir.clone(),
+            is_new: !node.data_dir.join(FORMAT_NAME).exists(),
+            backend: engines::name_of(node.storage_backend),
+            durability: durability(node.storage_backend, settings.backend_durability()),
+            ring_size: node.ring_size,
+            listeners: listeners(settings),
+            log: log(&settings.log),
+        }
+    }
+
+    /// In lines, with the process that it is about if there is one.
+    pub(crate) fn text(&self, process: Option<u32>) -> String {
+        let process = process.map_or_else(String::new, |process| format!(", process {process}"));
+        let age = if self.is_new {
+            "new: nothing is there yet"
+        } else {
+            "of an earlier start"
+        };
+        let ring = if self.is_new {
+            format!(", {} partitions", self.ring_size)
+        } else {
+            String::new()
+        };
+        let mut text = String::new();
+        for (name, value) in [
+            (
+                "node",
+                format!(
+                    "{}, kvorum {}{process}",
+                    self.node,
+                    env!("CARGO_PKG_VERSION")
+                ),
+            ),
+            ("configuration", self.configuration.clone()),
+            ("data", format!("{} ({age})", self.data.display())),
+            ("backend", format!("{}{ring}", self.backend)),
+            ("durability", self.durability.clone()),
+        ] {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{name:<14} {value}");
+        }
+        for (at, listener) in self.listeners.iter().enumerate() {
+            let name = if at == 0 { "listeners" } else { "" };
+            let _ = writeln!(text, "{name:<14} {listener}");
+        }
+        let _ = writeln!(text, "{:<14} {}", "log", self.log);
+        text
+    }
+
+    /// The same for programs.
+    pub(crate) fn json(&self, process: Option<u32>) -> Value {
+        json!({
+            "node": self.node,
+            "version": env!("CARGO_PKG_VERSION"),
+            "process": process,
+            "configuration_file": self.file.as_deref().map(Path::to_string_lossy),
+            "data_directory": self.data.to_string_lossy(),
+            "data_directory_is_new": self.is_new,
+            "backend": self.backend,
+            "durability": self.durability,
+            "listeners": self.listeners,
+            "log": self.log,
+        })
+    }
+
+    /// Logs the same as an event.
+    pub(crate) fn log_event(&self, process: u32) {
+        tracing::info!(
+            event = "starting",
+            node = %self.node,
+            version = env!("CARGO_PKG_VERSION"),
+            process,
+            configuration = %self.configuration,
+            data_directory = %self.data.display(),
+            is_new = self.is_new,
+            backend = self.backend,
+            durability = %self.durability,
+            listeners = %self.listeners.join(", "),
+            log = %self.log,
+        );
+    }
+}
+
+fn configuration(loaded: &Loaded) -> String {
+    match &loaded.file {
+        Some(file) => format!("{} ({})", file.display(), loaded.configuration.summary()),
+        None if loaded.configuration.lines.is_empty() => {
+            "no file, defaults (there is no kvorum.conf in the working directory)".to_owned()
+        }
+        None => format!(
+            "no file, defaults and the command line ({})",
+            loaded.configuration.summary()
+        ),
+    }
+}
+
+fn durability(backend: StorageBackend, durability: Durability) -> String {
+    if backend == StorageBackend::Memory {
+        return "none: nothing survives a stop".to_owned();
+    }
+    match durability.mode {
+        DurabilityMode::Grouped => {
+            "grouped: a write is acknowledged when it is on stable storage".to_owned()
+        }
+        DurabilityMode::Interval => format!(
+            "interval: a write is acknowledged when the operating system has it, and synced every {} s",
+            durability.interval.as_secs_f64()
+        ),
+        DurabilityMode::None => {
+            "none: a write is acknowledged when the operating system has it".to_owned()
+        }
+    }
+}
+
+fn listeners(settings: &Settings) -> Vec<String> {
+    let own = &settings.listeners;
+    let mut all = Vec::new();
+    for (kind, addresses) in [
+        ("protobuf", &own.protobuf),
+        ("http", &own.http),
+        ("peer", &own.peer),
+    ] {
+        if addresses.is_empty() {
+            all.push(format!("{kind} off"));
+        }
+        for (name, address) in addresses {
+            all.push(format!("{kind} {address} (listener.{kind}.{name})"));
+        }
+    }
+    if let Some(address) = settings.listeners.peer_advertised {
+        all.push(format!(
+            "peer {address} is what other nodes are told (peer.advertised_address)"
+        ));
+    }
+    all
+}
+
+fn log(settings: &LogSettings) -> String {
+    let file = settings.file.display();
+    match settings.output {
+        LogOutput::Off => "off".to_owned(),
+        LogOutput::Console => "standard error".to_owned(),
+        LogOutput::File => file.to_string(),
+        LogOutput::Both => format!("standard error and {file}"),
+    }
+}

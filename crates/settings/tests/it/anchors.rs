@@ -1,0 +1,69 @@
+//! Relative paths, and what they are relative to.
+
+use std::path::Path;
+
+use kvorum_settings::{Anchors, Configuration};
+
+fn anchors() -> Anchors {
+    Anchors {
+        file: Some("/etc/kvorum".to_owned()),
+        working: Some("/home/me".to_owned()),
+    }
+}
+
+/// `kvorum start` with a file that said `platform_data_dir = data` began a new and empty data directory
+/// in each directory that it was called from.
+#[test]
+fn what_a_file_says_goes_by_the_file_and_what_the_command_line_says_by_the_working_directory() {
+    let load = |text: &str, set: &[&str], anchors: &Anchors| {
+        let loaded = Configuration::load_at(text, &[], set, anchors).unwrap();
+        loaded.settings.node.data_dir.display().to_string()
+    };
+    let no_file = Anchors {
+        file: None,
+        ..anchors()
+    };
+    for (text, set, anchors, expected) in [
+        (
+            "platform_data_dir = data",
+            &[][..],
+            &anchors(),
+            "/etc/kvorum/data",
+        ),
+        (
+            "platform_data_dir = ./data",
+            &[],
+            &anchors(),
+            "/etc/kvorum/data",
+        ),
+        (
+            "platform_data_dir = /var/data",
+            &[],
+            &anchors(),
+            "/var/data",
+        ),
+        ("", &[], &anchors(), "/etc/kvorum/data"),
+        ("", &[], &no_file, "/home/me/data"),
+        ("", &["platform_data_dir=mine"], &anchors(), "/home/me/mine"),
+        ("platform_data_dir = data", &[], &Anchors::default(), "data"),
+    ] {
+        assert_eq!(load(text, set, anchors), expected, "{text:?} {set:?}");
+    }
+}
+
+#[test]
+fn paths_that_refer_to_others_follow_them_wherever_these_were_set() {
+    let set = ["platform_data_dir=mine"];
+    let text = "bitcask.data_root = $(platform_data_dir)/stores";
+    let loaded = Configuration::load_at(text, &[], &set, &anchors()).unwrap();
+    let settings = loaded.settings;
+    assert_eq!(
+        settings.node.ring_state_dir,
+        Path::new("/home/me/mine/ring")
+    );
+    assert_eq!(
+        settings.bitcask.data_root,
+        Path::new("/home/me/mine/stores")
+    );
+    assert_eq!(settings.log.file, Path::new("/etc/kvorum/log/console.log"));
+}
