@@ -860,7 +860,7 @@ mod tests {
         let faulty = FaultyDisk::over_memory(&full);
         let no_space = Fault::Error(kvorum_disk::ErrorKind::NoSpace);
         for mark in ["log.tmp", "end.tmp", "log.end.tmp"] {
-            let rule = Rule::new(no_space.clone()).on(Operation::Write);
+            let rule = Rule::new(no_space).on(Operation::Write);
             faulty.add_rule(rule.path(Path::new(mark)));
         }
         let mut log = LogFile::open(place(faulty)).unwrap().0;

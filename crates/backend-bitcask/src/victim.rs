@@ -272,7 +272,7 @@ mod tests {
             dead_bytes: 1 << 20,
             file_bytes_aim: 1 << 20,
         };
-        let of = |number, dead_percent| Candidate {
+        let of = |number, dead_percent: u64| Candidate {
             bytes: 1 << 20,
             dead_bytes: (dead_percent << 20) / 100,
             ..candidate(number, dead_percent)

@@ -323,7 +323,7 @@ mod tests {
         let mut scrubbing = Scrubbing::default();
         let (held, directory) = (std::sync::Arc::new(()), Path::new(""));
         let period = Some(Duration::from_secs(30 * 86_400));
-        let mut due = |scrubbing: &mut Scrubbing<_>, files: &[ScrubFile], day| {
+        let due = |scrubbing: &mut Scrubbing<_>, files: &[ScrubFile], day| {
             scrubbing.due(&disk, directory, files, period, Timestamp(day * DAY))
         };
         due(&mut scrubbing, &[file(1), file(2)], 0);

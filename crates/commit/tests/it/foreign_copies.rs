@@ -324,7 +324,7 @@ fn key(number: usize) -> StorageKey {
 
 fn body(store: usize, number: usize, round: u64) -> Bytes {
     // Small and large ones: leveldb has both in different places.
-    let len = if number % 2 == 0 { 30 } else { 150 };
+    let len = if number.is_multiple_of(2) { 30 } else { 150 };
     Bytes::from(format!("{store} {number} {round:0len$}"))
 }
 
