@@ -10,14 +10,12 @@
 //! the damage, and keys read right after it, outlive the next death of the process.
 //!
 //! After the death of the process an engine may name files that are left out
-//! ([`EngineUnderTest::left_out_after_kill`]): those whose end may be torn, where damage cannot be told
-//! from a torn end yet.
+//! ([`EngineUnderTest::is_left_out_after_kill`]): those whose end may be torn, where damage cannot be
+//! told from a torn end yet.
 
 mod kind;
 mod subject;
 mod verdict;
-
-use std::path::Path;
 
 use rand::RngExt;
 
@@ -52,11 +50,4 @@ pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
         }
     }
     Ok(())
-}
-
-/// True when the engine leaves this file out of the sweep after the death of the process.
-fn is_left_out(engine: &dyn EngineUnderTest, path: &Path) -> bool {
-    let parts = || path.components().filter_map(|it| it.as_os_str().to_str());
-    let left_out = engine.left_out_after_kill();
-    parts().any(|part| left_out.iter().any(|prefix| part.starts_with(prefix)))
 }

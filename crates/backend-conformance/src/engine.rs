@@ -1,6 +1,6 @@
 //! What the suite has to know of an engine to test it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -57,11 +57,16 @@ pub trait EngineUnderTest: Sync {
         true
     }
 
-    /// Names of files and directories, or the beginnings of names, that are not damaged after the death
-    /// of the process: files whose end may be torn then, in which damage cannot be told from that yet.
-    /// All are damaged after the store was closed.
-    fn left_out_after_kill(&self) -> &[&str] {
-        &[]
+    /// True when files say which store they belong to, so that another store's are found out. Spikes and
+    /// engines of tests may say no, what ships says yes.
+    fn names_its_files(&self) -> bool {
+        true
+    }
+
+    /// True for a file that is not damaged after the death of the process: its end may be torn then, and
+    /// damage cannot be told from that yet. All files are damaged after the store was closed.
+    fn is_left_out_after_kill(&self, _path: &Path) -> bool {
+        false
     }
 
     /// True when a byte that the device gets wrong in one read is noticed in that read. Spikes may say

@@ -1,5 +1,6 @@
 //! The engine with settings so small that a few dozen writes fill, merge and expire files.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,11 @@ impl EngineUnderTest for Engine {
             None => store,
         };
         Ok(Box::new(store))
+    }
+
+    /// Own segments, the log of a store that has none of a node.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|it| it == "segment")
     }
 
     fn variations(&self) -> u32 {

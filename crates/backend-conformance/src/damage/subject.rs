@@ -10,7 +10,6 @@ use rand::RngExt;
 use rand::seq::IteratorRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::is_left_out;
 use super::kind::{Damage, Files, collect_files};
 use crate::crash::copy_of;
 use crate::history::History;
@@ -100,10 +99,13 @@ impl<'a> Subject<'a> {
         rng: &mut ChaCha8Rng,
     ) -> Checked<Vec<(PathBuf, Damage)>> {
         let (files, earlier) = (self.files(&self.disk)?, self.files(&self.earlier)?);
-        let other = self.files(&self.other)?;
+        let other = match self.engine.names_its_files() {
+            true => self.files(&self.other)?,
+            false => Files::new(),
+        };
         let mut damages = Vec::new();
         for (path, bytes) in &files {
-            if self.end == End::Killed && is_left_out(self.engine, path) {
+            if self.end == End::Killed && self.engine.is_left_out_after_kill(path) {
                 continue;
             }
             let mut of_file = vec![Damage::Removed];
@@ -140,17 +142,18 @@ impl<'a> Subject<'a> {
                 .filter(|(path, _)| path.starts_with(&self.opening.directory))
                 .collect()
         };
-        vec![
+        let exchanged = |by, files| Damage::Exchanged {
+            by,
+            files: own(files),
+        };
+        let mut whole = vec![
             Damage::Removed,
-            Damage::Exchanged {
-                by: "itself at an earlier time",
-                files: own(earlier),
-            },
-            Damage::Exchanged {
-                by: "another store",
-                files: own(other),
-            },
-        ]
+            exchanged("itself at an earlier time", earlier),
+        ];
+        if !other.is_empty() {
+            whole.push(exchanged("another store", other));
+        }
+        whole
     }
 
     /// The files of the store, with their bytes.

@@ -61,8 +61,8 @@ impl Subject<'_> {
             Ok(store) => store,
             Err(error) => return check_refusal(&error, damage, &price),
         };
-        if path == self.opening.directory && store.identity() != self.identity {
-            // A whole other store, or a new one: the identity shows it.
+        if store.identity() != self.identity {
+            // Another store's files, or none: the identity shows it.
             return self.check_life_goes_on(store, &disk, Expected::new(), rng);
         }
         self.check_store(&*store, &price)?;

@@ -54,6 +54,11 @@ impl EngineUnderTest for Engine {
         directories
     }
 
+    /// Own segments, the log of a store that has none of a node.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|it| it == "segment")
+    }
+
     fn variations(&self) -> u32 {
         4
     }

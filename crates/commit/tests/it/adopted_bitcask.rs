@@ -1,6 +1,6 @@
 //! The suite over bitcask with its entries in the value log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -16,6 +16,11 @@ struct AdoptedBitcask;
 impl EngineUnderTest for AdoptedBitcask {
     fn name(&self) -> &str {
         "bitcask with its entries in the value log"
+    }
+
+    /// The node's log, and the store's own segments, into which a merge may have been writing.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.starts_with(LOG) || path.extension().is_some_and(|it| it == "segment")
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,6 +1,6 @@
 //! The suite over leveldb with its large bodies in the value log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -16,6 +16,11 @@ struct AdoptedLeveldb;
 impl EngineUnderTest for AdoptedLeveldb {
     fn name(&self) -> &str {
         "leveldb with its large bodies in the value log"
+    }
+
+    /// The node's log.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.starts_with(LOG)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,5 +1,6 @@
 //! The suite over bitcask behind the commit log.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -13,6 +14,11 @@ struct LoggedBitcask;
 impl EngineUnderTest for LoggedBitcask {
     fn name(&self) -> &str {
         "bitcask behind the commit log"
+    }
+
+    /// Own segments, into which the log's batches are applied.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|it| it == "segment")
     }
 
     fn capabilities(&self) -> Capabilities {

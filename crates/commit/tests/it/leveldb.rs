@@ -30,6 +30,11 @@ impl EngineUnderTest for LoggedLeveldb {
         "leveldb behind the commit log"
     }
 
+    /// Own segments, into which the log's batches are applied.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|it| it == "segment")
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             persistent: true,

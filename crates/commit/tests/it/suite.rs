@@ -144,6 +144,10 @@ impl EngineUnderTest for Volatile {
         "volatile engine behind the commit log"
     }
 
+    fn names_its_files(&self) -> bool {
+        false
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             persistent: true,

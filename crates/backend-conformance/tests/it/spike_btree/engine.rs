@@ -31,6 +31,10 @@ impl EngineUnderTest for BTree {
         "b+tree spike"
     }
 
+    fn names_its_files(&self) -> bool {
+        false
+    }
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             persistent: true,

@@ -1,5 +1,6 @@
 //! The LSM spike behind the backend trait.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
@@ -24,6 +25,15 @@ pub(crate) struct Lsm {
 impl EngineUnderTest for Lsm {
     fn name(&self) -> &'static str {
         "lsm spike"
+    }
+
+    /// Its log.
+    fn is_left_out_after_kill(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|it| it == "log")
+    }
+
+    fn names_its_files(&self) -> bool {
+        false
     }
 
     fn capabilities(&self) -> Capabilities {
