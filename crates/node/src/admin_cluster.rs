@@ -236,7 +236,7 @@ impl ClusterAdmin {
             .as_ref()
             .map(newest_state::warning)
             .unwrap_or_default();
-        AdminReply::ok(format!("{warning}{text}"), data).as_riak(format!("{warning}{riak}"))
+        AdminReply::ok(format!("{warning}{text}"), data).with_riak_text(format!("{warning}{riak}"))
     }
 
     /// Commits the plan of this moment, if an operator was shown it, on whichever node that was.
@@ -249,7 +249,8 @@ impl ClusterAdmin {
         let Some(id) = now.filter(is_shown).or_else(|| shown.first().copied()) else {
             let text =
                 "You must verify the plan with 'kvorum admin cluster plan' before committing";
-            return AdminReply::refused(text).as_riak(text.replace("kvorum admin", "riak-admin"));
+            return AdminReply::refused(text)
+                .with_riak_text(text.replace("kvorum admin", "riak-admin"));
         };
         let reply = self.propose(Command::CommitPlan { id }, "Cluster changes committed");
         if reply.is_ok {
@@ -281,13 +282,15 @@ impl ClusterAdmin {
     fn member_status(&self) -> AdminReply {
         let state = self.state();
         let seen = self.seen(&state);
-        AdminReply::ok(seen.members_text(), seen.members_json()).as_riak(seen.members_riak_text())
+        AdminReply::ok(seen.members_text(), seen.members_json())
+            .with_riak_text(seen.members_riak_text())
     }
 
     fn status(&self) -> AdminReply {
         let state = self.state();
         let seen = self.seen(&state);
-        AdminReply::ok(seen.status_text(), seen.status_json()).as_riak(seen.status_riak_text())
+        AdminReply::ok(seen.status_text(), seen.status_json())
+            .with_riak_text(seen.status_riak_text())
     }
 
     /// Encryption between this node and the others.
@@ -309,7 +312,7 @@ impl ClusterAdmin {
         let name = &self.member.settings().name;
         let text = members_view::partitions_text(name, &mut rows);
         let riak = members_view::partitions_riak_text(name, &rows);
-        AdminReply::ok(text, members_view::partitions_json(&rows)).as_riak(riak)
+        AdminReply::ok(text, members_view::partitions_json(&rows)).with_riak_text(riak)
     }
 
     fn ring_status(&self) -> AdminReply {
@@ -319,7 +322,7 @@ impl ClusterAdmin {
         let vnodes = readiness::describe(self.member.vnodes(), &mut text);
         let voters = self.member.state().agreement().status().voters;
         AdminReply::ok(seen.ring_text(&text), seen.ring_json(voters, &vnodes))
-            .as_riak(seen.ring_riak_text())
+            .with_riak_text(seen.ring_riak_text())
     }
 
     fn unreachable(&self, state: &ClusterState) -> Vec<String> {

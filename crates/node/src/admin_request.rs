@@ -61,7 +61,7 @@ pub(crate) struct AdminReply {
     /// For people.
     pub(crate) text: String,
     /// For people and scripts that know Riak's commands, where that is another text.
-    pub(crate) riak: Option<String>,
+    pub(crate) riak: Option<Box<str>>,
     /// For programs.
     pub(crate) data: Value,
 }
@@ -157,9 +157,9 @@ impl AdminReply {
     }
 
     /// The same with another text under the names of Riak's commands.
-    pub(crate) fn as_riak(self, text: impl Into<String>) -> Self {
+    pub(crate) fn with_riak_text(self, text: impl Into<String>) -> Self {
         Self {
-            riak: Some(text.into()),
+            riak: Some(text.into().into_boxed_str()),
             ..self
         }
     }
@@ -185,7 +185,7 @@ impl AdminReply {
         Ok(Self {
             is_ok: value["ok"].as_bool().unwrap_or(false),
             text: value["text"].as_str().unwrap_or_default().to_owned(),
-            riak: value["riak"].as_str().map(str::to_owned),
+            riak: value["riak"].as_str().map(Box::from),
             data: value["data"].take(),
         })
     }

@@ -231,7 +231,7 @@ impl AdminServer {
         }
         let text = vnode_view::text(&self.figures.node_name, &all);
         let riak = vnode_view::riak_text(&all);
-        AdminReply::ok(text, Value::Array(all)).as_riak(riak)
+        AdminReply::ok(text, Value::Array(all)).with_riak_text(riak)
     }
 
     fn maintenance(&self) -> AdminReply {
@@ -326,7 +326,7 @@ impl AdminServer {
             text,
             json!({"name": name, "active": is_active, "props": properties}),
         )
-        .as_riak(riak)
+        .with_riak_text(riak)
     }
 
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
@@ -345,7 +345,7 @@ impl AdminServer {
         );
         let reply = self.propose(command, &done);
         if reply.is_ok {
-            reply.as_riak(format!("{name} created"))
+            reply.with_riak_text(format!("{name} created"))
         } else {
             reply
         }

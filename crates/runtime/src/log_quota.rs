@@ -41,7 +41,10 @@ impl LogQuota {
     /// Asks for one line at `now`, a time since any fixed moment. `None`: the line is left out. Otherwise
     /// the number of lines that were left out since the last one.
     pub fn take(&self, now: Duration) -> Option<u64> {
-        let mut used = self.used.lock().unwrap_or_else(|held| held.into_inner());
+        let mut used = self
+            .used
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let is_over = now
             .checked_sub(used.window_began)
             .is_none_or(|age| age >= WINDOW);

@@ -296,7 +296,7 @@ fn keys(pieces: &mut Pieces<'_>, path: BucketPath) -> Option<Route> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BucketPath, Form, IndexPath, Missing, Route};
+    use super::{BucketPath, Form, IndexPath, Missing, Probe, Route};
     use kvorum_encoding::{Bucket, BucketType, Key};
 
     fn path(form: Form, bucket_type: &'static str, bucket: &'static str) -> BucketPath {

@@ -54,7 +54,9 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
     let taken = spelling.clone();
     let take = service_fn(move |mut request: Request<Incoming>| {
         let spelling = std::mem::take(request.extensions_mut());
-        *taken.lock().unwrap_or_else(|held| held.into_inner()) = spelling;
+        *taken
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = spelling;
         async { Ok::<_, Infallible>(empty(http::StatusCode::OK)) }
     });
     let mut protocol = http1::Builder::new();
@@ -67,7 +69,9 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
     let connection = protocol.serve_connection(Memory { unread: request }, take);
     // It has all that it waits for. A name that is none leaves every name with its capitals.
     let _ = connection.now_or_never();
-    let mut spelling = spelling.lock().unwrap_or_else(|held| held.into_inner());
+    let mut spelling = spelling
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     std::mem::take(&mut *spelling)
 }
 

@@ -103,12 +103,12 @@ impl ClusterAdmin {
 
     pub(super) fn transfers(&self) -> AdminReply {
         let all = self.all_transfers();
-        AdminReply::ok(all.text(), all.json()).as_riak(all.riak_text())
+        AdminReply::ok(all.text(), all.json()).with_riak_text(all.riak_text())
     }
 
     pub(super) fn transfer_limits(&self) -> AdminReply {
         let all = self.all_transfers();
-        AdminReply::ok(all.limits_text(), all.limits_json()).as_riak(all.limits_riak_text())
+        AdminReply::ok(all.limits_text(), all.limits_json()).with_riak_text(all.limits_riak_text())
     }
 
     pub(super) fn limit_transfers(&self, node: Option<&str>, limit: &str) -> AdminReply {
@@ -129,7 +129,7 @@ impl ClusterAdmin {
         };
         let reply = self.order(node, &Operation::LimitTransfers(count), &done);
         if reply.is_ok {
-            reply.as_riak(riak)
+            reply.with_riak_text(riak)
         } else {
             reply
         }
@@ -175,7 +175,7 @@ impl ClusterAdmin {
             ["summary"] => {
                 let all = self.all_transfers();
                 AdminReply::ok(all.summary_text(), all.summary_json())
-                    .as_riak(all.summary_riak_text())
+                    .with_riak_text(all.summary_riak_text())
             }
             ["details"] => {
                 let all = self.all_transfers();
@@ -184,7 +184,7 @@ impl ClusterAdmin {
             ["config"] => {
                 let all = self.all_transfers();
                 let riak = all.config_riak_text(|node| self.peer_port(node));
-                AdminReply::ok(all.config_text(), all.summary_json()).as_riak(riak)
+                AdminReply::ok(all.config_text(), all.summary_json()).with_riak_text(riak)
             }
             [switch @ ("enable" | "disable"), direction] => {
                 self.switch(switch, direction, Some(&self.member.settings().name))
@@ -211,7 +211,7 @@ impl ClusterAdmin {
         let done = format!("Handoff {direction} {switch}d on {on}, until the next start");
         let reply = self.order(node, &operation, &done);
         if reply.is_ok {
-            reply.as_riak("Handoff setting successfully updated\n")
+            reply.with_riak_text("Handoff setting successfully updated\n")
         } else {
             reply
         }
@@ -269,7 +269,7 @@ fn services_of(name: &str, health: &Health) -> AdminReply {
         let _infallible = writeln!(text, "  {}: {}", finding.code, finding.text);
     }
     let data = json!({"node": name, "services": services, "health": health_view::json(health)});
-    AdminReply::ok(text, data).as_riak(format!("[{}]", services.join(",")))
+    AdminReply::ok(text, data).with_riak_text(format!("[{}]", services.join(",")))
 }
 
 fn row(state: &ClusterState, transfer: &TransferView) -> Row {

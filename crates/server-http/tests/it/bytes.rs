@@ -45,10 +45,8 @@ async fn stored(world: &World, key: &[u8]) -> Metadata {
     let now = world.runtime.now();
     let object = world.coordinator.get(&address(key), &options, now).await;
     let object = object.unwrap().unwrap();
-    let [sibling] = object.siblings() else {
-        panic!("siblings");
-    };
-    let mut metadata = sibling.metadata.clone();
+    assert_eq!(object.siblings().len(), 1);
+    let mut metadata = object.siblings()[0].metadata.clone();
     metadata.last_modified = Metadata::default().last_modified;
     metadata.user_metadata.sort();
     metadata.indexes.sort();
