@@ -24,7 +24,6 @@ mod inspect;
 mod lifecycle;
 mod logging;
 mod maintenance;
-mod missing;
 mod node;
 mod node_log;
 mod node_stores;
