@@ -25,7 +25,7 @@ pub(crate) mod files;
 pub(crate) mod identity;
 mod item;
 mod log_segment;
-mod opening;
+pub(crate) mod opening;
 mod policy;
 mod scrub;
 mod upkeep;

@@ -57,6 +57,10 @@ impl EngineUnderTest for Engine {
     fn variations(&self) -> u32 {
         4
     }
+
+    fn keys_collide(&self, variation: u32) -> bool {
+        settings(variation).fingerprint.is_some()
+    }
 }
 
 fn settings(variation: u32) -> BitcaskSettings {

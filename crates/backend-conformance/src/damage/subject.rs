@@ -24,9 +24,9 @@ use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate, names}
 /// Steps of a script before and after the earlier time.
 const STEPS: usize = 25;
 /// In a quick run: files of a kind, flips in a file, and other damages to it, all drawn.
-const FILES_QUICK: usize = 4;
-const FLIPS_QUICK: usize = 12;
-const CUTS_QUICK: usize = 5;
+const FILES_QUICK: usize = 3;
+const FLIPS_QUICK: usize = 9;
+const CUTS_QUICK: usize = 4;
 /// The first value of the other store, above all numbers of this one's.
 const OTHER_VALUES_FROM: u32 = 1 << 20;
 

@@ -70,6 +70,10 @@ impl EngineUnderTest for AdoptedBitcask {
         3
     }
 
+    fn keys_collide(&self, variation: u32) -> bool {
+        variation == 2
+    }
+
     fn default_tickets_are_durable(&self, variation: u32) -> bool {
         variation == 0
     }
