@@ -279,7 +279,10 @@ impl World {
                 }
             }
         }
-        format!("{sums:?}; {:?}", self.log.values.status())
+        let owed = self.arbiter.report(self.now).owed;
+        let log = self.log.values.status();
+        let headroom = self.log.values.reserve().seen();
+        format!("{sums:?}; {log:?}; {headroom:?}; owed: {owed:?}")
     }
 }
 
