@@ -91,6 +91,22 @@ pub enum OpenError {
         /// Whose it should be.
         expected: NodeId,
     },
+    /// The mark away from the log is another node's. Restore what is not in its place.
+    #[error(
+        "{} marks the end of a log of node {got}, and {} is of node {expected}: one of them came here from \
+         another node; put back the directory that belongs here, or, if it is the right one, remove {} and \
+         start again", mark.display(), file.display(), mark.display()
+    )]
+    MarkOfOtherNode {
+        /// The log.
+        file: PathBuf,
+        /// The mark.
+        mark: PathBuf,
+        /// The node of the mark.
+        got: NodeId,
+        /// The node of the log.
+        expected: NodeId,
+    },
     /// The log begins behind the end of the snapshot. Restore the directory.
     #[error(
         "{}: {} covers {}, and the log beside it begins behind entry {purged}; {}",

@@ -204,6 +204,7 @@ impl LogFile {
         let marks = place.read_marks();
         let (writing, header_bytes) = read_header(&place.log, &bytes)?;
         check_node(&place, &writing)?;
+        check_second_mark(&place, &writing, &marks.found())?;
         let durable = durable_end(&place.log, place.node, &writing, &marks.found())?;
         let (contents, end) = decode(&place.log, &bytes, header_bytes)?;
         let end = end as u64;
@@ -369,6 +370,27 @@ fn check_node(place: &Place, writing: &Writing) -> Result<(), OpenError> {
         });
     }
     Ok(())
+}
+
+/// Refuses a log where the mark that is kept away from it is another node's: its directory came from there,
+/// with a card that says the same. The mark beside the log comes along with it, and tells nothing of that.
+fn check_second_mark(
+    place: &Place,
+    writing: &Writing,
+    marks: &[(PathBuf, MarkFound)],
+) -> Result<(), OpenError> {
+    let [_, second] = &place.marks;
+    let found = marks.iter().find(|(path, _)| path == second);
+    let end = found.and_then(|(_, found)| found.end());
+    match end.filter(|end| writing.generation > 0 && end.node != place.node) {
+        Some(end) => Err(OpenError::MarkOfOtherNode {
+            file: place.log.clone(),
+            mark: second.clone(),
+            got: end.node,
+            expected: place.node,
+        }),
+        None => Ok(()),
+    }
 }
 
 /// The end that the log of a node has to reach. Marks that say nothing of this log are passed over.
@@ -876,7 +898,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_another_node_or_another_log_of_this_one_is_refused_and_its_mark_passed_over() {
+    fn a_log_of_another_node_or_another_log_of_this_one_is_refused() {
         let (disk, _) = written(3);
         let of_node = |number| Place {
             node: NodeId::from_bytes([number; 16]),
@@ -893,14 +915,18 @@ mod tests {
         put_back(&disk, "log", &bytes_of(&other, "log"));
         assert!(matches!(open(&disk), Err(OpenError::OtherNode { .. })));
         put_back(&disk, "log", &log);
-        for path in ["end", "log.end"] {
-            put_back(&disk, path, &bytes_of(&other, "end"));
-            open(&disk).unwrap();
-            assert_eq!(
-                crate::check::check_directory(&disk, Path::new(""), Some(Path::new("log.end"))),
-                []
-            );
-        }
+        let foreign = bytes_of(&other, "end");
+        put_back(&disk, "end", &foreign);
+        open(&disk).unwrap();
+        let found = crate::check::check_directory(&disk, Path::new(""), Some(Path::new("log.end")));
+        assert_eq!(found, []);
+        // The directory of another node came with all that is in it.
+        put_back(&disk, "log.end", &foreign);
+        let refused = open(&disk).unwrap_err();
+        assert!(matches!(refused, OpenError::MarkOfOtherNode { .. }));
+        assert!(refused.to_string().contains("remove log.end"), "{refused}");
+        disk.remove_file(Path::new("log.end")).unwrap();
+        open(&disk).unwrap();
         put_back(&disk, "end", &mark);
         let again = MemoryDisk::new();
         let of_again = Place {

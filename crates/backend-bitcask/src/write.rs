@@ -130,6 +130,11 @@ impl Store {
         writer.last_sequence = sequence;
         self.show_logged(&prepared, &olds, &appended, sequence)?;
         drop(writer);
+        let superseded: u64 = olds.iter().flatten().map(Slot::stored_bytes).sum();
+        let fallen = superseded.saturating_sub(appended_bytes(&appended));
+        if fallen > 0 {
+            log.usage_fell(fallen);
+        }
         Counters::add(&self.counters.put_bytes, batch.payload_bytes());
         Ok(Receipt {
             sequence: Sequence(sequence),
@@ -207,9 +212,8 @@ impl Store {
         let mut catalog = self.catalog.write();
         let entry = catalog.shared_entry(&self.keydir, &appended.segment)?;
         let place = entry.place.index;
-        let stored = |len: u64| len.next_multiple_of(RECORD_ALIGN_BYTES);
-        let stored_bytes: u64 = appended.places.iter().map(|at| stored(at.len)).sum();
-        entry.stats.data_end += stored_bytes;
+        let appended_bytes = appended_bytes(appended);
+        entry.stats.data_end += appended_bytes;
         if prepared.is_empty() {
             entry.stats.count_sequence(sequence);
         }
@@ -222,7 +226,7 @@ impl Store {
             };
             entry
                 .stats
-                .count(sequence, stored(at.len), write.fields.as_ref());
+                .count(sequence, stored_bytes(at.len), write.fields.as_ref());
             entry.stand(Standing::new(at.offset, write.fields.is_none()));
             let new = write
                 .fields
@@ -234,7 +238,7 @@ impl Store {
         catalog.change(&self.keydir, &changes);
         catalog.last_sequence = sequence;
         catalog.note_start(appended.segment.number(), sequence);
-        Counters::add(&self.counters.unchecked_bytes, stored_bytes);
+        Counters::add(&self.counters.unchecked_bytes, appended_bytes);
         Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
         Ok(())
     }
@@ -346,14 +350,14 @@ impl Store {
             return;
         };
         let place = entry.segment.place;
-        let stored_bytes = end - entry.stats.data_end;
+        let appended_bytes = end - entry.stats.data_end;
         entry.stats.data_end = end;
         if prepared.is_empty() {
             entry.stats.count_sequence(sequence);
         }
         let mut changes: SmallVec<[Change; 1]> = SmallVec::new();
         for ((write, old), at) in prepared.iter().zip(olds).zip(locations) {
-            let aligned = at.len.next_multiple_of(RECORD_ALIGN_BYTES);
+            let aligned = stored_bytes(at.len);
             entry.stats.count(sequence, aligned, write.fields.as_ref());
             let new = write
                 .fields
@@ -364,8 +368,8 @@ impl Store {
         }
         catalog.change(&self.keydir, &changes);
         catalog.last_sequence = sequence;
-        Counters::add(&self.counters.written_bytes, stored_bytes);
-        Counters::add(&self.counters.unchecked_bytes, stored_bytes);
+        Counters::add(&self.counters.written_bytes, appended_bytes);
+        Counters::add(&self.counters.unchecked_bytes, appended_bytes);
         Counters::add(&self.counters.unchecked_records, prepared.len() as u64);
     }
 }
@@ -407,6 +411,15 @@ fn records_of<'a>(
         back: write.back.by_ref(),
     });
     records.collect()
+}
+
+/// What a record of this length takes in a segment.
+fn stored_bytes(len: u64) -> u64 {
+    len.next_multiple_of(RECORD_ALIGN_BYTES)
+}
+
+fn appended_bytes(appended: &Appended) -> u64 {
+    appended.places.iter().map(|at| stored_bytes(at.len)).sum()
 }
 
 pub(crate) fn segment_number(writer: &SegmentWriter) -> u32 {

@@ -10,26 +10,31 @@
 //! the damage, and keys read right after it, outlive the next death of the process.
 //!
 //! After the death of the process an engine may name files that are left out
-//! ([`EngineUnderTest::is_left_out_after_kill`]): those whose end may be torn, where damage cannot be
-//! told from a torn end yet.
+//! ([`EngineUnderTest::left_out_after_kill`]): those whose end may be torn, where damage cannot be
+//! told from a torn end yet. `docs/scenarios.md` lists them.
 
 mod kind;
+mod left_out;
 mod subject;
 mod verdict;
 
 use rand::RngExt;
 
+pub use self::left_out::expect_left_out_listed;
 use self::subject::{End, Subject};
 use crate::{Checked, EngineUnderTest, Plan};
 
 /// Where this group's randomness starts.
 const STREAM: u64 = 4 << 32;
+/// One that was closed and one that was killed.
+const SUBJECTS_MIN: usize = 2;
 
 pub(crate) fn check(engine: &dyn EngineUnderTest, plan: &Plan) -> Checked {
     if !engine.capabilities().persistent {
         return Ok(());
     }
-    for number in 0..plan.share(engine, 4, 16) as u64 {
+    let subjects = plan.share(engine, 4, 16).max(SUBJECTS_MIN);
+    for number in 0..subjects as u64 {
         let mut rng = plan.rng(STREAM + number);
         let variation = rng.random_range(0..engine.variations().max(1));
         let end = match number % 2 {

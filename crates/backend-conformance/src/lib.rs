@@ -38,6 +38,7 @@ mod suite_macro;
 mod trial;
 mod violation;
 
+pub use damage::expect_left_out_listed;
 pub use engine::{DrawNumber, EngineUnderTest, Opening};
 pub use group::{Effort, Group, Plan, run};
 pub use planted::expect_caught;

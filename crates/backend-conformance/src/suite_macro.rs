@@ -61,5 +61,14 @@ macro_rules! conformance_suite {
         fn damaged_files_never_yield_wrong_bytes() {
             conformance_group($crate::Group::Damage);
         }
+
+        #[test]
+        fn files_that_damage_leaves_out_are_listed() {
+            let list = include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../docs/scenarios.md"
+            ));
+            $crate::expect_left_out_listed(&$engine, list);
+        }
     };
 }

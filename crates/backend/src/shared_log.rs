@@ -246,6 +246,11 @@ pub trait SharedLog: Send + Sync {
     /// Says that [`Adopting::usage`] of a store has shrunk without anything having been appended.
     fn usage_changed(&self);
 
+    /// Says that a store needs so many bytes less of the log than it has appended, as after deletes. Stores
+    /// are asked for their usage again when this adds up to something; where puts are refused for want of
+    /// space, anything is something.
+    fn usage_fell(&self, bytes: u64);
+
     /// Closes the segment that is appended to, so that [`SharedLog::link`] finds all that is there.
     fn roll(&self) -> Result<()>;
 

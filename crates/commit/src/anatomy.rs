@@ -14,6 +14,7 @@ use crate::error::from_disk;
 use crate::log_record::{self, Logged};
 use crate::value_log::dropped::{self, Dropped, Numbers};
 use crate::value_log::identity::Identity;
+use crate::value_log::opening::log_id_of;
 use crate::value_log::{contents, identity};
 
 pub use crate::value_log::dropped::in_words;
@@ -125,6 +126,8 @@ pub struct MissingSegments {
 /// What a value log knows of its segments without being opened.
 pub struct KnownSegments {
     there: Numbers,
+    /// The same as a list, in order.
+    numbers: Vec<u64>,
     /// `None` of a log that keeps no note of what it let go, or whose note is damaged: nothing of it is
     /// known to be missing.
     noted: Option<Dropped>,
@@ -151,9 +154,11 @@ impl KnownSegments {
         {
             there = below;
         }
+        let numbers = there.to_vec();
         let there = there.iter().filter_map(|it| u32::try_from(*it).ok());
         Ok(Self {
             there: there.collect(),
+            numbers,
             noted,
         })
     }
@@ -170,6 +175,10 @@ impl KnownSegments {
     ) -> kvorum_backend::Result<bool> {
         let identity = Identity::read(disk, directory)?.map(|it| it.log_id);
         let known = identity.or_else(|| Some(self.noted.as_ref()?.log_id));
+        let known = match known {
+            Some(known) => Some(known),
+            None => log_id_of(disk, directory, &self.numbers)?,
+        };
         Ok(known.is_none_or(|known| known == log_id))
     }
 

@@ -25,7 +25,7 @@ pub(crate) mod files;
 pub(crate) mod identity;
 mod item;
 mod log_segment;
-mod opening;
+pub(crate) mod opening;
 mod policy;
 mod scrub;
 mod upkeep;
@@ -105,6 +105,8 @@ struct Keeper {
     stores: Mutex<Stores>,
     upkeep: Mutex<Upkeep>,
     appended_bytes: AtomicU64,
+    /// What stores need less of the log since they were asked last, beyond what was appended. Bytes.
+    fallen_bytes: AtomicU64,
     scrub: Mutex<Scrubbing<Box<Scan>>>,
 }
 
@@ -148,6 +150,7 @@ impl ValueLog {
                 stores: Mutex::default(),
                 upkeep: Mutex::default(),
                 appended_bytes: AtomicU64::new(0),
+                fallen_bytes: AtomicU64::new(0),
                 scrub: Mutex::default(),
             }),
         };
@@ -428,6 +431,10 @@ impl SharedLog for ValueLog {
 
     fn usage_changed(&self) {
         self.keeper.upkeep.lock().is_usage_new = true;
+    }
+
+    fn usage_fell(&self, bytes: u64) {
+        self.keeper.fallen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn roll(&self) -> Result<()> {

@@ -148,10 +148,10 @@ impl<'a> Dissection<'a> {
                 expected: format!("{len} bytes"),
             };
             let rest = self.remaining();
-            if rest > 0 {
-                self.push(name, rest, String::new(), check);
-            } else if let Some(last) = self.fields.last_mut() {
-                last.check = check;
+            match self.fields.last_mut() {
+                Some(last) if rest == 0 => last.check = check,
+                // An empty file has one field, of no bytes.
+                _ => self.push(name, rest, String::new(), check),
             }
             return None;
         }
@@ -306,6 +306,17 @@ mod tests {
         let mut at = Dissection::new(b"abc", 0);
         assert_eq!(at.number("wide", 8), 0);
         assert!(at.finish("a").is_damaged());
+    }
+
+    /// `verify` found nothing in a file that had lost all its bytes.
+    #[test]
+    fn an_empty_file_is_damaged() {
+        let mut at = Dissection::new(b"", 0);
+        at.magic(b"KV");
+        at.number("count", 2);
+        let piece = at.finish("a");
+        assert!(piece.is_damaged());
+        assert_eq!((piece.offset(), piece.end(), piece.fields.len()), (0, 0, 1));
     }
 
     #[test]

@@ -74,17 +74,18 @@ impl Store {
         let mut after = Version::clone(&self.version.load());
         let blobs_before: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
         let segments_before = after.segments.len();
+        let used_before = after.bytes_in_log();
         change(&mut after);
         self.change_manifest(|manifest| list_files(manifest, &after))?;
         self.change_version(change);
         let left: Vec<u64> = after.blobs.values().map(|it| it.number).collect();
         let unused = blobs_before.iter().filter(|it| !left.contains(it));
         self.retire_files(unused.map(|it| crate::blob::blob_path(&self.directory, *it)));
-        // That others are used less is seen when the log is looked through next.
-        if let Some(log) = &self.log
-            && after.segments.len() < segments_before
-        {
-            log.usage_changed();
+        if let Some(log) = &self.log {
+            if after.segments.len() < segments_before {
+                log.usage_changed();
+            }
+            log.usage_fell(used_before.saturating_sub(after.bytes_in_log()));
         }
         Ok(())
     }

@@ -164,6 +164,13 @@ impl Version {
         used
     }
 
+    /// Bytes of the node's log that tables refer to.
+    pub(crate) fn bytes_in_log(&self) -> u64 {
+        let blobs = self.tables().flat_map(|it| &it.properties.blobs);
+        let in_log = blobs.filter(|it| segment_of(it.file).is_some());
+        in_log.map(|it| it.bytes).sum()
+    }
+
     /// The segment of the node's log of this number, if an entry may have its body there.
     pub(crate) fn segment(&self, number: u32) -> Option<Arc<dyn SharedSegment>> {
         let of_memtables = || self.memtables().find_map(|it| it.segment(number));

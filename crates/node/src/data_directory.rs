@@ -54,7 +54,7 @@ const ENGINE_TITLE: &str = "kvorum engine of a data directory";
 const ENGINE_BYTES_MAX: u64 = 64 << 10;
 
 const HINTS_NAME: &str = "hints";
-const VALUE_LOG_NAME: &str = "value_log";
+pub(crate) const VALUE_LOG_NAME: &str = "value_log";
 
 /// Whose stores are in a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,6 +179,16 @@ impl DataDirectory {
     pub(crate) fn has_value_log(&self, disk: &dyn Disk) -> anyhow::Result<bool> {
         let found = disk.info(&self.value_log());
         Ok(found.context("look for the value log")?.is_some())
+    }
+
+    /// Creates the directory of the value log before anything is put to it, so that the file `engine` can
+    /// name it: one that is gone later is missed. On a full disk the first put creates it.
+    pub(crate) fn create_value_log(&self, disk: &dyn Disk) -> anyhow::Result<()> {
+        let directory = self.value_log();
+        match kvorum_disk::create_directory_durably(disk, &directory) {
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+            created => created.with_context(|| format!("create {}", directory.display())),
+        }
     }
 
     /// Keeps versions that know of no value log, or of none of this engine, from opening its stores

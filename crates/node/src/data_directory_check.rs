@@ -1,8 +1,10 @@
 //! The part of `kvorum verify` that knows what has to be in a data directory.
 //!
-//! The checksums of files are checked without that (`kvorum_inspect`). Here it is found out what is missing,
-//! what is older than the rest, and what belongs to another node: the small files that decide, the agreed
-//! log, and the directories that the file `engine` names.
+//! The checksums of files are checked without that (`kvorum_inspect`). This part finds what is missing, what
+//! is older than the rest, and what belongs to another node: the small files that decide, the agreed log, the
+//! directories that the file `engine` names, and the stores of the record.
+
+mod recorded_stores;
 
 use std::path::{Path, PathBuf};
 
@@ -16,55 +18,33 @@ use crate::store_roots;
 /// The directory of the agreed state, unless `engine` names another one.
 const RING_NAME: &str = "ring";
 
+type Findings = Vec<(PathBuf, String)>;
+
 /// Adds what is found in a data directory. Another directory is left to the rest of the check.
 ///
 /// # Errors
 /// The disk does not say what is there.
 pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> anyhow::Result<()> {
-    let is_there = |path: &Path| -> anyhow::Result<bool> { Ok(disk.info(path)?.is_some()) };
-    let (format, engine) = (directory.join(FORMAT_NAME), directory.join(ENGINE_FILE));
-    let has_mark = !kvorum_member::check::second_marks(disk, directory).is_empty();
-    if !(is_there(&format)? || is_there(&engine)? || has_mark) {
+    if !is_data_directory(disk, directory)? {
         return Ok(());
     }
-    let mut found: Vec<(PathBuf, String)> = Vec::new();
-    match is_there(&format)? {
-        true => {
-            if let Err(error) = layout_of(disk, directory) {
-                found.push((format, format!("{error:#}")));
-            }
+    let is_backup = disk.info(&directory.join(MARK_NAME))?.is_some();
+    let left = read_engine(disk, directory)?;
+    let (mut ring, mut engine) = (directory.join(RING_NAME), None);
+    if let EngineFile::Whole(left) = &left {
+        engine = Some(&*left.engine);
+        // The first of them is the directory of the agreed state.
+        if let Some(part) = left.parts.first() {
+            ring = directory.join(part);
         }
-        false => found.push((
-            format,
-            "missing: it names the layout of the directory".into(),
-        )),
     }
-    let is_backup = is_there(&directory.join(MARK_NAME))?;
-    let mut ring = directory.join(RING_NAME);
-    match read_engine(disk, directory)? {
-        EngineFile::Whole(left) => {
-            // The first of them is the directory of the agreed state.
-            if let Some(part) = left.parts.first() {
-                ring = directory.join(part);
-            }
-            for part in &left.parts {
-                let path = directory.join(part);
-                if !is_there(&path)? {
-                    let what = "missing: the directory was there when the node ran last";
-                    found.push((path, what.to_owned()));
-                }
-            }
-        }
-        EngineFile::Damaged => {
-            let what = "it is not what was written: it says whose stores are here; a start finds that out \
-                        by the stores and writes it anew";
-            found.push((engine, what.to_owned()));
-        }
-        EngineFile::Missing if !is_backup && is_there(&ring.join("card"))? => {
-            let what = "missing: it says whose stores are here";
-            found.push((engine, what.to_owned()));
-        }
-        EngineFile::Missing => {}
+    let mut found = Findings::new();
+    check_format(disk, directory, &mut found)?;
+    check_engine(disk, directory, &left, &mut found)?;
+    let is_node = disk.info(&ring.join("card"))?.is_some();
+    if left == EngineFile::Missing && is_node && !is_backup {
+        let file = directory.join(ENGINE_FILE);
+        found.push((file, "missing: it says whose stores are here".to_owned()));
     }
     found.extend(store_roots::check_notes(disk, directory));
     found.extend(kvorum_member::check::check_ring(
@@ -76,6 +56,53 @@ pub(crate) fn add(disk: &dyn Disk, directory: &Path, checked: &mut Checked) -> a
         if !checked.findings.iter().any(|it| it.file == name) {
             checked.find(&name, 0, 0, what);
         }
+    }
+    recorded_stores::check(disk, directory, &ring, engine, checked)
+}
+
+/// Something that only the data directory of a node has is there.
+fn is_data_directory(disk: &dyn Disk, directory: &Path) -> anyhow::Result<bool> {
+    for name in [FORMAT_NAME, ENGINE_FILE, "ring/card", "ring/stores"] {
+        if disk.info(&directory.join(name))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(!kvorum_member::check::second_marks(disk, directory).is_empty())
+}
+
+fn check_format(disk: &dyn Disk, directory: &Path, found: &mut Findings) -> anyhow::Result<()> {
+    let file = directory.join(FORMAT_NAME);
+    if disk.info(&file)?.is_none() {
+        let what = "missing: it names the layout of the directory; a start writes it anew";
+        found.push((file, what.to_owned()));
+    } else if let Err(error) = layout_of(disk, directory) {
+        found.push((file, format!("{error:#}")));
+    }
+    Ok(())
+}
+
+fn check_engine(
+    disk: &dyn Disk,
+    directory: &Path,
+    left: &EngineFile,
+    found: &mut Findings,
+) -> anyhow::Result<()> {
+    match left {
+        EngineFile::Whole(left) => {
+            for part in &left.parts {
+                let path = directory.join(part);
+                if disk.info(&path)?.is_none() {
+                    let what = "missing: the directory was there when the node ran last";
+                    found.push((path, what.to_owned()));
+                }
+            }
+        }
+        EngineFile::Damaged => {
+            let what = "it is not what was written: it says whose stores are here; a start finds that out \
+                        by the stores and writes it anew";
+            found.push((directory.join(ENGINE_FILE), what.to_owned()));
+        }
+        EngineFile::Missing => {}
     }
     Ok(())
 }

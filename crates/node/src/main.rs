@@ -28,7 +28,6 @@ mod lifecycle;
 mod logging;
 mod machine_figures;
 mod maintenance;
-mod missing;
 mod node;
 mod node_log;
 mod node_stores;

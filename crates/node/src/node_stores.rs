@@ -78,6 +78,7 @@ impl NodeStores {
         let mut engines = Engines::new(disk.clone(), settings.clone(), runtime.randomness());
         let value_log = if engines.use_value_log(data.has_value_log(&*disk)?) {
             data.note_value_log(&*disk, settings.node.storage_backend)?;
+            data.create_value_log(&*disk)?;
             let log =
                 node_log::open_value_log(&disk, &data.value_log(), settings, runtime.random_u64())?;
             for root in engines.roots() {

@@ -16,8 +16,8 @@ use kvorum_settings::{Settings, StorageBackend};
 /// Behind the engine's name, in the data directory: where its stores are, if not in the directory of that
 /// name.
 const NOTE_SUFFIX: &str = "_stores";
-/// Engines that may have such a note.
-const NOTED_ENGINES: [&str; 2] = ["bitcask", "leveldb"];
+/// Engines that keep files, and so may have such a note.
+pub(crate) const NOTED_ENGINES: [&str; 2] = ["bitcask", "leveldb"];
 const NOTE_TITLE: &str = "kvorum place of stores";
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 

@@ -11,8 +11,8 @@ use clap::Args;
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
 
+use crate::data_directory_check;
 use crate::progress::{Progress, TICK};
-use crate::{data_directory_check, missing};
 
 /// On one core, one reads while the other computes.
 const THREADS_MIN: usize = 2;
@@ -41,8 +41,6 @@ pub(crate) fn main(arguments: &VerifyArguments) -> anyhow::Result<ExitCode> {
     if !arguments.live {
         data_directory_check::add(&RealDisk, &arguments.directory, &mut checked)?;
     }
-    let missing = missing::check(&RealDisk, &arguments.directory, arguments.live)?;
-    checked.add(missing, "");
     let text = if arguments.json {
         format!("{:#}\n", as_json(&plan, &checked))
     } else {

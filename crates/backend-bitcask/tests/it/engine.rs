@@ -1,6 +1,5 @@
 //! The engine with settings so small that a few dozen writes fill, merge and expire files.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,12 +50,16 @@ impl EngineUnderTest for Engine {
     }
 
     /// Own segments, the log of a store that has none of a node.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.extension().is_some_and(|it| it == "segment")
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["*.segment"]
     }
 
     fn variations(&self) -> u32 {
         4
+    }
+
+    fn keys_collide(&self, variation: u32) -> bool {
+        settings(variation).fingerprint.is_some()
     }
 }
 

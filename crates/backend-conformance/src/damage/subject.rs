@@ -1,6 +1,7 @@
 //! The store that is damaged: what it held, how it ended, its files at an earlier time, and another
 //! store of the same engine, whose files get mixed up with its own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use rand::seq::IteratorRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::kind::{Damage, Files, collect_files};
+use super::left_out::is_left_out;
 use crate::crash::copy_of;
 use crate::history::History;
 use crate::model::State;
@@ -21,6 +23,10 @@ use crate::{Checked, EngineUnderTest, Opening, Plan, Violation, generate, names}
 
 /// Steps of a script before and after the earlier time.
 const STEPS: usize = 25;
+/// In a quick run: files of a kind, flips in a file, and other damages to it, all drawn.
+const FILES_QUICK: usize = 3;
+const FLIPS_QUICK: usize = 9;
+const CUTS_QUICK: usize = 4;
 /// The first value of the other store, above all numbers of this one's.
 const OTHER_VALUES_FROM: u32 = 1 << 20;
 
@@ -104,13 +110,11 @@ impl<'a> Subject<'a> {
             false => Files::new(),
         };
         let mut damages = Vec::new();
-        for (path, bytes) in &files {
-            if self.end == End::Killed && self.engine.is_left_out_after_kill(path) {
-                continue;
-            }
+        for (path, bytes) in self.drawn(&files, plan, rng) {
             let mut of_file = vec![Damage::Removed];
             of_file.extend(self.flips(bytes, plan, rng));
-            of_file.extend(cuts_and_zeros(bytes, rng));
+            let cuts_max = plan.share(self.engine, CUTS_QUICK, usize::MAX);
+            of_file.extend(cuts_and_zeros(bytes, rng).into_iter().sample(rng, cuts_max));
             of_file.extend(replacements(path, bytes, &files, &earlier, &other, rng));
             damages.extend(of_file.into_iter().map(|damage| (path.clone(), damage)));
         }
@@ -120,8 +124,29 @@ impl<'a> Subject<'a> {
         Ok(damages)
     }
 
+    /// The files that are damaged: in a quick run some of each kind.
+    fn drawn<'f>(
+        &self,
+        files: &'f Files,
+        plan: &Plan,
+        rng: &mut ChaCha8Rng,
+    ) -> Vec<&'f (PathBuf, Vec<u8>)> {
+        let mut by_kind: BTreeMap<(PathBuf, String), Vec<_>> = BTreeMap::new();
+        for file in files {
+            if self.end == End::Killed && is_left_out(self.engine, &file.0) {
+                continue;
+            }
+            by_kind.entry(kind_of(&file.0)).or_default().push(file);
+        }
+        let most = plan.share(self.engine, FILES_QUICK, usize::MAX);
+        let kinds = by_kind.into_values();
+        kinds
+            .flat_map(|files| files.into_iter().sample(rng, most))
+            .collect()
+    }
+
     fn flips(&self, bytes: &[u8], plan: &Plan, rng: &mut ChaCha8Rng) -> Vec<Damage> {
-        let stride = (bytes.len() / plan.share(self.engine, 40, usize::MAX)).max(1);
+        let stride = (bytes.len() / plan.share(self.engine, FLIPS_QUICK, usize::MAX)).max(1);
         let mut flips = Vec::new();
         let mut at = rng.random_range(0..stride);
         while at < bytes.len() {
@@ -220,6 +245,13 @@ fn play(recording: &mut Recording<'_>, mut script: Script, is_reopened: bool) ->
         Outcome::Failed => Err(failed_without_cause(recording.last_error())),
         Outcome::Done => Ok(()),
     }
+}
+
+/// Directory and name of a file, without the number in its name.
+fn kind_of(path: &Path) -> (PathBuf, String) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let letters = name.chars().filter(|it| !it.is_ascii_digit()).collect();
+    (path.parent().unwrap_or(Path::new("")).to_owned(), letters)
 }
 
 fn cuts_and_zeros(bytes: &[u8], rng: &mut ChaCha8Rng) -> Vec<Damage> {

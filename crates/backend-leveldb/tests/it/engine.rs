@@ -55,8 +55,8 @@ impl EngineUnderTest for Engine {
     }
 
     /// Own segments, the log of a store that has none of a node.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.extension().is_some_and(|it| it == "segment")
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["*.segment"]
     }
 
     fn variations(&self) -> u32 {

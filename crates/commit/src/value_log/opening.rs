@@ -139,7 +139,7 @@ fn is_of_another_log(
 }
 
 /// The log's identity by its newest segment whose header is whole.
-fn log_id_of(disk: &dyn Disk, directory: &Path, numbers: &[u64]) -> Result<Option<u64>> {
+pub(crate) fn log_id_of(disk: &dyn Disk, directory: &Path, numbers: &[u64]) -> Result<Option<u64>> {
     for number in numbers.iter().rev() {
         let id = SegmentId {
             log_id: 0,

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use kvorum_backend::{
     Adopting, Backend, BackendError, ErrorKind, LoggedRecord, Result, SharedLog, StepBudget,
@@ -160,15 +161,23 @@ impl ValueLog {
         })
     }
 
-    /// What was appended since the last survey may have made much dead.
+    /// What was appended or deleted since the last survey may have made much dead.
     fn is_survey_due(&self, upkeep: &Upkeep) -> bool {
         let files = self.files();
         let newest = files.newest();
+        let is_much = |bytes: u64| bytes * SURVEYS_PER_SEGMENT >= files.segment_bytes();
         let is_appended = upkeep.surveyed.is_none_or(|(number, end)| {
             let appended = newest.end().saturating_sub(end);
-            number != newest.number || appended * SURVEYS_PER_SEGMENT >= files.segment_bytes()
+            number != newest.number || is_much(appended)
         });
-        upkeep.is_usage_new || is_appended
+        upkeep.is_usage_new || is_appended || self.has_usage_fallen(is_much)
+    }
+
+    /// On a full disk little is appended, and deletes alone make room.
+    fn has_usage_fallen(&self, is_much: impl Fn(u64) -> bool) -> bool {
+        let fallen = self.keeper.fallen_bytes.load(Ordering::Relaxed);
+        let is_exhausted = || self.files().reserve.seen().is_exhausted();
+        is_much(fallen) || (fallen > 0 && is_exhausted())
     }
 
     pub(super) fn is_too_much_dead(&self) -> bool {
@@ -220,6 +229,9 @@ impl ValueLog {
             let mut upkeep = self.keeper.upkeep.lock();
             let is_due = self.is_survey_due(&upkeep);
             upkeep.is_usage_new = false;
+            if is_due {
+                self.keeper.fallen_bytes.store(0, Ordering::Relaxed);
+            }
             is_due
         };
         if is_survey_due {

@@ -1,6 +1,6 @@
 //! The suite over bitcask with its entries in the value log.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -19,8 +19,8 @@ impl EngineUnderTest for AdoptedBitcask {
     }
 
     /// The node's log, and the store's own segments, into which a merge may have been writing.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.starts_with(LOG) || path.extension().is_some_and(|it| it == "segment")
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["value_log/", "*.segment"]
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -68,6 +68,10 @@ impl EngineUnderTest for AdoptedBitcask {
 
     fn variations(&self) -> u32 {
         3
+    }
+
+    fn keys_collide(&self, variation: u32) -> bool {
+        variation == 2
     }
 
     fn default_tickets_are_durable(&self, variation: u32) -> bool {

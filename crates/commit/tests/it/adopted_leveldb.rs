@@ -1,6 +1,6 @@
 //! The suite over leveldb with its large bodies in the value log.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -19,8 +19,8 @@ impl EngineUnderTest for AdoptedLeveldb {
     }
 
     /// The node's log.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.starts_with(LOG)
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["value_log/"]
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,6 +1,5 @@
 //! The suite over bitcask behind the commit log.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{Backend, Capabilities, Result};
@@ -17,8 +16,8 @@ impl EngineUnderTest for LoggedBitcask {
     }
 
     /// Own segments, into which the log's batches are applied.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.extension().is_some_and(|it| it == "segment")
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["*.segment"]
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -30,6 +30,7 @@ const LOG: &str = "log";
 const NOW: Timestamp = Timestamp(1_000_000);
 const ALL: StepBudget = StepBudget { bytes: u64::MAX };
 const BODY_BYTES: usize = 500;
+const LOG_SEGMENT_BYTES: u64 = 4_000;
 
 struct Node {
     log: ValueLog,
@@ -57,7 +58,7 @@ impl Node {
 
     fn open_on(disk: Arc<dyn Disk>, settings: &LeveldbSettings) -> Result<Self> {
         let log_settings = ValueLogSettings {
-            segment_bytes: 4_000,
+            segment_bytes: LOG_SEGMENT_BYTES,
             dead_percent_max: 20,
         };
         let (log, _) = ValueLog::open(disk.clone(), Path::new(LOG), 5, log_settings)?;
@@ -75,6 +76,12 @@ impl Node {
         let body = Bytes::from(vec![value; BODY_BYTES]);
         let write = Write::put(key_of(key), Fields::default(), Bytes::new(), body);
         let receipt = self.store.put(&Batch::of(write), Durability::Grouped);
+        receipt.unwrap().wait().unwrap();
+    }
+
+    fn remove(&self, key: usize) {
+        let batch = Batch::of(Write::remove(key_of(key)));
+        let receipt = self.store.put(&batch, Durability::Grouped);
         receipt.unwrap().wait().unwrap();
     }
 
@@ -194,6 +201,54 @@ fn a_collection_copies_what_lives_and_nothing_else() {
 }
 
 /// Nothing but places is in a memtable, so it would be flushed after a long time.
+/// On a full disk, deletes that were spread over all segments made no room: a merge asked for a look through
+/// the log only when it let go of whole segments, and nothing was appended that would have asked for one.
+#[test]
+fn a_merge_that_needs_less_of_every_segment_has_the_log_looked_through() {
+    let node = Node::open(&MemoryDisk::new());
+    let mut seen = 0;
+    (0..300).for_each(|key| node.put(key, 1));
+    for round in 0..6 {
+        // One of each segment, and what has it flushed.
+        (0..300)
+            .filter(|key| key % 7 == round)
+            .for_each(|key| node.remove(key));
+        (0..100).for_each(|key| node.put(1_000 + 100 * round + key, 1));
+        loop {
+            node.do_chores();
+            let due = node.store.maintenance_due(NOW);
+            let Some(task) = due.iter().find(|it| it.kind != TaskKind::Sync) else {
+                break;
+            };
+            let used = || {
+                let bytes = node.detail("value_log_bytes");
+                (node.detail("value_log_segments"), bytes)
+            };
+            let (segments, bytes) = used();
+            node.store.maintenance_step(task, ALL, NOW).unwrap();
+            let is_merge = task.kind == TaskKind::Compact && used().0 == segments;
+            if is_merge && used().1 + LOG_SEGMENT_BYTES < bytes {
+                assert!(node.log.is_chore_due());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn usage_that_has_fallen_by_little_has_nothing_looked_through() {
+    let node = Node::open(&MemoryDisk::new());
+    node.put(1, 1);
+    node.do_chores();
+    node.log.usage_fell(LOG_SEGMENT_BYTES / 8);
+    assert!(!node.log.is_chore_due());
+    node.log.usage_fell(LOG_SEGMENT_BYTES / 8);
+    assert!(node.log.is_chore_due());
+    node.do_chores();
+    assert!(!node.log.is_chore_due());
+}
+
 #[test]
 fn a_store_that_lies_far_behind_the_log_is_flushed_however_little_it_has() {
     let disk = MemoryDisk::new();

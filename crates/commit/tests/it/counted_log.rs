@@ -77,6 +77,10 @@ impl SharedLog for CountedLog {
         self.log.usage_changed();
     }
 
+    fn usage_fell(&self, bytes: u64) {
+        self.log.usage_fell(bytes);
+    }
+
     fn roll(&self) -> Result<()> {
         self.log.roll()
     }

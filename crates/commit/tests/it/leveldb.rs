@@ -31,8 +31,8 @@ impl EngineUnderTest for LoggedLeveldb {
     }
 
     /// Own segments, into which the log's batches are applied.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.extension().is_some_and(|it| it == "segment")
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["*.segment"]
     }
 
     fn capabilities(&self) -> Capabilities {

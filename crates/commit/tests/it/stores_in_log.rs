@@ -90,14 +90,19 @@ impl Store {
     }
 
     fn put(&self, number: usize, round: usize) -> Result<()> {
-        let write = Write::put(
-            key(number),
-            Fields::default(),
-            Bytes::new(),
-            body(number, round),
-        );
+        self.put_body(number, body(number, round))
+    }
+
+    fn put_body(&self, number: usize, body: Bytes) -> Result<()> {
+        let write = Write::put(key(number), Fields::default(), Bytes::new(), body);
         let receipt = self.engine.put(&Batch::of(write), Durability::Grouped)?;
         receipt.wait().map(drop)
+    }
+
+    fn remove(&self, number: usize) {
+        let batch = Batch::of(Write::remove(key(number)));
+        let receipt = self.engine.put(&batch, Durability::Grouped).unwrap();
+        receipt.wait().unwrap();
     }
 
     /// `None` for a key that is absent.
@@ -351,4 +356,15 @@ fn leave_no_room_for_small_files(kind: Kind) {
     for name in ["value_log/log", "value_log/dropped"] {
         assert!(disk.info(Path::new(name)).unwrap().is_some(), "{name}");
     }
+}
+
+/// Removals append next to nothing, and what they free was looked for only when enough had been appended.
+#[test]
+fn a_removal_of_much_has_the_log_looked_through() {
+    let store = Store::open(&MemoryDisk::new(), Kind::Bitcask).unwrap();
+    store.put_body(0, vec![1; 1_000].into()).unwrap();
+    while store.log.is_chore_due() && store.log.chore_step().unwrap() {}
+    assert!(!store.log.is_chore_due());
+    store.remove(0);
+    assert!(store.log.is_chore_due());
 }

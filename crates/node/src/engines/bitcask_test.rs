@@ -122,8 +122,11 @@ struct Opened {
 
 /// With files of its own alone, of the smallest size.
 fn open(lines: &[&str]) -> Opened {
+    open_on(FaultyDisk::over_memory(&MemoryDisk::new()), lines)
+}
+
+fn open_on(disk: FaultyDisk, lines: &[&str]) -> Opened {
     let settings = loaded(&[&[SMALL_FILES, NOT_PACKED], lines].concat());
-    let disk = FaultyDisk::over_memory(&MemoryDisk::new());
     let seam = Arc::new(disk.clone());
     let own = settings_of(&settings, 0);
     let store = Bitcask::open(seam, Path::new("store"), own, Arc::new(|| 7)).unwrap();
@@ -173,6 +176,13 @@ fn text(number: u32, len: usize) -> Bytes {
 }
 
 impl Opened {
+    /// Closes the store, whose files are its own alone, and opens it with these settings.
+    fn open_again(self, lines: &[&str]) -> Self {
+        self.store.close().unwrap();
+        drop(self.store);
+        open_on(self.disk, lines)
+    }
+
     fn put(&self, number: u32) -> Receipt {
         let fields = Fields {
             last_modified: NOW,
@@ -303,22 +313,29 @@ fn files_with_dead_bytes_take_part() {
     assert_eq!(dead_after_merge(&lines, [6, 4]), Some(0));
 }
 
+/// A file is small beside what files of its store are to be: here their limit was raised after they were
+/// written. Where small files are all that the limit allows, they are left alone.
 fn small_files_take_part() {
-    let merged_bytes = |line| {
-        let opened = two_files(&[line, ANY_SHARE], [6, 0]);
+    let merged_bytes = |lines: &[&str]| {
+        let opened = two_files(&[ANY_SHARE], [6, 0]);
+        let opened = opened.open_again(&[lines, &[ANY_SHARE]].concat());
         let before = opened.store.status().live_bytes;
         let written = opened.store.status().written_bytes;
         opened.tend(NOW);
         assert_eq!(opened.store.status().live_bytes, before);
         opened.store.status().written_bytes - written
     };
+    let raised = "bitcask.max_file_size = 1MB";
+    let taken = "bitcask.merge.thresholds.small_file = 1MB";
     // Four values are copied, or all of the finished files.
-    let alone = merged_bytes(NO_SMALL);
-    let with_small = merged_bytes("bitcask.merge.thresholds.small_file = 1MB");
+    let alone = merged_bytes(&[raised, NO_SMALL]);
+    let with_small = merged_bytes(&[raised, taken]);
     assert!(
         alone < 40_000 && with_small > 150_000,
         "{alone}, {with_small}"
     );
+    let at_their_limit = merged_bytes(&[taken]);
+    assert!(at_their_limit < 40_000, "{at_their_limit}");
 }
 
 fn too_large_a_dead_share_is_freed() {

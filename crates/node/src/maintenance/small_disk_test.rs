@@ -1,5 +1,5 @@
-//! Stores over a value log on a disk that their clients fill: random overwrites, deletes and rests, with
-//! the arbiter over virtual time. The disk counts whole blocks, also those of files that were removed and
+//! Stores over a value log on a disk that their clients fill: random overwrites, deletes, rests, restarts
+//! and power cuts, with the arbiter over virtual time. The disk counts whole blocks, also those of files that were removed and
 //! are still open.
 //!
 //! A node whose disk was filled by overwrites refused puts and deletes for good: merges and collections
@@ -17,7 +17,7 @@ use kvorum_backend::{Batch, Durability, Fields, Lookup, ReadAt, Tag, Write};
 use kvorum_backend_bitcask::{Bitcask, BitcaskSettings, MergePolicy};
 use kvorum_backend_leveldb::{Leveldb, LeveldbSettings, Shared};
 use kvorum_commit::{ValueLog, ValueLogSettings};
-use kvorum_disk::{Disk, MemoryDisk};
+use kvorum_disk::{CrashOptions, Disk, MemoryDisk};
 use kvorum_encoding::StorageKey;
 use kvorum_runtime::{Randomness, SeededRandomness};
 
@@ -86,9 +86,32 @@ impl World {
             store.close().unwrap();
         }
         self.log.values.stop();
+        self.open_again();
+    }
+
+    /// Cuts the power: some of what was not synced is gone.
+    fn cut_power(&mut self) {
+        let options = CrashOptions::drawn(self.randomness.next_u64());
+        let image = self.disk.crash_image(options);
+        self.log.values.stop();
+        self.stores.clear();
+        self.disk = image;
+        self.open_again();
+    }
+
+    fn open_again(&mut self) {
         let (stores, log) = open(self.engine, &self.disk, &self.randomness);
         (self.stores, self.log) = (stores, log);
         self.arbiter = Arbiter::new(Budgets::default());
+    }
+
+    /// What may befall a node while its disk is full.
+    fn stop_or_go_on(&mut self) {
+        match self.below(3) {
+            0 => self.restart(),
+            1 => self.cut_power(),
+            _ => {}
+        }
     }
 
     fn below(&self, bound: u64) -> u64 {
@@ -279,7 +302,10 @@ impl World {
                 }
             }
         }
-        format!("{sums:?}; {:?}", self.log.values.status())
+        let owed = self.arbiter.report(self.now).owed;
+        let log = self.log.values.status();
+        let headroom = self.log.values.reserve().seen();
+        format!("{sums:?}; {log:?}; {headroom:?}; owed: {owed:?}")
     }
 }
 
@@ -338,7 +364,7 @@ fn seed() -> u64 {
 fn overwrites_fill_it_and_it_heals(engine: Engine) {
     let mut world = World::new(engine, seed());
     let keys = 150 + world.below(150);
-    for round in 0..3 {
+    for _ in 0..3 {
         let mut written = 0;
         let most = CAPACITY_BYTES / 2 + world.below(2 * CAPACITY_BYTES);
         let pause = Duration::from_micros(world.below(4_000));
@@ -356,9 +382,8 @@ fn overwrites_fill_it_and_it_heals(engine: Engine) {
             written += len;
             world.run(pause);
         }
-        if round % 3 == 2 {
-            world.restart();
-        }
+        world.stop_or_go_on();
+        world.check_values();
         world.run(REST);
         world.check_bound();
         let is_put = world.put(0, 0, VALUE_BYTES_MAX);
@@ -389,9 +414,11 @@ fn deletes_make_room_on_a_disk_full_of_what_lives(engine: Engine) {
         world.told()
     );
     let all: Vec<(usize, u64)> = world.live.keys().copied().collect();
+    world.stop_or_go_on();
     for (store, key) in all.into_iter().filter(|(_, key)| key % 3 == 0) {
         world.delete(store, key);
     }
+    world.stop_or_go_on();
     world.run(REST);
     world.check_values();
     for key in 0..20 {

@@ -119,6 +119,99 @@ fn a_directory_that_is_gone_is_missed() {
     }
 }
 
+fn copied(from: &Path, to: &Path) {
+    if to.exists() {
+        fs::remove_dir_all(to).unwrap();
+    }
+    let copied = std::process::Command::new("cp")
+        .arg("-r")
+        .args([from, to])
+        .status();
+    assert!(copied.unwrap().success());
+}
+
+/// The node took itself for the other one, and every partition was refused with the advice to put back its
+/// directory, where all of these were right.
+#[test]
+fn the_ring_directory_of_another_node_is_refused() {
+    let (site, other) = (of_engine("bitcask"), of_engine("bitcask"));
+    for site in [&site, &other] {
+        site.start().stop();
+    }
+    let data = site.path().join("data");
+    let whole = site.path().join("whole");
+    copied(&data.join("ring"), &whole);
+    copied(&other.path().join("data/ring"), &data.join("ring"));
+    assert!(findings(&site).contains("agreed_log-1.end"));
+    let said = refused(&site);
+    assert!(said.contains("data/agreed_log-1.end"), "{said}");
+    assert!(
+        said.contains("put back the directory that belongs here"),
+        "{said}"
+    );
+    copied(&whole, &data.join("ring"));
+    site.start().stop();
+}
+
+#[tokio::test]
+async fn the_value_log_of_another_node_is_found() {
+    for engine in ["bitcask", "leveldb"] {
+        let (site, other) = (of_engine(engine), of_engine(engine));
+        for site in [&site, &other] {
+            let server = site.start();
+            let mut client = site.client().await;
+            for key in 0..40_u16 {
+                let value = bytes::Bytes::from(vec![b'v'; 2000]);
+                let put = client.put_value(b"b", &key.to_be_bytes(), value).await;
+                put.unwrap();
+            }
+            server.stop();
+        }
+        assert_eq!(findings(&site), "");
+        let from = other.path().join("data/value_log");
+        copied(&from, &site.path().join("data/value_log"));
+        let found = findings(&site);
+        assert!(
+            found.contains("another value log than this one"),
+            "{engine}: {found}"
+        );
+    }
+}
+
+/// `verify` found nothing in a file that had lost all its bytes.
+#[test]
+fn a_small_file_without_a_byte_is_found() {
+    for engine in ["bitcask", "leveldb"] {
+        let site = of_engine(engine);
+        site.start().stop();
+        let store = match engine {
+            "bitcask" => "store-1",
+            _ => "manifest-1",
+        };
+        let hints = format!("hints/{engine}/{store}");
+        for name in [
+            "format",
+            "engine",
+            "dot_leases",
+            "agreed_log-1.end",
+            "ring/card",
+            "ring/stores.copy",
+            "ring/generation",
+            "ring/log-1/log",
+            "ring/log-1/end",
+            &format!("{engine}/0/{store}"),
+            &hints,
+        ] {
+            let path = site.path().join("data").join(name);
+            let whole = fs::read(&path).unwrap();
+            fs::write(&path, "").unwrap();
+            assert!(findings(&site).contains(name), "{engine}: {name}");
+            fs::write(&path, whole).unwrap();
+        }
+        assert_eq!(findings(&site), "");
+    }
+}
+
 /// A node did not start, and the line named no file.
 #[test]
 fn a_damaged_store_of_hints_stops_nothing() {

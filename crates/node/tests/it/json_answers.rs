@@ -72,13 +72,15 @@ const CASES: &[Case] = &[
     granted("cluster plan", &[]),
     granted("cluster commit", &[]),
     granted("cluster clear", &[]),
-    // Nobody listens on the port of this name, it is the only member, it is up, and has its majority.
+    // No process listens on the port of this name; this node is the only member, up, and has its majority.
     refused("cluster join", &["other@127.0.0.1:1"]),
     refused("cluster leave", &[]),
     refused("cluster force-remove", &[OWN]),
     refused("cluster replace", &[OWN, OWN]),
     refused("cluster force-replace", &[OWN, OWN]),
     refused("cluster recover", &[]),
+    // Its store is open.
+    refused("cluster accept-loss", &["3"]),
     refused("down", &[OWN]),
 ];
 

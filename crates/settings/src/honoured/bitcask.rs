@@ -203,7 +203,8 @@ pub(super) const KEYS: &[Key] = &[
             set: |settings, value| settings.bitcask.merge_threshold_small_file_bytes = value,
         },
         "10MB",
-        "A smaller file of a partition takes part in a merge whatever it holds. \
+        "A smaller file of a partition takes part in a merge whatever it holds, if it has less than \
+         half of the length that the partition's files are to have at present. \
          Not for the value log, whose files are small.",
     ),
     key(

@@ -1,6 +1,5 @@
 //! The LSM spike behind the backend trait.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use kvorum_backend::{
@@ -28,8 +27,8 @@ impl EngineUnderTest for Lsm {
     }
 
     /// Its log.
-    fn is_left_out_after_kill(&self, path: &Path) -> bool {
-        path.extension().is_some_and(|it| it == "log")
+    fn left_out_after_kill(&self) -> &'static [&'static str] {
+        &["*.log"]
     }
 
     fn names_its_files(&self) -> bool {

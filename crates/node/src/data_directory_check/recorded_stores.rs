@@ -1,0 +1,159 @@
+//! Compares the stores that the record of a node names (`ring/stores`) with what is on the disk.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use kvorum_backend::{BackendError, Belonging, FoundStore, StoreId};
+use kvorum_commit::anatomy::KnownSegments;
+use kvorum_disk::Disk;
+use kvorum_inspect::Checked;
+use kvorum_member::{RecordedStores, known_stores};
+use kvorum_segment::list_segments;
+
+use crate::data_directory::VALUE_LOG_NAME;
+use crate::store_roots::{NOTED_ENGINES, noted_root};
+
+/// In place of the id of a log, for a store that has entries in none.
+const NO_LOG: u64 = 0;
+
+/// Adds what is missing or another store. `engine` is the one that the file `engine` names, if it does.
+pub(super) fn check(
+    disk: &dyn Disk,
+    data: &Path,
+    ring: &Path,
+    engine: Option<&str>,
+    checked: &mut Checked,
+) -> anyhow::Result<()> {
+    if disk.info(ring)?.is_none() {
+        return Ok(());
+    }
+    let context = || format!("look into {}", ring.display());
+    let Some(recorded) = known_stores(disk, ring).with_context(context)? else {
+        return Ok(());
+    };
+    let Some((find, root)) = place_of_stores(disk, data, engine)? else {
+        return Ok(());
+    };
+    if disk.info(&root)?.is_none() && !recorded.names_node {
+        // A version before this one kept no note of another place.
+        let note = format!("{} is not there: stores were not compared", root.display());
+        checked.notes.push(note);
+        return Ok(());
+    }
+    let logs = check_stores(disk, data, (find, &root), &recorded, checked);
+    if let Some(what) = what_is_wrong_with_log(disk, &data.join(VALUE_LOG_NAME), &logs)? {
+        checked.find(VALUE_LOG_NAME, 0, 0, what);
+    }
+    Ok(())
+}
+
+/// Compares the value log with the ids of the logs in which stores have entries.
+fn what_is_wrong_with_log(
+    disk: &dyn Disk,
+    value_log: &Path,
+    logs: &BTreeSet<u64>,
+) -> anyhow::Result<Option<&'static str>> {
+    if logs.is_empty() {
+        return Ok(None);
+    }
+    let segments = match disk.info(value_log)? {
+        Some(_) => list_segments(disk, value_log)?,
+        None => Vec::new(),
+    };
+    if segments.is_empty() {
+        let what = "stores have entries in the value log, and no segment of it is there";
+        return Ok(Some(what));
+    }
+    let known = KnownSegments::read(disk, value_log, &segments)?;
+    for log in logs {
+        if !known.may_be_of(disk, value_log, *log)? {
+            let what = "stores have entries in another value log than this one; put back the directory that \
+                        belongs here";
+            return Ok(Some(what));
+        }
+    }
+    Ok(None)
+}
+
+/// Looks at every store that is recorded. Returns the ids of the logs in which they have entries.
+fn check_stores(
+    disk: &dyn Disk,
+    data: &Path,
+    (find, root): (Find, &Path),
+    recorded: &RecordedStores,
+    checked: &mut Checked,
+) -> BTreeSet<u64> {
+    let mut logs = BTreeSet::new();
+    for (partition, known) in &recorded.stores {
+        let index = partition.index_decimal(recorded.size);
+        let path = root.join(&index);
+        let belonging = Belonging {
+            label: index,
+            identity: Some(*known),
+        };
+        let what = match find(disk, &path, &belonging) {
+            Ok(found) => {
+                if let FoundStore::Store { log, .. } = &found
+                    && *log != NO_LOG
+                {
+                    logs.insert(*log);
+                }
+                what_is_wrong(&found, *known)
+            }
+            Err(error) => Some(format!("cannot be looked at: {error}")),
+        };
+        if let Some(what) = what {
+            let name = path.strip_prefix(data).unwrap_or(&path);
+            let what = format!("the store of partition {} {what}", partition.number());
+            checked.find(&name.to_string_lossy(), 0, 0, what);
+        }
+    }
+    logs
+}
+
+fn what_is_wrong(found: &FoundStore, known: StoreId) -> Option<String> {
+    match found {
+        FoundStore::Nothing => Some(format!(
+            "is missing: by ring/stores it is {:#018x}; put its directory back",
+            known.0
+        )),
+        FoundStore::Store {
+            identity, erased, ..
+        } if *identity == known || *erased == known => None,
+        FoundStore::Store { identity, .. } => Some(format!(
+            "is another one: its identity is {:#018x}, and by ring/stores {:#018x}; put back the \
+             directory that belongs here",
+            identity.0, known.0
+        )),
+        FoundStore::Unusable(why) => Some(format!("cannot be opened: {why}")),
+    }
+}
+
+type Find = fn(&dyn Disk, &Path, &Belonging) -> Result<FoundStore, BackendError>;
+
+/// How the stores are looked at, and where they are; `None` for an engine that has no files. Where nothing
+/// names the engine, its directory does.
+fn place_of_stores(
+    disk: &dyn Disk,
+    data: &Path,
+    engine: Option<&str>,
+) -> anyhow::Result<Option<(Find, PathBuf)>> {
+    let candidates = NOTED_ENGINES.into_iter();
+    let candidates = candidates.filter(|it| engine.is_none_or(|engine| engine == *it));
+    let mut place = None;
+    for engine in candidates {
+        let find: Find = match engine {
+            "bitcask" => kvorum_backend_bitcask::check::find_store,
+            _ => kvorum_backend_leveldb::find_store,
+        };
+        let noted = noted_root(disk, data, engine)?;
+        let root = noted.unwrap_or_else(|| data.join(engine));
+        let is_there = disk.info(&root)?.is_some();
+        place = Some((find, root));
+        if is_there {
+            break;
+        }
+    }
+    Ok(place)
+}
