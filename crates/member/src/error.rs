@@ -177,7 +177,7 @@ pub enum JoinError {
     #[error("not_empty: this node keeps hints for other nodes")]
     HoldsHints,
     /// Nobody answers there.
-    #[error("not_reachable: {address} does not answer as a member would: {error}")]
+    #[error("not_reachable: {address} does not answer as a member would: {}", .error.without_node())]
     NotReachable {
         /// Where.
         address: SocketAddr,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus};
+use kvorum_coordinator::{Coordinator, OutOfReach};
 use kvorum_liveness::Liveness;
 use kvorum_ring::{NodeId, Partition, Position};
 use kvorum_vnode::Vnode;
@@ -77,6 +78,7 @@ impl Membership {
 
 /// What is known of a node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Health {
     /// Its place in its cluster.
     pub membership: Membership,
@@ -95,6 +97,11 @@ pub struct Health {
     pub refusal: Option<Refusal>,
     /// The numbers of the partitions of the whole ring whose keys have no replica that can be read now.
     pub unserved: Vec<u16>,
+    /// The numbers of the partitions of the whole ring that refuse gets at the default quorum, because too
+    /// few nodes are up.
+    pub reads_refused: Vec<u16>,
+    /// The same of puts.
+    pub writes_refused: Vec<u16>,
     /// Partitions of the ring.
     pub partitions: usize,
 }
@@ -190,6 +197,20 @@ impl Health {
             );
             find("unserved", self.unserved.len() == self.partitions, text);
         }
+        for (code, verb, refused) in [
+            ("no_read_quorum", "reads", &self.reads_refused),
+            ("no_write_quorum", "writes", &self.writes_refused),
+        ] {
+            if !refused.is_empty() {
+                let text = format!(
+                    "{} of {} partitions refuse {verb} at the default quorum, too few nodes are up: {}",
+                    refused.len(),
+                    self.partitions,
+                    named(refused)
+                );
+                find(code, refused.len() == self.partitions, text);
+            }
+        }
         findings.sort_by_key(|finding| !finding.is_blocking);
         findings
     }
@@ -227,6 +248,7 @@ pub(crate) struct HealthWatch {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) stores: Arc<dyn Stores>,
     pub(crate) writability: Writability,
+    pub(crate) coordinator: Arc<Coordinator>,
     /// Another member has said that this node was removed.
     pub(crate) is_removed: AtomicBool,
 }
@@ -242,14 +264,19 @@ impl HealthWatch {
         };
         let incomplete = vnodes.iter().filter(is_lacking);
         let (unwritable, refusal) = self.writable(&vnodes);
-        let unserved = match is_unknown(&state) {
-            true => Vec::new(),
-            false => unserved(&state, self.node, &self.vnodes, |node| {
-                self.liveness.is_up(node)
-            }),
+        let membership = Membership::of(&state, self.node, is_removed);
+        // The ring of a cluster that this node is not in says nothing about it.
+        let is_member = !matches!(membership, Membership::Unknown | Membership::Removed);
+        let is_up = |node| self.liveness.is_up(node);
+        let (unserved, out_of_reach) = match is_member {
+            false => (Vec::new(), OutOfReach::default()),
+            true => (
+                unserved(&state, self.node, &self.vnodes, is_up),
+                self.coordinator.out_of_reach(),
+            ),
         };
         Health {
-            membership: Membership::of(&state, self.node, is_removed),
+            membership,
             open: vnodes.len(),
             opening: readiness.opening,
             failed: failed(&self.vnodes),
@@ -257,6 +284,8 @@ impl HealthWatch {
             unwritable,
             refusal,
             unserved,
+            reads_refused: numbers(&out_of_reach.reads),
+            writes_refused: numbers(&out_of_reach.writes),
             partitions: usize::from(ring.size().get()),
         }
     }
@@ -305,6 +334,10 @@ fn unserved(
     let partitions = ring.size().partitions();
     let lacking = partitions.filter(|first| !is_served(first));
     lacking.map(Partition::number).collect()
+}
+
+fn numbers(partitions: &[Partition]) -> Vec<u16> {
+    partitions.iter().map(|it| it.number()).collect()
 }
 
 /// The partitions of this node whose stores could not be opened.
@@ -434,6 +467,29 @@ mod tests {
             ..alone()
         };
         assert_eq!(codes(&all), [("failed", true), ("unserved", true)]);
+    }
+
+    #[test]
+    fn a_quorum_that_no_partition_has_blocks() {
+        let all: Vec<u16> = (0..8).collect();
+        let health = Health {
+            writes_refused: all.clone(),
+            reads_refused: vec![7],
+            ..alone()
+        };
+        assert_eq!(
+            codes(&health),
+            [("no_write_quorum", true), ("no_read_quorum", false)]
+        );
+        let text = health.text();
+        assert!(text.contains("8 of 8 partitions refuse writes"), "{text}");
+    }
+
+    #[test]
+    fn a_report_of_an_older_node_is_read() {
+        let older = r#"{"membership": "leaving", "open": 3}"#;
+        let health: Health = serde_json::from_str(older).unwrap();
+        assert_eq!((health.membership, health.open), (Membership::Leaving, 3));
     }
 
     #[test]

@@ -21,12 +21,13 @@ use crate::admin_cluster::ClusterAdmin;
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::backup::Backups;
 use crate::bucket_defaults;
-use crate::bucket_type_view;
+use crate::bucket_type_view::{self, Unreadable};
 use crate::figures::{Figures, seconds};
 use crate::health_view;
 use crate::maintenance::{Maintenance, bytes_text};
 use crate::node::Node;
 use crate::readiness;
+use crate::status_view;
 use crate::vnode_view;
 
 /// What the admin interface looks at.
@@ -126,7 +127,7 @@ impl AdminServer {
                 let propose = |command, done: &str| self.propose(command, done);
                 match parse_properties(&properties) {
                     Ok(change) => bucket_defaults::set(&self.cluster.member, &change, &propose),
-                    Err(problem) => AdminReply::refused(problem),
+                    Err(problem) => AdminReply::refused(problem.to_string()),
                 }
             }
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
@@ -160,7 +161,8 @@ impl AdminServer {
                 value => writeln!(text, "{name} : {value}"),
             };
         }
-        AdminReply::ok(text, Value::Object(values))
+        let riak = status_view::riak_text(&self.figures.node_name, &values);
+        AdminReply::ok(text, Value::Object(values)).with_riak_text(riak)
     }
 
     fn vnode_status(&self) -> AdminReply {
@@ -332,7 +334,7 @@ impl AdminServer {
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
         let overlay = match parse_properties(properties) {
             Ok(overlay) => overlay,
-            Err(problem) => return AdminReply::refused(problem),
+            Err(problem) => return bucket_type_view::unreadable("create", name, &problem),
         };
         let bucket_type = type_named(name);
         let command = Command::CreateType {
@@ -347,7 +349,7 @@ impl AdminServer {
         if reply.is_ok {
             reply.with_riak_text(format!("{name} created"))
         } else {
-            reply
+            bucket_type_view::refused("creating", name, &reply)
         }
     }
 
@@ -360,17 +362,19 @@ impl AdminServer {
     fn bucket_type_update(&self, name: &str, properties: &str) -> AdminReply {
         let overlay = match parse_properties(properties) {
             Ok(overlay) => overlay,
-            Err(problem) => return AdminReply::refused(problem),
+            Err(problem) => return bucket_type_view::unreadable("update", name, &problem),
         };
         let done = format!("{name} updated");
-        let bucket_type = type_named(name);
-        self.propose(
-            Command::UpdateType {
-                bucket_type,
-                properties: overlay,
-            },
-            &done,
-        )
+        let command = Command::UpdateType {
+            bucket_type: type_named(name),
+            properties: overlay,
+        };
+        let reply = self.propose(command, &done);
+        if reply.is_ok {
+            reply
+        } else {
+            bucket_type_view::refused("updating", name, &reply)
+        }
     }
 
     fn propose(&self, command: Command, done: &str) -> AdminReply {
@@ -419,12 +423,12 @@ fn type_named(name: &str) -> BucketType {
 }
 
 /// An empty text is the same as none.
-fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
+fn parse_properties(text: &str) -> Result<PropertyOverlay, Unreadable> {
     if text.trim().is_empty() {
         return Ok(PropertyOverlay::default());
     }
-    let shape = "properties must be a JSON object of the form {\"props\":{...}}";
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
-    let props = value.get("props").and_then(Value::as_object).ok_or(shape)?;
-    PropertyOverlay::from_json(props).map_err(|errors| errors.to_string())
+    let value: Value = serde_json::from_str(text).map_err(Unreadable::NoJson)?;
+    let props = value.get("props").and_then(Value::as_object);
+    let props = props.ok_or(Unreadable::NoProps)?;
+    PropertyOverlay::from_json(props).map_err(Unreadable::Invalid)
 }

@@ -145,9 +145,17 @@ fn is_answering(settings: &Settings) -> bool {
 }
 
 /// Has a node stop, and waits until it has.
-pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn stop(arguments: &ConfigurationArguments, is_json: bool) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
-    let settings = &loaded.configuration.settings;
+    wait_until_stopped(&loaded.configuration.settings)?;
+    match is_json {
+        true => say(&format!("{:#}", json!({"stopped": true}))),
+        false => say("ok"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait_until_stopped(settings: &Settings) -> anyhow::Result<()> {
     admin_client::ask(settings, &AdminRequest::Stop)?;
     let lock = settings.node.data_dir.join("LOCK");
     let deadline = Instant::now() + STOP_WAIT;
@@ -158,8 +166,7 @@ pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCod
         }
         sleep(LOOK_PERIOD);
     }
-    say("ok");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prints the process of the node that runs.
@@ -179,12 +186,19 @@ pub(crate) fn process(
 }
 
 /// Stops a node if it runs, and starts it.
-pub(crate) fn restart(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn restart(
+    arguments: &ConfigurationArguments,
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
-    if is_answering(&loaded.configuration.settings) {
-        stop(arguments)?;
+    let settings = &loaded.configuration.settings;
+    if is_answering(settings) {
+        wait_until_stopped(settings)?;
+        if !is_json {
+            say("ok");
+        }
     }
-    start(arguments, false)
+    start(arguments, is_json)
 }
 
 /// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it says what it
@@ -240,6 +254,8 @@ fn reasons(data: &Value) -> String {
 /// Makes the links under which Riak's commands are called.
 pub(crate) fn install_links(directory: &Path) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("create the directory {}", directory.display()))?;
     for name in riak_names::NAMES {
         let link: PathBuf = directory.join(name);
         match std::fs::read_link(&link) {

@@ -11,6 +11,7 @@ use clap::Args;
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
 
+use crate::counted::counted;
 use crate::progress::{Progress, TICK};
 use crate::{data_directory_check, missing};
 
@@ -133,14 +134,14 @@ fn as_text(plan: &Plan, checked: &Checked) -> String {
     }
     let _infallible = writeln!(
         text,
-        "{} files, {} bytes, {} records, {} keys and {} slots compared, {} torn bytes, {} findings",
-        checked.files,
-        checked.bytes,
-        checked.records,
-        checked.keys,
-        checked.slots,
-        checked.torn_bytes,
-        checked.findings.len()
+        "{}, {}, {}, {} and {} compared, {}, {}",
+        counted(checked.files, "file"),
+        counted(checked.bytes, "byte"),
+        counted(checked.records, "record"),
+        counted(checked.keys, "key"),
+        counted(checked.slots, "slot"),
+        counted(checked.torn_bytes, "torn byte"),
+        counted(checked.findings.len(), "finding")
     );
     text
 }
