@@ -253,7 +253,7 @@ impl ClusterAdmin {
     fn commit(&self) -> AdminReply {
         let (state, _) = self.newest();
         let now = state.plan().ok().map(|plan| plan.id);
-        let shown = self.shown_plans();
+        let shown = self.shown_plans(&state, now);
         let is_shown = |id: &u32| shown.contains(id);
         // One that has changed since is refused by the log, in words.
         let Some(id) = now.filter(is_shown).or_else(|| shown.first().copied()) else {

@@ -21,7 +21,7 @@ use crate::admin_cluster::ClusterAdmin;
 use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::backup::Backups;
 use crate::bucket_defaults;
-use crate::bucket_type_view::{self, Unreadable};
+use crate::bucket_type_view;
 use crate::figures::{Figures, seconds};
 use crate::health_view;
 use crate::maintenance::{Maintenance, bytes_text};
@@ -127,17 +127,19 @@ impl AdminServer {
                 let propose = |command, done: &str| self.propose(command, done);
                 match parse_properties(&properties) {
                     Ok(change) => bucket_defaults::set(&self.cluster.member, &change, &propose),
-                    Err(problem) => AdminReply::refused(problem.to_string()),
+                    Err(problem) => AdminReply::refused(problem),
                 }
             }
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
             Ok(AdminRequest::BucketTypeCreate { name, properties }) => {
-                self.bucket_type_create(&name, &properties)
+                let reply = self.bucket_type_create(&name, &properties);
+                bucket_type_view::changed("create", &name, &properties, reply)
             }
             Ok(AdminRequest::BucketTypeActivate { name }) => self.bucket_type_activate(&name),
             Ok(AdminRequest::BucketTypeUpdate { name, properties }) => {
-                self.bucket_type_update(&name, &properties)
+                let reply = self.bucket_type_update(&name, &properties);
+                bucket_type_view::changed("update", &name, &properties, reply)
             }
         }
     }
@@ -233,7 +235,7 @@ impl AdminServer {
         }
         let text = vnode_view::text(&self.figures.node_name, &all);
         let riak = vnode_view::riak_text(&all);
-        AdminReply::ok(text, Value::Array(all)).with_riak_text(riak)
+        AdminReply::ok(text, Value::Array(all)).as_riak(riak)
     }
 
     fn maintenance(&self) -> AdminReply {
@@ -328,13 +330,13 @@ impl AdminServer {
             text,
             json!({"name": name, "active": is_active, "props": properties}),
         )
-        .with_riak_text(riak)
+        .as_riak(riak)
     }
 
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
         let overlay = match parse_properties(properties) {
             Ok(overlay) => overlay,
-            Err(problem) => return bucket_type_view::unreadable("create", name, &problem),
+            Err(problem) => return AdminReply::refused(problem),
         };
         let bucket_type = type_named(name);
         let command = Command::CreateType {
@@ -347,9 +349,9 @@ impl AdminServer {
         );
         let reply = self.propose(command, &done);
         if reply.is_ok {
-            reply.with_riak_text(format!("{name} created"))
+            reply.as_riak(format!("{name} created"))
         } else {
-            bucket_type_view::refused("creating", name, &reply)
+            reply
         }
     }
 
@@ -362,19 +364,17 @@ impl AdminServer {
     fn bucket_type_update(&self, name: &str, properties: &str) -> AdminReply {
         let overlay = match parse_properties(properties) {
             Ok(overlay) => overlay,
-            Err(problem) => return bucket_type_view::unreadable("update", name, &problem),
+            Err(problem) => return AdminReply::refused(problem),
         };
         let done = format!("{name} updated");
-        let command = Command::UpdateType {
-            bucket_type: type_named(name),
-            properties: overlay,
-        };
-        let reply = self.propose(command, &done);
-        if reply.is_ok {
-            reply
-        } else {
-            bucket_type_view::refused("updating", name, &reply)
-        }
+        let bucket_type = type_named(name);
+        self.propose(
+            Command::UpdateType {
+                bucket_type,
+                properties: overlay,
+            },
+            &done,
+        )
     }
 
     fn propose(&self, command: Command, done: &str) -> AdminReply {
@@ -423,12 +423,12 @@ fn type_named(name: &str) -> BucketType {
 }
 
 /// An empty text is the same as none.
-fn parse_properties(text: &str) -> Result<PropertyOverlay, Unreadable> {
+fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
     if text.trim().is_empty() {
         return Ok(PropertyOverlay::default());
     }
-    let value: Value = serde_json::from_str(text).map_err(Unreadable::NoJson)?;
-    let props = value.get("props").and_then(Value::as_object);
-    let props = props.ok_or(Unreadable::NoProps)?;
-    PropertyOverlay::from_json(props).map_err(Unreadable::Invalid)
+    let shape = "properties must be a JSON object of the form {\"props\":{...}}";
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
+    let props = value.get("props").and_then(Value::as_object).ok_or(shape)?;
+    PropertyOverlay::from_json(props).map_err(|errors| errors.to_string())
 }

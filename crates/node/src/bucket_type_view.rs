@@ -2,55 +2,46 @@
 
 use std::fmt::Write as _;
 
-use kvorum_properties::PropertyErrors;
 use serde_json::{Map, Value};
 
 use crate::admin_request::AdminReply;
 
-/// Why a verb's properties cannot be taken.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreadable {
-    /// They are no JSON.
-    #[error("properties must be a JSON object of the form {{\"props\":{{...}}}}: {0}")]
-    NoJson(serde_json::Error),
-    /// It is another JSON.
-    #[error("properties must be a JSON object of the form {{\"props\":{{...}}}}: it has no props")]
-    NoProps,
-    /// Some of them cannot be set.
-    #[error("{0}")]
-    Invalid(PropertyErrors),
-}
-
-/// The properties of a type that is to be created or updated cannot be taken.
-pub(crate) fn unreadable(verb: &str, name: &str, problem: &Unreadable) -> AdminReply {
-    let cannot = format!("Cannot {verb} bucket type {name}");
-    let reply = AdminReply::refused(format!("{cannot}: {problem}"));
-    match problem {
-        Unreadable::NoJson(_) => reply.with_riak_text(format!("{cannot}: invalid json")),
-        Unreadable::NoProps => {
-            reply.with_riak_text(format!("{cannot}: no props field found in json"))
-        }
-        Unreadable::Invalid(errors) => {
-            let doing = verb.trim_end_matches('e');
-            reply.with_riak_text(format!("Error {doing}ing bucket type {name}:\n{errors}"))
-        }
+/// The answer to a verb that creates or updates a type: a refusal names the type and what was wrong with its
+/// properties.
+pub(crate) fn changed(verb: &str, name: &str, properties: &str, reply: AdminReply) -> AdminReply {
+    if reply.is_ok {
+        return reply;
     }
+    let cannot = format!("Cannot {verb} bucket type {name}");
+    let read: Result<Value, _> = serde_json::from_str(properties);
+    let riak = match &read {
+        _ if properties.trim().is_empty() => None,
+        Err(_) => Some(format!("{cannot}: invalid json")),
+        Ok(read) if !read["props"].is_object() => {
+            Some(format!("{cannot}: no props field found in json"))
+        }
+        Ok(_) => None,
+    };
+    if let Some(riak) = riak {
+        return AdminReply::refused(format!("{cannot}: {}", reply.text)).with_riak_text(riak);
+    }
+    let doing = verb.trim_end_matches('e');
+    let error = format!("Error {doing}ing bucket type {name}:");
+    let reason = reply.text.trim_start_matches("Invalid bucket properties: ");
+    AdminReply::refused(format!("{error} {}", explained(reason)))
+        .with_riak_text(format!("{error}\n{reason}"))
 }
 
-/// The cluster refused to have a type created or updated.
-pub(crate) fn refused(doing: &str, name: &str, reply: &AdminReply) -> AdminReply {
-    let reason = reply.text.trim_start_matches("Invalid bucket properties: ");
-    let riak = format!("Error {doing} bucket type {name}:\n{reason}");
-    let explained = match reason {
+/// Riak's word for a reason, in words.
+fn explained(reason: &str) -> &str {
+    match reason {
         "not_active" => "it is not active: activate it first, or create it anew",
         "already_active" => "it is active already: update it instead",
         "no_default_update" => {
             "the default type is no type of its own: `kvorum admin bucket-defaults set` changes it"
         }
         other => other,
-    };
-    AdminReply::refused(format!("Error {doing} bucket type {name}: {explained}"))
-        .with_riak_text(riak)
+    }
 }
 
 /// Properties of a type, or of buckets without type, which have no claimant.
@@ -120,23 +111,40 @@ mod tests {
     /// Scripts look for "Error creating bucket type" and got the bare reason.
     #[test]
     fn a_refused_type_is_named_with_the_reason_beneath() {
-        let reply = refused("updating", "maps", &AdminReply::refused("not_active"));
-        assert_eq!(
-            reply.riak.as_deref(),
-            Some("Error updating bucket type maps:\nnot_active")
-        );
-        assert!(reply.text.contains("activate it first"), "{}", reply.text);
-        let no_json = serde_json::from_str::<Value>("nonsense").unwrap_err();
-        let reply = unreadable("create", "maps", &Unreadable::NoJson(no_json));
-        assert_eq!(
-            reply.riak.as_deref(),
-            Some("Cannot create bucket type maps: invalid json")
-        );
-        let reply = unreadable("create", "maps", &Unreadable::NoProps);
-        assert_eq!(
-            reply.riak.as_deref(),
-            Some("Cannot create bucket type maps: no props field found in json")
-        );
+        let refused = |verb, properties, reason| {
+            let reply = changed(verb, "maps", properties, AdminReply::refused(reason));
+            assert!(!reply.is_ok && reply.text.contains("maps"));
+            reply.riak.unwrap().into_string()
+        };
+        let unset = "{\"props\":{}}";
+        for (properties, reason, wanted) in [
+            (
+                unset,
+                "not_active",
+                "Error updating bucket type maps:\nnot_active",
+            ),
+            (
+                "",
+                "Invalid bucket properties: not_active",
+                "Error updating bucket type maps:\nnot_active",
+            ),
+            (
+                "nonsense",
+                "no JSON",
+                "Cannot update bucket type maps: invalid json",
+            ),
+            (
+                "{\"n_val\":1}",
+                "no props",
+                "Cannot update bucket type maps: no props field found in json",
+            ),
+        ] {
+            assert_eq!(refused("update", properties, reason), wanted);
+        }
+        let created = refused("create", unset, "already_active");
+        assert_eq!(created, "Error creating bucket type maps:\nalready_active");
+        let granted = changed("create", "maps", "", AdminReply::ok("done", Value::Null));
+        assert_eq!((granted.text.as_str(), granted.riak), ("done", None));
     }
 
     #[test]

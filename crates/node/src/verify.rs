@@ -11,7 +11,6 @@ use clap::Args;
 use kvorum_disk::RealDisk;
 use kvorum_inspect::{Checked, Finding, Plan, VerifyOptions};
 
-use crate::counted::counted;
 use crate::progress::{Progress, TICK};
 use crate::{data_directory_check, missing};
 
@@ -119,6 +118,8 @@ fn gather(plan: &Plan, read_bytes: &AtomicU64, receiver: &Receiver<Outcome>) -> 
 }
 
 fn as_text(plan: &Plan, checked: &Checked) -> String {
+    use crate::counted::counted;
+
     let mut text = String::new();
     for finding in &checked.findings {
         let _infallible = writeln!(text, "damaged: {}", finding_line(finding));

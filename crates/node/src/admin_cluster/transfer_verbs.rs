@@ -61,10 +61,21 @@ impl ClusterAdmin {
         sizes.collect()
     }
 
-    /// The plans that operators were shown last, on this node first.
-    pub(super) fn shown_plans(&self) -> Vec<u32> {
-        let state = self.state();
-        let mut answers = self.ask(self.reachable(&state), &Operation::ShownPlan);
+    /// The plans that operators were shown last, on this node first. A node that has just joined may not
+    /// count as up here yet: the others are asked only where those that are have not shown `wanted`.
+    pub(super) fn shown_plans(&self, state: &ClusterState, wanted: Option<u32>) -> Vec<u32> {
+        let reachable = self.reachable(state);
+        let members = state.members().keys().copied();
+        let others = members.filter(|node| !reachable.contains(node)).collect();
+        let mut shown = self.plans_shown_by(reachable);
+        if wanted.is_some_and(|wanted| !shown.contains(&wanted)) {
+            shown.extend(self.plans_shown_by(others));
+        }
+        shown
+    }
+
+    fn plans_shown_by(&self, nodes: Vec<NodeId>) -> Vec<u32> {
+        let mut answers = self.ask(nodes, &Operation::ShownPlan);
         let own = answers.remove(&self.member.node());
         let answers = own.into_iter().chain(answers.into_values());
         let shown = answers.filter_map(|answer| match answer {
