@@ -1,6 +1,6 @@
-//! What became of the cluster, as events of the log: joins, commits, departures.
+//! Changes of the cluster as events of the log: joins, commits, departures.
 //!
-//! Every member logs what it learns, so that the log of any node tells the cluster's story. [`changes`]
+//! Every member logs what it learns, so that the log of any node has the cluster's history. [`changes`]
 //! compares two states, purely; some changes may have come together.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use kvorum_ring::NodeId;
 
 use crate::contacts::is_unknown;
 
-/// One thing that became of the cluster.
+/// One change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A member came or went, or its status changed.
@@ -43,7 +43,7 @@ pub(crate) enum Change {
     BucketDefaults { changed: Vec<String> },
 }
 
-/// What happened between two states, in the order in which it is told.
+/// The changes between two states, in the order in which they are logged.
 pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change> {
     let mut changes = Vec::new();
     if is_unknown(before) || is_unknown(after) {
@@ -181,7 +181,7 @@ impl Change {
     }
 }
 
-/// Logs what becomes of the cluster for as long as it is polled.
+/// Logs changes of the cluster for as long as it is polled.
 pub(crate) async fn keep(state: ReplicatedState) {
     let mut versions = state.versions();
     versions.see();

@@ -1,4 +1,5 @@
-//! Whether a node can serve, and if not, why: for load balancers, orchestrators and operators.
+//! The health of a node, that is, its ability to serve and what hinders it: for load balancers, orchestrators
+//! and operators.
 //!
 //! [`Health`] is what is known at one moment, as plain values; [`Health::findings`] judges it, purely. A
 //! finding that blocks means that requests had better go to another node; one that does not is worth an
@@ -76,7 +77,7 @@ impl Membership {
     }
 }
 
-/// What is known of a node at one moment.
+/// The state of a node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
@@ -160,7 +161,11 @@ impl Health {
         }
         let vnodes = self.open + self.opening + self.failed.len();
         if self.opening > 0 {
-            let text = format!("{} of {vnodes} stores are still being opened", self.opening);
+            let are = agreeing(self.opening, "is", "are");
+            let text = format!(
+                "{} of {vnodes} stores {are} still being opened",
+                self.opening
+            );
             find("opening", true, text);
         }
         if !self.failed.is_empty() {
@@ -172,8 +177,9 @@ impl Health {
             find("failed", self.failed.len() == vnodes, text);
         }
         if let Some(refusal) = self.refusal.filter(|_| self.unwritable > 0) {
+            let take = agreeing(self.unwritable, "takes", "take");
             let text = format!(
-                "{} of {} open stores take no writes: {}; reads go on",
+                "{} of {} open stores {take} no writes: {}; reads go on",
                 self.unwritable,
                 self.open,
                 refusal.text()
@@ -181,8 +187,10 @@ impl Health {
             find(refusal.code(), self.unwritable >= self.open, text);
         }
         if !self.incomplete.is_empty() {
+            let are = agreeing(self.incomplete.len(), "is", "are");
+            let answer = agreeing(self.incomplete.len(), "answers", "answer");
             let text = format!(
-                "{} of {vnodes} stores are repaired from other replicas and answer no reads: {}",
+                "{} of {vnodes} stores {are} repaired from other replicas and {answer} no reads: {}",
                 self.incomplete.len(),
                 named(&self.incomplete)
             );
@@ -197,13 +205,14 @@ impl Health {
             );
             find("unserved", self.unserved.len() == self.partitions, text);
         }
-        for (code, verb, refused) in [
+        for (code, requests, refused) in [
             ("no_read_quorum", "reads", &self.reads_refused),
             ("no_write_quorum", "writes", &self.writes_refused),
         ] {
             if !refused.is_empty() {
+                let refuse = agreeing(refused.len(), "refuses", "refuse");
                 let text = format!(
-                    "{} of {} partitions refuse {verb} at the default quorum, too few nodes are up: {}",
+                    "{} of {} partitions {refuse} {requests} at the default quorum, too few nodes are up: {}",
                     refused.len(),
                     self.partitions,
                     named(refused)
@@ -240,7 +249,7 @@ impl Health {
     }
 }
 
-/// What a node's health is read from.
+/// The sources of a node's health.
 pub(crate) struct HealthWatch {
     pub(crate) node: NodeId,
     pub(crate) state: ReplicatedState,
@@ -345,6 +354,11 @@ fn failed(vnodes: &VnodeTable) -> Vec<u16> {
     let unopened = vnodes.unopened().into_iter();
     let failed = unopened.filter(|(_, it)| matches!(it, Unopened::Failed { .. }));
     failed.map(|(partition, _)| partition.number()).collect()
+}
+
+/// A verb in the form that goes with a number.
+fn agreeing(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
 }
 
 /// `partition 3` or `partitions 3, 4 and 12 more`.

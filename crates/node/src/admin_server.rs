@@ -22,6 +22,7 @@ use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::backup::Backups;
 use crate::bucket_defaults;
 use crate::bucket_type_view;
+use crate::counted::counted;
 use crate::figures::{Figures, seconds};
 use crate::health_view;
 use crate::maintenance::{Maintenance, bytes_text};
@@ -235,7 +236,7 @@ impl AdminServer {
         }
         let text = vnode_view::text(&self.figures.node_name, &all);
         let riak = vnode_view::riak_text(&all);
-        AdminReply::ok(text, Value::Array(all)).as_riak(riak)
+        AdminReply::ok(text, Value::Array(all)).with_riak_text(riak)
     }
 
     fn maintenance(&self) -> AdminReply {
@@ -255,11 +256,11 @@ impl AdminServer {
         };
         let (files, seconds) = (made.files, made.took.as_secs_f64());
         let text = format!(
-            "backed up to {} in {seconds:.1} s\n{} files linked ({}), {} files copied ({})",
+            "backed up to {} in {seconds:.1} s\n{} linked ({}), {} copied ({})",
             directory.display(),
-            files.linked_files,
+            counted(files.linked_files, "file"),
             bytes_text(files.linked_bytes),
-            files.copied_files,
+            counted(files.copied_files, "file"),
             bytes_text(files.copied_bytes),
         );
         tracing::info!(
@@ -330,7 +331,7 @@ impl AdminServer {
             text,
             json!({"name": name, "active": is_active, "props": properties}),
         )
-        .as_riak(riak)
+        .with_riak_text(riak)
     }
 
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
@@ -349,7 +350,7 @@ impl AdminServer {
         );
         let reply = self.propose(command, &done);
         if reply.is_ok {
-            reply.as_riak(format!("{name} created"))
+            reply.with_riak_text(format!("{name} created"))
         } else {
             reply
         }

@@ -19,14 +19,14 @@ use crate::configuration_file;
 use crate::riak_names;
 use crate::start_report::StartReport;
 
-/// How long a node may take to answer after its start: one with much data opens for a while.
+/// The time that a node may take to answer after its start: one with much data opens for a while.
 const START_WAIT: Duration = Duration::from_secs(300);
-/// How long a stop may take: requests drain and everything is synced.
+/// The time that a stop may take: requests drain and everything is synced.
 const STOP_WAIT: Duration = Duration::from_secs(180);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// How often it is said that a service is not there yet.
+/// The time between two lines that say that a service is not there yet.
 const SAY_PERIOD: Duration = Duration::from_secs(3);
-/// What a node that did not start said last, in bytes.
+/// The end of the output of a node that did not start, in bytes.
 const LAST_WORDS: usize = 2_000;
 
 /// Starts a node in the background, and waits until its stores are open.
@@ -121,7 +121,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
     command.stdin(Stdio::null());
     command.stdout(file.try_clone().context("share the log file")?);
     command.stderr(file);
-    // Of its own: what ends this terminal's programs does not end it.
+    // A group of its own: a signal to this terminal's programs does not reach it.
     command.process_group(0);
     command.spawn().context("start the server")
 }

@@ -161,7 +161,7 @@ impl AllTransfers {
         };
         let size = match it.keys_about {
             0 => "total size: unknown".to_owned(),
-            about => format!("total size: {about} objects"),
+            about => format!("total size: {}", counted(about, "object")),
         };
         let keys_per_second = match it.begun_ms_ago {
             Some(ms) if ms > 0 => it.keys.saturating_mul(1_000) / ms,
