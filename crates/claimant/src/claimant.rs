@@ -126,7 +126,8 @@ impl Claimant {
                 continue;
             };
             if told.get(&node) != Some(&reason) {
-                tracing::warn!(event = "leaver_kept_back", node = %node, reason = %reason);
+                // Every node that leaves is kept for a moment, until it knows that it has left.
+                tracing::info!(event = "leaver_kept_back", node = %node, reason = %reason);
                 told.insert(node, reason);
             }
         }

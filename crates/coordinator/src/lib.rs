@@ -25,6 +25,7 @@ mod plan;
 mod property_change;
 mod put;
 mod quorum;
+mod reach;
 mod reading;
 mod reaper;
 mod replicas;
@@ -54,6 +55,7 @@ pub use peers::{Asking, Liveness, PeerFailure, PeerReplicas, ReplicaPeers};
 pub use property_change::PropertiesChanged;
 pub use put::{PutEffect, PutEffects, PutEvent, PutMachine, WriteQuorums};
 pub use quorum::{Offered, ReadQuorum, WriteQuorum};
+pub use reach::OutOfReach;
 pub use reaper::TombstoneKeeping;
 pub use request::{
     DeleteOptions, Deleted, GetOptions, PutKind, PutOptions, PutRequest, ReplicaPlace,

@@ -17,7 +17,7 @@ use crate::coordinator::{Coordinator, Progress};
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// How long one request has waited between its tries.
+/// The time that one request has waited between its tries.
 pub(crate) struct OpeningWait {
     pause: Duration,
 }

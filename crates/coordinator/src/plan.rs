@@ -4,7 +4,9 @@ use kvorum_cluster::ClusterState;
 use kvorum_encoding::{Address, StorageKey};
 use kvorum_object::Resolution;
 use kvorum_properties::{BucketProperties, Datatype, KeyFunction, Quorum, SyncOnWrite};
-use kvorum_ring::{KeyHash, NodeId, PreferenceList, Replica, Role, WriteReplica, position};
+use kvorum_ring::{
+    KeyHash, NodeId, Position, PreferenceList, Replica, Role, WriteReplica, position,
+};
 use kvorum_runtime::{PlantedDefect, is_planted};
 use smallvec::SmallVec;
 
@@ -32,6 +34,14 @@ pub(crate) struct Joint {
     pub(crate) replicas: SmallVec<[WriteReplica; 3]>,
     n_old: u32,
     n_new: u32,
+}
+
+/// The key of a plan and what counts for it.
+pub(crate) struct Target<'a> {
+    pub(crate) key: StorageKey,
+    pub(crate) place: Position,
+    pub(crate) properties: &'a BucketProperties,
+    pub(crate) n_val: u32,
 }
 
 /// What a plan is made for.
@@ -111,6 +121,37 @@ impl Plan {
         };
         let hash = key_hash(&properties.chash_keyfun);
         let place = position(&address.bucket_type, &address.bucket, &address.key, hash);
+        let target = Target {
+            key: StorageKey::from_address(address),
+            place,
+            properties,
+            n_val,
+        };
+        Ok(Self::at(
+            state,
+            target,
+            colocated,
+            sloppy_quorum,
+            purpose,
+            is_up,
+        ))
+    }
+
+    /// The plan for a key at a place of the ring.
+    pub(crate) fn at(
+        state: &ClusterState,
+        target: Target<'_>,
+        colocated: bool,
+        sloppy_quorum: bool,
+        purpose: Purpose,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Self {
+        let Target {
+            key,
+            place,
+            properties,
+            n_val,
+        } = target;
         let ring = state.ring();
         let is_settled = ring.moves().is_empty() && ring.growth().is_none();
         let mut joint = None;
@@ -140,15 +181,14 @@ impl Plan {
             replicas
         };
         let effective_n = u32::from(state.ring().effective_n(n_val, colocated));
-        let key = StorageKey::from_address(address);
-        Ok(Self {
+        Self {
             key,
-            properties: PlanProperties::from(&**properties),
+            properties: PlanProperties::from(properties),
             replicas,
             n_val,
             effective_n,
             joint,
-        })
+        }
     }
 
     /// The replicas with the lists that they are in; in a settled ring both are one.

@@ -1,17 +1,18 @@
-//! What became of the cluster, as events of the log: joins, commits, departures.
+//! Changes of the cluster as events of the log: joins, commits, departures.
 //!
-//! Every member logs what it learns, so that the log of any node tells the cluster's story. [`changes`]
+//! Every member logs what it learns, so that the log of any node has the cluster's history. [`changes`]
 //! compares two states, purely; some changes may have come together.
 
 use std::fmt;
 
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus, StagedChange};
+use kvorum_properties::BucketProperties;
 use kvorum_ring::NodeId;
 
 use crate::contacts::is_unknown;
 
-/// One thing that became of the cluster.
+/// One change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A member came or went, or its status changed.
@@ -38,9 +39,11 @@ pub(crate) enum Change {
     PlanCarriedOut,
     /// Keys get more replicas, or have got them.
     Replicas { event: &'static str, to: u16 },
+    /// Other defaults hold for buckets without a type; those named are not what they were.
+    BucketDefaults { changed: Vec<String> },
 }
 
-/// What happened between two states, in the order in which it is told.
+/// The changes between two states, in the order in which they are logged.
 pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change> {
     let mut changes = Vec::new();
     if is_unknown(before) || is_unknown(after) {
@@ -81,6 +84,7 @@ pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change
         (Some(_), None) => changes.push(Change::PlanCarriedOut),
         _ => {}
     }
+    changes.extend(changed_defaults(before, after));
     let (had, has) = (before.ring().replicas_max(), after.ring().replicas_max());
     match (before.ring().growth(), after.ring().growth()) {
         (None, Some(growth)) if growth.to != has => changes.push(Change::Replicas {
@@ -103,6 +107,23 @@ pub(crate) fn changes(before: &ClusterState, after: &ClusterState) -> Vec<Change
         }
     }
     changes
+}
+
+fn changed_defaults(before: &ClusterState, after: &ClusterState) -> Option<Change> {
+    if before.default_properties() == after.default_properties() {
+        return None;
+    }
+    let values = |state: &ClusterState| {
+        BucketProperties::untyped_defaults().with(state.default_properties())
+    };
+    let (before, after) = (values(before).to_json(), values(after).to_json());
+    let differing = after
+        .iter()
+        .filter(|(name, value)| before.get(*name) != Some(value));
+    let changed: Vec<String> = differing
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    (!changed.is_empty()).then_some(Change::BucketDefaults { changed })
 }
 
 fn status_event(before: MemberStatus, after: MemberStatus) -> Option<&'static str> {
@@ -152,11 +173,15 @@ impl Change {
             }
             Self::PlanCarriedOut => tracing::info!(event = "plan_carried_out", version),
             Self::Replicas { event, to } => tracing::info!(event, to, version),
+            Self::BucketDefaults { changed } => {
+                let changed = changed.join(" ");
+                tracing::info!(event = "bucket_defaults_changed", changed, version);
+            }
         }
     }
 }
 
-/// Logs what becomes of the cluster for as long as it is polled.
+/// Logs changes of the cluster for as long as it is polled.
 pub(crate) async fn keep(state: ReplicatedState) {
     let mut versions = state.versions();
     versions.see();
@@ -179,6 +204,9 @@ impl fmt::Display for Change {
             Self::PlanCommitted { moves } => write!(f, "plan_committed {moves}"),
             Self::PlanCarriedOut => f.write_str("plan_carried_out"),
             Self::Replicas { event, to } => write!(f, "{event} {to}"),
+            Self::BucketDefaults { changed } => {
+                write!(f, "bucket_defaults_changed {}", changed.join(" "))
+            }
         }
     }
 }
@@ -186,6 +214,7 @@ impl fmt::Display for Change {
 #[cfg(test)]
 mod tests {
     use kvorum_cluster::{ClusterId, Command, Member};
+    use kvorum_properties::PropertyOverlay;
     use kvorum_ring::{Ring, RingSize};
 
     use super::*;
@@ -228,6 +257,16 @@ mod tests {
         assert_eq!(
             told(&joined, &committed),
             ["member_full b@h", "plan_committed 4"]
+        );
+        let defaults = PropertyOverlay {
+            allow_mult: Some(true),
+            n_val: Some(3),
+            ..PropertyOverlay::default()
+        };
+        let changed = next(&joined, Command::SetDefaultProperties(defaults));
+        assert_eq!(
+            told(&joined, &changed),
+            ["bucket_defaults_changed allow_mult=true"]
         );
         let cleared = next(&joined, Command::ClearStaged);
         assert_eq!(told(&joined, &cleared), ["member_left b@h"]);

@@ -166,7 +166,7 @@ pub enum JoinError {
     },
     /// It holds objects, which joining would lose.
     #[error(
-        "not_empty: this node holds objects in {partitions} partitions, which joining would lose; \
+        "not_empty: this node holds objects, which joining would lose (stores with some: {partitions}); \
          only an empty node joins, move them with a client or start over in an empty data directory"
     )]
     NotEmpty {
@@ -177,7 +177,7 @@ pub enum JoinError {
     #[error("not_empty: this node keeps hints for other nodes")]
     HoldsHints,
     /// Nobody answers there.
-    #[error("not_reachable: {address} does not answer as a member would: {error}")]
+    #[error("not_reachable: {address} does not answer as a member would: {}", .error.without_node())]
     NotReachable {
         /// Where.
         address: SocketAddr,

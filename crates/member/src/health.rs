@@ -1,4 +1,5 @@
-//! Whether a node can serve, and if not, why: for load balancers, orchestrators and operators.
+//! The health of a node, that is, its ability to serve and what hinders it: for load balancers, orchestrators
+//! and operators.
 //!
 //! [`Health`] is what is known at one moment, as plain values; [`Health::findings`] judges it, purely. A
 //! finding that blocks means that requests had better go to another node; one that does not is worth an
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kvorum_claimant::ReplicatedState;
 use kvorum_cluster::{AgreedState as _, ClusterState, MemberStatus};
+use kvorum_coordinator::{Coordinator, OutOfReach};
 use kvorum_liveness::Liveness;
 use kvorum_ring::{NodeId, Partition, Position};
 use kvorum_vnode::Vnode;
@@ -75,8 +77,9 @@ impl Membership {
     }
 }
 
-/// What is known of a node at one moment.
+/// The state of a node at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Health {
     /// Its place in its cluster.
     pub membership: Membership,
@@ -95,6 +98,11 @@ pub struct Health {
     pub refusal: Option<Refusal>,
     /// The numbers of the partitions of the whole ring whose keys have no replica that can be read now.
     pub unserved: Vec<u16>,
+    /// The numbers of the partitions of the whole ring that refuse gets at the default quorum, because too
+    /// few nodes are up.
+    pub reads_refused: Vec<u16>,
+    /// The same of puts.
+    pub writes_refused: Vec<u16>,
     /// Partitions of the ring.
     pub partitions: usize,
 }
@@ -153,7 +161,11 @@ impl Health {
         }
         let vnodes = self.open + self.opening + self.failed.len();
         if self.opening > 0 {
-            let text = format!("{} of {vnodes} stores are still being opened", self.opening);
+            let are = agreeing(self.opening, "is", "are");
+            let text = format!(
+                "{} of {vnodes} stores {are} still being opened",
+                self.opening
+            );
             find("opening", true, text);
         }
         if !self.failed.is_empty() {
@@ -165,8 +177,9 @@ impl Health {
             find("failed", self.failed.len() == vnodes, text);
         }
         if let Some(refusal) = self.refusal.filter(|_| self.unwritable > 0) {
+            let take = agreeing(self.unwritable, "takes", "take");
             let text = format!(
-                "{} of {} open stores take no writes: {}; reads go on",
+                "{} of {} open stores {take} no writes: {}; reads go on",
                 self.unwritable,
                 self.open,
                 refusal.text()
@@ -174,8 +187,10 @@ impl Health {
             find(refusal.code(), self.unwritable >= self.open, text);
         }
         if !self.incomplete.is_empty() {
+            let are = agreeing(self.incomplete.len(), "is", "are");
+            let answer = agreeing(self.incomplete.len(), "answers", "answer");
             let text = format!(
-                "{} of {vnodes} stores are repaired from other replicas and answer no reads: {}",
+                "{} of {vnodes} stores {are} repaired from other replicas and {answer} no reads: {}",
                 self.incomplete.len(),
                 named(&self.incomplete)
             );
@@ -189,6 +204,21 @@ impl Health {
                 named(&self.unserved)
             );
             find("unserved", self.unserved.len() == self.partitions, text);
+        }
+        for (code, requests, refused) in [
+            ("no_read_quorum", "reads", &self.reads_refused),
+            ("no_write_quorum", "writes", &self.writes_refused),
+        ] {
+            if !refused.is_empty() {
+                let refuse = agreeing(refused.len(), "refuses", "refuse");
+                let text = format!(
+                    "{} of {} partitions {refuse} {requests} at the default quorum, too few nodes are up: {}",
+                    refused.len(),
+                    self.partitions,
+                    named(refused)
+                );
+                find(code, refused.len() == self.partitions, text);
+            }
         }
         findings.sort_by_key(|finding| !finding.is_blocking);
         findings
@@ -219,7 +249,7 @@ impl Health {
     }
 }
 
-/// What a node's health is read from.
+/// The sources of a node's health.
 pub(crate) struct HealthWatch {
     pub(crate) node: NodeId,
     pub(crate) state: ReplicatedState,
@@ -227,6 +257,7 @@ pub(crate) struct HealthWatch {
     pub(crate) vnodes: Arc<VnodeTable>,
     pub(crate) stores: Arc<dyn Stores>,
     pub(crate) writability: Writability,
+    pub(crate) coordinator: Arc<Coordinator>,
     /// Another member has said that this node was removed.
     pub(crate) is_removed: AtomicBool,
 }
@@ -242,14 +273,19 @@ impl HealthWatch {
         };
         let incomplete = vnodes.iter().filter(is_lacking);
         let (unwritable, refusal) = self.writable(&vnodes);
-        let unserved = match is_unknown(&state) {
-            true => Vec::new(),
-            false => unserved(&state, self.node, &self.vnodes, |node| {
-                self.liveness.is_up(node)
-            }),
+        let membership = Membership::of(&state, self.node, is_removed);
+        // The ring of a cluster that this node is not in says nothing about it.
+        let is_member = !matches!(membership, Membership::Unknown | Membership::Removed);
+        let is_up = |node| self.liveness.is_up(node);
+        let (unserved, out_of_reach) = match is_member {
+            false => (Vec::new(), OutOfReach::default()),
+            true => (
+                unserved(&state, self.node, &self.vnodes, is_up),
+                self.coordinator.out_of_reach(),
+            ),
         };
         Health {
-            membership: Membership::of(&state, self.node, is_removed),
+            membership,
             open: vnodes.len(),
             opening: readiness.opening,
             failed: failed(&self.vnodes),
@@ -257,6 +293,8 @@ impl HealthWatch {
             unwritable,
             refusal,
             unserved,
+            reads_refused: numbers(&out_of_reach.reads),
+            writes_refused: numbers(&out_of_reach.writes),
             partitions: usize::from(ring.size().get()),
         }
     }
@@ -307,11 +345,20 @@ fn unserved(
     lacking.map(Partition::number).collect()
 }
 
+fn numbers(partitions: &[Partition]) -> Vec<u16> {
+    partitions.iter().map(|it| it.number()).collect()
+}
+
 /// The partitions of this node whose stores could not be opened.
 fn failed(vnodes: &VnodeTable) -> Vec<u16> {
     let unopened = vnodes.unopened().into_iter();
     let failed = unopened.filter(|(_, it)| matches!(it, Unopened::Failed { .. }));
     failed.map(|(partition, _)| partition.number()).collect()
+}
+
+/// A verb in the form that goes with a number.
+fn agreeing(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
 }
 
 /// `partition 3` or `partitions 3, 4 and 12 more`.
@@ -434,6 +481,29 @@ mod tests {
             ..alone()
         };
         assert_eq!(codes(&all), [("failed", true), ("unserved", true)]);
+    }
+
+    #[test]
+    fn a_quorum_that_no_partition_has_blocks() {
+        let all: Vec<u16> = (0..8).collect();
+        let health = Health {
+            writes_refused: all.clone(),
+            reads_refused: vec![7],
+            ..alone()
+        };
+        assert_eq!(
+            codes(&health),
+            [("no_write_quorum", true), ("no_read_quorum", false)]
+        );
+        let text = health.text();
+        assert!(text.contains("8 of 8 partitions refuse writes"), "{text}");
+    }
+
+    #[test]
+    fn a_report_of_an_older_node_is_read() {
+        let older = r#"{"membership": "leaving", "open": 3}"#;
+        let health: Health = serde_json::from_str(older).unwrap();
+        assert_eq!((health.membership, health.open), (Membership::Leaving, 3));
     }
 
     #[test]

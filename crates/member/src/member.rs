@@ -244,6 +244,7 @@ impl Member {
             maintenance,
         };
         let coordinator = Coordinator::among_peers(coordinator_parts, remote, settings.coordinator);
+        let coordinator = Arc::new(coordinator);
         let detector = liveness.clone();
         let transfers = Transfers::new(kvorum_handoff::Parts {
             node: card.node,
@@ -264,6 +265,7 @@ impl Member {
             vnodes: vnodes.clone(),
             stores: health_stores,
             writability: Writability::default(),
+            coordinator: coordinator.clone(),
             is_removed: AtomicBool::new(false),
         });
         let operations = Operations {
@@ -282,7 +284,7 @@ impl Member {
             node: card.node,
             card: ArcSwap::from_pointee(card),
             follower: Arc::new(follower),
-            coordinator: Arc::new(coordinator),
+            coordinator,
             tasks: Mutex::default(),
             runtime,
             disk,

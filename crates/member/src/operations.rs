@@ -366,7 +366,7 @@ pub(crate) async fn ask(
 ) -> Result<Outcome, String> {
     let deadline = runtime.now().plus(ANSWER_WAIT);
     let asked = peers.request(node, Lane::Control, encode(operation), deadline);
-    let answer = asked.await.map_err(|error| error.to_string())?;
+    let answer = asked.await.map_err(|error| error.without_node())?;
     let json = answer.head.get(1..).unwrap_or_default();
     serde_json::from_slice(json).map_err(|error| format!("its answer cannot be read: {error}"))
 }

@@ -13,7 +13,7 @@ use kvorum_cluster::AgreedState as _;
 use crate::contacts::is_unknown;
 use crate::member::Member;
 
-/// How often a node that reaches no other asks.
+/// The time between the questions of a node that reaches no other.
 const ASK_PERIOD: Duration = Duration::from_secs(5);
 
 /// Asks for as long as the member is there.

@@ -1,4 +1,4 @@
-//! Whether this node's stores take writes.
+//! The ability of this node's stores to take writes.
 //!
 //! A log or a store that failed for good stays so until the node is restarted. A full disk is known by the
 //! writes that it refuses: vnodes count those. The node takes writes again when some were committed since
@@ -46,13 +46,13 @@ impl Refusal {
     }
 }
 
-/// What is looked at.
+/// The counts at one look.
 pub(crate) struct Look {
     /// The node's log failed for good.
     pub(crate) has_log_failed: bool,
     /// Vnodes that serve.
     pub(crate) open: usize,
-    /// Of those, whose stores failed for good.
+    /// Those of them whose stores failed for good.
     pub(crate) failed: usize,
     /// Writes that a full disk has refused, and how many vnodes refused some.
     pub(crate) refused: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Look {
     pub(crate) is_log_shared: bool,
 }
 
-/// What was seen before.
+/// The looks before.
 #[derive(Default)]
 pub(crate) struct Writability {
     seen: Mutex<Seen>,
@@ -85,8 +85,8 @@ struct Full {
 }
 
 impl Writability {
-    /// How many vnodes take no writes, and why. `room` is asked for the bytes that the disk has left, only
-    /// when that decides.
+    /// The number of vnodes that take no writes, and why. `room` gives the bytes that the disk has left, and
+    /// is called only when that decides.
     pub(crate) fn judge(
         &self,
         look: &Look,

@@ -39,5 +39,8 @@ pub(crate) fn ask_at(data_dir: &Path, request: &AdminRequest) -> anyhow::Result<
     writeln!(stream, "{}", request.encode())?;
     let mut line = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX as u64)).read_line(&mut line)?;
+    if line.is_empty() {
+        bail!("the node ended the connection without an answer: it may be stopping, ask again");
+    }
     AdminReply::decode(&line).context("the node's reply is not what this version expects")
 }

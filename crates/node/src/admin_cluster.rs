@@ -7,8 +7,10 @@
 mod example_cluster;
 mod members_view;
 mod newest_state;
+mod partitions_view;
 mod plan_view;
 mod recovery;
+mod refusals;
 mod round_trip;
 mod transfer_verbs;
 mod transfers_view;
@@ -22,7 +24,7 @@ use kvorum_cluster::{
     StagedChange,
 };
 use kvorum_member::Member;
-use kvorum_ring::{NodeId, Partition, RingSize};
+use kvorum_ring::{NodeId, Partition};
 use kvorum_runtime::WallTime;
 use serde_json::json;
 
@@ -75,6 +77,8 @@ impl ClusterAdmin {
             ["clear"] => self.propose(Command::ClearStaged, "Cleared staged cluster changes"),
             ["status"] => self.status(),
             ["partitions"] => self.partitions(),
+            ["partition-count"] => partitions_view::count(&self.state()),
+            ["partition", which] => partitions_view::one(&self.state(), which),
             ["accept-loss", partition] => self.accept_loss(partition),
             ["recover"] => self.recover(false),
             ["recover", "force"] => self.recover(true),
@@ -115,7 +119,7 @@ impl ClusterAdmin {
                 let text = format!("Success: staged join request for '{own}' to '{by}'");
                 AdminReply::ok(text, json!({"joined": own, "by": by}))
             }
-            Some(Err(error)) => AdminReply::refused(format!("Failed: {error}")),
+            Some(Err(error)) => refusals::joining(node, &error),
             None => AdminReply::refused("Failed: the node is stopping"),
         }
     }
@@ -140,7 +144,9 @@ impl ClusterAdmin {
         let size = self.state().ring().size();
         let partitions: Vec<Partition> = match partition {
             "all" => self.member.vnodes().unopened().into_keys().collect(),
-            _ => partition_named(size, partition).into_iter().collect(),
+            _ => partitions_view::named(size, partition)
+                .into_iter()
+                .collect(),
         };
         if partitions.is_empty() && partition != "all" {
             return AdminReply::refused(format!("Failed: there is no partition {partition}"));
@@ -172,11 +178,7 @@ impl ClusterAdmin {
         let named = |state: &ClusterState| state.member_named(name).map(|(node, _)| node);
         // It may be one that has just joined by way of another node.
         let found = named(&self.state()).or_else(|| named(&self.newest().0));
-        found.ok_or_else(|| {
-            AdminReply::refused(format!(
-                "Failed: {name} is not a member of the cluster (not_member)"
-            ))
-        })
+        found.ok_or_else(|| refusals::not_a_member(name))
     }
 
     fn stage(&self, name: &str, change: StagedChange) -> AdminReply {
@@ -184,7 +186,7 @@ impl ClusterAdmin {
         match self.node_named(name) {
             Ok(node) => {
                 let done = format!("Success: staged {what} request for '{name}'");
-                self.propose(Command::Stage { node, change }, &done)
+                self.propose_change(name, Command::Stage { node, change }, &done)
             }
             Err(refused) => refused,
         }
@@ -200,9 +202,17 @@ impl ClusterAdmin {
             (Ok(node), Ok(by_node)) => {
                 let done = format!("Success: staged replacement of '{name}' with '{by}'");
                 let change = change(by_node);
-                self.propose(Command::Stage { node, change }, &done)
+                self.propose_change(name, Command::Stage { node, change }, &done)
             }
             (Err(refused), _) | (_, Err(refused)) => refused,
+        }
+    }
+
+    /// Proposes a staged change of the member of this name.
+    fn propose_change(&self, name: &str, command: Command, done: &str) -> AdminReply {
+        match self.propose_to_newest(command) {
+            Ok(state) => AdminReply::ok(done, json!({"state_version": state.version()})),
+            Err(error) => refusals::staging(name, &error),
         }
     }
 
@@ -243,7 +253,7 @@ impl ClusterAdmin {
     fn commit(&self) -> AdminReply {
         let (state, _) = self.newest();
         let now = state.plan().ok().map(|plan| plan.id);
-        let shown = self.shown_plans();
+        let shown = self.shown_plans(&state, now);
         let is_shown = |id: &u32| shown.contains(id);
         // One that has changed since is refused by the log, in words.
         let Some(id) = now.filter(is_shown).or_else(|| shown.first().copied()) else {
@@ -351,7 +361,12 @@ impl ClusterAdmin {
     fn down(&self, name: &str) -> AdminReply {
         let node = match self.node_named(name) {
             Ok(node) => node,
-            Err(refused) => return refused,
+            // Riak writes names in double quotes here.
+            Err(refused) => {
+                return refused.with_riak_text(format!(
+                    "Failed: \"{name}\" is not a member of the cluster."
+                ));
+            }
         };
         if self.member.liveness().is_up(node) {
             return AdminReply::refused(format!("Failed: {name} is up"));
@@ -421,13 +436,6 @@ fn action_of(change: &StagedChange) -> &'static str {
         StagedChange::Location(_) => "location",
         StagedChange::Weight(_) => "weight",
     }
-}
-
-/// A partition by its number or its index.
-fn partition_named(size: RingSize, name: &str) -> Option<Partition> {
-    let number = name.parse::<u16>().ok();
-    let by_index = || size.partitions().find(|it| it.index_decimal(size) == name);
-    number.and_then(|it| size.partition(it)).or_else(by_index)
 }
 
 #[cfg(test)]

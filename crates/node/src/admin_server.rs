@@ -22,11 +22,13 @@ use crate::admin_request::{AdminReply, AdminRequest, LINE_BYTES_MAX};
 use crate::backup::Backups;
 use crate::bucket_defaults;
 use crate::bucket_type_view;
+use crate::counted::counted;
 use crate::figures::{Figures, seconds};
 use crate::health_view;
 use crate::maintenance::{Maintenance, bytes_text};
 use crate::node::Node;
 use crate::readiness;
+use crate::status_view;
 use crate::vnode_view;
 
 /// What the admin interface looks at.
@@ -132,11 +134,13 @@ impl AdminServer {
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
             Ok(AdminRequest::BucketTypeCreate { name, properties }) => {
-                self.bucket_type_create(&name, &properties)
+                let reply = self.bucket_type_create(&name, &properties);
+                bucket_type_view::changed("create", &name, &properties, reply)
             }
             Ok(AdminRequest::BucketTypeActivate { name }) => self.bucket_type_activate(&name),
             Ok(AdminRequest::BucketTypeUpdate { name, properties }) => {
-                self.bucket_type_update(&name, &properties)
+                let reply = self.bucket_type_update(&name, &properties);
+                bucket_type_view::changed("update", &name, &properties, reply)
             }
         }
     }
@@ -160,7 +164,8 @@ impl AdminServer {
                 value => writeln!(text, "{name} : {value}"),
             };
         }
-        AdminReply::ok(text, Value::Object(values))
+        let riak = status_view::riak_text(&self.figures.node_name, &values);
+        AdminReply::ok(text, Value::Object(values)).with_riak_text(riak)
     }
 
     fn vnode_status(&self) -> AdminReply {
@@ -251,11 +256,11 @@ impl AdminServer {
         };
         let (files, seconds) = (made.files, made.took.as_secs_f64());
         let text = format!(
-            "backed up to {} in {seconds:.1} s\n{} files linked ({}), {} files copied ({})",
+            "backed up to {} in {seconds:.1} s\n{} linked ({}), {} copied ({})",
             directory.display(),
-            files.linked_files,
+            counted(files.linked_files, "file"),
             bytes_text(files.linked_bytes),
-            files.copied_files,
+            counted(files.copied_files, "file"),
             bytes_text(files.copied_bytes),
         );
         tracing::info!(

@@ -85,6 +85,16 @@ pub(crate) enum ClusterVerb {
     Status(AdminArguments),
     /// The partitions of this node
     Partitions(AdminArguments),
+    /// How many partitions the ring has
+    #[command(alias = "partition_count")]
+    PartitionCount(AdminArguments),
+    /// The node that owns a partition
+    Partition {
+        /// The partition, as id=NUMBER or index=INDEX
+        which: String,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
 }
 
 #[derive(Subcommand)]
@@ -236,6 +246,8 @@ impl ClusterVerb {
             Self::Clear(arguments) => request([word("clear")], arguments),
             Self::Status(arguments) => request([word("status")], arguments),
             Self::Partitions(arguments) => request([word("partitions")], arguments),
+            Self::PartitionCount(arguments) => request([word("partition-count")], arguments),
+            Self::Partition { which, arguments } => request([word("partition"), which], arguments),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::admin_request::AdminReply;
 
-/// What becomes of the answer of a change.
+/// Proposes a change; the second argument is the answer if it is agreed on.
 pub(crate) type Propose<'a> = &'a dyn Fn(Command, &str) -> AdminReply;
 
 /// Agreed values beside those that this node is configured with.

@@ -1,8 +1,48 @@
-//! `bucket-type status` as Riak prints it: Erlang's terms in Riak's order.
+//! `bucket-type` as Riak prints it: Erlang's terms in Riak's order, and why a change is refused.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
+
+use crate::admin_request::AdminReply;
+
+/// The answer to a verb that creates or updates a type: a refusal names the type and what was wrong with its
+/// properties.
+pub(crate) fn changed(verb: &str, name: &str, properties: &str, reply: AdminReply) -> AdminReply {
+    if reply.is_ok {
+        return reply;
+    }
+    let cannot = format!("Cannot {verb} bucket type {name}");
+    let read: Result<Value, _> = serde_json::from_str(properties);
+    let riak = match &read {
+        _ if properties.trim().is_empty() => None,
+        Err(_) => Some(format!("{cannot}: invalid json")),
+        Ok(read) if !read["props"].is_object() => {
+            Some(format!("{cannot}: no props field found in json"))
+        }
+        Ok(_) => None,
+    };
+    if let Some(riak) = riak {
+        return AdminReply::refused(format!("{cannot}: {}", reply.text)).with_riak_text(riak);
+    }
+    let doing = verb.trim_end_matches('e');
+    let error = format!("Error {doing}ing bucket type {name}:");
+    let reason = reply.text.trim_start_matches("Invalid bucket properties: ");
+    AdminReply::refused(format!("{error} {}", explained(reason)))
+        .with_riak_text(format!("{error}\n{reason}"))
+}
+
+/// Riak's word for a reason, in words.
+fn explained(reason: &str) -> &str {
+    match reason {
+        "not_active" => "it is not active: activate it first, or create it anew",
+        "already_active" => "it is active already: update it instead",
+        "no_default_update" => {
+            "the default type is no type of its own: `kvorum admin bucket-defaults set` changes it"
+        }
+        other => other,
+    }
+}
 
 /// Properties of a type, or of buckets without type, which have no claimant.
 pub(crate) fn riak_text(
@@ -67,6 +107,45 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Scripts look for "Error creating bucket type" and got the bare reason.
+    #[test]
+    fn a_refused_type_is_named_with_the_reason_beneath() {
+        let refused = |verb, properties, reason| {
+            let reply = changed(verb, "maps", properties, AdminReply::refused(reason));
+            assert!(!reply.is_ok && reply.text.contains("maps"));
+            reply.riak.unwrap().into_string()
+        };
+        let unset = "{\"props\":{}}";
+        for (properties, reason, wanted) in [
+            (
+                unset,
+                "not_active",
+                "Error updating bucket type maps:\nnot_active",
+            ),
+            (
+                "",
+                "Invalid bucket properties: not_active",
+                "Error updating bucket type maps:\nnot_active",
+            ),
+            (
+                "nonsense",
+                "no JSON",
+                "Cannot update bucket type maps: invalid json",
+            ),
+            (
+                "{\"n_val\":1}",
+                "no props",
+                "Cannot update bucket type maps: no props field found in json",
+            ),
+        ] {
+            assert_eq!(refused("update", properties, reason), wanted);
+        }
+        let created = refused("create", unset, "already_active");
+        assert_eq!(created, "Error creating bucket type maps:\nalready_active");
+        let granted = changed("create", "maps", "", AdminReply::ok("done", Value::Null));
+        assert_eq!((granted.text.as_str(), granted.riak), ("done", None));
+    }
 
     #[test]
     fn a_type_is_shown_as_riak_shows_it() {

@@ -38,9 +38,9 @@ enum Verb {
     /// Start a node in the background and wait until its stores are open
     Start(AdminArguments),
     /// Stop a running node gracefully and wait until it has
-    Stop(ConfigurationArguments),
+    Stop(AdminArguments),
     /// Stop a node if it runs, and start it in the background
-    Restart(ConfigurationArguments),
+    Restart(AdminArguments),
     /// Make links called riak and riak-admin, under which an operator's runbook works
     InstallLinks {
         /// Where the links are made
@@ -53,7 +53,7 @@ enum Verb {
         /// A key, a key of Riak's, or the beginning of several
         key: Option<String>,
         #[command(flatten)]
-        configuration: ConfigurationArguments,
+        arguments: AdminArguments,
     },
     /// Ask whether the node of this configuration is running
     Ping(PingArguments),
@@ -204,6 +204,14 @@ enum AdminVerb {
         #[command(flatten)]
         arguments: AdminArguments,
     },
+    /// Set a key on this node until its next start; only transfer_limit can be
+    Set {
+        /// The key and its value
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        assignments: Vec<String>,
+        #[command(flatten)]
+        arguments: AdminArguments,
+    },
     /// Write, read and delete an object, as a client would
     Test(AdminArguments),
     /// Encryption between nodes: certificates, and what is encrypted
@@ -281,11 +289,11 @@ pub(crate) fn main() -> ExitCode {
     let outcome = match CommandLine::parse_from(words).verb {
         Verb::Server(arguments) => serve(&arguments),
         Verb::Start(arguments) => lifecycle::start(&arguments.configuration, arguments.json),
-        Verb::Stop(arguments) => lifecycle::stop(&arguments),
-        Verb::Restart(arguments) => lifecycle::restart(&arguments),
+        Verb::Stop(arguments) => lifecycle::stop(&arguments.configuration, arguments.json),
+        Verb::Restart(arguments) => lifecycle::restart(&arguments.configuration, arguments.json),
         Verb::InstallLinks { directory } => lifecycle::install_links(&directory),
         Verb::Chkconfig(arguments) => check_configuration(&arguments),
-        Verb::Describe { key, configuration } => describe(key.as_deref(), &configuration),
+        Verb::Describe { key, arguments } => describe(key.as_deref(), &arguments),
         Verb::Ping(arguments) => ping(&arguments),
         Verb::Pid(arguments) => lifecycle::process(&arguments.configuration, arguments.json),
         Verb::Admin { verb } => administer(verb),
@@ -351,9 +359,13 @@ fn keys_json(configuration: &Configuration) -> Value {
     Value::Object(entries.map(entry).collect())
 }
 
-fn describe(key: Option<&str>, arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
-    let loaded = configuration_file::load(&arguments.source())?;
+fn describe(key: Option<&str>, arguments: &AdminArguments) -> anyhow::Result<ExitCode> {
+    let loaded = configuration_file::load(&arguments.configuration.source())?;
     match key {
+        _ if arguments.json => {
+            let described = described_json(&loaded.configuration, key)?;
+            say(&format!("{described:#}"));
+        }
         None => say(&loaded.configuration.effective()),
         Some(key) => say(&loaded
             .configuration
@@ -361,6 +373,20 @@ fn describe(key: Option<&str>, arguments: &ConfigurationArguments) -> anyhow::Re
             .map_err(|problem| anyhow::anyhow!("{problem}"))?),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of the keys that `key` means, or of all: values, and of one key what it is for as well.
+fn described_json(configuration: &Configuration, key: Option<&str>) -> anyhow::Result<Value> {
+    let Some(key) = key else {
+        return Ok(keys_json(configuration));
+    };
+    let text = configuration.describe(key);
+    let text = text.map_err(|problem| anyhow::anyhow!("{problem}"))?;
+    let mut keys = keys_json(configuration);
+    if let Value::Object(members) = &mut keys {
+        members.retain(|name, _| name.starts_with(key));
+    }
+    Ok(serde_json::json!({"key": key, "values": keys, "text": text}))
 }
 
 fn ping(ping: &PingArguments) -> anyhow::Result<ExitCode> {
@@ -401,6 +427,14 @@ fn administer(verb: AdminVerb) -> anyhow::Result<ExitCode> {
         AdminVerb::Show { keys, arguments } => {
             let loaded = configuration_file::load(&arguments.configuration.source())?;
             let reply = shown_keys::reply(&loaded.configuration, &keys);
+            return Ok(show(&reply, &arguments));
+        }
+        AdminVerb::Set {
+            assignments,
+            arguments,
+        } => {
+            let loaded = configuration_file::load(&arguments.configuration.source())?;
+            let reply = shown_keys::set(&loaded.configuration, &assignments)?;
             return Ok(show(&reply, &arguments));
         }
         AdminVerb::Test(arguments) => (AdminRequest::Test, arguments),

@@ -49,6 +49,14 @@ fn details(health: &Health) -> Map<String, Value> {
     put("partitions_failed", health.failed.clone().into());
     put("partitions_incomplete", health.incomplete.clone().into());
     put("partitions_unserved", health.unserved.clone().into());
+    put(
+        "partitions_reads_refused",
+        health.reads_refused.clone().into(),
+    );
+    put(
+        "partitions_writes_refused",
+        health.writes_refused.clone().into(),
+    );
     put("partitions", health.partitions.into());
     details
 }

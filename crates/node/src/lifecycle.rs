@@ -19,14 +19,14 @@ use crate::configuration_file;
 use crate::riak_names;
 use crate::start_report::StartReport;
 
-/// How long a node may take to answer after its start: one with much data opens for a while.
+/// The time that a node may take to answer after its start: one with much data opens for a while.
 const START_WAIT: Duration = Duration::from_secs(300);
-/// How long a stop may take: requests drain and everything is synced.
+/// The time that a stop may take: requests drain and everything is synced.
 const STOP_WAIT: Duration = Duration::from_secs(180);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
-/// How often it is said that a service is not there yet.
+/// The time between two lines that say that a service is not there yet.
 const SAY_PERIOD: Duration = Duration::from_secs(3);
-/// What a node that did not start said last, in bytes.
+/// The end of the output of a node that did not start, in bytes.
 const LAST_WORDS: usize = 2_000;
 
 /// Starts a node in the background, and waits until its stores are open.
@@ -121,7 +121,7 @@ fn spawn(arguments: &ConfigurationArguments, output: &Path) -> anyhow::Result<Ch
     command.stdin(Stdio::null());
     command.stdout(file.try_clone().context("share the log file")?);
     command.stderr(file);
-    // Of its own: what ends this terminal's programs does not end it.
+    // A group of its own: a signal to this terminal's programs does not reach it.
     command.process_group(0);
     command.spawn().context("start the server")
 }
@@ -145,9 +145,17 @@ fn is_answering(settings: &Settings) -> bool {
 }
 
 /// Has a node stop, and waits until it has.
-pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn stop(arguments: &ConfigurationArguments, is_json: bool) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
-    let settings = &loaded.configuration.settings;
+    wait_until_stopped(&loaded.configuration.settings)?;
+    match is_json {
+        true => say(&format!("{:#}", json!({"stopped": true}))),
+        false => say("ok"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait_until_stopped(settings: &Settings) -> anyhow::Result<()> {
     admin_client::ask(settings, &AdminRequest::Stop)?;
     let lock = settings.node.data_dir.join("LOCK");
     let deadline = Instant::now() + STOP_WAIT;
@@ -158,8 +166,7 @@ pub(crate) fn stop(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCod
         }
         sleep(LOOK_PERIOD);
     }
-    say("ok");
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prints the process of the node that runs.
@@ -179,12 +186,19 @@ pub(crate) fn process(
 }
 
 /// Stops a node if it runs, and starts it.
-pub(crate) fn restart(arguments: &ConfigurationArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn restart(
+    arguments: &ConfigurationArguments,
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
     let loaded = configuration_file::load(&arguments.source())?;
-    if is_answering(&loaded.configuration.settings) {
-        stop(arguments)?;
+    let settings = &loaded.configuration.settings;
+    if is_answering(settings) {
+        wait_until_stopped(settings)?;
+        if !is_json {
+            say("ok");
+        }
     }
-    start(arguments, false)
+    start(arguments, is_json)
 }
 
 /// Waits until a node serves; one that is not started yet is waited for as well. Meanwhile it says what it
@@ -240,6 +254,8 @@ fn reasons(data: &Value) -> String {
 /// Makes the links under which Riak's commands are called.
 pub(crate) fn install_links(directory: &Path) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
+    std::fs::create_dir_all(directory)
+        .with_context(|| format!("create the directory {}", directory.display()))?;
     for name in riak_names::NAMES {
         let link: PathBuf = directory.join(name);
         match std::fs::read_link(&link) {

@@ -25,7 +25,8 @@ use self::rotating_file::RotatingFile;
 pub(crate) struct NodeNames(Arc<RwLock<BTreeMap<String, String>>>);
 
 impl NodeNames {
-    /// Takes over who is known now. Names of nodes that are gone stay: lines may still be about them.
+    /// Takes over the names that are known now. Names of nodes that are gone stay: lines may still be about
+    /// them.
     pub(crate) fn learn(&self, names: impl IntoIterator<Item = (String, String)>) {
         self.0.write().extend(names);
     }

@@ -221,6 +221,7 @@ fn engine_before(
     };
     let waiting = match hints {
         Some(0) => return Ok(Some(engine)),
+        Some(1) => "1 object waits there for another node".to_owned(),
         Some(hints) => format!("{hints} objects wait there for other nodes"),
         None => "it was not stopped gracefully, so objects may wait there for other nodes".into(),
     };

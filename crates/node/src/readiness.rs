@@ -25,7 +25,7 @@ pub(crate) fn error_of(unopened: &Unopened) -> Option<&str> {
     }
 }
 
-/// How many vnodes serve, and which do not: a line each for people, and all of it for programs.
+/// The number of vnodes that serve, and those that do not: a line each for people, all of it for programs.
 pub(crate) fn describe(vnodes: &VnodeTable, text: &mut String) -> Value {
     let (readiness, unopened) = (vnodes.readiness(), vnodes.unopened());
     let (open, opening, failed) = (readiness.open, readiness.opening, readiness.failed);

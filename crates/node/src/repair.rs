@@ -1,13 +1,12 @@
 //! `kvorum repair`: damaged stores made whole again from what their directories hold.
 
 mod shop;
+mod table;
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -24,8 +23,6 @@ use crate::verify;
 
 /// Directories in directories, from the data directory to a store, are far fewer.
 const DEPTH_MAX: usize = 8;
-/// Keys and ranges that are printed of one store; `--json` has them all.
-const SHOWN_MAX: usize = 20;
 
 /// Arguments of `kvorum repair`.
 #[derive(Args)]
@@ -86,9 +83,10 @@ pub(crate) fn main(arguments: &RepairArguments) -> anyhow::Result<ExitCode> {
             Some(error) => (repair.directory(), Err(error)),
         })
         .collect();
+    let root = &arguments.directory;
     let text = match arguments.json {
         true => format!("{:#}\n", as_json(&reports, &others, &found.set_aside)),
-        false => as_text(&reports, &others, &found.set_aside, took),
+        false => table::text(root, &reports, &others, &found.set_aside, took),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     let is_good = reports
@@ -147,8 +145,8 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         return Ok(());
     }
     if is_bitcask(disk, directory)? {
-        let said = "a bitcask store opens from its data files alone: at the next opening hints and \
-                    checkpoint are made again and torn ends are cut";
+        let said = "bitcask: a store opens from its data files alone; the next opening makes hints and \
+                    checkpoint again and cuts torn ends";
         found.others.push((directory.to_owned(), said));
         return Ok(());
     }
@@ -166,14 +164,13 @@ fn visit(disk: &dyn Disk, directory: &Path, depth: usize, found: &mut Found) -> 
         match recognise(disk, &path) {
             Ok(Kind::ValueLog(_)) => {
                 said = Some(
-                    "the value log is read by the next start of the node, which makes its small \
-                     files again; entries that are damaged are restored from replicas",
+                    "value_log: the next start of the node reads it and makes its small files again; \
+                     damaged entries are restored from replicas",
                 );
             }
             Ok(Kind::Segment) if said.is_none() => {
                 said = Some(
-                    "a log is read by the next start of the node, and set aside where it \
-                             is damaged",
+                    "log: the next start of the node reads it, and sets aside what is damaged",
                 );
             }
             _ => {}
@@ -203,101 +200,6 @@ fn check(directory: &Path, said: &'static str) -> anyhow::Result<OtherChecked> {
         said,
         findings: checked.findings.iter().map(verify::finding_line).collect(),
     })
-}
-
-fn as_text(
-    reports: &[(&Path, Outcome)],
-    others: &[OtherChecked],
-    set_aside: &[PathBuf],
-    took: Duration,
-) -> String {
-    let mut text = String::new();
-    let (mut read, mut written) = (0, 0);
-    for (directory, outcome) in reports {
-        let name = directory.display();
-        let _infallible = match outcome {
-            Ok(report) => {
-                read += report.bytes;
-                written += report.written_bytes;
-                report_text(&mut text, &name.to_string(), report)
-            }
-            Err(error) => writeln!(text, "{name}: not repaired: {error}"),
-        };
-    }
-    for other in others {
-        let name = other.directory.display();
-        let count = other.findings.len();
-        let _infallible = writeln!(text, "{name}: {count} findings; {}", other.said);
-        for finding in &other.findings {
-            let _infallible = writeln!(text, "  damaged: {finding}");
-        }
-    }
-    for directory in set_aside {
-        let name = directory.display();
-        let _infallible = writeln!(
-            text,
-            "{name}: a store of hints that a start set aside as damaged; it is in no use, and may be removed"
-        );
-    }
-    let seconds = took.as_secs_f64();
-    let _infallible = writeln!(
-        text,
-        "{} stores of leveldb, {read} bytes read, {written} bytes written in {seconds:.1} s",
-        reports.len()
-    );
-    text
-}
-
-fn report_text(text: &mut String, name: &str, report: &RepairReport) -> std::fmt::Result {
-    let verdict = match report.verdict {
-        RepairVerdict::Sound => "sound, nothing was done",
-        RepairVerdict::Repaired => "repaired; what was replaced is in lost/",
-        RepairVerdict::WouldRepair => "damaged, would be repaired",
-    };
-    let (files, bytes) = (report.files, report.bytes);
-    writeln!(text, "{name}: {verdict} ({files} files, {bytes} bytes)")?;
-    for problem in &report.problems {
-        writeln!(text, "  {}: {}", problem.file, problem.what)?;
-    }
-    if let Some(why) = &report.rebuilt {
-        writeln!(text, "  all tables are merged anew: {why}")?;
-    }
-    if report.written_files > 0 {
-        let (files, bytes, saved) = (report.written_files, report.written_bytes, report.saved);
-        writeln!(
-            text,
-            "  {files} files written, {bytes} bytes, {saved} entries"
-        )?;
-    }
-    for doubt in report.doubts.iter().take(SHOWN_MAX) {
-        let (from, to) = range_shown(doubt);
-        writeln!(
-            text,
-            "  in doubt: keys from {from} up to {to}: {}",
-            doubt.why
-        )?;
-    }
-    for key in report.bodiless.iter().take(SHOWN_MAX) {
-        writeln!(text, "  lost its body: {}", key_shown(key))?;
-    }
-    if report.doubts.len() > SHOWN_MAX || report.lost_bodies > SHOWN_MAX as u64 {
-        let (doubts, bodies) = (report.doubts.len(), report.lost_bodies);
-        writeln!(
-            text,
-            "  in all {doubts} ranges in doubt, {bodies} bodies lost"
-        )?;
-    }
-    match report.hidden {
-        0 => Ok(()),
-        hidden => writeln!(
-            text,
-            "  {hidden} older entries in these ranges were left out; --keep-doubtful keeps them"
-        ),
-    }
-}
-
-fn range_shown(doubt: &Doubt) -> (String, String) {
-    (key_shown(&doubt.from), key_shown(&doubt.to))
 }
 
 fn as_json(
@@ -330,7 +232,7 @@ fn report_json(directory: &Path, report: &RepairReport) -> serde_json::Value {
         RepairVerdict::WouldRepair => "would repair",
     };
     let doubt = |it: &Doubt| {
-        let (from, to) = range_shown(it);
+        let (from, to) = (key_shown(&it.from), key_shown(&it.to));
         serde_json::json!({ "from": from, "to": to, "why": it.why })
     };
     let problems = report.problems.iter();

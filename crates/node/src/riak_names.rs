@@ -75,24 +75,9 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
     let second = rest.get(1).and_then(|it| it.to_str()).unwrap_or_default();
     let instead = match verb.as_str() {
         "describe" => return words(&["describe"], rest.split_off(1)),
-        "set" => match second.split_once('=') {
-            Some(("transfer_limit", limit)) => {
-                let limit = limit.to_owned();
-                let more = rest.split_off(2);
-                let mut all: Vec<OsString> = vec!["transfer-limit".into(), limit.into()];
-                all.extend(more);
-                return admin("transfer-limit", all);
-            }
-            _ => {
-                "change the key in the configuration file and restart the node; \
-                  `riak-admin transfer-limit` and `handoff enable|disable` work at once"
-            }
-        },
+        "show" | "set" if second.is_empty() => return usage_of_keys(&verb),
         "cluster" if matches!(second, "resize-ring" | "resize_ring") => {
             "the size of a ring is fixed when its cluster is founded"
-        }
-        "cluster" if matches!(second, "partition" | "partition-count") => {
-            "use `riak-admin cluster partitions`, with --json for programs"
         }
         "join" | "leave" | "force-remove" => {
             "use `riak-admin cluster join|leave|force-remove`, then `cluster plan` and \
@@ -131,6 +116,15 @@ fn of_riak_admin(mut rest: Vec<OsString>) -> Called {
         _ => return admin(&verb, rest),
     };
     cannot(&format!("riak-admin {verb}"), instead)
+}
+
+/// `show` and `set` without a key, in Riak's words.
+fn usage_of_keys(verb: &str) -> Called {
+    let what = match verb {
+        "show" => "<variable> ...",
+        _ => "<variable>=<value> ...",
+    };
+    Called::CannotApply(format!("Usage: riak-admin {verb} {what}"))
 }
 
 /// Without `-l LEVEL`, by which Riak's program says more while it makes files.
@@ -239,7 +233,15 @@ mod tests {
             ),
             (
                 "riak-admin set transfer_limit=4",
-                "kvorum admin transfer-limit 4 --as-riak",
+                "kvorum admin set transfer_limit=4 --as-riak",
+            ),
+            (
+                "riak-admin cluster partition_count",
+                "kvorum admin cluster partition_count --as-riak",
+            ),
+            (
+                "riak-admin cluster partition id=3",
+                "kvorum admin cluster partition id=3 --as-riak",
             ),
             (
                 "riak-admin cluster force-remove a@b",
@@ -263,7 +265,7 @@ mod tests {
             ("riak-admin diag", "chkconfig"),
             ("riak-admin join -f a@b", "cluster join"),
             ("riak-admin cluster resize-ring 128", "fixed"),
-            ("riak-admin set anti_entropy=off", "configuration file"),
+            ("riak-admin show", "Usage: riak-admin show"),
             ("riak-admin aae-status", "not built in yet"),
             (
                 "riak-admin backup riak@x cookie f all",

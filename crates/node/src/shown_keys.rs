@@ -1,4 +1,5 @@
-//! `show`: the values of keys of the configuration, in the table that Riak's operators know.
+//! `show` and `set`: the values of keys of the configuration, in the table that Riak's operators know, and
+//! the one that can be changed while the node runs.
 
 use kvorum_settings::Configuration;
 use serde_json::{Map, Value, json};
@@ -7,7 +8,7 @@ use crate::admin_client;
 use crate::admin_request::{AdminReply, AdminRequest};
 use crate::framed_table::framed;
 
-/// The only key that is changed while the node runs: it is asked for its value.
+/// The only key that is changed while the node runs, which is asked for its value.
 const TRANSFER_LIMIT: &str = "transfer_limit";
 
 /// The values as this node's next start would have them, and as it has them now where that can differ.
@@ -18,10 +19,9 @@ pub(crate) fn reply(configuration: &Configuration, keys: &[String]) -> AdminRepl
         .filter(|key| value_of(configuration, key).is_none())
         .collect();
     if !unknown.is_empty() {
-        return AdminReply::refused(format!(
-            "Invalid config keys: {} (`kvorum describe` lists all keys)",
-            unknown.join(" ")
-        ));
+        let invalid = format!("Invalid config keys: {} ", unknown.join(" "));
+        return AdminReply::refused(format!("{invalid}(`kvorum describe` lists all keys)"))
+            .with_riak_text(invalid);
     }
     let node = &configuration.settings.node.nodename;
     let mut cells = vec![node.clone()];
@@ -40,6 +40,44 @@ pub(crate) fn reply(configuration: &Configuration, keys: &[String]) -> AdminRepl
         .collect();
     let text = format!("{}\n", framed(&header, &[cells]));
     AdminReply::ok(text, json!({"node": node, "values": Value::Object(values)}))
+}
+
+/// Sets keys of the node that runs until its next start, each given as `KEY=VALUE`.
+pub(crate) fn set(
+    configuration: &Configuration,
+    assignments: &[String],
+) -> anyhow::Result<AdminReply> {
+    let parted = |it: &String| match it.split_once('=') {
+        Some((key, value)) => (key.to_owned(), value.to_owned()),
+        None => (it.clone(), String::new()),
+    };
+    let parted: Vec<(String, String)> = assignments.iter().map(parted).collect();
+    let fixed = parted.iter().filter(|(key, _)| key != TRANSFER_LIMIT);
+    let fixed: Vec<&str> = fixed.map(|(key, _)| key.as_str()).collect();
+    if !fixed.is_empty() {
+        return Ok(not_settable(&fixed));
+    }
+    let Some((_, limit)) = parted.last() else {
+        return Ok(AdminReply::refused("nothing is to be set"));
+    };
+    let node = &configuration.settings.node.nodename;
+    let words = ["transfer-limit", node, limit].map(str::to_owned).to_vec();
+    let reply = admin_client::ask(&configuration.settings, &AdminRequest::Cluster { words })?;
+    Ok(match reply.is_ok {
+        true => reply.with_riak_text(format!("{TRANSFER_LIMIT} set to \"{limit}\"")),
+        false => reply,
+    })
+}
+
+fn not_settable(keys: &[&str]) -> AdminReply {
+    AdminReply::refused(format!(
+        "{} cannot be set while the node runs: change the configuration file and restart the node; \
+         {TRANSFER_LIMIT} can",
+        keys.join(", ")
+    ))
+    .with_riak_text(format!(
+        "The following config keys are not settable: {keys:?}\n"
+    ))
 }
 
 fn value_of(configuration: &Configuration, key: &str) -> Option<String> {
@@ -82,6 +120,18 @@ mod tests {
             "+----+---------+\n|node|ring_size|\n+----+---------+\n|a@h |    8    |\n+----+---------+\n\n"
         );
         assert_eq!(reply.data["values"]["ring_size"], "8");
+    }
+
+    #[test]
+    fn a_key_that_needs_a_restart_is_refused_by_name() {
+        let configuration = Configuration::load("nodename = a@h", &["ring_size=8"]).unwrap();
+        let keys = ["transfer_limit=3".to_owned(), "ring_size=16".to_owned()];
+        let reply = set(&configuration, &keys).unwrap();
+        assert!(!reply.is_ok && reply.text.starts_with("ring_size cannot be set"));
+        assert_eq!(
+            reply.riak.as_deref(),
+            Some("The following config keys are not settable: [\"ring_size\"]\n")
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a start says of itself: which configuration, which data, where it listens, where it logs.
+//! The report of a start: its configuration, its data, where it listens, where it logs.
 //!
 //! `kvorum server`, `kvorum start` and `kvorum chkconfig` print the same lines, so that what a check showed
 //! is what a start does.
@@ -12,6 +12,7 @@ use kvorum_settings::{
 use serde_json::{Value, json};
 
 use crate::configuration_file::Loaded;
+use crate::counted::counted;
 use crate::data_directory::FORMAT_NAME;
 use crate::engines;
 
@@ -31,7 +32,7 @@ pub(crate) struct StartReport {
 }
 
 impl StartReport {
-    /// Of a start that has not touched anything yet.
+    /// The report of a start that has not touched anything yet.
     pub(crate) fn of(loaded: &Loaded) -> Self {
         let settings = &loaded.configuration.settings;
         let node = &settings.node;
@@ -58,7 +59,7 @@ impl StartReport {
             "of an earlier start"
         };
         let ring = if self.is_new {
-            format!(", {} partitions", self.ring_size)
+            format!(", {}", counted(self.ring_size, "partition"))
         } else {
             String::new()
         };

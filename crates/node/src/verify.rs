@@ -116,6 +116,8 @@ fn gather(plan: &Plan, read_bytes: &AtomicU64, receiver: &Receiver<Outcome>) -> 
 }
 
 fn as_text(plan: &Plan, checked: &Checked) -> String {
+    use crate::counted::counted;
+
     let mut text = String::new();
     for finding in &checked.findings {
         let _infallible = writeln!(text, "damaged: {}", finding_line(finding));
@@ -131,14 +133,14 @@ fn as_text(plan: &Plan, checked: &Checked) -> String {
     }
     let _infallible = writeln!(
         text,
-        "{} files, {} bytes, {} records, {} keys and {} slots compared, {} torn bytes, {} findings",
-        checked.files,
-        checked.bytes,
-        checked.records,
-        checked.keys,
-        checked.slots,
-        checked.torn_bytes,
-        checked.findings.len()
+        "{}, {}, {}, {} and {} compared, {}, {}",
+        counted(checked.files, "file"),
+        counted(checked.bytes, "byte"),
+        counted(checked.records, "record"),
+        counted(checked.keys, "key"),
+        counted(checked.slots, "slot"),
+        counted(checked.torn_bytes, "torn byte"),
+        counted(checked.findings.len(), "finding")
     );
     text
 }

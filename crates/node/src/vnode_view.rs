@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::counted::counted;
 use crate::maintenance::bytes_text;
 
 /// A table of the vnodes' fields, at most 100 columns wide.
@@ -69,7 +70,7 @@ fn troubles(vnode: &Value) -> Vec<String> {
     }
     let damaged = vnode["damaged_reads"].as_u64().unwrap_or(0);
     if damaged > 0 {
-        troubles.push(format!("{damaged} reads met damage"));
+        troubles.push(format!("{} met damage", counted(damaged, "read")));
     }
     for lost in vnode["lost"].as_array().into_iter().flatten() {
         let text = |name: &str| lost[name].as_str().unwrap_or_default().to_owned();

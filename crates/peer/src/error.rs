@@ -73,6 +73,21 @@ pub enum PeerError {
 }
 
 impl PeerError {
+    /// The same without the node's identity, for a text that names the node otherwise: before a first
+    /// contact its identity is not even known.
+    pub fn without_node(&self) -> String {
+        match self {
+            Self::NoAddress { .. } => "no address is known for it".to_owned(),
+            Self::Unreachable { detail, .. } => format!("it cannot be reached: {detail}"),
+            Self::Broken { detail, .. } => format!("the connection broke: {detail}"),
+            Self::Timeout { .. } => "it did not answer in time".to_owned(),
+            Self::Overload { .. } => "it is overloaded".to_owned(),
+            Self::TooLarge { .. } | Self::Refused { .. } | Self::Encryption { .. } => {
+                self.to_string()
+            }
+        }
+    }
+
     /// True when the certificates or the settings of TLS on the two nodes do not go together.
     pub fn is_about_encryption(&self) -> bool {
         match self {

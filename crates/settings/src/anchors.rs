@@ -11,7 +11,7 @@ use crate::problem::Place;
 /// directories each time: so what a file says, and defaults beside it, go by where the file is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anchors {
-    /// Of the configuration file: for what it and the files beside it say and for defaults, if there is one.
+    /// The configuration file's: for its own paths, those of files beside it, and defaults, if there is one.
     pub file: Option<String>,
     /// The working directory: for `--set`, and for defaults where there is no file.
     pub working: Option<String>,

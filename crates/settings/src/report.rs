@@ -41,9 +41,12 @@ impl Configuration {
     /// The report in one line: how many settings were honoured, mapped, ignored, overridden.
     pub fn summary(&self) -> String {
         let count = |is: fn(&Outcome) -> bool| self.lines.iter().filter(|l| is(&l.outcome)).count();
+        let settings = match self.lines.len() {
+            1 => "1 setting".to_owned(),
+            count => format!("{count} settings"),
+        };
         format!(
-            "{} settings: {} honoured, {} mapped, {} ignored, {} overridden",
-            self.lines.len(),
+            "{settings}: {} honoured, {} mapped, {} ignored, {} overridden",
             count(|outcome| matches!(outcome, Outcome::Honoured)),
             count(|outcome| matches!(outcome, Outcome::MappedTo(_))),
             count(|outcome| matches!(outcome, Outcome::Ignored(_))),

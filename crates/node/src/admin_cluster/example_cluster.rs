@@ -63,6 +63,11 @@ pub(super) fn commit(state: &ClusterState) -> ClusterState {
     done(state, Command::CommitPlan { id })
 }
 
+/// Three nodes, and each has its share of the partitions.
+pub(super) fn three_members() -> ClusterState {
+    settled(commit(&join(&join(&founded(), 2), 3)))
+}
+
 /// All that was committed is carried out.
 pub(super) fn settled(mut state: ClusterState) -> ClusterState {
     loop {

@@ -1,8 +1,8 @@
 //! Members and the ring as operators see them: `member-status`, `ring-status`, `cluster status`, and
 //! `cluster partitions`.
 //!
-//! Pure: what is agreed and who is there comes in, texts and JSON come out. Columns and their order are
-//! Riak's; what it has no word for is added behind them.
+//! Pure: the agreed state and the members that are up come in, texts and JSON come out. Columns and their
+//! order are Riak's; what it has no word for is added behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use super::{RULER, action_of, banner, name_of, status_word};
 use crate::framed_table::framed;
 use crate::readiness;
 
-/// What is agreed, and what this node knows of who is there.
+/// The agreed state, and the members that this node can reach.
 pub(super) struct Seen<'a> {
     pub(super) state: &'a ClusterState,
-    /// Who leads the agreed log and so carries plans out: Riak's claimant.
+    /// The node that leads the agreed log and so carries plans out: Riak's claimant.
     pub(super) leader: Option<NodeId>,
     /// Members that this node cannot reach.
     pub(super) unreachable: BTreeSet<NodeId>,
@@ -59,7 +59,7 @@ fn pending_shares(state: &ClusterState) -> Option<Shares> {
     Some(shares_of(partitions.map(|it| transition.target(it))))
 }
 
-/// The shares of who owns one of these partitions each.
+/// The shares of the owners, each of one of these partitions.
 pub(super) fn shares_of(owners: impl Iterator<Item = NodeId>) -> Shares {
     let owners: Vec<NodeId> = owners.collect();
     let each = 100.0 / f64::from(u32::try_from(owners.len()).unwrap_or(u32::MAX));
@@ -258,7 +258,7 @@ impl Seen<'_> {
         )
     }
 
-    /// What is to move, by who has it and who will.
+    /// Partitions that are to move, by their present and next owners.
     fn due(&self) -> BTreeMap<(String, String), Vec<Due>> {
         let (state, ring) = (self.state, self.state.ring());
         let mut due: BTreeMap<_, Vec<Due>> = BTreeMap::new();
@@ -280,7 +280,7 @@ impl Seen<'_> {
         due
     }
 
-    /// Who has handed over all partitions, and is still there.
+    /// Members that have handed over all partitions and are still there.
     fn exiting(&self) -> Vec<String> {
         let exited = self.state.exited();
         exited.map(|node| name_of(self.state, node)).collect()
@@ -429,7 +429,7 @@ impl Seen<'_> {
     }
 }
 
-/// What Riak adds where a node cannot be reached.
+/// Riak's warning where a node cannot be reached.
 const NOT_CONVERGING: &str = "
 WARNING: The cluster state will not converge until all nodes
 are up. Once the above nodes come back online, convergence
@@ -445,7 +445,7 @@ pub(super) fn quoted(names: &[String]) -> String {
     format!("[{}]", names.join(","))
 }
 
-/// How names of nodes stand in the table of members.
+/// The form of nodes' names in the table of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     /// In quotes.
@@ -510,7 +510,7 @@ impl PartitionRow {
         }
     }
 
-    /// What does not run is of a kind of its own in Riak.
+    /// Riak's kind, which is one of its own for stores that are not open.
     fn riak_kind(&self) -> &'static str {
         match self.state {
             readiness::OPEN => self.kind(),

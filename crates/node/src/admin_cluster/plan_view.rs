@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::members_view::{Names, share, shares_of, table_of_members};
 use super::transfers_view::{bytes, duration};
 use super::{RULER, action_of, banner, name_of, status_word};
+use crate::counted::counted;
 
 /// Moves that are shown one by one; JSON has them all.
 const MOVES_SHOWN: usize = 16;
@@ -96,9 +97,9 @@ impl PlanCosts {
         let unknown = self.moves.iter().filter(|it| it.size.is_none()).count();
         let at_least = if unknown == 0 { "" } else { "at least " };
         let mut text = format!(
-            "\nTo be moved: {at_least}{} in {} partitions; {} {} at {}/s into each node\n",
+            "\nTo be moved: {at_least}{} in {}; {} {} at {}/s into each node\n",
             bytes(self.bytes()),
-            self.moves.len(),
+            counted(self.moves.len(), "partition"),
             if unknown == 0 { "about" } else { "longer than" },
             duration(self.seconds().saturating_mul(1_000)),
             bytes(self.bytes_per_second),
@@ -132,11 +133,13 @@ impl PlannedMove {
 
 impl Pair {
     fn size_text(&self) -> String {
-        let known = format!("{} objects, {}", self.keys, bytes(self.bytes));
+        let known = format!("{}, {}", counted(self.keys, "object"), bytes(self.bytes));
         match self.unknown {
             0 => known,
-            1 => format!("{known}, and 1 partition of unknown size"),
-            unknown => format!("{known}, and {unknown} partitions of unknown size"),
+            unknown => format!(
+                "{known}, and {} of unknown size",
+                counted(unknown, "partition")
+            ),
         }
     }
 }
@@ -186,8 +189,7 @@ pub(super) fn riak_text(state: &ClusterState, plan: &Plan, costs: &PlanCosts) ->
 
 fn pair_text(state: &ClusterState, from: NodeId, to: NodeId, pair: &Pair) -> String {
     let (count, from, to) = (pair.partitions, name_of(state, from), name_of(state, to));
-    let transfers = if count == 1 { "transfer" } else { "transfers" };
-    format!("  {count} {transfers} from '{from}' to '{to}'")
+    format!("  {} from '{from}' to '{to}'", counted(count, "transfer"))
 }
 
 /// The plan without what each pair of nodes has to move.

@@ -83,7 +83,7 @@ fn what_is_not_known_makes_the_sum_a_lower_bound() {
     let state = joining();
     let (text, json) = planned(&state, &sizes(&state, &[0]));
     for line in [
-        "\n  3 transfers from 'a@10.0.0.1' to 'b@10.0.0.2': 2000 objects, 6.00 MB, and 1 partitions of \
+        "\n  3 transfers from 'a@10.0.0.1' to 'b@10.0.0.2': 2000 objects, 6.00 MB, and 1 partition of \
          unknown size\n",
         "\nTo be moved: at least 12.00 MB in 5 partitions; longer than 6.00 s at 1.00 MB/s into each \
          node\n",

@@ -8,10 +8,12 @@ use kvorum_member::{Health, Operation, Outcome, TransferView};
 use kvorum_ring::NodeId;
 use serde_json::json;
 
+use super::partitions_view::named;
 use super::plan_view::Sizes;
-use super::transfers_view::{AllTransfers, NodeTransfers, Row, counted};
-use super::{ClusterAdmin, name_of, partition_named};
+use super::transfers_view::{AllTransfers, NodeTransfers, Planned, Row};
+use super::{ClusterAdmin, name_of};
 use crate::admin_request::AdminReply;
+use crate::counted::counted;
 use crate::health_view;
 
 /// What nodes said, or why nothing.
@@ -59,10 +61,21 @@ impl ClusterAdmin {
         sizes.collect()
     }
 
-    /// The plans that operators were shown last, on this node first.
-    pub(super) fn shown_plans(&self) -> Vec<u32> {
-        let state = self.state();
-        let mut answers = self.ask(self.reachable(&state), &Operation::ShownPlan);
+    /// The plans that operators were shown last, on this node first. A node that has just joined may not
+    /// count as up here yet: the others are asked only where those that are have not shown `wanted`.
+    pub(super) fn shown_plans(&self, state: &ClusterState, wanted: Option<u32>) -> Vec<u32> {
+        let reachable = self.reachable(state);
+        let members = state.members().keys().copied();
+        let others = members.filter(|node| !reachable.contains(node)).collect();
+        let mut shown = self.plans_shown_by(reachable);
+        if wanted.is_some_and(|wanted| !shown.contains(&wanted)) {
+            shown.extend(self.plans_shown_by(others));
+        }
+        shown
+    }
+
+    fn plans_shown_by(&self, nodes: Vec<NodeId>) -> Vec<u32> {
+        let mut answers = self.ask(nodes, &Operation::ShownPlan);
         let own = answers.remove(&self.member.node());
         let answers = own.into_iter().chain(answers.into_values());
         let shown = answers.filter_map(|answer| match answer {
@@ -96,6 +109,7 @@ impl ClusterAdmin {
         let wall = self.member.coordinator().runtime().wall_time();
         AllTransfers {
             nodes,
+            planned: planned(&state),
             down,
             now: wall.micros() / 1_000_000,
         }
@@ -219,7 +233,7 @@ impl ClusterAdmin {
 
     pub(super) fn repair_partition(&self, partition: &str) -> AdminReply {
         let state = self.state();
-        let Some(found) = partition_named(state.ring().size(), partition) else {
+        let Some(found) = named(state.ring().size(), partition) else {
             return AdminReply::refused(format!("Failed: there is no partition {partition}"));
         };
         let owner = state.ring().owner(found);
@@ -240,10 +254,16 @@ impl ClusterAdmin {
 
     /// What a node serves, and what is not as it should be there.
     pub(super) fn services(&self, name: &str) -> AdminReply {
+        let own = &self.member.settings().name;
         let node = match self.node_named(name) {
             Ok(node) => node,
+            Err(_) if name == own => self.member.node(),
             Err(refused) => return refused,
         };
+        // One that is no member any more says so itself.
+        if node == self.member.node() {
+            return services_of(name, &self.member.health());
+        }
         match self.ask(vec![node], &Operation::Health).remove(&node) {
             Some(Ok(Outcome::Health(health))) => services_of(name, &health),
             // An earlier version says only what it serves.
@@ -270,6 +290,23 @@ fn services_of(name: &str, health: &Health) -> AdminReply {
     }
     let data = json!({"node": name, "services": services, "health": health_view::json(health)});
     AdminReply::ok(text, data).with_riak_text(format!("[{}]", services.join(",")))
+}
+
+/// The moves of the committed plan that no node has begun.
+fn planned(state: &ClusterState) -> Vec<Planned> {
+    let ring = state.ring();
+    let Some(transition) = state.transition() else {
+        return Vec::new();
+    };
+    let due = transition.due(ring);
+    let waiting = due.filter(|partition| !ring.moves().contains_key(partition));
+    let planned = waiting.map(|partition| Planned {
+        from: name_of(state, ring.owner(partition)),
+        to: name_of(state, transition.target(partition)),
+        partition: partition.number(),
+        index: partition.index_decimal(ring.size()),
+    });
+    planned.collect()
 }
 
 fn row(state: &ClusterState, transfer: &TransferView) -> Row {

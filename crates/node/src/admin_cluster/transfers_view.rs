@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::members_view::quoted;
 use super::{RULER, banner};
+use crate::counted::counted;
 use crate::framed_table::framed;
 
 /// The width of a progress bar.
@@ -22,6 +23,8 @@ const BAR: u64 = 44;
 pub(super) struct AllTransfers {
     /// By the nodes' names.
     pub(super) nodes: Vec<NodeTransfers>,
+    /// Committed moves that no node has begun.
+    pub(super) planned: Vec<Planned>,
     /// Members that cannot be reached, or did not answer.
     pub(super) down: Vec<String>,
     /// Seconds since the epoch.
@@ -36,6 +39,14 @@ pub(super) struct NodeTransfers {
     pub(super) rows: Vec<Row>,
 }
 
+/// A partition that is to move.
+pub(super) struct Planned {
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) partition: u16,
+    pub(super) index: String,
+}
+
 pub(super) struct Row {
     pub(super) from: String,
     pub(super) index: String,
@@ -46,44 +57,76 @@ impl AllTransfers {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         if !self.down.is_empty() {
-            let _infallible = writeln!(text, "Nodes {:?} are currently down.", self.down);
+            let down = quoted(&self.down);
+            let _infallible = writeln!(text, "Nodes {down} are currently down.");
+        }
+        for (node, count) in self.waiting_by_receiver() {
+            let partitions = counted(count, "partition");
+            let _infallible = writeln!(text, "'{node}' waiting to receive {partitions}");
         }
         for node in &self.nodes {
-            let waiting = node.rows.iter().filter(|row| !row.transfer.is_active);
-            let waiting: Vec<&Row> = waiting.collect();
-            if !waiting.is_empty() {
-                let count = waiting.len();
-                let _infallible = writeln!(
-                    text,
-                    "'{}' waiting to receive {}",
-                    node.node,
-                    counted(count, "partition")
-                );
-            }
-            for row in waiting {
+            for row in node.rows.iter().filter(|row| !row.transfer.is_active) {
                 if let Some(hindrance) = &row.transfer.hindrance {
                     let number = row.transfer.partition;
                     let _infallible = writeln!(text, "    partition {number}: {hindrance}");
                 }
             }
             if node.view.hints > 0 {
-                let hints = usize::try_from(node.view.hints).unwrap_or(usize::MAX);
-                let (name, hints) = (&node.node, counted(hints, "hinted object"));
+                let (name, hints) = (&node.node, counted(node.view.hints, "hinted object"));
                 let _infallible = writeln!(text, "'{name}' waiting to handoff {hints}");
             }
         }
-        text.push_str("\nActive Transfers:\n\n");
-        let mut is_any = false;
-        for node in &self.nodes {
-            for row in node.rows.iter().filter(|row| row.transfer.is_active) {
-                text.push_str(&self.active_text(&node.node, row));
-                is_any = true;
+        let active = self.active_texts(|row| row.transfer.partition.to_string());
+        match active.is_empty() {
+            true => text.push_str("No transfers active\n"),
+            false => {
+                let _infallible = write!(text, "\nActive Transfers:\n\n{active}");
             }
         }
-        if !is_any {
-            text.push_str("No transfers active\n");
+        text
+    }
+
+    /// The transfers under way, each with its partition as `shown`.
+    fn active_texts(&self, shown: impl Fn(&Row) -> String) -> String {
+        let mut text = String::new();
+        for node in &self.nodes {
+            for row in node.rows.iter().filter(|row| row.transfer.is_active) {
+                text.push_str(&self.active_text(&node.node, row, &shown(row)));
+            }
         }
         text
+    }
+
+    /// How many partitions wait for their transfer, by the node that receives them.
+    fn waiting_by_receiver(&self) -> BTreeMap<&str, usize> {
+        let mut waiting = BTreeMap::new();
+        for node in &self.nodes {
+            let count = node.rows.iter().filter(|row| !row.transfer.is_active);
+            *waiting.entry(node.node.as_str()).or_default() += count.count();
+        }
+        for planned in &self.planned {
+            *waiting.entry(planned.to.as_str()).or_default() += 1;
+        }
+        waiting.retain(|_, count| *count > 0);
+        waiting
+    }
+
+    /// The same by the node that they go from: a node that fills a copy from several others counts itself.
+    fn waiting_by_sender(&self) -> BTreeMap<&str, usize> {
+        let mut waiting = BTreeMap::new();
+        for node in &self.nodes {
+            for row in node.rows.iter().filter(|row| !row.transfer.is_active) {
+                let from = match row.from.as_str() {
+                    "-" => &node.node,
+                    from => from,
+                };
+                *waiting.entry(from).or_default() += 1;
+            }
+        }
+        for planned in &self.planned {
+            *waiting.entry(planned.from.as_str()).or_default() += 1;
+        }
+        waiting
     }
 
     /// `transfers` as Riak prints it: partitions wait at the nodes that they go from.
@@ -92,26 +135,12 @@ impl AllTransfers {
         if !self.down.is_empty() {
             let _infallible = writeln!(text, "Nodes {} are currently down.", quoted(&self.down));
         }
-        let mut waiting: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut active = String::new();
-        for node in &self.nodes {
-            for row in &node.rows {
-                if row.transfer.is_active {
-                    active.push_str(&self.active_text(&node.node, row));
-                } else {
-                    let from = if row.from == "-" {
-                        &node.node
-                    } else {
-                        &row.from
-                    };
-                    *waiting.entry(from).or_default() += 1;
-                }
-            }
-        }
+        let waiting = self.waiting_by_sender();
+        let active = self.active_texts(|row| row.index.clone());
         for (node, count) in &waiting {
             let _infallible = writeln!(text, "'{node}' waiting to handoff {count} partitions");
         }
-        if waiting.is_empty() {
+        if waiting.is_empty() && active.is_empty() {
             text.push_str("No transfers active\n");
         }
         let _infallible = writeln!(text, "\nActive Transfers:\n\n{active}");
@@ -121,7 +150,7 @@ impl AllTransfers {
         text
     }
 
-    fn active_text(&self, to: &str, row: &Row) -> String {
+    fn active_text(&self, to: &str, row: &Row, partition: &str) -> String {
         let it = &row.transfer;
         let moment = |ms_ago: Option<u64>| match ms_ago {
             Some(ms) => {
@@ -132,7 +161,7 @@ impl AllTransfers {
         };
         let size = match it.keys_about {
             0 => "total size: unknown".to_owned(),
-            about => format!("total size: {about} objects"),
+            about => format!("total size: {}", counted(about, "object")),
         };
         let keys_per_second = match it.begun_ms_ago {
             Some(ms) if ms > 0 => it.keys.saturating_mul(1_000) / ms,
@@ -148,7 +177,7 @@ impl AllTransfers {
             "transfer type: {}\nvnode type: riak_kv_vnode\npartition: {}\nstarted: {}\n\
              last update: {}\n{size}\nobjects transferred: {}\n",
             type_name(&it.kind),
-            row.index,
+            partition,
             moment(it.begun_ms_ago),
             moment(it.updated_ms_ago),
             it.keys,
@@ -182,6 +211,7 @@ impl AllTransfers {
                 }
             }
         }
+        waiting.extend(self.planned.iter().map(Planned::json));
         let hints = self
             .nodes
             .iter()
@@ -272,15 +302,20 @@ impl AllTransfers {
 
     /// `transfer-limit` as Riak prints it.
     pub(super) fn limits_riak_text(&self) -> String {
-        self.limits_text()
-            .replace("transfer-limit <", "transfer_limit <")
+        self.limits_text().replace(
+            "kvorum admin transfer-limit <",
+            "riak-admin transfer_limit <",
+        )
     }
 
     fn down_text(&self) -> String {
         if self.down.is_empty() {
             String::new()
         } else {
-            format!("\nThe following nodes did not answer: {:?}\n", self.down)
+            format!(
+                "\nThe following nodes did not answer: {}\n",
+                quoted(&self.down)
+            )
         }
     }
 
@@ -357,8 +392,8 @@ impl AllTransfers {
         }
         text.push_str(RULER);
         text.push_str(
-            "\nNote: You can change transfer limits with 'riak-admin transfer-limit <limit>'\n      \
-             and 'riak-admin transfer-limit <node> <limit>'\n",
+            "\nNote: You can change transfer limits with 'kvorum admin transfer-limit <limit>'\n      \
+             and 'kvorum admin transfer-limit <node> <limit>'\n",
         );
         text + &self.down_text()
     }
@@ -392,6 +427,15 @@ impl AllTransfers {
     }
 }
 
+impl Planned {
+    fn json(&self) -> Value {
+        json!({
+            "type": "ownership", "partition": self.partition, "index": self.index, "from": self.from,
+            "to": self.to, "begun": false,
+        })
+    }
+}
+
 impl NodeTransfers {
     fn riak_row(&self) -> Vec<String> {
         let cell = |kind: &str| match self.counts(kind) {
@@ -421,14 +465,6 @@ impl NodeTransfers {
         let of_kind = || self.rows.iter().filter(|row| row.transfer.kind == kind);
         let active = of_kind().filter(|row| row.transfer.is_active).count();
         (active, of_kind().count())
-    }
-}
-
-/// `1 partition`, `2 partitions`.
-pub(super) fn counted(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
     }
 }
 

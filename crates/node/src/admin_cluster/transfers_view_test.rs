@@ -45,6 +45,7 @@ fn all() -> AllTransfers {
             node("a@10.0.0.1", Vec::new(), 17),
             node("b@10.0.0.2", vec![row("ownership", true), waiting], 0),
         ],
+        planned: Vec::new(),
         down: vec!["c@10.0.0.3".to_owned()],
         now: 784_111_779,
     }
@@ -55,16 +56,16 @@ fn transfers_have_riaks_lines() {
     assert_eq!(
         all().text(),
         "\
-Nodes [\"c@10.0.0.3\"] are currently down.
+Nodes ['c@10.0.0.3'] are currently down.
+'b@10.0.0.2' waiting to receive 1 partition
 'a@10.0.0.1' waiting to handoff 17 hinted objects
-'b@10.0.0.2' waiting to receive 1 partitions
     partition 3: as much is sent as may be
 
 Active Transfers:
 
 transfer type: ownership_transfer
 vnode type: riak_kv_vnode
-partition: 548063113999088594326381812268606132370974703616
+partition: 3
 started: Sun, 06 Nov 1994 08:49:37 GMT [2.00 s ago]
 last update: Sun, 06 Nov 1994 08:49:39 GMT [0.02 s ago]
 total size: 1000 objects
@@ -83,6 +84,65 @@ remaining: 6.00 s
     assert_eq!(json["waiting"][0]["type"], "repair");
 }
 
+/// Right after a commit of five moves, `transfers` said that there were none: no node had begun any.
+#[test]
+fn moves_that_nobody_has_begun_wait_at_both_ends() {
+    let planned = |partition, to: &str| Planned {
+        from: "a@10.0.0.1".to_owned(),
+        to: to.to_owned(),
+        partition,
+        index: "0".to_owned(),
+    };
+    let all = AllTransfers {
+        nodes: Vec::new(),
+        planned: vec![
+            planned(0, "b@10.0.0.2"),
+            planned(1, "c@10.0.0.3"),
+            planned(2, "c@10.0.0.3"),
+        ],
+        down: Vec::new(),
+        now: 0,
+    };
+    assert_eq!(
+        all.text(),
+        "\
+'b@10.0.0.2' waiting to receive 1 partition
+'c@10.0.0.3' waiting to receive 2 partitions
+No transfers active
+"
+    );
+    assert_eq!(
+        all.riak_text(),
+        "'a@10.0.0.1' waiting to handoff 3 partitions\n\nActive Transfers:\n\n\n"
+    );
+    assert_eq!(all.json()["waiting"][2]["to"], "c@10.0.0.3");
+}
+
+#[test]
+fn under_riaks_name_transfers_have_its_lines() {
+    let idle = AllTransfers {
+        nodes: Vec::new(),
+        planned: Vec::new(),
+        down: vec!["c@10.0.0.3".to_owned()],
+        now: 0,
+    };
+    assert_eq!(
+        idle.riak_text(),
+        "\
+Nodes ['c@10.0.0.3'] are currently down.
+No transfers active
+
+Active Transfers:
+
+
+Node 'c@10.0.0.3' could not be contacted
+"
+    );
+    let busy = all().riak_text();
+    let index = "partition: 548063113999088594326381812268606132370974703616\n";
+    assert!(busy.contains(index), "{busy}");
+}
+
 #[test]
 fn the_summary_counts_active_and_known_transfers() {
     let text = all().summary_text();
@@ -98,10 +158,11 @@ fn the_summary_counts_active_and_known_transfers() {
     );
     assert_eq!(
         lines[9],
-        "The following nodes did not answer: [\"c@10.0.0.3\"]"
+        "The following nodes did not answer: ['c@10.0.0.3']"
     );
     let idle = AllTransfers {
         nodes: Vec::new(),
+        planned: Vec::new(),
         down: Vec::new(),
         now: 0,
     };
@@ -118,7 +179,7 @@ fn details_have_a_line_for_each_transfer() {
         lines[4].split_whitespace().collect::<Vec<_>>(),
         [
             "O",
-            "548063113999088594326381812268606132370974703616",
+            "3",
             "a@10.0.0.1",
             "b@10.0.0.2",
             "1000",

@@ -11,6 +11,7 @@ use kvorum_disk::{read_file, replace_file};
 use serde_json::{Value, json};
 
 use super::{Backups, MARK_NAME};
+use crate::counted::counted;
 use crate::maintenance::bytes_text;
 use crate::store_roots::StoreRoots;
 
@@ -109,8 +110,8 @@ impl Backups {
             let directory = it.directory.display();
             let _infallible = writeln!(
                 text,
-                "{directory}: {bytes} in {} files, {own} of it on disk for this backup alone",
-                it.files
+                "{directory}: {bytes} in {}, {own} of it on disk for this backup alone",
+                counted(it.files, "file")
             );
         }
         let data = kept.iter().map(|it| {

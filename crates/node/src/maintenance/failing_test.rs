@@ -69,8 +69,12 @@ fn a_failed_sync_of_the_nodes_log_is_told_with_its_time_and_reason_until_the_res
             .path_contains(&at);
         faulty.add_rule(failing);
         put(&vnode, "failed").unwrap_err();
-        wait_until("it is not told", || {
+        wait_until("the vnodes do not count as unwritable", || {
             shown("vnodes_unwritable") == Some(8.into())
+        });
+        // Background work notes the time at its next look.
+        wait_until("the time is not shown", || {
+            shown("unwritable_since").is_some()
         });
         let since = shown("unwritable_since")
             .and_then(|it| it.as_u64())

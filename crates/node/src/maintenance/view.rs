@@ -13,6 +13,9 @@ use serde_json::{Map, Value, json};
 use super::step_log::DoneStep;
 use super::{Maintenance, name_of};
 
+/// The widest line of text, and the column in which names stand.
+const TEXT_WIDTH: usize = 100;
+const NAME_WIDTH: usize = 12;
 /// Steps that are shown.
 const STEPS_SHOWN: usize = 20;
 /// Partitions and tasks shown as text; JSON has them all.
@@ -41,7 +44,11 @@ impl Maintenance {
 fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _infallible = writeln!(text, "{name:<12}{value}");
+        let mut name = name;
+        for part in folded(&value) {
+            let _infallible = writeln!(text, "{name:<NAME_WIDTH$}{part}");
+            name = "";
+        }
     };
     line("Now", running_text(report));
     line("Owed", debt_text(report));
@@ -64,6 +71,24 @@ fn text_of(report: &Report, budgets: &Budgets, done: &[DoneStep], now: Moment) -
         done_table(done, now)
     );
     text
+}
+
+/// What stands behind a name, in as many lines as it takes: the parts between semicolons stay whole.
+fn folded(value: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in value.split("; ") {
+        match lines.last_mut() {
+            Some(line) if NAME_WIDTH + line.len() + "; ".len() + part.len() <= TEXT_WIDTH => {
+                line.push_str("; ");
+                line.push_str(part);
+                continue;
+            }
+            Some(line) => line.push(';'),
+            None => {}
+        }
+        lines.push(part.to_owned());
+    }
+    lines
 }
 
 fn running_text(report: &Report) -> String {

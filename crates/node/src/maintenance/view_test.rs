@@ -115,6 +115,20 @@ fn nothing_owed_is_said_in_so_many_words() {
 }
 
 #[test]
+fn lines_fit_in_100_columns() {
+    let (report, budgets) = busy_report();
+    let text = text_of(&report, &budgets, &[], at(101));
+    for line in text.lines() {
+        assert!(line.trim_end().chars().count() <= 100, "{line}");
+    }
+    let parts = ["a".repeat(60), "b".repeat(20), "c".repeat(40)];
+    assert_eq!(
+        folded(&parts.join("; ")),
+        [format!("{}; {};", parts[0], parts[1]), parts[2].clone()]
+    );
+}
+
+#[test]
 fn sizes_and_durations_are_short() {
     let texts = [0, 1023, 1024, 5 << 20, 3 << 40].map(bytes);
     assert_eq!(texts, ["0 B", "1023 B", "1.0 KB", "5.0 MB", "3.0 TB"]);

@@ -44,7 +44,8 @@ pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-fn ask(site: &Site, request: &str) -> String {
+/// Sends a request over HTTP; the whole answer.
+pub(crate) fn answer(site: &Site, request: &str) -> String {
     let mut stream = TcpStream::connect(site.http).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -62,13 +63,13 @@ pub(crate) fn is_put(site: &Site, key: &str, value: &str) -> bool {
          Content-Type: text/plain\r\nContent-Length: {}\r\n\r\n{value}",
         value.len()
     );
-    ask(site, &request).starts_with("HTTP/1.1 204")
+    answer(site, &request).starts_with("HTTP/1.1 204")
 }
 
 pub(crate) fn has(site: &Site, key: &str, value: &str) -> bool {
     let request =
         format!("GET /buckets/b/keys/{key} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = ask(site, &request);
+    let answer = answer(site, &request);
     answer.starts_with("HTTP/1.1 200") && answer.ends_with(value)
 }
 

@@ -9,10 +9,12 @@ mod advise;
 mod backup;
 #[path = "../../../import-bitcask/tests/it/basho.rs"]
 mod basho;
+mod bucket_defaults;
 mod budgets;
 mod cluster;
 mod damaged_files;
 mod exchanged;
+mod health;
 mod import;
 mod import_leveldb;
 mod indexes;
@@ -25,6 +27,7 @@ mod membership;
 mod migration;
 mod opening;
 mod repairing;
+mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;
 mod runbook;

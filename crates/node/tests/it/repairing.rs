@@ -35,7 +35,10 @@ fn is_whole(site: &Site) -> bool {
 
 /// Has so many partitions of the third node repaired. It has just been started, and may not be reached yet.
 fn repair(site: &Site, words: &[&str], count: usize) {
-    let wanted = format!("{count} partitions of '{THIRD}' are repaired");
+    let wanted = match count {
+        1 => format!("1 partition of '{THIRD}' is repaired"),
+        count => format!("{count} partitions of '{THIRD}' are repaired"),
+    };
     until(&wanted, || {
         let said = site.run(&[&["admin"], words].concat()).stdout;
         String::from_utf8(said).unwrap().starts_with(&wanted)
