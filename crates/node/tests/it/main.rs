@@ -24,6 +24,7 @@ mod leveldb;
 mod membership;
 mod migration;
 mod opening;
+mod properties;
 mod repairing;
 #[path = "../../../import/tests/shared/riak_objects.rs"]
 mod riak_objects;
