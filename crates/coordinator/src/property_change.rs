@@ -21,9 +21,15 @@ pub struct PropertiesChanged {
 impl Coordinator {
     /// Proposes a change of properties, of a bucket or a bucket type, and waits until it is agreed;
     /// belongs on the blocking pool. What this server would not keep is refused
-    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are.
-    pub fn change_properties(&self, command: Command) -> Result<PropertiesChanged, ProposeError> {
-        let without_effect = self.check_kept(&command).map_err(Refusal::from)?;
+    /// ([`kvorum_properties::Effect`]). Other commands are proposed as they are. `passed_over` is what the
+    /// client asked for beside them ([`PropertyOverlay::passed_over`]).
+    pub fn change_properties(
+        &self,
+        command: Command,
+        passed_over: Vec<WithoutEffect>,
+    ) -> Result<PropertiesChanged, ProposeError> {
+        let mut without_effect = self.check_kept(&command).map_err(Refusal::from)?;
+        without_effect.extend(passed_over);
         let place = Place::of(&command).map(|it| it.to_string());
         let state = self.cluster().propose(command)?;
         for WithoutEffect { property, because } in &without_effect {

@@ -121,15 +121,17 @@ impl AdminServer {
             Ok(AdminRequest::Cluster { words }) => self.cluster.answer(&words),
             Ok(AdminRequest::BucketDefaultsShow) => bucket_defaults::show(&self.cluster.member),
             Ok(AdminRequest::BucketDefaultsApply) => {
-                let propose = |command, done: &str| self.propose(command, done);
+                let propose = |command, done: &str| self.propose(command, Vec::new(), done);
                 bucket_defaults::apply(&self.cluster.member, &propose)
             }
             Ok(AdminRequest::BucketDefaultsSet { properties }) => {
-                let propose = |command, done: &str| self.propose(command, done);
-                match parse_properties(&properties) {
-                    Ok(change) => bucket_defaults::set(&self.cluster.member, &change, &propose),
-                    Err(problem) => AdminReply::refused(problem),
-                }
+                let (change, passed_over) = match read_properties(&properties, None) {
+                    Ok(read) => read,
+                    Err(problem) => return AdminReply::refused(problem),
+                };
+                let propose =
+                    |command, done: &str| self.propose(command, passed_over.clone(), done);
+                bucket_defaults::set(&self.cluster.member, &change, &propose)
             }
             Ok(AdminRequest::BucketTypeList) => self.bucket_type_list(),
             Ok(AdminRequest::BucketTypeStatus { name }) => self.bucket_type_status(&name),
@@ -335,20 +337,20 @@ impl AdminServer {
     }
 
     fn bucket_type_create(&self, name: &str, properties: &str) -> AdminReply {
-        let overlay = match parse_properties(properties) {
-            Ok(overlay) => overlay,
+        let (properties, passed_over) = match read_properties(properties, None) {
+            Ok(read) => read,
             Err(problem) => return AdminReply::refused(problem),
         };
         let bucket_type = type_named(name);
         let command = Command::CreateType {
             bucket_type,
-            properties: overlay,
+            properties,
         };
         let done = format!(
             "{name} created\n\nWARNING: it is not usable yet; activate it with: \
              kvorum admin bucket-type activate {name}"
         );
-        let reply = self.propose(command, &done);
+        let reply = self.propose(command, passed_over, &done);
         if reply.is_ok {
             reply.with_riak_text(format!("{name} created"))
         } else {
@@ -359,34 +361,32 @@ impl AdminServer {
     fn bucket_type_activate(&self, name: &str) -> AdminReply {
         let done = format!("{name} has been activated");
         let bucket_type = type_named(name);
-        self.propose(Command::ActivateType { bucket_type }, &done)
+        self.propose(Command::ActivateType { bucket_type }, Vec::new(), &done)
     }
 
     fn bucket_type_update(&self, name: &str, properties: &str) -> AdminReply {
-        let overlay = match parse_properties(properties) {
-            Ok(overlay) => overlay,
+        let bucket_type = type_named(name);
+        let state = self.coordinator.state();
+        let current = state.type_properties(&bucket_type).ok();
+        let read = read_properties(properties, current.map(Arc::as_ref));
+        let (properties, passed_over) = match read {
+            Ok(read) => read,
             Err(problem) => return AdminReply::refused(problem),
         };
         let done = format!("{name} updated");
-        let bucket_type = type_named(name);
-        self.propose(
-            Command::UpdateType {
-                bucket_type,
-                properties: overlay,
-            },
-            &done,
-        )
+        let command = Command::UpdateType {
+            bucket_type,
+            properties,
+        };
+        self.propose(command, passed_over, &done)
     }
 
-    fn propose(&self, command: Command, done: &str) -> AdminReply {
-        match self.coordinator.change_properties(command) {
+    fn propose(&self, command: Command, passed_over: Vec<WithoutEffect>, done: &str) -> AdminReply {
+        match self.coordinator.change_properties(command, passed_over) {
             Ok(changed) => {
                 let mut text = done.to_owned();
                 for WithoutEffect { property, because } in &changed.without_effect {
-                    let _infallible = write!(
-                        text,
-                        "\n\nNOTE: {property} is kept and has no effect: {because}"
-                    );
+                    let _infallible = write!(text, "\n\nNOTE: {property} has no effect: {because}");
                 }
                 let names: Vec<_> = changed
                     .without_effect
@@ -423,13 +423,21 @@ fn type_named(name: &str) -> BucketType {
     BucketType::new(name.as_bytes().to_vec())
 }
 
-/// An empty text is the same as none.
-fn parse_properties(text: &str) -> Result<PropertyOverlay, String> {
+/// The properties in the argument of a verb, and what beside them cannot be set. An empty text is the
+/// same as none. `current` is what they change, if there is anything yet.
+fn read_properties(
+    text: &str,
+    current: Option<&BucketProperties>,
+) -> Result<(PropertyOverlay, Vec<WithoutEffect>), String> {
     if text.trim().is_empty() {
-        return Ok(PropertyOverlay::default());
+        return Ok((PropertyOverlay::default(), Vec::new()));
     }
     let shape = "properties must be a JSON object of the form {\"props\":{...}}";
     let value: Value = serde_json::from_str(text).map_err(|error| format!("{shape}: {error}"))?;
-    let props = value.get("props").and_then(Value::as_object).ok_or(shape)?;
-    PropertyOverlay::from_json(props).map_err(|errors| errors.to_string())
+    let wanted = value.get("props").and_then(Value::as_object).ok_or(shape)?;
+    let overlay = PropertyOverlay::from_json(wanted).map_err(|errors| match current {
+        Some(current) => current.reasons_of_change(errors).to_string(),
+        None => errors.to_string(),
+    })?;
+    Ok((overlay, PropertyOverlay::passed_over(wanted, &Map::new())))
 }

@@ -5,8 +5,10 @@
 //! to the cluster. It is no rule of the agreed state: commands in the log of a cluster were accepted by
 //! the rules of the version that wrote them, and have to be carried out by every later one.
 
+use serde_json::{Map, Value};
+
 use crate::errors::{PropertyErrors, Reason};
-use crate::table::{BucketProperties, PropertyOverlay};
+use crate::table::{BucketProperties, PropertyOverlay, READ_ONLY};
 
 /// What comes of setting a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub enum Effect {
     Harmless(&'static str),
 }
 
-/// A property that was set and that nothing goes by.
+/// A property that was set and that nothing goes by, or a name that cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WithoutEffect {
     /// The property.
@@ -52,6 +54,19 @@ impl PropertyOverlay {
             }
         }
         errors.or_else_ok(without_effect)
+    }
+
+    /// The names in `wanted` that cannot be set, such as `name` and `claimant`. One whose value is the one
+    /// in `shown`, which is what a client reads, asks for nothing and is left out.
+    pub fn passed_over(
+        wanted: &Map<String, Value>,
+        shown: &Map<String, Value>,
+    ) -> Vec<WithoutEffect> {
+        READ_ONLY
+            .iter()
+            .filter(|(name, _)| wanted.contains_key(*name) && wanted.get(*name) != shown.get(*name))
+            .map(|&(property, because)| WithoutEffect { property, because })
+            .collect()
     }
 
     /// Why the value of a guarded property would not be kept.
@@ -133,6 +148,44 @@ mod tests {
         }
     }
 
+    /// The page is for people; the table in the code is what counts.
+    #[test]
+    fn the_page_says_what_the_table_says() {
+        let page = include_str!("../../../docs/properties.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let mut documented: Vec<(&str, &str, &str)> = rows
+            .flat_map(|row| {
+                let cells: Vec<_> = row.split('|').map(str::trim).collect();
+                let names = cells[1].split(", ").map(|name| name.trim_matches('`'));
+                let (word, detail) = (cells[2], cells[3]);
+                names
+                    .map(move |name| (name, word, detail))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let of_effect = PropertyOverlay::EFFECTS
+            .iter()
+            .map(|&(name, effect)| match effect {
+                Effect::Honoured => (name, "honoured", ""),
+                Effect::Guarded => (name, "refused", ""),
+                Effect::Harmless(because) => (name, "without effect", because),
+            });
+        let read_only = READ_ONLY
+            .iter()
+            .map(|&(name, because)| (name, "not kept", because));
+        for (name, word, because) in of_effect.chain(read_only) {
+            let at = documented.iter().position(|row| row.0 == name);
+            let row = documented.remove(at.unwrap_or_else(|| panic!("{name} is missing")));
+            assert_eq!(row.1, word, "{name}");
+            assert!(
+                row.2.starts_with(because),
+                "{name}: {} and not {because}",
+                row.2
+            );
+        }
+        assert_eq!(documented, [], "these are no properties");
+    }
+
     #[test]
     fn what_a_client_reads_it_can_write_back() {
         let current = BucketProperties::untyped_defaults();
@@ -142,6 +195,20 @@ mod tests {
         let consistent = current.with(&overlay("consistent", json!(true)));
         let again = overlay("consistent", json!(true));
         assert_eq!(again.check_kept(&consistent, &[]), Ok(Vec::new()));
+    }
+
+    /// A bucket that was to have another name was once left as it was without a word.
+    #[test]
+    fn names_that_cannot_be_set_are_named() {
+        let object = |value: Value| value.as_object().unwrap().clone();
+        let shown = object(json!({"name": "b", "active": true, "n_val": 3}));
+        let back = PropertyOverlay::passed_over(&shown, &shown);
+        assert_eq!(back, []);
+        let wanted = object(json!({"name": "other", "active": true, "claimant": "x", "n_val": 2}));
+        let passed_over = PropertyOverlay::passed_over(&wanted, &shown);
+        let names: Vec<_> = passed_over.iter().map(|it| it.property).collect();
+        assert_eq!(names, ["name", "claimant"]);
+        assert_eq!(PropertyOverlay::from_json(&wanted).unwrap().n_val, Some(2));
     }
 
     #[test]

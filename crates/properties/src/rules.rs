@@ -23,11 +23,7 @@ impl BucketProperties {
         let updated = self.with(change);
         let mut errors = PropertyErrors::default();
         if let Some(datatype) = updated.datatype.filter(|new| self.datatype != Some(*new)) {
-            let reason = match self.datatype {
-                Some(_) => Reason::OtherDatatype(datatype.word().to_owned()),
-                None => Reason::DatatypeUndefined,
-            };
-            errors.push("datatype", reason);
+            errors.push("datatype", self.datatype_kept(datatype.word()));
         }
         if updated.is_consistent() != self.is_consistent() {
             errors.push("consistent", Reason::ConsistentImmutable);
@@ -42,8 +38,34 @@ impl BucketProperties {
             let raised = updated.hll_precision().to_string();
             errors.push("hll_precision", Reason::Precision(raised));
         }
-        updated.contradictions(&mut errors);
+        // A bucket stays what it is, so the rest of the change is judged against that alone.
+        let unchanged = Self {
+            datatype: self.datatype,
+            consistent: self.consistent,
+            write_once: self.write_once,
+            ..updated.clone()
+        };
+        unchanged.contradictions(&mut errors);
         errors.or_else_ok(updated)
+    }
+
+    /// The reasons for which a change of these properties could not be read, as Riak gives them: it looks
+    /// at what a bucket is before it looks at the value.
+    #[must_use]
+    pub fn reasons_of_change(&self, errors: PropertyErrors) -> PropertyErrors {
+        let reason = |(property, reason): (String, Reason)| {
+            let reason = match (property.as_str(), reason) {
+                ("datatype", Reason::OtherDatatype(word)) => self.datatype_kept(&word),
+                ("consistent", Reason::NotBoolean) => Reason::ConsistentImmutable,
+                ("write_once", Reason::NotBoolean) if self.is_write_once() => Reason::WriteOnceKept,
+                ("write_once", Reason::NotBoolean) => Reason::WriteOnceImmutable,
+                (_, other) => other,
+            };
+            (property, reason)
+        };
+        PropertyErrors {
+            pairs: errors.pairs.into_iter().map(reason).collect(),
+        }
     }
 
     fn contradictions(&self, errors: &mut PropertyErrors) {
@@ -58,6 +80,15 @@ impl BucketProperties {
         }
         if self.is_write_once() && self.is_consistent() {
             errors.push("consistent", Reason::ConsistentWriteOnce);
+        }
+    }
+
+    /// Why `datatype` does not become `wanted`.
+    fn datatype_kept(&self, wanted: &str) -> Reason {
+        match self.datatype {
+            Some(_) => Reason::OtherDatatype(wanted.to_owned()),
+            None if self.is_write_once() => Reason::DatatypeWriteOnce,
+            None => Reason::DatatypeUndefined,
         }
     }
 
@@ -191,6 +222,94 @@ mod tests {
                 .updated_with(&overlay(r#"{"consistent":false,"write_once":false}"#))
                 .is_ok()
         );
+    }
+
+    /// A plain type without siblings that was to become one of sets was once refused twice, also because
+    /// sets need siblings; and a type of sets that was to become write-once, also because of its sets.
+    #[test]
+    fn a_change_of_what_a_type_is_has_one_reason() {
+        let sets = created(r#"{"datatype":"set"}"#).unwrap();
+        let single = created(r#"{"allow_mult":false}"#).unwrap();
+        let once = created(r#"{"write_once":true}"#).unwrap();
+        for (existing, change, expected) in [
+            (&single, r#"{"datatype":"set"}"#, vec!["datatype"]),
+            (&sets, r#"{"write_once":true}"#, vec!["write_once"]),
+            (&once, r#"{"datatype":"set"}"#, vec!["datatype"]),
+            (
+                &sets,
+                r#"{"datatype":"map","allow_mult":false}"#,
+                vec!["datatype", "allow_mult"],
+            ),
+            (
+                &single,
+                r#"{"write_once":true,"last_write_wins":true}"#,
+                vec!["write_once", "dvv_enabled"],
+            ),
+        ] {
+            let refused = existing.updated_with(&overlay(change)).unwrap_err();
+            let names: Vec<_> = refused
+                .pairs
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect();
+            assert_eq!(names, expected, "{change}");
+        }
+        let refused = once.updated_with(&overlay(r#"{"datatype":"set"}"#));
+        let reason = Reason::DatatypeWriteOnce;
+        assert_eq!(refused, Err(PropertyErrors::one("datatype", reason)));
+    }
+
+    #[test]
+    fn values_that_cannot_be_read_are_refused_for_what_the_bucket_is() {
+        let unread = |text: &str| {
+            PropertyOverlay::from_json(&serde_json::from_str(text).unwrap()).unwrap_err()
+        };
+        let plain = created("{}").unwrap();
+        let sets = created(r#"{"datatype":"set"}"#).unwrap();
+        let once = created(r#"{"write_once":true}"#).unwrap();
+        let list = || Reason::OtherDatatype("list".to_owned());
+        for (existing, change, property, reason) in [
+            (
+                &plain,
+                r#"{"datatype":"list"}"#,
+                "datatype",
+                Reason::DatatypeUndefined,
+            ),
+            (
+                &once,
+                r#"{"datatype":"list"}"#,
+                "datatype",
+                Reason::DatatypeWriteOnce,
+            ),
+            (&sets, r#"{"datatype":"list"}"#, "datatype", list()),
+            (
+                &plain,
+                r#"{"write_once":"x"}"#,
+                "write_once",
+                Reason::WriteOnceImmutable,
+            ),
+            (
+                &once,
+                r#"{"write_once":"x"}"#,
+                "write_once",
+                Reason::WriteOnceKept,
+            ),
+            (
+                &plain,
+                r#"{"consistent":"x"}"#,
+                "consistent",
+                Reason::ConsistentImmutable,
+            ),
+            (
+                &plain,
+                r#"{"allow_mult":"x"}"#,
+                "allow_mult",
+                Reason::NotBoolean,
+            ),
+        ] {
+            let given = existing.reasons_of_change(unread(change));
+            assert_eq!(given, PropertyErrors::one(property, reason), "{change}");
+        }
     }
 
     #[test]

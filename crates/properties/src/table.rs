@@ -13,8 +13,16 @@ use crate::function::{CommitHook, KeyFunction, LinkFunction};
 use crate::quorum::Quorum;
 use crate::value::{Datatype, PropertyValue, Replication, SyncOnWrite};
 
-/// Named in what is read but not set by what is written; a client may write back what it read.
-const READ_ONLY: [&str; 4] = ["name", "bucket_type", "active", "claimant"];
+/// Names that are read beside the properties and cannot be set, each with the reason; a client may write
+/// back what it read.
+pub(crate) const READ_ONLY: &[(&str, &str)] = &[
+    ("name", IN_THE_ADDRESS),
+    ("bucket_type", IN_THE_ADDRESS),
+    ("active", "a bucket type is activated by its verb"),
+    ("claimant", "every node can change bucket types"),
+];
+
+const IN_THE_ADDRESS: &str = "it is part of the address";
 
 macro_rules! properties {
     // Thirty properties in two structs, two directions of JSON, a merge and a check: written out, six
@@ -94,7 +102,7 @@ macro_rules! properties {
                             Some(value) => overlay.$optional = Some(value),
                             None => errors.push(name, $optional_reason.with_value(value)),
                         },)*
-                        read_only if READ_ONLY.contains(&read_only) => {}
+                        read_only if READ_ONLY.iter().any(|(name, _)| *name == read_only) => {}
                         _ => errors.push(name, Reason::UnknownProperty),
                     }
                 }

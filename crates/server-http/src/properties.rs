@@ -1,11 +1,13 @@
 //! Properties of buckets and bucket types.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use kvorum_cluster::{Command, ProposeError, Refusal as Unfit};
 use kvorum_coordinator::{Coordinator, PropertiesChanged};
 use kvorum_encoding::BucketType;
-use kvorum_properties::{PropertyErrors, PropertyOverlay, Reason};
+use kvorum_properties::{BucketProperties, PropertyErrors, PropertyOverlay, Reason, WithoutEffect};
 use kvorum_protocol::http_fields::ContentType;
 use serde_json::{Map, Value};
 
@@ -41,40 +43,41 @@ pub(crate) fn of_type(exchange: &Exchange<'_>, bucket_type: &BucketType) -> Outc
 
 /// Sets some properties of a bucket.
 pub(crate) async fn set_of_bucket(mut exchange: Exchange<'_>, path: BucketPath) -> Outcome {
-    let properties = requested(&mut exchange, "bucket").await?;
+    let wanted = requested(&mut exchange, "bucket").await?;
+    if !path.bucket_type.is_default() {
+        check_type_members(&wanted)?;
+    }
+    let shown = bucket_json(exchange.coordinator(), &path).unwrap_or_default();
     let BucketPath {
         bucket_type,
         bucket,
         ..
     } = path;
-    if !bucket_type.is_default() {
-        check_type_members(&properties)?;
-    }
-    let properties = read(&properties)?;
-    propose(
-        &exchange,
-        Command::SetBucketProperties {
-            bucket_type,
-            bucket,
-            properties,
-        },
-    )
-    .await
+    let state = exchange.coordinator().state();
+    let properties = read(&wanted, state.properties(&bucket_type, &bucket).ok())?;
+    let command = Command::SetBucketProperties {
+        bucket_type,
+        bucket,
+        properties,
+    };
+    let passed_over = PropertyOverlay::passed_over(&wanted, &shown);
+    propose(&exchange, command, passed_over).await
 }
 
 /// Sets some properties of a bucket type.
 pub(crate) async fn set_of_type(mut exchange: Exchange<'_>, bucket_type: BucketType) -> Outcome {
-    let properties = requested(&mut exchange, "bucket type").await?;
-    check_type_members(&properties)?;
-    let properties = read(&properties)?;
-    propose(
-        &exchange,
-        Command::UpdateType {
-            bucket_type,
-            properties,
-        },
-    )
-    .await
+    let wanted = requested(&mut exchange, "bucket type").await?;
+    check_type_members(&wanted)?;
+    let state = exchange.coordinator().state();
+    let properties = read(&wanted, state.type_properties(&bucket_type).ok())?;
+    let mut shown = Map::new();
+    put_type_members(exchange.coordinator(), &mut shown);
+    let command = Command::UpdateType {
+        bucket_type,
+        properties,
+    };
+    let passed_over = PropertyOverlay::passed_over(&wanted, &shown);
+    propose(&exchange, command, passed_over).await
 }
 
 /// Takes back what was set for a bucket.
@@ -90,14 +93,11 @@ pub(crate) async fn reset(exchange: &Exchange<'_>, path: BucketPath) -> Outcome 
     if state.type_properties(&bucket_type).is_err() {
         return Err(no_such_type());
     }
-    propose(
-        exchange,
-        Command::ResetBucketProperties {
-            bucket_type,
-            bucket,
-        },
-    )
-    .await
+    let command = Command::ResetBucketProperties {
+        bucket_type,
+        bucket,
+    };
+    propose(exchange, command, Vec::new()).await
 }
 
 /// The JSON of a bucket's properties, its name first; `None` if there is no such type.
@@ -177,16 +177,29 @@ async fn requested(
     Ok(properties)
 }
 
-fn read(properties: &Map<String, Value>) -> Result<PropertyOverlay, Refusal> {
-    PropertyOverlay::from_json(properties).map_err(|errors| invalid(&errors))
+/// Reads a change of `current`, which is absent where the bucket type is.
+fn read(
+    wanted: &Map<String, Value>,
+    current: Option<&Arc<BucketProperties>>,
+) -> Result<PropertyOverlay, Refusal> {
+    PropertyOverlay::from_json(wanted).map_err(|errors| {
+        invalid(&match current {
+            Some(current) => current.reasons_of_change(errors),
+            None => errors,
+        })
+    })
 }
 
-async fn propose(exchange: &Exchange<'_>, command: Command) -> Outcome {
+async fn propose(
+    exchange: &Exchange<'_>,
+    command: Command,
+    passed_over: Vec<WithoutEffect>,
+) -> Outcome {
     let coordinator = exchange.coordinator().clone();
     let changed = exchange
         .coordinator()
         .runtime()
-        .blocking(move || coordinator.change_properties(command))
+        .blocking(move || coordinator.change_properties(command, passed_over))
         .await;
     match changed {
         Ok(changed) => Ok(accepted(&changed)),

@@ -5,12 +5,14 @@
 //! changes and writes back. hyper writes a name with a capital at each of its words, unless the answer's
 //! extensions say how it is spelt, in a type that nothing but its own parser makes. A spelling is
 //! therefore made by having hyper parse a request of these names, over a pipe in memory that holds it
-//! whole: one poll, and nothing waits.
+//! whole: one poll, and nothing waits. That takes microseconds, so spellings are kept and copied, which takes
+//! a few tenths of one; an application has few sets of index names.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
@@ -28,6 +30,15 @@ const ENTITY_TAG: &[u8] = b"ETag";
 /// Of most answers.
 static FIXED: LazyLock<Extensions> = LazyLock::new(|| parsed(&[]));
 
+/// Spellings that were made, each under its names.
+static MADE: LazyLock<Mutex<HashMap<Vec<Vec<u8>>, Extensions>>> = LazyLock::new(Mutex::default);
+
+/// The most that are kept: then all are dropped, which costs little where names come and go.
+const MADE_MAX: usize = 256;
+
+/// Names of more bytes than this together are parsed each time.
+const MADE_NAME_BYTES_MAX: usize = 1 << 10;
+
 /// Has the names of an answer's headers written as Riak writes them.
 pub(crate) fn spell_fixed(answer: &mut Answer) {
     answer.extensions_mut().extend(FIXED.clone());
@@ -38,9 +49,29 @@ pub(crate) fn spell(answer: &mut Answer, names: &[Vec<u8>]) {
     let spelling = if names.is_empty() {
         FIXED.clone()
     } else {
-        parsed(names)
+        made(names)
     };
     answer.extensions_mut().extend(spelling);
+}
+
+fn made(names: &[Vec<u8>]) -> Extensions {
+    if names.iter().map(Vec::len).sum::<usize>() > MADE_NAME_BYTES_MAX {
+        return parsed(names);
+    }
+    if let Some(spelling) = locked(&MADE).get(names) {
+        return spelling.clone();
+    }
+    let spelling = parsed(names);
+    let mut made = locked(&MADE);
+    if made.len() >= MADE_MAX {
+        made.clear();
+    }
+    made.insert(names.to_vec(), spelling.clone());
+    spelling
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn parsed(names: &[Vec<u8>]) -> Extensions {
@@ -54,9 +85,7 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
     let taken = spelling.clone();
     let take = service_fn(move |mut request: Request<Incoming>| {
         let spelling = std::mem::take(request.extensions_mut());
-        *taken
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = spelling;
+        *locked(&taken) = spelling;
         async { Ok::<_, Infallible>(empty(http::StatusCode::OK)) }
     });
     let mut protocol = http1::Builder::new();
@@ -69,10 +98,7 @@ fn parsed(names: &[Vec<u8>]) -> Extensions {
     let connection = protocol.serve_connection(Memory { unread: request }, take);
     // It has all that it waits for. A name that is none leaves every name with its capitals.
     let _ = connection.now_or_never();
-    let mut spelling = spelling
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    std::mem::take(&mut *spelling)
+    std::mem::take(&mut *locked(&spelling))
 }
 
 /// The least that hyper takes as the bound of a connection's buffer.

@@ -29,8 +29,9 @@ impl Connection {
         let bucket = kept_bucket(&bucket_of(request.bucket)?);
         // Before the values are judged: a typing mistake in the type is the likelier one.
         let state = self.shared.coordinator.state();
-        state.type_properties(&bucket_type).map_err(Refusal::from)?;
-        let properties = overlay_of(&request.props)?;
+        let current = state.properties(&bucket_type, &bucket)?;
+        let properties =
+            overlay_of(&request.props).map_err(|errors| current.reasons_of_change(errors))?;
         let command = Command::SetBucketProperties {
             bucket_type,
             bucket,
@@ -66,7 +67,12 @@ impl Connection {
     pub(crate) async fn set_type_properties(&mut self, payload: Bytes) -> Result<(), Failure> {
         let request = pb::RpbSetBucketTypeReq::decode(payload)?;
         let bucket_type = kept_type(&type_of(Some(request.r#type))?);
-        let properties = overlay_of(&request.props)?;
+        let state = self.shared.coordinator.state();
+        let current = state.type_properties(&bucket_type);
+        let properties = overlay_of(&request.props).map_err(|errors| match &current {
+            Ok(current) => current.reasons_of_change(errors),
+            Err(_) => errors,
+        })?;
         let command = Command::UpdateType {
             bucket_type,
             properties,
@@ -91,7 +97,7 @@ impl Connection {
     async fn propose(&self, command: Command) -> Result<(), Refusal> {
         let coordinator = Arc::clone(&self.shared.coordinator);
         let runtime = coordinator.runtime().clone();
-        let agreed = runtime.blocking(move || coordinator.change_properties(command));
+        let agreed = runtime.blocking(move || coordinator.change_properties(command, Vec::new()));
         agreed.await?;
         Ok(())
     }

@@ -5,7 +5,7 @@ usage: play.py --http PORT --pb PORT [--verbose] [NAME...]
 
 Each file beside this one with the ending `.jsonl` is a transcript: a head line, and a line for each step,
 in order. A step that is answered otherwise than Riak answered it has to stand in `better.txt`, with the
-reason why the answer is better for a client; one that stands there and is the same has to be taken off.
+reason why the answer is better for a client; one that stands there for nothing has to be taken off.
 `--types` prints the bucket types that have to be there, a line for each with its properties.
 """
 import argparse
@@ -23,6 +23,7 @@ import time
 
 import comparing
 import messages
+from better import Better, NotKept
 
 FOLDER = pathlib.Path(__file__).parent
 PATIENCE_SECONDS = 60
@@ -161,31 +162,26 @@ def read_transcript(path):
     return lines[0], lines[1:]
 
 
-def read_better():
-    """The steps that are answered otherwise, each with its reason."""
-    reasons = {}
-    for line in (FOLDER / 'better.txt').read_text().splitlines():
-        if not line.strip() or line.startswith('#'):
-            continue
-        steps, _, reason = line.partition(':')
-        if not reason.strip():
-            sys.exit(f'better.txt: a step without a reason: {line}')
-        for step in steps.split():
-            reasons[step] = reason.strip()
-    return reasons
-
-
 def judge(step, found, better):
     """Whether a step is as it should be, and what there is to say about it."""
     name = f"{step['id']} ({step['why']})"
-    is_listed = step['id'] in better
     if not found:
-        return not is_listed, f'{name} is the same: take it off better.txt' if is_listed else name
-    if is_listed:
-        return True, f'{name}: better, {better[step["id"]]}'
+        return True, name
+    if step['id'] in better.reasons:
+        better.needed.add(step['id'])
+        return True, f'{name}: better, {better.reasons[step["id"]]}'
     lines = [f'    {place or "/"}: Riak {wanted!r:.400}, here {got!r:.400}'
              for place, wanted, got in found]
     return False, '\n'.join([f'{name} differs', *lines])
+
+
+def play_all(steps, player, better):
+    """Plays a transcript; for each step what `judge` says."""
+    not_kept = NotKept(better)
+    for step in steps:
+        found = not_kept.unexplained(step, player.play(step))
+        yield judge(step, found, better)
+        not_kept.take(step, is_same=not found)
 
 
 def main():
@@ -205,21 +201,21 @@ def main():
         for name, properties in sorted(types.items()):
             print(name, json.dumps({'props': properties}, separators=(',', ':')))
         return 0
-    better = read_better()
+    better = Better((FOLDER / 'better.txt').read_text())
     passed = failed = 0
+    played = set()
     for name, (_, steps) in transcripts.items():
         if asked.names and name not in asked.names:
             continue
-        player = Player(asked.http, asked.pb)
-        for step in steps:
-            is_right, remark = judge(step, player.play(step), better)
+        played.update(step['id'] for step in steps)
+        for is_right, remark in play_all(steps, Player(asked.http, asked.pb), better):
             passed, failed = passed + is_right, failed + (not is_right)
             if asked.verbose or not is_right:
                 print('ok     ' if is_right else 'FAILED ', remark)
-    known = {step['id'] for _, steps in transcripts.values() for step in steps}
-    for step in sorted(set(better) - known):
+    listed = set(better.reasons) & played if asked.names else set(better.reasons)
+    for step in sorted(listed - better.needed):
         failed += 1
-        print('FAILED  better.txt names', step, 'which is no step')
+        print('FAILED ', step, 'is the same or is no step: take it off better.txt')
     print(f'{passed} passed, {failed} failed')
     return 1 if failed else 0
 

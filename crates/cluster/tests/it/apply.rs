@@ -169,7 +169,7 @@ fn refusals_have_riaks_words() {
         (activate_type("none"), "none is not an existing bucket type"),
         (
             set_typed_bucket("maps", "b", r#"{"allow_mult":false}"#),
-            "Invalid bucket properties: [{allow_mult,\"data types need allow_mult=true\"}]",
+            "Invalid bucket properties: [{allow_mult,\"Data Type buckets must be allow_mult=true\"}]",
         ),
         (
             set_bucket("", r#"{"n_val":1}"#),

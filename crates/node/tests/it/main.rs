@@ -26,6 +26,7 @@ mod leveldb;
 mod membership;
 mod migration;
 mod opening;
+mod properties;
 mod repairing;
 mod riak_admin;
 #[path = "../../../import/tests/shared/riak_objects.rs"]

@@ -1,0 +1,92 @@
+"""The list of steps that are answered otherwise than Riak answered them, each with the reason.
+
+A line is `STEP STEP ...: reason`. A step that sets a property which Riak keeps and this server does not is
+written `STEP/PROPERTY`: what is shown of that bucket afterwards is compared without the property, until a
+step that is answered alike sets it again or takes everything back.
+"""
+import json
+import re
+
+PROPERTY_SHOWN = re.compile('/(?:body/json|msg)/props/([^/]+)')
+PROPERTIES_OF_BUCKET = re.compile('(?:/types/([^/]+))?/buckets/([^/]+)/props')
+GET_PROPERTIES, SET_PROPERTIES, RESET_PROPERTIES = 19, 21, 29
+
+
+class Better:
+    """The list, and which of its steps were needed."""
+
+    def __init__(self, text):
+        self.reasons = {}
+        self.not_kept = {}
+        self.needed = set()
+        for line in text.splitlines():
+            if not line.strip() or line.startswith('#'):
+                continue
+            steps, _, reason = line.partition(':')
+            if not reason.strip():
+                raise ValueError(f'better.txt: a step without a reason: {line}')
+            for step in steps.split():
+                step, _, name = step.partition('/')
+                self.reasons[step] = reason.strip()
+                if name:
+                    self.not_kept.setdefault(step, set()).add(name)
+
+
+class NotKept:
+    """In one transcript: the properties of each bucket that only Riak kept, each with its step."""
+
+    def __init__(self, better):
+        self.better = better
+        self.steps = {}
+
+    def unexplained(self, step, found):
+        """The differences that do not come of an earlier step."""
+        missing = self.steps.get(bucket_of(step), {})
+        rest = []
+        for difference in found:
+            shown = PROPERTY_SHOWN.match(difference[0])
+            cause = shown and missing.get(shown[1])
+            if cause:
+                self.better.needed.add(cause)
+            else:
+                rest.append(difference)
+        return rest
+
+    def take(self, step, is_same):
+        """What a step sets, or takes back, counts from the next one on."""
+        missing = self.steps.setdefault(bucket_of(step), {})
+        names = properties_set_by(step)
+        if names is None and is_same:
+            missing.clear()
+        for name in names or ():
+            if name in self.better.not_kept.get(step['id'], ()):
+                missing[name] = step['id']
+            elif is_same:
+                missing.pop(name, None)
+
+
+def bucket_of(step):
+    """The bucket with whose properties a step deals; `None` if it deals with something else."""
+    if 'http' in step:
+        found = PROPERTIES_OF_BUCKET.fullmatch(step['http']['path'])
+        return found and (found[1] or 'default', found[2])
+    if step['pb']['code'] in (GET_PROPERTIES, SET_PROPERTIES, RESET_PROPERTIES):
+        asked = step['pb'].get('request', {})
+        return asked.get('type', 'default'), str(asked.get('bucket'))
+    return None
+
+
+def properties_set_by(step):
+    """The names that a step sets, which may be none; `None` if it takes all of a bucket's back."""
+    if bucket_of(step) is None:
+        return []
+    if 'pb' in step:
+        is_reset = step['pb']['code'] == RESET_PROPERTIES
+        return None if is_reset else list(step['pb'].get('request', {}).get('props', {}))
+    method = step['http']['method']
+    if method != 'PUT':
+        return None if method == 'DELETE' else []
+    try:
+        return list(json.loads(step['http'].get('body', ''))['props'])
+    except (ValueError, TypeError, KeyError):
+        return []
