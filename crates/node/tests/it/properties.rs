@@ -30,7 +30,7 @@ fn other(property: &str) -> Value {
         "datatype" => json!("set"),
         "hll_precision" => json!(9),
         "backend" | "search_index" => json!("x"),
-        other => panic!("no value of {other}"),
+        other => unreachable!("no value of {other}"),
     }
 }
 
@@ -85,7 +85,7 @@ fn message(property: &str) -> Option<pb::RpbBucketProps> {
         "repl" => props.repl = Some(pb::rpb_bucket_props::RpbReplMode::False.into()),
         "aae_tree_exclude" => props.aae_tree_exclude = Some(true),
         "dvv_enabled" | "stat_tracked" => return None,
-        other => panic!("no field of {other}"),
+        other => unreachable!("no field of {other}"),
     }
     Some(props)
 }
