@@ -114,7 +114,7 @@ fn commands(block: &[(usize, &str)]) -> Vec<(usize, String)> {
 }
 
 fn marked(commands: &[(usize, String)], marks: Option<&str>) -> Vec<Printed> {
-    let marks: Option<Vec<_>> = marks.map(|marks| marks.split(';').map(parse).collect());
+    let marks: Option<Vec<_>> = marks.map(|marks| separate(marks).into_iter().map(parse).collect());
     let of = |position: usize| match &marks {
         None => Err("a command line has no mark"),
         Some(marks) if marks.len() == 1 => marks[0].clone(),
@@ -127,6 +127,17 @@ fn marked(commands: &[(usize, String)], marks: Option<&str>) -> Vec<Printed> {
             number: *number,
             text: text.clone(),
             mark: of(position),
+        })
+        .collect()
+}
+
+/// The marks of a comment; a semicolon between backquotes separates none.
+fn separate(marks: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    marks
+        .split(|character| {
+            is_quoted ^= character == '`';
+            character == ';' && !is_quoted
         })
         .collect()
 }
@@ -174,13 +185,13 @@ mod tests {
 
     #[test]
     fn each_command_line_has_its_mark() {
-        let text = "text\n<!-- printed: serve; run with `60` as `2`, `DIR` as `x y`; by hand -->\n\
+        let text = "text\n<!-- printed: serve; run with `60` as `2`, `DIR` as `x; y`; by hand -->\n\
                     ```sh\nkvorum server\nsome output\n$ kvorum bench run --duration 60 \\\n    DIR\n\
                     cargo xtask test\n```\n\n```json\ncurl x\n```\n<!-- printed: run -->\nnot adjacent\n\
                     ```\ncurl y\n```\n";
         let lines = lines(text);
         let marks: Vec<_> = lines.iter().map(|it| it.mark.clone()).collect();
-        let run = Mark::Run(vec![pair("60", "2"), pair("DIR", "x y")]);
+        let run = Mark::Run(vec![pair("60", "2"), pair("DIR", "x; y")]);
         assert_eq!(
             marks,
             [
@@ -191,8 +202,8 @@ mod tests {
             ]
         );
         assert_eq!(lines[1].number, 6);
-        let replaced = lines[1].replaced(&[pair("60", "2"), pair("DIR", "x y")]);
-        assert_eq!(replaced, "kvorum bench run --duration 2 \\\nx y");
+        let replaced = lines[1].replaced(&[pair("60", "2"), pair("DIR", "x; y")]);
+        assert_eq!(replaced, "kvorum bench run --duration 2 \\\nx; y");
     }
 
     #[test]
