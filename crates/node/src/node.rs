@@ -12,10 +12,13 @@ use kvorum_coordinator::{Coordinator, CoordinatorSettings, TombstoneKeeping};
 use kvorum_disk::{Disk, RealDisk};
 use kvorum_member::{Member, MemberSettings, PEER_SERVICE, TransferSettings, VnodeTable};
 use kvorum_object::Limits;
-use kvorum_properties::{PropertyOverlay, Quorum};
+use kvorum_properties::{KeyFunction, PropertyOverlay, Quorum, SyncOnWrite};
 use kvorum_ring::RingSize;
 use kvorum_runtime::{Executor, Listener, Room, Runtime, ThreadHandle};
-use kvorum_settings::{BucketDefaults, DeleteMode, QuorumValue, Settings};
+use kvorum_settings::{
+    BucketDefaults, DeleteMode, KeyFunction as ConfiguredFunction, QuorumValue, Settings,
+    SyncOnWrite as ConfiguredSync,
+};
 use kvorum_stats::Stats;
 use kvorum_vnode::VnodeSettings;
 use parking_lot::Mutex;
@@ -344,7 +347,8 @@ fn coordinator_settings(settings: &Settings) -> CoordinatorSettings {
     }
 }
 
-/// `buckets.default.*` as a layer of properties; what equals the built-in default is left out.
+/// `buckets.default.*` as a layer of properties. The two that the versions before did not have are left out
+/// where they are the built-in default: this layer is compared with the agreed one of a node that has data.
 fn default_overlay(buckets: &BucketDefaults) -> PropertyOverlay {
     let quorum = |value: QuorumValue| {
         Some(match value {
@@ -368,6 +372,15 @@ fn default_overlay(buckets: &BucketDefaults) -> PropertyOverlay {
         allow_mult: Some(buckets.allow_mult),
         last_write_wins: Some(buckets.last_write_wins),
         dvv_enabled: Some(buckets.dvv_enabled),
+        sync_on_write: match buckets.sync_on_write {
+            ConfiguredSync::Backend => None,
+            ConfiguredSync::One => Some(SyncOnWrite::One),
+            ConfiguredSync::All => Some(SyncOnWrite::All),
+        },
+        chash_keyfun: match buckets.chash_keyfun {
+            ConfiguredFunction::Standard => None,
+            ConfiguredFunction::BucketOnly => Some(KeyFunction::BucketOnly),
+        },
         ..PropertyOverlay::default()
     }
 }

@@ -18,18 +18,17 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// The text of a path that was written at `place`, absolute if it can be.
-    fn anchored(&self, place: Place, text: &str) -> String {
+    /// The text of a path that was written at `place`, absolute if it can be. References in it have been
+    /// followed: what they begin with may be relative too.
+    pub(crate) fn anchored(&self, place: Place, text: &str) -> String {
         let directory = match place {
             Place::Set(_) => self.working.as_deref(),
             Place::Default | Place::Line(_) | Place::Terms(_) => {
                 self.file.as_deref().or(self.working.as_deref())
             }
         };
-        // The value that it begins with says where it is.
-        let is_reference = text.starts_with("$(");
         match directory {
-            Some(directory) if !is_reference && !Path::new(text).is_absolute() => {
+            Some(directory) if !Path::new(text).is_absolute() => {
                 let mut rest = text;
                 while let Some(shorter) = rest.strip_prefix("./") {
                     rest = shorter.trim_start_matches('/');

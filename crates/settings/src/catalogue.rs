@@ -2,6 +2,7 @@
 
 use crate::honoured::TABLES;
 use crate::key::Key;
+use crate::kind::Kind;
 use crate::name::Name;
 use crate::riak::{FAMILIES, Family, Fate, MULTI, MULTI_PREFIX, RiakKey};
 
@@ -23,6 +24,11 @@ pub enum Known {
     /// A key of Riak's without effect.
     Ignored {
         /// Fits after "ignored because".
+        reason: &'static str,
+    },
+    /// A key of Riak's that is taken when its value is empty, and else refused.
+    Guarded {
+        /// Why it is refused.
         reason: &'static str,
     },
 }
@@ -56,6 +62,7 @@ pub fn lookup(name: &Name) -> Option<Known> {
         return Some(match key.fate {
             Fate::Mapped(to) => Known::Mapped { to },
             Fate::Ignored(reason) => Known::Ignored { reason },
+            Fate::Guarded(reason) => Known::Guarded { reason },
         });
     }
     under_multi(name)
@@ -74,6 +81,16 @@ fn riak_keys() -> impl Iterator<Item = &'static RiakKey> {
 /// The default of a key of Riak's that others refer to as `$(name)`.
 pub(crate) fn riak_default(name: &Name) -> Option<&'static str> {
     riak_key(name).and_then(|key| key.default)
+}
+
+/// Whether the value of a key is a path; of keys that are ignored, those with a default are.
+pub(crate) fn is_path(name: &Name) -> bool {
+    let pattern = match lookup(name) {
+        Some(Known::Honoured { pattern, .. }) => pattern,
+        Some(Known::Mapped { to }) => to,
+        _ => return riak_default(name).is_some(),
+    };
+    declaration(pattern).is_some_and(|key| matches!(key.kind, Kind::Path(_)))
 }
 
 /// `multi_backend.NAME.REST`: the rest.

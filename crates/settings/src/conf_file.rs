@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::catalogue::{self, Known};
 use crate::name::Name;
 use crate::problem::{Place, Problem};
 use crate::secret;
@@ -69,7 +70,7 @@ pub(crate) fn parse_override(text: &str, place: Place) -> Result<Setting, Proble
     let name = Name::parse(key.trim()).ok_or_else(|| unreadable("a key made of words and dots"))?;
     let value = value.trim();
     let value = quoted(value, str::is_empty).unwrap_or(value);
-    if value.is_empty() {
+    if value.is_empty() && !takes_nothing(&name) {
         return Err(unreadable("a value after the `=`"));
     }
     Ok(Setting {
@@ -97,7 +98,7 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
     let rest = rest.trim_start();
     let value = quoted(rest, |tail| tail.is_empty() || tail.starts_with('#'))
         .unwrap_or_else(|| rest.split('#').next().unwrap_or_default().trim_end());
-    if value.is_empty() {
+    if value.is_empty() && !takes_nothing(&name) {
         return Err(unreadable("a value after the `=`"));
     }
     Ok(Setting {
@@ -106,6 +107,11 @@ fn parse_line(line: &str, place: Place) -> Result<Setting, Problem> {
         value: value.to_owned(),
         written: None,
     })
+}
+
+/// Whether an empty value of this key has a meaning.
+fn takes_nothing(name: &Name) -> bool {
+    matches!(catalogue::lookup(name), Some(Known::Guarded { .. }))
 }
 
 /// The value as it has to be written so that it reads back, in quotes where it needs them.

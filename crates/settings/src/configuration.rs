@@ -216,6 +216,17 @@ impl<'a> Loader<'a> {
                     through: true,
                 },
                 Some(Known::Ignored { reason }) => Target::Nothing(reason),
+                Some(Known::Guarded { .. }) if EMPTY.contains(&&*setting.value) => {
+                    Target::Nothing(NOTHING_NAMED)
+                }
+                Some(Known::Guarded { reason }) => {
+                    self.problems.push(Problem::Unsupported {
+                        key: setting.name.to_string(),
+                        place: setting.place,
+                        reason,
+                    });
+                    continue;
+                }
                 None => {
                     self.problems.push(Problem::UnknownKey {
                         key: setting.name.to_string(),
@@ -309,8 +320,8 @@ impl<'a> Loader<'a> {
     fn apply_default(&mut self, settings: &mut Settings, key: &'static Key) -> Effective {
         let name = name::instance(key.name, key.default_word);
         let value = key.default.and_then(|text| {
-            let text = self.anchors.of_kind(&key.kind, Place::Default, text);
-            let value = self.expand(&name, Place::Default, &text)?;
+            let value = self.expand(&name, Place::Default, text)?;
+            let value = self.anchors.of_kind(&key.kind, Place::Default, &value);
             self.apply(
                 settings,
                 key,
@@ -339,10 +350,8 @@ impl<'a> Loader<'a> {
         let setting = self.written.get(index)?;
         let name = name::instance(key.name, word);
         let written = setting.written_name();
-        let text = self
-            .anchors
-            .of_kind(&key.kind, setting.place, &setting.value);
-        let value = self.expand(&written, setting.place, &text)?;
+        let value = self.expand(&written, setting.place, &setting.value)?;
+        let value = self.anchors.of_kind(&key.kind, setting.place, &value);
         self.apply(settings, key, word, &written, setting.place, &value);
         let through = (written != name).then_some(written);
         let origin = Origin::Set {
@@ -387,7 +396,7 @@ impl<'a> Loader<'a> {
     }
 
     fn expand(&mut self, key: &str, place: Place, text: &str) -> Option<String> {
-        let expanded = substitution::expand(text, &|name| self.raw_value(name));
+        let expanded = substitution::expand(text, &Written { loader: self });
         expanded
             .map_err(|(named, why)| {
                 let key = key.to_owned();
@@ -401,31 +410,32 @@ impl<'a> Loader<'a> {
             .ok()
     }
 
-    /// The text that a key was set to, or its default.
-    fn raw_value(&self, name: &Name) -> Option<String> {
+    /// The text that a key was set to, or its default, with its place.
+    fn raw_value(&self, name: &Name) -> Option<(Place, String)> {
         let (pattern, word) = match catalogue::lookup(name)? {
             Known::Honoured { pattern, word } => (pattern, word),
             Known::Mapped { to } => (to, String::new()),
-            Known::Ignored { .. } => {
-                let set = self
-                    .written
-                    .iter()
-                    .rev()
-                    .find(|setting| setting.name == *name);
+            Known::Ignored { .. } | Known::Guarded { .. } => {
+                let written = self.written.iter().rev();
+                let mut set = written.filter(|setting| setting.name == *name);
                 return set
-                    .map(|setting| setting.value.clone())
-                    .or_else(|| catalogue::riak_default(name).map(str::to_owned));
+                    .next()
+                    .map(|setting| (setting.place, setting.value.clone()))
+                    .or_else(|| {
+                        let default = catalogue::riak_default(name)?;
+                        Some((Place::Default, default.to_owned()))
+                    });
             }
         };
-        let key = catalogue::declaration(pattern)?;
         match self.winners.get(&(pattern, word)) {
-            Some(index) => self.written.get(*index).map(|setting| {
-                self.anchors
-                    .of_kind(&key.kind, setting.place, &setting.value)
-            }),
-            None => key
-                .default
-                .map(|text| self.anchors.of_kind(&key.kind, Place::Default, text)),
+            Some(index) => {
+                let setting = self.written.get(*index)?;
+                Some((setting.place, setting.value.clone()))
+            }
+            None => {
+                let default = catalogue::declaration(pattern)?.default?;
+                Some((Place::Default, default.to_owned()))
+            }
         }
     }
 
@@ -442,10 +452,34 @@ impl<'a> Loader<'a> {
     }
 }
 
+/// Values of keys, for references to them.
+struct Written<'a> {
+    loader: &'a Loader<'a>,
+}
+
+impl substitution::Values for Written<'_> {
+    fn text(&self, name: &Name) -> Option<String> {
+        self.loader.raw_value(name).map(|(_, text)| text)
+    }
+
+    fn followed(&self, name: &Name, text: String) -> String {
+        match self.loader.raw_value(name) {
+            Some((place, _)) if catalogue::is_path(name) => {
+                self.loader.anchors.anchored(place, &text)
+            }
+            _ => text,
+        }
+    }
+}
+
 /// Why a value of a key that is honoured has no effect.
 fn passed_over(pattern: &'static str, value: &str) -> Option<&'static str> {
     catalogue::declaration(pattern)?.kind.passes_over(value)
 }
+
+/// Values of riak.conf that are an empty list.
+const EMPTY: [&str; 3] = ["", "[]", "\"\""];
+const NOTHING_NAMED: &str = "it names nothing, which is the default";
 
 enum Target {
     Key {

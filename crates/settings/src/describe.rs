@@ -37,6 +37,9 @@ impl Configuration {
             Some(Known::Ignored { reason }) => Ok(format!(
                 "`{name}` is a key of Riak's, ignored because {reason}.\n"
             )),
+            Some(Known::Guarded { reason }) => Ok(format!(
+                "`{name}` is a key of Riak's, refused unless its value is empty (`[]`): {reason}.\n"
+            )),
             None => {
                 let prefix = format!("{name}.");
                 let text = list(

@@ -15,12 +15,14 @@ use crate::conf_file::{Setting, Written};
 use crate::configuration::{LineReport, Outcome};
 use crate::name::Name;
 use crate::problem::{Place, Problem, TermsFile};
+use crate::secret;
 
 use keys::{APPLICATIONS, ErlangKey, Form, KEYS};
-use values::{Lines, Misfit};
+use values::{Misfit, Translated};
 
 const FORM: &str = "one list of applications, `[{riak_kv, [{delete_mode, keep}]}].`";
 const OTHER_APPLICATION: &str = "Kvorum has no such Erlang application";
+const EMPTY_LIST: &str = "it is an empty list: what it replaces has its default";
 const NO_MEANING: &str = "it has no meaning in Kvorum, nor has riak.conf a key for it";
 
 /// A listener whose address and port stand in two keys.
@@ -138,23 +140,23 @@ impl ErlangSettings {
             match KEYS.iter().find(|key| key.path == path) {
                 Some(key) => self.take_key(place, key, &value),
                 None if OLD_LISTENERS.iter().any(|old| old.has(application, &name)) => {}
-                None => self.ignore(place, application, path, &value),
+                None if APPLICATIONS.contains(&application) => {
+                    self.ignore(place, path, &value, NO_MEANING);
+                }
+                None => self.ignore(place, path, &value, OTHER_APPLICATION),
             }
         }
     }
 
-    fn ignore(&mut self, place: Place, application: &str, path: String, value: &Term) {
-        let reason = match APPLICATIONS.contains(&application) {
-            true => NO_MEANING,
-            false => OTHER_APPLICATION,
+    fn ignore(&mut self, place: Place, path: String, value: &Term, reason: &'static str) {
+        let value = match value {
+            Term::String(_) => "\"...\"".to_owned(),
+            _ => shown(value),
         };
         self.ignored.push(LineReport {
             place,
+            value: secret::shown(&path, &value),
             name: path,
-            value: match value {
-                Term::String(_) => "\"...\"".to_owned(),
-                _ => shown(value),
-            },
             outcome: Outcome::Ignored(reason),
         });
     }
@@ -187,8 +189,8 @@ impl ErlangSettings {
     }
 
     fn take_key(&mut self, place: Place, key: &ErlangKey, value: &Term) {
-        let lines = match translate(key, value) {
-            Ok(lines) => lines,
+        let translated = match translate(key, value) {
+            Ok(translated) => translated,
             Err(Misfit::Form(expected)) => {
                 let expected = if expected.is_empty() {
                     catalogue::declaration(key.conf).map_or_else(
@@ -218,7 +220,14 @@ impl ErlangSettings {
         if let Form::Special { replaces, .. } = key.form {
             self.replaced.extend(replaces);
         }
-        for (name, text) in lines {
+        if translated.lines.is_empty() && translated.ignored.is_empty() {
+            self.ignore(place, key.path.to_owned(), value, EMPTY_LIST);
+        }
+        for part in translated.ignored {
+            let path = format!("{}.{}", key.path, part.path);
+            self.ignore(place, path, &part.value, part.reason);
+        }
+        for (name, text) in translated.lines {
             let Some(name) = Name::parse(&name) else {
                 continue;
             };
@@ -228,14 +237,14 @@ impl ErlangSettings {
                 value: text,
                 written: Some(Written {
                     name: key.path.to_owned(),
-                    value: shown(value),
+                    value: secret::shown(key.path, &shown(value)),
                 }),
             });
         }
     }
 }
 
-fn translate(key: &ErlangKey, value: &Term) -> Result<Lines, Misfit> {
+fn translate(key: &ErlangKey, value: &Term) -> Result<Translated, Misfit> {
     let is_ignored = Name::parse(key.conf)
         .and_then(|name| catalogue::lookup(&name))
         .is_some_and(|known| matches!(known, catalogue::Known::Ignored { .. }));
@@ -268,14 +277,15 @@ fn translate(key: &ErlangKey, value: &Term) -> Result<Lines, Misfit> {
         }
     };
     let text = text.ok_or(Misfit::Form(""))?;
-    Ok(vec![(key.conf.to_owned(), text)])
+    Ok(vec![(key.conf.to_owned(), text)].into())
 }
 
-/// A value for messages. Strings within other terms may be secrets and are not shown.
+/// A value for messages. Strings within other terms may be secrets and are not shown, nor is a term in
+/// which something bears the name of a secret.
 fn shown(term: &Term) -> String {
     match term {
         Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::String(_) => term.to_string(),
-        _ if is_harmless(term) => term.to_string(),
+        _ if is_harmless(term) && !names_secret(term) => term.to_string(),
         Term::List(_) => "[...]".to_owned(),
         Term::Tuple(_) => "{...}".to_owned(),
         Term::Map(_) => "#{...}".to_owned(),
@@ -288,5 +298,13 @@ fn is_harmless(term: &Term) -> bool {
         Term::Atom(_) | Term::Integer(_) | Term::Float(_) => true,
         Term::List(parts) | Term::Tuple(parts) => parts.iter().all(is_harmless),
         Term::String(_) | Term::Binary(_) | Term::Map(_) => false,
+    }
+}
+
+fn names_secret(term: &Term) -> bool {
+    match term {
+        Term::Atom(name) => secret::is_secret(name),
+        Term::List(parts) | Term::Tuple(parts) => parts.iter().any(names_secret),
+        _ => false,
     }
 }

@@ -27,6 +27,11 @@ pub fn reference_page() -> String {
                 Fate::Ignored(reason) => {
                     writeln!(text, "| `{}` | ignored because {reason} |", key.name)
                 }
+                Fate::Guarded(reason) => writeln!(
+                    text,
+                    "| `{}` | refused unless it is empty (`[]`): {reason} |",
+                    key.name
+                ),
             };
         }
     }

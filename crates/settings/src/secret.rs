@@ -4,11 +4,18 @@
 const MASK: &str = "********";
 
 /// True for keys whose values are secrets.
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
-    ["password", "passphrase", "secret", "cookie"]
-        .iter()
-        .any(|word| last.contains(word))
+    let words = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "cookie",
+        "credential",
+        "userlist",
+    ];
+    words.iter().any(|word| last.contains(word))
 }
 
 /// The value as reports may show it.

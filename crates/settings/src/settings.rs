@@ -223,6 +223,30 @@ pub struct BucketDefaults {
     pub last_write_wins: bool,
     /// `merge_strategy`: 2 is `true`.
     pub dvv_enabled: bool,
+    /// `sync_on_write`.
+    pub sync_on_write: SyncOnWrite,
+    /// `chash_keyfun`.
+    pub chash_keyfun: KeyFunction,
+}
+
+/// Which replicas flush before they acknowledge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncOnWrite {
+    /// As the backend's own settings say.
+    Backend,
+    /// The one that coordinates.
+    One,
+    /// Every one.
+    All,
+}
+
+/// What of an address decides the place on the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyFunction {
+    /// Bucket and key.
+    Standard,
+    /// The bucket alone.
+    BucketOnly,
 }
 
 /// How many replicas have to answer.
@@ -656,6 +680,8 @@ impl BucketDefaults {
             allow_mult: false,
             last_write_wins: false,
             dvv_enabled: false,
+            sync_on_write: SyncOnWrite::One,
+            chash_keyfun: KeyFunction::Standard,
         }
     }
 }

@@ -5,20 +5,29 @@ use crate::name::Name;
 /// Values that refer to each other twice over double at every step; no path is this long.
 const BYTES_MAX: usize = 16 << 10;
 
-/// Replaces every `$(key)` in `text` by what `value_of` gives for it, and so on in what comes in.
+/// Values for references, by name.
+pub(crate) trait Values {
+    /// The text that stands for this key, which may have references of its own.
+    fn text(&self, name: &Name) -> Option<String>;
+
+    /// The same when its references have been followed, as it counts: a path with its directory.
+    fn followed(&self, name: &Name, text: String) -> String;
+}
+
+/// Replaces every `$(key)` in `text` by what `values` has for it, and so on in what comes in.
 ///
 /// # Errors
 /// The name in the parentheses and what is wrong with it.
 pub(crate) fn expand(
     text: &str,
-    value_of: &dyn Fn(&Name) -> Option<String>,
+    values: &dyn Values,
 ) -> Result<String, (String, &'static str)> {
-    expand_within(text, value_of, &mut Vec::new())
+    expand_within(text, values, &mut Vec::new())
 }
 
 fn expand_within(
     text: &str,
-    value_of: &dyn Fn(&Name) -> Option<String>,
+    values: &dyn Values,
     open: &mut Vec<Name>,
 ) -> Result<String, (String, &'static str)> {
     let mut expanded = String::new();
@@ -33,10 +42,13 @@ fn expand_within(
         if open.contains(&name) {
             return Err(problem("which refers back to it"));
         }
-        let value = value_of(&name).ok_or_else(|| problem("which has no value"))?;
-        open.push(name);
-        expanded.push_str(&expand_within(&value, value_of, open)?);
+        let value = values
+            .text(&name)
+            .ok_or_else(|| problem("which has no value"))?;
+        open.push(name.clone());
+        let value = expand_within(&value, values, open)?;
         open.pop();
+        expanded.push_str(&values.followed(&name, value));
         if expanded.len() > BYTES_MAX {
             return Err(problem("which makes it longer than 16 KB"));
         }
@@ -50,38 +62,56 @@ fn expand_within(
 mod tests {
     use super::*;
 
-    fn value_of(name: &Name) -> Option<String> {
-        match name.to_string().as_str() {
-            "data" => Some("/var/$(name)".to_owned()),
-            "name" => Some("kvorum".to_owned()),
-            "round" => Some("$(about)".to_owned()),
-            "about" => Some("$(round)".to_owned()),
-            word => {
-                // `x1` is twice `x2`, and so on.
-                let number: u32 = word.strip_prefix('x')?.parse().ok()?;
-                Some(format!("$(x{0})$(x{0})", number + 1))
-                    .filter(|_| number < 300)
-                    .or_else(|| Some("x".to_owned()))
+    struct Planted;
+
+    impl Values for Planted {
+        fn text(&self, name: &Name) -> Option<String> {
+            match name.to_string().as_str() {
+                "data" => Some("/var/$(name)".to_owned()),
+                "relative" => Some("$(name)/x".to_owned()),
+                "name" => Some("kvorum".to_owned()),
+                "round" => Some("$(about)".to_owned()),
+                "about" => Some("$(round)".to_owned()),
+                word => {
+                    // `x1` is twice `x2`, and so on.
+                    let number: u32 = word.strip_prefix('x')?.parse().ok()?;
+                    Some(format!("$(x{0})$(x{0})", number + 1))
+                        .filter(|_| number < 300)
+                        .or_else(|| Some("x".to_owned()))
+                }
+            }
+        }
+
+        fn followed(&self, name: &Name, text: String) -> String {
+            match name.to_string().as_str() {
+                "relative" => format!("/etc/{text}"),
+                _ => text,
             }
         }
     }
 
     #[test]
+    fn a_value_counts_as_it_is_when_its_own_references_were_followed() {
+        let expanded = expand("$(relative)/y", &Planted);
+        assert_eq!(expanded.as_deref(), Ok("/etc/kvorum/x/y"));
+    }
+
+    #[test]
     fn values_that_double_at_every_step_end() {
-        let why = expand("$(x0)", &value_of).map_err(|(_, why)| why);
+        let why = expand("$(x0)", &Planted).map_err(|(_, why)| why);
         assert_eq!(why, Err("which makes it longer than 16 KB"));
     }
 
     #[test]
     fn references_are_followed_through_other_values() {
-        let expanded = expand("$(data)/a$(name)$", &value_of);
+        let expanded = expand("$(data)/a$(name)$", &Planted);
         assert_eq!(expanded.as_deref(), Ok("/var/kvorum/akvorum$"));
     }
 
     #[test]
     fn the_same_key_may_be_named_twice() {
         assert_eq!(
-            expand("$(name)$(name)", &value_of).as_deref(),
+            expand("$(name)$(name)", &Planted).as_deref(),
             Ok("kvorumkvorum")
         );
     }
@@ -95,7 +125,7 @@ mod tests {
             ("$()", "which is no name of a key"),
         ] {
             assert_eq!(
-                expand(text, &value_of).map_err(|(_, why)| why),
+                expand(text, &Planted).map_err(|(_, why)| why),
                 Err(why),
                 "{text}"
             );

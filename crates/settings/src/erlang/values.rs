@@ -6,7 +6,45 @@ use kvorum_erlang_terms::Term;
 pub(super) type Lines = Vec<(String, String)>;
 
 /// Turns a value into lines.
-pub(super) type Translation = fn(&Term) -> Result<Lines, Misfit>;
+pub(super) type Translation = fn(&Term) -> Result<Translated, Misfit>;
+
+/// What a value with parts says.
+#[derive(Debug, Default)]
+pub(super) struct Translated {
+    /// As lines of riak.conf.
+    pub(super) lines: Lines,
+    /// Parts without effect.
+    pub(super) ignored: Vec<IgnoredPart>,
+}
+
+/// A part of a value that has no effect.
+#[derive(Debug)]
+pub(super) struct IgnoredPart {
+    /// Its path below the key.
+    pub(super) path: String,
+    pub(super) value: Term,
+    /// Fits after "ignored because".
+    pub(super) reason: &'static str,
+}
+
+impl From<Lines> for Translated {
+    fn from(lines: Lines) -> Self {
+        Self {
+            lines,
+            ignored: Vec::new(),
+        }
+    }
+}
+
+impl Translated {
+    fn ignore(&mut self, path: String, value: Term, reason: &'static str) {
+        self.ignored.push(IgnoredPart {
+            path,
+            value,
+            reason,
+        });
+    }
+}
 
 /// Why a value cannot be lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,48 +83,51 @@ fn line(key: &str, value: impl Into<String>) -> (String, String) {
     (key.to_owned(), value.into())
 }
 
-pub(super) fn sync_strategy(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn sync_strategy(term: &Term) -> Result<Translated, Misfit> {
     const EXPECTED: &str = "none, o_sync or {seconds, N}";
     match (term, term.as_tuple()) {
         (Term::Atom(word), _) if word == "none" || word == "o_sync" => {
-            Ok(vec![line("bitcask.sync.strategy", word.clone())])
+            Ok(vec![line("bitcask.sync.strategy", word.clone())].into())
         }
         (_, Some([tag, Term::Integer(seconds)])) if tag.as_atom() == Some("seconds") => Ok(vec![
             line("bitcask.sync.strategy", "interval"),
             line("bitcask.sync.interval", format!("{seconds}s")),
-        ]),
+        ]
+        .into()),
         _ => Err(Misfit::Form(EXPECTED)),
     }
 }
 
-pub(super) fn merge_window(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn merge_window(term: &Term) -> Result<Translated, Misfit> {
     match (term, term.as_tuple()) {
         (Term::Atom(word), _) if word == "always" || word == "never" => {
-            Ok(vec![line("bitcask.merge.policy", word.clone())])
+            Ok(vec![line("bitcask.merge.policy", word.clone())].into())
         }
         (_, Some([Term::Integer(start), Term::Integer(end)])) => Ok(vec![
             line("bitcask.merge.policy", "window"),
             line("bitcask.merge.window.start", start.to_string()),
             line("bitcask.merge.window.end", end.to_string()),
-        ]),
+        ]
+        .into()),
         _ => Err(Misfit::Form("always, never or {StartHour, EndHour}")),
     }
 }
 
-pub(super) fn compression(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn compression(term: &Term) -> Result<Translated, Misfit> {
     match term.as_atom() {
         Some(word @ ("true" | "false" | "on" | "off")) => {
-            Ok(vec![line("leveldb.compression", word)])
+            Ok(vec![line("leveldb.compression", word)].into())
         }
         Some(word @ ("snappy" | "lz4")) => Ok(vec![
             line("leveldb.compression", "on"),
             line("leveldb.compression.algorithm", word),
-        ]),
+        ]
+        .into()),
         _ => Err(Misfit::Form("true, false, snappy or lz4")),
     }
 }
 
-pub(super) fn memory_backend(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn memory_backend(term: &Term) -> Result<Translated, Misfit> {
     const EXPECTED: &str = "[{max_memory, Megabytes}, {ttl, Seconds}]";
     let pairs = pairs(term).ok_or(Misfit::Form(EXPECTED))?;
     let mut lines = Vec::new();
@@ -102,11 +143,11 @@ pub(super) fn memory_backend(term: &Term) -> Result<Lines, Misfit> {
             _ => return Err(Misfit::Form(EXPECTED)),
         }
     }
-    Ok(lines)
+    Ok(lines.into())
 }
 
 /// The list names the classes that are enabled; all others are not.
-pub(super) fn jobs(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn jobs(term: &Term) -> Result<Translated, Misfit> {
     const CLASSES: [&str; 7] = [
         "list_buckets",
         "stream_list_buckets",
@@ -117,6 +158,7 @@ pub(super) fn jobs(term: &Term) -> Result<Lines, Misfit> {
         "map_reduce",
     ];
     const EXPECTED: Misfit = Misfit::Form("a list such as [{riak_kv, list_keys}]");
+    const NO_SUCH_CLASS: &str = "Kvorum has no requests of this class";
     let enabled = pairs(term).ok_or(EXPECTED)?;
     let lines = CLASSES.map(|class| {
         let is_enabled = enabled
@@ -125,18 +167,26 @@ pub(super) fn jobs(term: &Term) -> Result<Lines, Misfit> {
         let value = if is_enabled { "enabled" } else { "disabled" };
         line(&format!("cluster.job.riak_kv.{class}"), value)
     });
-    Ok(lines.to_vec())
+    let mut translated = Translated::from(lines.to_vec());
+    for (app, name) in enabled {
+        let is_known = name.as_atom().is_some_and(|name| CLASSES.contains(&name));
+        if app != "riak_kv" || !is_known {
+            let part = plain(&name).ok_or(EXPECTED)?;
+            translated.ignore(format!("{app}.{part}"), name, NO_SUCH_CLASS);
+        }
+    }
+    Ok(translated)
 }
 
-pub(super) fn protobuf_listeners(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn protobuf_listeners(term: &Term) -> Result<Translated, Misfit> {
     listeners("protobuf", term)
 }
 
-pub(super) fn http_listeners(term: &Term) -> Result<Lines, Misfit> {
+pub(super) fn http_listeners(term: &Term) -> Result<Translated, Misfit> {
     listeners("http", term)
 }
 
-fn listeners(protocol: &str, term: &Term) -> Result<Lines, Misfit> {
+fn listeners(protocol: &str, term: &Term) -> Result<Translated, Misfit> {
     const EXPECTED: &str = "a list such as [{\"127.0.0.1\", 8087}]";
     let list = term.as_list().ok_or(Misfit::Form(EXPECTED))?;
     let mut lines = Vec::new();
@@ -151,13 +201,37 @@ fn listeners(protocol: &str, term: &Term) -> Result<Lines, Misfit> {
     if lines.is_empty() {
         lines.push((format!("listener.{protocol}.erlang1"), "off".to_owned()));
     }
-    Ok(lines)
+    Ok(lines.into())
 }
 
+/// Default properties without effect, each with the reason.
+const WITHOUT_EFFECT: [(&str, &str); 15] = [
+    ("linkfun", "links are read from the Link metadata alone"),
+    ("small_vclock", PRUNING),
+    ("big_vclock", PRUNING),
+    ("young_vclock", PRUNING),
+    ("old_vclock", PRUNING),
+    ("repl", "there is no replication between clusters"),
+    ("search", "there is no search"),
+    ("search_index", "there is no search"),
+    ("hll_precision", "there are no HyperLogLogs yet"),
+    ("stat_tracked", "no statistics are kept for a bucket alone"),
+    (
+        "aae_tree_exclude",
+        "there are no cached anti-entropy trees",
+    ),
+    ("name", "it is part of the address"),
+    ("bucket_type", "it is part of the address"),
+    ("claimant", "every node can change bucket types"),
+    ("active", "a bucket type is activated by its verb"),
+];
+
+const PRUNING: &str = "clocks are never pruned";
+
 /// Default properties. One that Kvorum cannot honour would silently give objects another fate than
-/// before, so it is refused; those that change nothing for a client are left out.
-pub(super) fn bucket_properties(term: &Term) -> Result<Lines, Misfit> {
-    const HONOURED: [&str; 12] = [
+/// before, so it is refused; those that change nothing for a client are named.
+pub(super) fn bucket_properties(term: &Term) -> Result<Translated, Misfit> {
+    const HONOURED: [&str; 13] = [
         "n_val",
         "r",
         "w",
@@ -170,45 +244,53 @@ pub(super) fn bucket_properties(term: &Term) -> Result<Lines, Misfit> {
         "basic_quorum",
         "allow_mult",
         "last_write_wins",
-    ];
-    const WITHOUT_EFFECT: [&str; 10] = [
-        "linkfun",
-        "chash_keyfun",
-        "small_vclock",
-        "big_vclock",
-        "young_vclock",
-        "old_vclock",
-        "repl",
-        "name",
-        "claimant",
-        "active",
+        "sync_on_write",
     ];
     const EXPECTED: &str = "a list of properties such as [{allow_mult, true}]";
+    const OFF: &str = "it is off, as it is without this line";
     let pairs = pairs(term).ok_or(Misfit::Form(EXPECTED))?;
-    let mut lines = Vec::new();
+    let mut translated = Translated::default();
     for (name, value) in pairs {
         let is_off = matches!(value.as_atom(), Some("false" | "undefined"))
             || value.as_list().is_some_and(<[Term]>::is_empty);
+        let without_effect = WITHOUT_EFFECT.iter().find(|(known, _)| *known == name);
         if HONOURED.contains(&&*name) {
             let text = plain(&value).ok_or(Misfit::Form(EXPECTED))?;
-            lines.push((format!("buckets.default.{name}"), text));
+            translated
+                .lines
+                .push((format!("buckets.default.{name}"), text));
         } else if name == "dvv_enabled" {
             let strategy = if is_off { "1" } else { "2" };
-            lines.push(line("buckets.default.merge_strategy", strategy));
-        } else if name == "chash_keyfun" && !is_standard_hash(&value) {
-            let reason = "Kvorum places objects by the standard hash of bucket and key alone";
-            return Err(Misfit::Refused(name, reason));
-        } else if !is_off && !WITHOUT_EFFECT.contains(&&*name) {
+            let strategy = line("buckets.default.merge_strategy", strategy);
+            translated.lines.push(strategy);
+        } else if name == "chash_keyfun" {
+            let function = key_function(&value).ok_or_else(|| {
+                let reason = "only the two functions of riak_core_util are known";
+                Misfit::Refused(name.clone(), reason)
+            })?;
+            translated
+                .lines
+                .push(line("buckets.default.chash_keyfun", function));
+        } else if let Some((_, reason)) = without_effect {
+            translated.ignore(name, value, reason);
+        } else if is_off {
+            translated.ignore(name, value, OFF);
+        } else {
             return Err(Misfit::Refused(name, why_refused(&value)));
         }
     }
-    Ok(lines)
+    Ok(translated)
 }
 
-fn is_standard_hash(value: &Term) -> bool {
-    let parts = value.as_tuple().unwrap_or_default();
+/// The name of one of the two functions of `riak_core_util`.
+fn key_function(value: &Term) -> Option<&'static str> {
+    let parts = value.as_tuple()?;
     let names: Vec<_> = parts.iter().filter_map(Term::as_atom).collect();
-    names == ["riak_core_util", "chash_std_keyfun"]
+    match names[..] {
+        ["riak_core_util", "chash_std_keyfun"] => Some("chash_std_keyfun"),
+        ["riak_core_util", "chash_bucketonly_keyfun"] => Some("chash_bucketonly_keyfun"),
+        _ => None,
+    }
 }
 
 fn why_refused(value: &Term) -> &'static str {

@@ -2,6 +2,7 @@
 
 use crate::key::{Category, Key};
 use crate::kind::{Choice, Kind, REPLICAS_MAX};
+use crate::settings::{KeyFunction, SyncOnWrite};
 
 const fn key(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Key {
     Key::new(name, kind, Some(default), Category::Buckets, help)
@@ -126,4 +127,37 @@ pub(super) const KEYS: &[Key] = &[
         "The bucket property `dvv_enabled`: 2 is true, 1 is false. \
          It is shown to clients as set; siblings carry dots either way.",
     ),
+    key(
+        "buckets.default.sync_on_write",
+        Kind::Choice(&[
+            Choice::Takes("backend", |settings| {
+                settings.buckets.sync_on_write = SyncOnWrite::Backend;
+            }),
+            Choice::Takes("one", |settings| {
+                settings.buckets.sync_on_write = SyncOnWrite::One;
+            }),
+            Choice::Takes("all", |settings| {
+                settings.buckets.sync_on_write = SyncOnWrite::All;
+            }),
+        ]),
+        "backend",
+        "Which replicas have a write on stable storage before they acknowledge it: \
+         `backend` goes by `durability`, `one` is the replica that coordinates, `all` is every one.",
+    )
+    .own(),
+    key(
+        "buckets.default.chash_keyfun",
+        Kind::Choice(&[
+            Choice::Takes("chash_std_keyfun", |settings| {
+                settings.buckets.chash_keyfun = KeyFunction::Standard;
+            }),
+            Choice::Takes("chash_bucketonly_keyfun", |settings| {
+                settings.buckets.chash_keyfun = KeyFunction::BucketOnly;
+            }),
+        ]),
+        "chash_std_keyfun",
+        "What decides the place of an object on the ring: bucket and key, or the bucket alone. \
+         Objects that are stored already do not move when it is changed.",
+    )
+    .own(),
 ];

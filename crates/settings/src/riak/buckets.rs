@@ -1,6 +1,6 @@
 //! Keys of default bucket properties that Kvorum cannot honour.
 
-use super::{Family, ignored};
+use super::{Family, Fate, RiakKey};
 
 pub(super) const FAMILY: Family = Family {
     title: "Default bucket properties",
@@ -9,7 +9,15 @@ pub(super) const FAMILY: Family = Family {
 
 const HOOKS: &str = "commit hooks are Erlang or JavaScript functions, which Kvorum cannot run";
 
-const KEYS: &[super::RiakKey] = &[
-    ignored("buckets.default.precommit", HOOKS),
-    ignored("buckets.default.postcommit", HOOKS),
+const fn hooks(name: &'static str) -> RiakKey {
+    RiakKey {
+        name,
+        fate: Fate::Guarded(HOOKS),
+        default: None,
+    }
+}
+
+const KEYS: &[RiakKey] = &[
+    hooks("buckets.default.precommit"),
+    hooks("buckets.default.postcommit"),
 ];

@@ -30,7 +30,7 @@ pub struct RiakKey {
     pub name: &'static str,
     /// What becomes of it.
     pub fate: Fate,
-    /// Riak's default, for keys whose value others refer to as `$(name)`.
+    /// Riak's default, for keys of directories: other values refer to them as `$(name)`.
     pub default: Option<&'static str>,
 }
 
@@ -41,6 +41,8 @@ pub enum Fate {
     Mapped(&'static str),
     /// It has no effect; the reason fits after "ignored because".
     Ignored(&'static str),
+    /// It would change what becomes of data, so that it is refused unless it is empty; the reason.
+    Guarded(&'static str),
 }
 
 /// Keys of Riak's that belong together.
