@@ -137,7 +137,7 @@ impl SegmentAnatomy {
         }
         let header = self.bytes(at, RECORD_HEADER_BYTES)?;
         if header.iter().all(|byte| *byte == 0) {
-            return self.zeros(at).map(Some);
+            return self.zeros(at);
         }
         match decode_header(&header, self.seed, at) {
             Some(header) if at + header.len() <= self.len => self.record(at, &header).map(Some),
@@ -152,7 +152,7 @@ impl SegmentAnatomy {
         }
     }
 
-    fn zeros(&mut self, at: u64) -> kvorum_disk::Result<Piece> {
+    fn zeros(&mut self, at: u64) -> kvorum_disk::Result<Option<Piece>> {
         let mut end = at;
         while end < self.len {
             let bytes = self.bytes(end, WINDOW_BYTES)?;
@@ -164,9 +164,15 @@ impl SegmentAnatomy {
             }
         }
         if end < self.len && self.find_record(end)?.is_some() {
+            self.window = Bytes::new();
+            let header = self.bytes(at, RECORD_HEADER_BYTES)?;
+            if header.iter().any(|byte| *byte != 0) {
+                // A server that has the file open has just appended here.
+                return self.next_piece();
+            }
             self.position = end;
             let found = format!("{} zeros", end - at);
-            return Ok(Piece::damage(at, end - at, &found, "a record"));
+            return Ok(Some(Piece::damage(at, end - at, &found, "a record")));
         }
         self.position = end.min(self.len);
         let field = Field {
@@ -176,10 +182,10 @@ impl SegmentAnatomy {
             value: String::new(),
             check: Check::Covered,
         };
-        Ok(Piece {
+        Ok(Some(Piece {
             title: "reserved and not written".to_owned(),
             fields: vec![field],
-        })
+        }))
     }
 
     /// Goes on at the next record.

@@ -18,10 +18,7 @@ pub(crate) trait Values {
 ///
 /// # Errors
 /// The name in the parentheses and what is wrong with it.
-pub(crate) fn expand(
-    text: &str,
-    values: &dyn Values,
-) -> Result<String, (String, &'static str)> {
+pub(crate) fn expand(text: &str, values: &dyn Values) -> Result<String, (String, &'static str)> {
     expand_within(text, values, &mut Vec::new())
 }
 

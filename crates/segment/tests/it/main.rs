@@ -1,5 +1,6 @@
 //! Segments over a disk that loses power, fills up, fails and rots.
 
+mod anatomy;
 mod faults;
 mod log;
 mod rot;

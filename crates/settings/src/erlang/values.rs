@@ -216,10 +216,7 @@ const WITHOUT_EFFECT: [(&str, &str); 15] = [
     ("search_index", "there is no search"),
     ("hll_precision", "there are no HyperLogLogs yet"),
     ("stat_tracked", "no statistics are kept for a bucket alone"),
-    (
-        "aae_tree_exclude",
-        "there are no cached anti-entropy trees",
-    ),
+    ("aae_tree_exclude", "there are no cached anti-entropy trees"),
     ("name", "it is part of the address"),
     ("bucket_type", "it is part of the address"),
     ("claimant", "every node can change bucket types"),

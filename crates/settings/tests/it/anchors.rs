@@ -67,3 +67,36 @@ fn paths_that_refer_to_others_follow_them_wherever_these_were_set() {
     );
     assert_eq!(settings.log.file, Path::new("/etc/kvorum/log/console.log"));
 }
+
+/// A path that began with a reference was taken as it came out: `$(platform_etc_dir)` is `./etc`, so that
+/// a certificate was looked for in the directory that the server was called from.
+#[test]
+fn paths_that_begin_with_a_reference_to_anything_are_anchored_as_well() {
+    let load = |text: &str, set: &[&str]| {
+        let loaded = Configuration::load_at(text, &[], set, &anchors()).unwrap();
+        let settings = loaded.settings;
+        let data = settings.node.data_dir.display().to_string();
+        (data, settings.log.file.display().to_string())
+    };
+    let data = |text: &str, set: &[&str]| load(text, set).0;
+    for reference in ["platform_etc_dir", "platform_lib_dir", "platform_bin_dir"] {
+        let text = format!("platform_data_dir = $({reference})/x");
+        let last = reference.split('_').nth(1).unwrap();
+        assert_eq!(data(&text, &[]), format!("/etc/kvorum/{last}/x"));
+        let set = format!("platform_data_dir=$({reference})/x");
+        assert_eq!(data("", &[&set]), format!("/etc/kvorum/{last}/x"));
+        let set = format!("{reference}=mine");
+        assert_eq!(data(&text, &[&set]), "/home/me/mine/x");
+        let text = format!("{reference} = /srv\nplatform_data_dir = $({reference})/x");
+        assert_eq!(data(&text, &[]), "/srv/x");
+    }
+    let text = "platform_lib_dir = $(platform_data_dir)/lib\nlogger.file = $(platform_lib_dir)/l";
+    assert_eq!(load(text, &[]).1, "/etc/kvorum/data/lib/l");
+    // A name is no path, and says nothing about where it is.
+    let text = "nodename = a@b\nplatform_data_dir = $(nodename)/x";
+    assert_eq!(data(text, &[]), "/etc/kvorum/a@b/x");
+    let set = ["platform_data_dir=$(nodename)/x"];
+    let text = "nodename = a@b\nlogger.file = $(platform_data_dir)/l";
+    let both = ("/home/me/a@b/x".to_owned(), "/home/me/a@b/x/l".to_owned());
+    assert_eq!(load(text, &set), both);
+}

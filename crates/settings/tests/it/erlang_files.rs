@@ -3,7 +3,8 @@
 //! Riak had, without a word.
 
 use kvorum_settings::{
-    Anchors, Configuration, DeleteMode, Outcome, Place, Problems, StorageBackend, TermsFile,
+    Anchors, Configuration, DeleteMode, KeyFunction, Outcome, Place, Problems, StorageBackend,
+    SyncOnWrite, TermsFile,
 };
 
 fn load(conf: &str, advanced: &str) -> Result<Configuration, Problems> {
@@ -210,6 +211,14 @@ fn what_would_change_the_backend_or_the_defaults_is_never_ignored() {
             "[{riak_core,[{default_bucket_props,[{chash_keyfun,{my,hash}}]}]}].",
             "chash_keyfun",
         ),
+        (
+            "[{riak_core,[{default_bucket_props,[{datatype,set}]}]}].",
+            "datatype",
+        ),
+        (
+            "[{riak_core,[{default_bucket_props,[{write_once,true}]}]}].",
+            "write_once",
+        ),
     ] {
         let text = refusal(advanced);
         assert!(
@@ -235,4 +244,106 @@ fn malformed_files_are_refused_with_line_and_column() {
     // Files with nothing in them are what a fresh installation has.
     assert!(load("", "[].").is_ok());
     assert!(load("", "%% nothing\n").is_ok());
+}
+
+/// A list was named as a whole, so that an operator did not see which of its members counted.
+#[test]
+fn members_without_effect_are_named_one_by_one() {
+    let advanced = "[{riak_core, [{default_bucket_props, [{n_val, 2}, {linkfun, {modfun, m, f}}, \
+                    {small_vclock, 10}, {big_vclock, 10}, {young_vclock, 10}, {old_vclock, 10}, \
+                    {repl, true}, {search, true}, {search_index, <<\"i\">>}, {stat_tracked, true}, \
+                    {hll_precision, 9}, {aae_tree_exclude, true}, {name, x}, {bucket_type, x}, \
+                    {claimant, x}, {active, true}, {precommit, []}, {postcommit, []}, \
+                    {consistent, false}, {write_once, false}, {datatype, undefined}, {what, []}]}, \
+                    {job_accept_class, [{riak_kv, list_keys}, {yokozuna, query}, {riak_kv, own}]}]}].";
+    let loaded = load("", advanced).unwrap();
+    assert_eq!(loaded.settings.buckets.n_val, 2);
+    assert!(loaded.settings.requests.jobs.list_keys);
+    let mapped = outcome(&loaded, "riak_core.default_bucket_props");
+    assert_eq!(
+        mapped,
+        Outcome::MappedTo("buckets.default.n_val".to_owned())
+    );
+    let members = [
+        "linkfun",
+        "small_vclock",
+        "big_vclock",
+        "young_vclock",
+        "old_vclock",
+        "repl",
+        "search",
+        "search_index",
+        "stat_tracked",
+        "hll_precision",
+        "aae_tree_exclude",
+        "name",
+        "bucket_type",
+        "claimant",
+        "active",
+        "precommit",
+        "postcommit",
+        "consistent",
+        "write_once",
+        "datatype",
+        "what",
+    ];
+    let members = members.map(|member| format!("riak_core.default_bucket_props.{member}"));
+    let classes = ["yokozuna.query", "riak_kv.own"];
+    let classes = classes.map(|class| format!("riak_core.job_accept_class.{class}"));
+    for name in members.iter().chain(&classes) {
+        let outcome = outcome(&loaded, name);
+        assert!(
+            matches!(outcome, Outcome::Ignored(_)),
+            "{name}: {outcome:?}"
+        );
+        assert!(loaded.report().contains(name), "{name}");
+    }
+}
+
+#[test]
+fn empty_lists_are_named() {
+    let conf = "memory_backend.max_memory_per_vnode = 1GB\nbuckets.default.n_val = 5\n";
+    let advanced =
+        "[{riak_kv, [{memory_backend, []}]}, {riak_core, [{default_bucket_props, []}]}].";
+    let loaded = load(conf, advanced).unwrap();
+    assert_eq!(loaded.settings.memory.per_vnode_bytes_max, None);
+    assert_eq!(loaded.settings.buckets.n_val, 3);
+    for name in ["riak_kv.memory_backend", "riak_core.default_bucket_props"] {
+        assert!(
+            matches!(outcome(&loaded, name), Outcome::Ignored(_)),
+            "{name}"
+        );
+    }
+}
+
+/// The function that places all objects of a bucket together was refused here, while the property of a
+/// bucket was honoured.
+#[test]
+fn what_bucket_properties_honour_is_honoured_as_a_default_too() {
+    let advanced = "[{riak_core, [{default_bucket_props, [{sync_on_write, all}, \
+                    {chash_keyfun, {riak_core_util, chash_bucketonly_keyfun}}]}]}].";
+    let buckets = load("", advanced).unwrap().settings.buckets;
+    assert_eq!(buckets.sync_on_write, SyncOnWrite::All);
+    assert_eq!(buckets.chash_keyfun, KeyFunction::BucketOnly);
+    let advanced = "[{riak_core, [{default_bucket_props, [{sync_on_write, backend}, \
+                    {chash_keyfun, {riak_core_util, chash_std_keyfun}}]}]}].";
+    let buckets = load("", advanced).unwrap().settings.buckets;
+    assert_eq!(buckets.sync_on_write, SyncOnWrite::Backend);
+    assert_eq!(buckets.chash_keyfun, KeyFunction::Standard);
+}
+
+/// Strings were masked; atoms and numbers were printed, whatever their key was called.
+#[test]
+fn secrets_are_masked_whatever_their_form() {
+    let advanced = "[{kernel, [{cookie, topsecret}, {cookies, [topsecret, 1]}]}, \
+                    {riak_control, [{userlist, [{user, topsecret}]}, {auth, [{password, topsecret}]}, \
+                    {passwd, 77777}, {secret, {topsecret, 77777}}]}, {riak_kv, [{x_secret, topsecret}]}].";
+    let loaded = load("", advanced).unwrap();
+    let report = loaded.report();
+    assert!(report.contains("kernel.cookie"), "{report}");
+    for secret in ["topsecret", "77777"] {
+        assert!(!report.contains(secret), "{report}");
+        let lines = format!("{:?}", loaded.lines);
+        assert!(!lines.contains(secret), "{lines}");
+    }
 }

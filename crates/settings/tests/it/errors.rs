@@ -1,6 +1,6 @@
 //! What an operator is told about a file that is wrong.
 
-use kvorum_settings::Configuration;
+use kvorum_settings::{Configuration, Outcome};
 
 use crate::problems;
 
@@ -277,4 +277,28 @@ fn a_merge_window_in_which_hours_count_is_a_warning() {
     ] {
         assert_eq!(crate::loaded(&text).warnings, [] as [&str; 0], "{text}");
     }
+}
+
+/// Hooks in riak.conf were passed over, and objects were stored that Riak would have refused or changed;
+/// the same hooks in advanced.config or as a property of a bucket were refused.
+#[test]
+fn commit_hooks_in_riak_conf_are_refused_unless_there_are_none() {
+    for key in ["precommit", "postcommit"] {
+        let told = crate::problems(&format!("buckets.default.{key} = my_module:my_function"));
+        assert!(
+            told[0].contains(&format!(
+                "`buckets.default.{key}` on line 1 cannot be honoured"
+            )),
+            "{told:?}"
+        );
+        for nothing in ["", "''", "\"\"", "[]"] {
+            let loaded = crate::loaded(&format!("buckets.default.{key} = {nothing}"));
+            let outcome = &loaded.lines[0].outcome;
+            assert!(matches!(outcome, Outcome::Ignored(_)), "{outcome:?}");
+            let set = [format!("buckets.default.{key}={nothing}")];
+            assert!(Configuration::load("", &set).is_ok(), "{nothing}");
+        }
+    }
+    // Other keys need a value as before.
+    assert!(crate::load("buckets.default.r =").is_err());
 }

@@ -142,7 +142,7 @@ fn every_key_is_explained_in_sentences() {
         assert!(Category::ALL.contains(&key.category));
     }
     for key in riak_families().iter().flat_map(|family| family.keys) {
-        if let Fate::Ignored(reason) = key.fate {
+        if let Fate::Ignored(reason) | Fate::Guarded(reason) = key.fate {
             assert!(
                 reason.len() > 20 && !reason.ends_with('.'),
                 "{}: {reason}",
