@@ -16,6 +16,8 @@ const LOCK_BYTES_MAX: u64 = 8192;
 const FILE_INFIX: &str = ".bitcask.";
 /// The version of the backend, which Riak writes into every partition.
 const VERSION_FILE: &str = "version.txt";
+const ALL_MARKED: &str = "all its data files are executable, which is Riak's mark for files to be \
+                          deleted";
 /// A file to be deleted is executable for others, or in old releases runs as its owner.
 const DELETION_MODE_BITS: u32 = 0o4001;
 
@@ -59,15 +61,29 @@ impl Source {
         ignore_locks: bool,
     ) -> Result<(Self, LeftOut), ImportError> {
         let mut stores = Vec::new();
+        let mut all_marked = Vec::new();
         let mut left_out = LeftOut::default();
         for root in roots {
             let mut found = find_stores(&*system.disk, root, &Bitcask)?;
             left_out.directories.append(&mut found.passed_over);
             for store in found.stores {
-                let store = open_store(system, &store.path, &mut left_out.marked_for_deletion)?;
-                stores.push(store);
+                match open_store(system, &store.path, &mut left_out.marked_for_deletion)? {
+                    Some(store) => stores.push(store),
+                    None => all_marked.push(store.path),
+                }
             }
         }
+        if let Some(path) = all_marked.first()
+            && stores.is_empty()
+        {
+            let path = path.clone();
+            return Err(ImportError::AllMarkedForDeletion { path });
+        }
+        let passed = all_marked.into_iter().map(|path| PassedOver {
+            path,
+            reason: ALL_MARKED.to_owned(),
+        });
+        left_out.directories.extend(passed);
         stores.sort_by(|a: &Store, b| a.path.cmp(&b.path));
         stores.dedup_by(|a, b| a.path == b.path);
         if !ignore_locks {
@@ -151,11 +167,12 @@ impl StoreKind for Bitcask {
     }
 }
 
+/// `None` for a store whose data files are all marked for deletion.
 fn open_store(
     system: &System,
     directory: &Path,
     marked: &mut Vec<PathBuf>,
-) -> Result<Store, ImportError> {
+) -> Result<Option<Store>, ImportError> {
     let mut files = Vec::new();
     let mut marked_here = Vec::new();
     for entry in system.disk.list(directory)? {
@@ -176,13 +193,12 @@ fn open_store(
         });
     }
     if files.is_empty() {
-        let path = directory.to_owned();
-        return Err(ImportError::AllMarkedForDeletion { path });
+        return Ok(None);
     }
     marked.append(&mut marked_here);
     files.sort_by_key(|file| file.id);
     let path = directory.to_owned();
-    Ok(Store { path, files })
+    Ok(Some(Store { path, files }))
 }
 
 /// The number in a data file's name, as bitcask writes it.

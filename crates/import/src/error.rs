@@ -61,10 +61,11 @@ pub enum ImportError {
         /// Directories named.
         directories: usize,
     },
-    /// Every data file is marked for deletion, more likely by a copy that changed permissions than
+    /// Every data file of every partition is marked for deletion, more likely by a copy that changed permissions than
     /// by Riak.
     #[error(
-        "all data files of {path} are executable, which is Riak's mark for files to be deleted"
+        "all data files of {path}, and of every other partition, are executable, which is Riak's mark \
+         for files to be deleted"
     )]
     AllMarkedForDeletion {
         /// The directory.

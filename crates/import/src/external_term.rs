@@ -178,7 +178,7 @@ fn inflate(bytes: &[u8]) -> Result<Bytes, TermError> {
 
 /// Decodes a term from `start`, behind which there is nothing but the term.
 fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
-    let mut reader = Reader {
+    let mut reader = TermReader {
         bytes,
         offset: start,
         terms: 0,
@@ -192,13 +192,46 @@ fn decode_bare(bytes: &Bytes, start: usize) -> Result<Term, TermError> {
     }
 }
 
-struct Reader<'a> {
+/// Reads a term piece by piece, for those of which the beginning is enough.
+#[derive(Debug)]
+pub(crate) struct TermReader<'a> {
     bytes: &'a Bytes,
     offset: usize,
     terms: usize,
 }
 
-impl Reader<'_> {
+impl<'a> TermReader<'a> {
+    /// Begins behind the format byte; a compressed term is none of these.
+    pub(crate) fn begin(bytes: &'a Bytes) -> Result<Self, TermError> {
+        match bytes.first() {
+            Some(&FORMAT_BYTE) => Ok(Self {
+                bytes,
+                offset: 1,
+                terms: 0,
+            }),
+            Some(&tag) => Err(TermError::Tag { tag, offset: 0 }),
+            None => Err(TermError::Cut { offset: 0 }),
+        }
+    }
+
+    /// Goes into a tuple, and returns the number of its elements, which come next.
+    pub(crate) fn tuple(&mut self) -> Result<usize, TermError> {
+        let offset = self.offset;
+        let [tag] = self.array()?;
+        match tag {
+            104 => self.u8(),
+            105 => self.u32(),
+            tag => Err(TermError::Tag { tag, offset }),
+        }
+    }
+
+    /// The next whole term.
+    pub(crate) fn next_term(&mut self) -> Result<Term, TermError> {
+        self.term(0)
+    }
+}
+
+impl TermReader<'_> {
     fn take(&mut self, count: usize) -> Result<Bytes, TermError> {
         let offset = self.offset;
         let end = offset

@@ -17,6 +17,7 @@ pub mod external_term;
 mod findings;
 mod item;
 pub mod metadata;
+mod partition;
 mod progress;
 mod reconcile;
 pub mod riak_object;

@@ -4,8 +4,9 @@
 //! hold more: dropped partitions in `auto_cleanup`, older copies in `manual_cleanup` or under
 //! `PARTITION-TIME`, and what operators renamed. A node's data directory holds LevelDB stores of hash
 //! trees and queues as well. Objects of such directories were deleted or replaced long ago, and an
-//! import would bring them back. So a store is taken when it bears a partition's number, and the report
-//! names each directory that is passed over.
+//! import would bring them back. So a store is taken when it bears the number of a partition of the ring,
+//! whose size the file of the ring says where there is one, and the report names each directory that is
+//! passed over.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +14,10 @@ use kvorum_disk::{DirectoryEntry, Disk, EntryKind};
 use serde::Serialize;
 
 use crate::error::ImportError;
+use crate::partition::{PartitionIndex, ring_of};
 
 /// A directory of copies, a node's data directory in it, the data root in that, the partitions in that.
 const DEPTH_MAX: usize = 3;
-/// Indexes of partitions are below 2^160, which has 49 digits.
-const PARTITION_DIGITS_MAX: usize = 49;
 
 /// Names of directories that hold no objects that Riak serves, with what they are.
 const OTHER_DIRECTORIES: &[(&str, &str)] = &[
@@ -194,9 +194,23 @@ impl Search<'_> {
         let is_data_root = judged.iter().any(|(name, _, _, judgement)| {
             is_partition_name(name) && *judgement != Judgement::Other
         });
+        let ring = match is_data_root {
+            true => directory.parent().and_then(|node| ring_of(self.disk, node)),
+            false => None,
+        };
         let mut data_roots = Vec::new();
         let mut is_above = false;
         for (name, path, entries, judgement) in judged {
+            if let Some(partitions) = ring
+                && PartitionIndex::of_name(name).is_some_and(|it| !it.is_in_ring_of(partitions))
+            {
+                let reason = format!(
+                    "the ring has {partitions} partitions, and this is none of them; name the \
+                     directory itself if it is to be imported"
+                );
+                self.pass(&path, reason);
+                continue;
+            }
             match judgement {
                 Judgement::Store if is_partition_name(name) => self.take(&path),
                 Judgement::Bare(reason) if is_partition_name(name) => self.pass_bare(&path, reason),
@@ -310,10 +324,9 @@ fn other_directory(name: &str) -> Option<&'static str> {
     }
 }
 
-/// True for the number of a partition as Riak writes it.
+/// True for the number of a partition as Riak writes it: an index that some ring has.
 pub fn is_partition_name(name: &str) -> bool {
-    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && name.len() <= PARTITION_DIGITS_MAX && (name == "0" || !name.starts_with('0'))
+    PartitionIndex::of_name(name).is_some()
 }
 
 #[cfg(test)]
@@ -321,6 +334,9 @@ mod tests {
     use kvorum_disk::{MemoryDisk, OpenMode};
 
     use super::*;
+
+    const RING: &[u8] =
+        include_bytes!("../tests/fixtures/riak-3.2/riak_core_ring.default.20261126010837");
 
     /// A kind whose stores have a file `data`, and without data a file `lock`.
     struct Plain;
@@ -344,12 +360,25 @@ mod tests {
         }
     }
 
+    /// Partitions of a ring of 64.
+    const ONE: &str = "22835963083295358096932575511191922182123945984";
+    const TWO: &str = "45671926166590716193865151022383844364247891968";
+
+    /// The files with the names of partitions for `ONE` and `TWO`.
+    fn filled(files: &[&str]) -> Vec<String> {
+        let fill = |file: &&str| file.replace("ONE", ONE).replace("TWO", TWO);
+        files.iter().map(fill).collect()
+    }
+
     fn search(files: &[&str]) -> Result<FoundStores, ImportError> {
         let disk = MemoryDisk::new();
-        for file in files {
-            let path = Path::new("r").join(file);
+        for file in filled(files) {
+            let path = Path::new("r").join(&file);
             disk.create_directory(path.parent().unwrap()).unwrap();
-            disk.open(&path, OpenMode::CreateNew).unwrap();
+            let opened = disk.open(&path, OpenMode::CreateNew).unwrap();
+            if file.contains("riak_core_ring.") {
+                opened.write_at(RING, 0).unwrap();
+            }
         }
         find_stores(&disk, Path::new("r"), &Plain)
     }
@@ -357,25 +386,30 @@ mod tests {
     fn stores(files: &[&str]) -> Vec<String> {
         let found = search(files).unwrap();
         let stores = found.stores.iter();
-        let names = stores.map(|store| store.below_root.display().to_string());
+        let names = stores.map(|store| shown(&store.below_root));
         names.collect()
     }
 
     fn passed(files: &[&str]) -> Vec<String> {
         let found = search(files).unwrap();
         let passed = found.passed_over.iter();
-        let names = passed.map(|passed| passed.path.display().to_string());
+        let names = passed.map(|passed| shown(&passed.path));
         names.collect()
+    }
+
+    fn shown(path: &Path) -> String {
+        let text = path.display().to_string();
+        text.replace(ONE, "ONE").replace(TWO, "TWO")
     }
 
     #[test]
     fn a_directory_may_be_a_store_a_data_root_a_node_or_copies_of_nodes() {
         assert_eq!(stores(&["data"]), [""]);
-        assert_eq!(stores(&["0/data", "17/data"]), ["0", "17"]);
+        assert_eq!(stores(&["0/data", "ONE/data"]), ["0", "ONE"]);
         assert_eq!(stores(&["plain/0/data", "ring/file"]), ["plain/0"]);
         assert_eq!(
-            stores(&["a/plain/0/data", "b/plain/17/data", "c/4/data"]),
-            ["a/plain/0", "b/plain/17", "c/4"]
+            stores(&["a/plain/0/data", "b/plain/ONE/data", "c/TWO/data"]),
+            ["a/plain/0", "b/plain/ONE", "c/TWO"]
         );
     }
 
@@ -383,13 +417,15 @@ mod tests {
     fn dropped_renamed_and_saved_partitions_are_passed_over_by_name() {
         let files = [
             "plain/0/data",
-            "plain/auto_cleanup/17/data",
-            "plain/manual_cleanup/17-2/data",
+            "plain/auto_cleanup/ONE/data",
+            "plain/manual_cleanup/ONE-2/data",
             "plain/0.old/data",
             "plain/0-1382/data",
             "plain/007/data",
-            "plain/old/17/data",
-            "plain/backup.1/17/data",
+            "plain/20240131/data",
+            "plain/17/data",
+            "plain/old/ONE/data",
+            "plain/backup.1/ONE/data",
             "anti_entropy/0/data",
             "cluster_meta/trees/data",
             "lost/0/data",
@@ -411,10 +447,39 @@ mod tests {
 
     #[test]
     fn stores_without_data_are_named_and_no_reason_to_fail() {
-        let files = ["plain/0/data", "plain/17/lock", "plain/18/data"];
-        assert_eq!(stores(&files), ["plain/0", "plain/18"]);
-        assert_eq!(passed(&files), ["r/plain/17"]);
-        assert_eq!(stores(&["plain/17/lock"]), [""; 0]);
+        let files = ["plain/0/data", "plain/ONE/lock", "plain/TWO/data"];
+        assert_eq!(stores(&files), ["plain/0", "plain/TWO"]);
+        assert_eq!(passed(&files), ["r/plain/ONE"]);
+        assert_eq!(stores(&["plain/ONE/lock"]), [""; 0]);
+    }
+
+    /// `20240131` beside `0`, a copy that an operator had made by date, was imported as a partition.
+    #[test]
+    fn numbers_that_no_partition_has_are_passed_over() {
+        let files = ["plain/0/data", "plain/ONE/data", "plain/20240131/data"];
+        assert_eq!(stores(&files), ["plain/0", "plain/ONE"]);
+        assert_eq!(passed(&files), ["r/plain/20240131"]);
+        let alone = search(&["20240131/data"]).unwrap_err();
+        assert!(matches!(alone, ImportError::NothingFound { .. }), "{alone}");
+        assert!(alone.to_string().contains("20240131"), "{alone}");
+    }
+
+    /// The fixture's ring has 8 partitions; the two of a ring of 64 are left from before a change.
+    #[test]
+    fn the_ring_says_which_partitions_there_are() {
+        const HALF: &str = "730750818665451459101842416358141509827966271488";
+        let half = format!("plain/{HALF}/data");
+        let without = ["plain/0/data", &half, "plain/ONE/data", "plain/TWO/lock"];
+        let mut with = without.to_vec();
+        with.push("ring/riak_core_ring.default.1");
+        assert_eq!(
+            stores(&without),
+            ["plain/0", "plain/ONE", &half[..half.len() - 5]]
+        );
+        assert_eq!(stores(&with), ["plain/0", &half[..half.len() - 5]]);
+        assert_eq!(passed(&with), ["r/ring", "r/plain/ONE", "r/plain/TWO"]);
+        let reason = &search(&with).unwrap().passed_over[1].reason;
+        assert!(reason.contains("the ring has 8 partitions"), "{reason}");
     }
 
     #[test]
@@ -436,7 +501,7 @@ mod tests {
     fn of_several_data_roots_in_one_node_the_user_chooses() {
         for files in [
             &["plain/0/data", "plain.old/0/data"][..],
-            &["new/0/data", "plain2/17/data", "ring/file"],
+            &["new/0/data", "plain2/ONE/data", "ring/file"],
         ] {
             let error = search(files).unwrap_err();
             assert!(matches!(error, ImportError::SeveralRoots { .. }), "{error}");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use kvorum_import_bitcask::{ImportError, Summary};
 
 use crate::basho::{CaskFile, key};
+use crate::partitions::partition;
 use crate::riak_objects::{object_v1, plain};
 use crate::world::World;
 
@@ -31,6 +32,7 @@ fn only_directories_that_riak_opens_are_imported_and_the_others_are_named() {
         "riak/bitcask/0-1382000000".to_owned(),
         "riak/bitcask/lost+found/0".to_owned(),
         format!("riak/bitcask/moved/{INDEX}"),
+        "riak/bitcask/20240131".to_owned(),
     ];
     let world = World::new();
     world.write("riak/bitcask/0/1.bitcask.data", &cask("live").data);
@@ -55,6 +57,7 @@ fn only_directories_that_riak_opens_are_imported_and_the_others_are_named() {
     expected.extend([
         "riak/bitcask/0-1382000000",
         "riak/bitcask/0.old",
+        "riak/bitcask/20240131",
         "riak/bitcask/auto_cleanup",
         "riak/bitcask/lost+found",
         "riak/bitcask/manual_cleanup",
@@ -84,16 +87,18 @@ fn a_leftover_that_is_named_itself_is_imported() {
 fn partitions_without_data_are_named_and_no_reason_to_fail() {
     let world = World::new();
     world.data(0, 1, &cask("k"));
-    world.write("riak/1/version.txt", b"1.7.0");
-    world.write("riak/2/bitcask.write.lock", b"4711 \n");
-    world.write("riak/3/7.bitcask.hint", b"");
-    world.disk.create_directory(Path::new("riak/4")).unwrap();
-    world.write("riak/5/1.bitcask.data", b"");
+    let directories = [1, 2, 3, 4, 5].map(|number| format!("riak/{}", partition(number)));
+    let [version, lock, hint, empty, data] = &directories;
+    world.write(&format!("{version}/version.txt"), b"1.7.0");
+    world.write(&format!("{lock}/bitcask.write.lock"), b"4711 \n");
+    world.write(&format!("{hint}/7.bitcask.hint"), b"");
+    world.disk.create_directory(Path::new(empty)).unwrap();
+    world.write(&format!("{data}/1.bitcask.data"), b"");
     let summary = world.import().unwrap();
-    assert_eq!(
-        passed_over(&summary),
-        ["riak/1", "riak/2", "riak/3", "riak/4"]
-    );
+    let (mut passed, mut expected) = (passed_over(&summary), directories[..4].to_vec());
+    passed.sort();
+    expected.sort();
+    assert_eq!(passed, expected);
     assert_eq!((summary.partitions, summary.counts.objects), (2, 1));
     assert!(summary.is_whole(), "{summary}");
 
@@ -101,6 +106,34 @@ fn partitions_without_data_are_named_and_no_reason_to_fail() {
     let fresh = World::new();
     fresh.write("riak/bitcask/0/version.txt", b"1.7.0");
     assert_eq!(fresh.import().unwrap().counts.objects, 0);
+}
+
+/// One partition that had been handed off, with nothing but files to be deleted, ended the import of all
+/// others.
+#[test]
+fn a_partition_whose_files_are_all_marked_for_deletion_is_passed_over() {
+    let mut world = World::new();
+    world.file_mode = |path| {
+        let is_left = path.parent() == Some(Path::new("riak/0"));
+        Some(if is_left { 0o645 } else { 0o644 })
+    };
+    world.data(0, 1, &cask("ghost"));
+    world.data(0, 2, &cask("ghost 2"));
+    world.data(1, 1, &cask("live"));
+    let summary = world.import().unwrap();
+    assert_eq!(passed_over(&summary), ["riak/0"]);
+    assert!(summary.to_string().contains("mark for files to be deleted"));
+    assert_eq!((summary.partitions, summary.counts.objects), (1, 1));
+    assert!(world.values("b", "ghost").is_empty());
+
+    // A copy that changed permissions is far likelier than a node without any data.
+    world.file_mode = |_| Some(0o755);
+    world.options.state_directory = PathBuf::from("another state");
+    let error = world.import().unwrap_err();
+    assert!(
+        matches!(error, ImportError::AllMarkedForDeletion { .. }),
+        "{error}"
+    );
 }
 
 #[test]

@@ -14,6 +14,8 @@ mod fake_server;
 mod formats;
 mod interruptions;
 mod objects;
+#[path = "../../../import/tests/shared/partitions.rs"]
+mod partitions;
 mod progress;
 mod replicas;
 mod riak_node;

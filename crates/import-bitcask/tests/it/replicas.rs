@@ -92,7 +92,8 @@ fn a_copy_that_cannot_be_read_is_made_good_by_another() {
             file.data[last] ^= 1;
         }
         world.data(partition, 1, &file);
-        world.write(&format!("riak/{partition}/1.bitcask.hint"), &hint);
+        let directory = crate::partitions::partition(partition);
+        world.write(&format!("riak/{directory}/1.bitcask.hint"), &hint);
     }
     let summary = world.import().unwrap();
     assert_eq!(world.values("b", "k"), ["v"]);

@@ -68,13 +68,15 @@ impl World {
 
     /// Writes a data file of a partition, without a hint file.
     pub(crate) fn data(&self, partition: u32, id: u32, file: &CaskFile) {
-        self.write(&format!("riak/{partition}/{id}.bitcask.data"), &file.data);
+        let directory = crate::partitions::partition(partition);
+        self.write(&format!("riak/{directory}/{id}.bitcask.data"), &file.data);
     }
 
     /// Writes a data file and its hint file.
     pub(crate) fn closed(&self, partition: u32, id: u32, file: &CaskFile) {
         self.data(partition, id, file);
-        self.write(&format!("riak/{partition}/{id}.bitcask.hint"), &file.hint());
+        let directory = crate::partitions::partition(partition);
+        self.write(&format!("riak/{directory}/{id}.bitcask.hint"), &file.hint());
     }
 
     /// Writes three partitions, each with the same keys, which count up and are their values too.

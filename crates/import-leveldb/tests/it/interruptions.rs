@@ -100,7 +100,8 @@ fn a_source_that_has_changed_is_no_longer_the_same_import() {
     let world = World::new();
     fill(&world);
     world.import().unwrap();
-    world.write("riak/1/sst_0/000099.sst", b"new");
+    let directory = crate::partitions::partition(1);
+    world.write(&format!("riak/{directory}/sst_0/000099.sst"), b"new");
     let error = world.import().unwrap_err();
     assert!(matches!(error, ImportError::OtherImport { .. }), "{error}");
 }

@@ -15,6 +15,8 @@ mod formats;
 mod indexes;
 mod interruptions;
 mod level_store;
+#[path = "../../../import/tests/shared/partitions.rs"]
+mod partitions;
 mod recorded;
 mod riak_node;
 #[path = "../../../import/tests/shared/riak_objects.rs"]

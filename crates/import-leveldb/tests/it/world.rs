@@ -69,8 +69,9 @@ impl World {
 
     /// Writes the store of a partition.
     pub(crate) fn store(&self, partition: u32, store: &LevelStore) {
+        let directory = crate::partitions::partition(partition);
         for (name, bytes) in store.all_files() {
-            self.write(&format!("riak/{partition}/{name}"), &bytes);
+            self.write(&format!("riak/{directory}/{name}"), &bytes);
         }
     }
 
