@@ -313,7 +313,7 @@ impl Escaper {
 fn is_raw(byte: u8) -> bool {
     match byte {
         b' ' | b'\r' | b'\n' => false,
-        b'<' | b'>' | b'`' | 0x7f.. => true,
+        b'"' | b'<' | b'>' | b'`' | 0x7f.. => true,
         control => control < b' ',
     }
 }
@@ -381,8 +381,12 @@ mod tests {
             b"PUT /b/a<b>`\x01\xe4?x=\xff HTTP/1.1\r\nA: <\xe4\r\nContent-Length: 3\r\n\r\na<b",
             b"PUT /b/a%3Cb%3E%60%01%E4?x=%FF HTTP/1.1\r\nA: <\xe4\r\nContent-Length: 3\r\n\r\na<b",
         );
-        let plain = b"GET /[{|\"}]%20%zz HTTP/1.1\r\n\r\n";
+        let plain = b"GET /[{|}]%20%zz HTTP/1.1\r\n\r\n";
         assert_passed(plain, plain);
+        assert_passed(
+            b"GET /\"?\" HTTP/1.1\r\n\r\n",
+            b"GET /%22?%22 HTTP/1.1\r\n\r\n",
+        );
     }
 
     #[test]

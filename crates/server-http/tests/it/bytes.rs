@@ -199,28 +199,27 @@ fn parts_of_siblings_say_the_same_as_single_answers() {
     });
 }
 
+/// Every byte that can stand in a request line: a space and a line break end the target.
+fn printable() -> impl Iterator<Item = u8> {
+    (0x21..=0x7e).chain(0x80..=0xff)
+}
+
 /// Riak's HTTP parser took nearly any byte in a path. Here `<`, `>` and a back-tick were refused, and
 /// bytes beyond ASCII that are no UTF-8, all with an empty answer.
 #[test]
 fn keys_that_stand_raw_in_a_path_are_served() {
     run(|world| async move {
         let mut client = world.client().await;
-        let keys: [&[u8]; 10] = [
-            b"a[b]",
-            b"a{b}",
-            b"a|b",
-            b"a\"b",
-            b"a<b",
-            b"a>b",
-            b"a`b",
-            b"test\xe4",
-            b"\xc3\xa4",
-            b"\x01\x7f",
-        ];
-        for key in keys {
+        // These separate the parts of a target, or have a meaning in a key (`%41`, `+` for a space).
+        let is_key = |byte: &u8| !matches!(byte, b'/' | b'?' | b'#' | b'%' | b'+');
+        let raw = printable()
+            .filter(is_key)
+            .map(|byte| vec![b'a', byte, b'b']);
+        let others: [&[u8]; 3] = [b"\xc3\xa4", b"\x01\x7f", b"\"<>\""];
+        for key in raw.chain(others.map(<[u8]>::to_vec)) {
             let head = [
                 &b"PUT /buckets/b/keys/"[..],
-                key,
+                &key,
                 b" HTTP/1.1\r\nHost: x\r\n",
             ]
             .concat();
@@ -232,6 +231,43 @@ fn keys_that_stand_raw_in_a_path_are_served() {
             let read = client.get(&format!("/buckets/b/keys/{escaped}")).await;
             assert_eq!(read.status, 200, "{}", key.escape_ascii());
             assert_eq!(read.body, b"<\xe4\0>");
+        }
+    });
+}
+
+/// A raw `"` in a query, as in a search for a phrase, got 400 with an empty answer.
+#[test]
+fn bytes_that_stand_raw_in_a_query_are_taken() {
+    run(|world| async move {
+        let mut client = world.client().await;
+        for byte in printable() {
+            let target = [
+                b"/buckets/b/keys/k?x=a",
+                &[byte][..],
+                b"b&timeout=a",
+                &[byte],
+            ];
+            let head = [
+                b"GET ",
+                &target.concat()[..],
+                b" HTTP/1.1\r\nHost: x\r\n\r\n",
+            ]
+            .concat();
+            client.send(&head).await;
+            let answer = client.receive(false).await.unwrap();
+            let shown = [byte].escape_ascii().to_string();
+            if byte == b'#' {
+                // What is behind it is no part of the query, and there is no such object.
+                assert_eq!(answer.status, 404, "{shown}");
+                continue;
+            }
+            // The whole query was read up to its end, where something is wrong on purpose.
+            assert_eq!(answer.status, 400, "{shown}");
+            assert!(
+                answer.text().contains("timeout"),
+                "{shown}: {}",
+                answer.text()
+            );
         }
     });
 }
