@@ -1,7 +1,7 @@
 //! What a real Riak node answered, request by request, played to our server.
 //!
 //! The transcripts and their player are in `tests/conformance/transcripts`. Each step is answered as Riak
-//! answered it, or stands in a list with the reason why the answer is better for a client.
+//! answered it, or stands in a list with our answer and the reason why it is better for a client.
 
 use std::process::Command;
 
@@ -26,12 +26,14 @@ const SETTINGS: &[(&str, &str)] = &[
 
 /// Plays every transcript to one server.
 pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
-    let player = run.workspace.root().join(FOLDER).join("play.py");
-    let play = |arguments: &[&str]| {
+    let folder = run.workspace.root().join(FOLDER);
+    let python = |script: &str, arguments: &[&str]| {
         let mut command = Command::new("python3");
-        command.arg("-B").arg(&player).args(arguments);
+        command.arg("-B").arg(folder.join(script)).args(arguments);
         command
     };
+    let play = |arguments: &[&str]| python("play.py", arguments);
+    quiet(&mut python("better_test.py", &[])).context("the player's own test")?;
     let directory = run.workspace.clean_scratch("conformance/transcripts")?;
     let site = Site::new(&run.binary, &directory, SETTINGS)?;
     let server = site.start()?;

@@ -1,14 +1,19 @@
 """The list of steps that are answered otherwise than Riak answered them, each with the reason.
 
-A line is `STEP STEP ...: reason`. A step that sets a property which Riak keeps and this server does not is
-written `STEP/PROPERTY`: what is shown of that bucket afterwards is compared without the property, until a
-step that is answered alike sets it again or takes everything back.
+A line is `STEP STEP ...: reason`, and what is indented below it are the places that differ in our answer,
+each with what is there: `PLACE = JSON`. Another answer than this one fails. A step that sets a property
+which Riak keeps and this server does not is written `STEP/PROPERTY`: what is shown of that bucket
+afterwards is compared without the property, until a step that is answered alike sets it again or takes
+everything back.
 """
 import json
 import re
 
+import comparing
+
 PROPERTY_SHOWN = re.compile('/(?:body/json|msg)/props/([^/]+)')
 PROPERTIES_OF_BUCKET = re.compile('(?:/types/([^/]+))?/buckets/([^/]+)/props')
+AS_RIAK = '(as Riak)'
 GET_PROPERTIES, SET_PROPERTIES, RESET_PROPERTIES = 19, 21, 29
 
 
@@ -17,19 +22,52 @@ class Better:
 
     def __init__(self, text):
         self.reasons = {}
+        self.answers = {}
         self.not_kept = {}
         self.needed = set()
+        listed = []
         for line in text.splitlines():
             if not line.strip() or line.startswith('#'):
+                continue
+            if line.startswith(' '):
+                place, _, answer = line.strip().partition(' = ')
+                for step in listed:
+                    self.answers[step][place] = json.loads(answer)
                 continue
             steps, _, reason = line.partition(':')
             if not reason.strip():
                 raise ValueError(f'better.txt: a step without a reason: {line}')
+            listed = []
             for step in steps.split():
                 step, _, name = step.partition('/')
+                listed.append(step)
                 self.reasons[step] = reason.strip()
+                self.answers[step] = {}
                 if name:
                     self.not_kept.setdefault(step, set()).add(name)
+
+    def surprises(self, step, found):
+        """Of a step that is listed, the places where our answer is not the listed one: (place, listed, got)."""
+        listed = self.answers[step]
+        got = {place: answer for place, _, answer in found}
+        for place in {**listed, **got}:
+            # A place that is not among the differences is as Riak has it.
+            pair = listed.get(place, AS_RIAK), got.get(place, AS_RIAK)
+            if not is_as_listed(*pair):
+                yield place, *pair
+
+
+def is_as_listed(listed, got):
+    """Whether a part of an answer is the listed one; lists of characters are texts, as Erlang has them."""
+    if listed == comparing.PRESENT:
+        return got not in (AS_RIAK, comparing.ABSENT)
+    if isinstance(listed, str) and isinstance(got, list):
+        return got == [ord(character) for character in listed]
+    if isinstance(listed, dict) and isinstance(got, dict):
+        return listed.keys() == got.keys() and all(is_as_listed(it, got[name]) for name, it in listed.items())
+    if isinstance(listed, list) and isinstance(got, list):
+        return len(listed) == len(got) and all(map(is_as_listed, listed, got))
+    return type(listed) is type(got) and listed == got
 
 
 class NotKept:

@@ -16,6 +16,7 @@ COMPARED_HEADERS = re.compile(
 HEADERS_BY_PRESENCE = ('etag', 'last-modified', 'x-riak-vclock', 'expires')
 FIELDS_BY_PRESENCE = ('vclock', 'vtag', 'last_mod', 'last_mod_usecs', 'etag', 'context')
 PRESENT = '(present)'
+ABSENT = '(absent)'
 
 
 class Placeholders:
@@ -168,7 +169,7 @@ def unequal(place, wanted, got):
     if isinstance(wanted, dict) and isinstance(got, dict):
         for name in {**wanted, **got}:
             below = f'{place}/{name}'
-            yield from unequal(below, wanted.get(name, '(absent)'), got.get(name, '(absent)'))
+            yield from unequal(below, wanted.get(name, ABSENT), got.get(name, ABSENT))
     elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
         for at, pair in enumerate(zip(wanted, got)):
             yield from unequal(f'{place}/{at}', *pair)

@@ -5,7 +5,7 @@ usage: play.py --http PORT --pb PORT [--verbose] [NAME...]
 
 Each file beside this one with the ending `.jsonl` is a transcript: a head line, and a line for each step,
 in order. A step that is answered otherwise than Riak answered it has to stand in `better.txt`, with the
-reason why the answer is better for a client; one that stands there for nothing has to be taken off.
+answer and the reason why it is better for a client; one that stands there for nothing has to be taken off.
 `--types` prints the bucket types that have to be there, a line for each with its properties.
 """
 import argparse
@@ -169,10 +169,17 @@ def judge(step, found, better):
         return True, name
     if step['id'] in better.reasons:
         better.needed.add(step['id'])
-        return True, f'{name}: better, {better.reasons[step["id"]]}'
-    lines = [f'    {place or "/"}: Riak {wanted!r:.400}, here {got!r:.400}'
-             for place, wanted, got in found]
-    return False, '\n'.join([f'{name} differs', *lines])
+        surprises = list(better.surprises(step['id'], found))
+        if not surprises:
+            return True, f'{name}: better, {better.reasons[step["id"]]}'
+        return False, described(f'{name} is listed in better.txt with another answer', 'listed', surprises)
+    return False, described(f'{name} differs', 'Riak', found)
+
+
+def described(title, source, places):
+    lines = [f'    {place or "/"}: {source} {wanted!r:.400}, here {got!r:.400}'
+             for place, wanted, got in places]
+    return '\n'.join([title, *lines])
 
 
 def play_all(steps, player, better):
