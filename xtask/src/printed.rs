@@ -7,9 +7,9 @@
 mod document;
 mod session;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::console;
 use crate::prerequisite;
@@ -21,6 +21,9 @@ use crate::tidy::tree::Tree;
 use self::document::{Mark, Printed};
 use self::session::Session;
 
+/// What all lines may take together.
+const ALL_WITHIN: Duration = Duration::from_secs(180);
+
 /// Where documents are whose lines a reader runs.
 pub(crate) fn is_document(path: &str) -> bool {
     path == "README.md" || path.starts_with("docs/") && path.ends_with(".md")
@@ -31,6 +34,7 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
     prerequisite::require(Stage::Printed.prerequisites())?;
     let tree = Tree::of(run.workspace.root())?;
     let mut tally = Tally::default();
+    let start = Instant::now();
     for file in tree.with_extension("md").filter(|it| is_document(&it.path)) {
         let lines = document::lines(&file.text());
         let lines: Vec<Printed> = lines.into_iter().filter(is_run).collect();
@@ -55,8 +59,20 @@ pub(crate) fn stage(run: &Run<'_>) -> anyhow::Result<Tally> {
             tally.check(&name, &result);
         }
     }
+    tally.check("all lines together", &within(start.elapsed()));
     console::line("");
     Ok(tally)
+}
+
+/// A run of all lines that takes longer is left out before long, and then lines fail unseen.
+fn within(took: Duration) -> anyhow::Result<String> {
+    let seconds = took.as_secs();
+    ensure!(
+        took <= ALL_WITHIN,
+        "they took {seconds} s, more than the {} s that they may take: shorten some",
+        ALL_WITHIN.as_secs()
+    );
+    Ok(format!("{seconds} s"))
 }
 
 fn is_run(line: &Printed) -> bool {
@@ -82,6 +98,13 @@ pub(crate) fn check(tree: &Tree) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_lines_together_have_a_limit() {
+        assert!(within(ALL_WITHIN).is_ok());
+        let over = within(ALL_WITHIN + Duration::from_millis(1)).unwrap_err();
+        assert!(over.to_string().contains("180 s"), "{over}");
+    }
 
     #[test]
     fn a_command_line_without_a_mark_is_found() {

@@ -11,19 +11,97 @@
 //!        by hand                      measured by hand
 //! ```
 
-/// What a command line begins with.
-const PROGRAMS: [&str; 7] = [
-    "kvorum",
+/// Words with which a command line begins, in a block that may hold output as well.
+const PROGRAMS: &[&str] = &[
+    "apt",
+    "apt-get",
+    "awk",
+    "bash",
     "cargo",
+    "cat",
+    "cd",
+    "chmod",
+    "chown",
+    "cp",
     "curl",
+    "dd",
+    "df",
+    "docker",
+    "du",
+    "echo",
+    "env",
+    "erl",
+    "export",
+    "find",
+    "for",
+    "git",
+    "grep",
+    "if",
+    "kill",
+    "kvorum",
+    "ln",
+    "ls",
+    "make",
+    "mkdir",
+    "mount",
+    "mv",
+    "node",
+    "nohup",
+    "npm",
+    "openssl",
+    "pip",
+    "pip3",
+    "podman",
+    "printf",
+    "ps",
+    "python",
+    "python3",
     "riak",
     "riak-admin",
+    "rm",
     "rsync",
-    "openssl",
+    "rustup",
+    "scp",
+    "sed",
+    "set",
+    "sh",
+    "sleep",
+    "source",
+    "ss",
+    "ssh",
+    "sudo",
+    "sysctl",
+    "systemctl",
+    "tail",
+    "tar",
+    "tee",
+    "test",
+    "time",
+    "umount",
+    "unset",
+    "until",
+    "wget",
+    "while",
+    "xargs",
+    "zstd",
 ];
 
-/// Blocks in other languages than these hold no command lines.
-const SHELLS: [&str; 3] = ["", "sh", "console"];
+/// Where programs are that were built here.
+const BUILT: &str = "target/";
+
+/// Blocks of these languages hold nothing but command lines and comments.
+const SCRIPTS: [&str; 3] = ["sh", "bash", "shell"];
+
+/// Blocks of these hold command lines and perhaps what they print; blocks of others hold none.
+const SESSIONS: [&str; 2] = ["", "console"];
+
+/// Words that begin a command of several lines, each with the word that ends it.
+const COMPOUNDS: [(&str, &str); 4] = [
+    ("for", "done"),
+    ("while", "done"),
+    ("until", "done"),
+    ("if", "fi"),
+];
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,13 +147,14 @@ pub(crate) fn lines(text: &str) -> Vec<Printed> {
         if let Some(comment) = comment(line) {
             marks = Some(comment);
         } else if let Some(language) = line.trim_start().strip_prefix("```") {
-            let is_shell = SHELLS.contains(&language.trim());
+            let language = language.trim();
+            let is_script = SCRIPTS.contains(&language);
             let block: Vec<(usize, &str)> = lines
                 .by_ref()
                 .take_while(|(_, line)| !line.trim_start().starts_with("```"))
                 .collect();
-            if is_shell {
-                found.extend(marked(&commands(&block), marks));
+            if is_script || SESSIONS.contains(&language) {
+                found.extend(marked(&commands(&block, is_script), marks));
             }
             marks = None;
         } else if !line.trim().is_empty() {
@@ -90,27 +169,85 @@ fn comment(line: &str) -> Option<&str> {
     comment.strip_suffix("-->").map(str::trim)
 }
 
-fn commands(block: &[(usize, &str)]) -> Vec<(usize, String)> {
+/// What a line may go on with.
+enum Next<'a> {
+    /// Another command.
+    Command,
+    /// The rest of this one.
+    Rest,
+    /// The rest of this one, up to a line that is, or begins with, this word.
+    Until(&'a str),
+}
+
+fn commands(block: &[(usize, &str)], is_script: bool) -> Vec<(usize, String)> {
     let mut commands: Vec<(usize, String)> = Vec::new();
-    let mut continues = false;
+    let mut next = Next::Command;
     for (index, line) in block {
-        let plain = line.trim().strip_prefix("$ ").unwrap_or(line.trim());
-        match commands.last_mut() {
-            Some((_, command)) if continues => {
+        let prompted = line.trim().strip_prefix("$ ");
+        let plain = prompted.unwrap_or(line.trim());
+        next = match (next, commands.last_mut()) {
+            (Next::Rest, Some((_, command))) => {
                 command.push('\n');
                 command.push_str(plain);
+                follows(plain)
             }
-            _ => {
-                let program = plain.split(' ').next().unwrap_or_default();
-                if !PROGRAMS.contains(&program) {
-                    continue;
+            (Next::Until(word), Some((_, command))) => {
+                command.push('\n');
+                command.push_str(plain);
+                match first_word(plain) == word {
+                    true => Next::Command,
+                    false => Next::Until(word),
                 }
-                commands.push((index + 1, plain.to_owned()));
             }
-        }
-        continues = plain.ends_with('\\');
+            _ if prompted.is_some() || is_command(plain, is_script) => {
+                commands.push((index + 1, plain.to_owned()));
+                follows(plain)
+            }
+            _ => Next::Command,
+        };
     }
     commands
+}
+
+fn first_word(line: &str) -> &str {
+    let end = |character: char| character.is_whitespace() || character == ';';
+    line.split(end).next().unwrap_or_default()
+}
+
+fn is_command(line: &str, is_script: bool) -> bool {
+    let word = first_word(line);
+    if word.is_empty() || word.starts_with('#') {
+        return false;
+    }
+    let is_name = |name: &str| {
+        let is_letter = |it: char| it.is_ascii_alphanumeric() || it == '_';
+        !name.is_empty() && name.chars().all(is_letter)
+    };
+    let is_assignment = word.split_once('=').is_some_and(|(name, _)| is_name(name));
+    is_script || is_assignment || word.starts_with(BUILT) || PROGRAMS.contains(&word)
+}
+
+/// What comes after the line with which a command begins.
+fn follows(line: &str) -> Next<'_> {
+    if line.ends_with('\\') {
+        return Next::Rest;
+    }
+    if let Some((_, word)) = line.split_once("<<") {
+        let word = word.trim_start_matches('-').trim();
+        let word = first_word(word).trim_matches(['\'', '"']);
+        // `<<<` gives a word, no lines.
+        if !word.is_empty() && !word.starts_with('<') {
+            return Next::Until(word);
+        }
+    }
+    let compound = COMPOUNDS
+        .iter()
+        .find(|(begin, _)| first_word(line) == *begin);
+    let is_whole = |end: &str| line.split([' ', ';', '\t']).any(|word| word == end);
+    match compound {
+        Some((_, end)) if !is_whole(end) => Next::Until(end),
+        _ => Next::Command,
+    }
 }
 
 fn marked(commands: &[(usize, String)], marks: Option<&str>) -> Vec<Printed> {
@@ -186,7 +323,7 @@ mod tests {
     #[test]
     fn each_command_line_has_its_mark() {
         let text = "text\n<!-- printed: serve; run with `60` as `2`, `DIR` as `x; y`; by hand -->\n\
-                    ```sh\nkvorum server\nsome output\n$ kvorum bench run --duration 60 \\\n    DIR\n\
+                    ```\nkvorum server\nsome output\n$ kvorum bench run --duration 60 \\\n    DIR\n\
                     cargo xtask test\n```\n\n```json\ncurl x\n```\n<!-- printed: run -->\nnot adjacent\n\
                     ```\ncurl y\n```\n";
         let lines = lines(text);
@@ -204,6 +341,56 @@ mod tests {
         assert_eq!(lines[1].number, 6);
         let replaced = lines[1].replaced(&[pair("60", "2"), pair("DIR", "x; y")]);
         assert_eq!(replaced, "kvorum bench run --duration 2 \\\nx; y");
+    }
+
+    /// Lines that began with another word than one of seven were no command lines, and blocks marked
+    /// `bash` held none.
+    #[test]
+    fn whatever_a_shell_runs_is_a_command_line() {
+        let texts = |language: &str, block: &str| {
+            let lines = lines(&format!("```{language}\n{block}\n```\n"));
+            lines.into_iter().map(|it| it.text).collect::<Vec<_>>()
+        };
+        for command in [
+            "export A=b",
+            "A=b kvorum server",
+            "A=b",
+            "sudo kvorum start",
+            "python3 -m venv x",
+            "for node in 1 2; do echo $node; done",
+            "target/release/kvorum ping",
+            "$ whatever it is",
+        ] {
+            for language in ["", "sh", "bash", "shell", "console"] {
+                let plain = command.strip_prefix("$ ").unwrap_or(command);
+                assert_eq!(texts(language, command), [plain], "{language}");
+            }
+            assert!(texts("json", command).is_empty());
+        }
+        assert_eq!(
+            texts("bash", "# a remark\n\nunknown program"),
+            ["unknown program"]
+        );
+        for output in [
+            "acknowledged 5, lost 0",
+            "durability = none",
+            "./tls/ca.key",
+            "# a remark",
+            "{}",
+        ] {
+            assert!(texts("", output).is_empty(), "{output}");
+        }
+        for long in [
+            "for node in 1 2; do\nkvorum ping\ncurl x\ndone",
+            "cat > file <<EOF\nkvorum ping\nEOF",
+            "if kvorum ping\nthen curl x\nfi",
+        ] {
+            assert_eq!(
+                texts("sh", &format!("{long}\nkvorum ping")),
+                [long, "kvorum ping"]
+            );
+        }
+        assert_eq!(texts("sh", "cat <<< x\nkvorum ping").len(), 2);
     }
 
     #[test]
