@@ -41,6 +41,9 @@ pub struct DemoArguments {
     /// Print lines, on a terminal as well
     #[arg(long)]
     plain: bool,
+    /// Print one JSON document at the end, for programs; lines go to standard error
+    #[arg(long)]
+    json: bool,
 }
 
 /// Plays the demo. The code is a success only when nothing was lost.
@@ -48,7 +51,7 @@ pub struct DemoArguments {
 /// # Errors
 /// If nodes cannot be started, or something is left behind.
 pub fn execute(arguments: &DemoArguments, program: &Program) -> anyhow::Result<ExitCode> {
-    let is_screen = !arguments.plain && std::io::stdout().is_terminal();
+    let is_screen = !arguments.plain && !arguments.json && std::io::stdout().is_terminal();
     let has_keys = is_screen && std::io::stdin().is_terminal();
     let play = arguments.play(is_screen, has_keys);
     let directory = Directory::below(&std::env::temp_dir())?;
@@ -65,7 +68,13 @@ pub fn execute(arguments: &DemoArguments, program: &Program) -> anyhow::Result<E
     runtime.shutdown_timeout(SHUT_DOWN_MAX);
     directory.remove()?;
     let ending = ending?;
-    tell(&ending, &mut std::io::stdout());
+    let out = &mut std::io::stdout();
+    match arguments.json {
+        true => {
+            let _nobody_may_listen = writeln!(out, "{:#}", as_json(&ending));
+        }
+        false => tell(&ending, out),
+    }
     Ok(if ending.is_interrupted {
         ExitCode::from(INTERRUPTED)
     } else if ending.is_good() {
@@ -100,6 +109,7 @@ impl DemoArguments {
             script,
             is_screen,
             has_keys,
+            is_json: self.json,
         }
     }
 }
@@ -111,6 +121,20 @@ impl Drop for EndOfNodes {
     fn drop(&mut self) {
         self.0.end();
     }
+}
+
+/// The last words for programs.
+fn as_json(ending: &Ending) -> serde_json::Value {
+    serde_json::json!({
+        "acknowledged": ending.acknowledged,
+        // Nothing was read back.
+        "lost": (!ending.is_interrupted).then_some(ending.lost),
+        "interrupted": ending.is_interrupted,
+        "keys_read_back": ending.keys,
+        "reads_judged": ending.judged,
+        "requests_failed": ending.failures,
+        "wrong": ending.findings,
+    })
 }
 
 /// The last words; the last line is the one that counts.

@@ -45,6 +45,7 @@ pub(crate) struct Play {
     pub(crate) script: Script,
     pub(crate) is_screen: bool,
     pub(crate) has_keys: bool,
+    pub(crate) is_json: bool,
 }
 
 /// How it ended.
@@ -85,7 +86,8 @@ enum Event {
 pub(crate) async fn play(play: Play, fleet: Fleet) -> anyhow::Result<Ending> {
     let (events, heard) = mpsc::unbounded_channel();
     let presses = events.clone();
-    let audience = Audience::welcome(play.is_screen, play.has_keys, move |press| {
+    let (is_screen, has_keys, is_json) = (play.is_screen, play.has_keys, play.is_json);
+    let audience = Audience::welcome(is_screen, has_keys, is_json, move |press| {
         // Who is not heard any more is about to end.
         let _heard_or_ending = presses.send(Event::Pressed(press));
     })?;

@@ -36,6 +36,8 @@ pub(crate) enum Audience {
     Screen(Box<Screen>),
     /// Whoever reads lines.
     Lines(Lines),
+    /// A program reads standard output, where there is one document at the end: lines go to standard error.
+    Program(Lines),
 }
 
 /// A terminal, which is as before when this is dropped.
@@ -83,6 +85,7 @@ impl Audience {
     pub(crate) fn welcome(
         is_screen: bool,
         has_keys: bool,
+        is_program: bool,
         heard: impl Fn(Press) + Clone + Send + 'static,
     ) -> anyhow::Result<Self> {
         for kind in [
@@ -97,6 +100,9 @@ impl Audience {
                     heard(Press::Interrupt);
                 }
             });
+        }
+        if is_program {
+            return Ok(Self::Program(Lines::default()));
         }
         if !is_screen {
             return Ok(Self::Lines(Lines::default()));
@@ -281,6 +287,7 @@ impl Show {
     fn show(&mut self) {
         match &mut self.audience {
             Audience::Lines(lines) => lines.show(&self.picture, &mut io::stdout()),
+            Audience::Program(lines) => lines.show(&self.picture, &mut io::stderr()),
             Audience::Screen(screen) => {
                 if self.shown.is_some_and(|shown| shown.elapsed() < FRAME) {
                     return;

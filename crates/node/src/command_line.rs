@@ -19,8 +19,8 @@ use crate::riak_names::{self, Called};
 use crate::start_report::StartReport;
 use crate::tls_issuing::{self, TlsVerb};
 use crate::{
-    admin_client, advise, demo, import, inspect, lifecycle, repair, server, shown_keys, tls_files,
-    verify,
+    admin_client, advise, demo, import, inspect, json_failures, lifecycle, repair, server,
+    shown_keys, tls_files, verify,
 };
 
 /// A distributed key-value database for Riak's clients.
@@ -45,6 +45,9 @@ enum Verb {
     InstallLinks {
         /// Where the links are made
         directory: PathBuf,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
     },
     /// Check a configuration and say, key by key, what becomes of it
     Chkconfig(CheckArguments),
@@ -279,19 +282,29 @@ enum BucketTypeVerb {
 
 /// Runs the verb that the command line names.
 pub(crate) fn main() -> ExitCode {
-    let words = match riak_names::called(std::env::args_os().collect()) {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    let is_json = json_failures::is_wanted(&given);
+    let words = match riak_names::called(given) {
         Called::Words(words) => words,
         Called::CannotApply(why) => {
-            say_error(&why);
+            say_failure(&why, is_json);
             return ExitCode::FAILURE;
         }
     };
-    let outcome = match CommandLine::parse_from(words).verb {
+    let line = match CommandLine::try_parse_from(&words) {
+        Ok(line) => line,
+        Err(error) if is_json && error.use_stderr() => {
+            say_failure(&json_failures::of_words(&error, &words), is_json);
+            return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+        }
+        Err(error) => error.exit(),
+    };
+    let outcome = match line.verb {
         Verb::Server(arguments) => serve(&arguments),
         Verb::Start(arguments) => lifecycle::start(&arguments.configuration, arguments.json),
         Verb::Stop(arguments) => lifecycle::stop(&arguments.configuration, arguments.json),
         Verb::Restart(arguments) => lifecycle::restart(&arguments.configuration, arguments.json),
-        Verb::InstallLinks { directory } => lifecycle::install_links(&directory),
+        Verb::InstallLinks { directory, json } => lifecycle::install_links(&directory, json),
         Verb::Chkconfig(arguments) => check_configuration(&arguments),
         Verb::Describe { key, arguments } => describe(key.as_deref(), &arguments),
         Verb::Ping(arguments) => ping(&arguments),
@@ -308,9 +321,21 @@ pub(crate) fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            say_error(&format!("kvorum: {error:#}"));
+            say_failure(&format!("kvorum: {error:#}"), is_json);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Prints why a verb failed: for people to standard error, for programs, which read one document, to
+/// standard output.
+fn say_failure(text: &str, is_json: bool) {
+    match is_json {
+        true => {
+            let text = text.strip_prefix("kvorum: ").unwrap_or(text);
+            say(&serde_json::json!({"error": text}).to_string());
+        }
+        false => say_error(text),
     }
 }
 

@@ -252,7 +252,7 @@ fn reasons(data: &Value) -> String {
 }
 
 /// Makes the links under which Riak's commands are called.
-pub(crate) fn install_links(directory: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn install_links(directory: &Path, is_json: bool) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     std::fs::create_dir_all(directory)
         .with_context(|| format!("create the directory {}", directory.display()))?;
@@ -271,7 +271,17 @@ pub(crate) fn install_links(directory: &Path) -> anyhow::Result<ExitCode> {
             Err(_) => std::os::unix::fs::symlink(&program, &link)
                 .with_context(|| format!("make the link {}", link.display()))?,
         }
-        say(&format!("{} -> {}", link.display(), program.display()));
+        if !is_json {
+            say(&format!("{} -> {}", link.display(), program.display()));
+        }
+    }
+    if is_json {
+        let links = riak_names::NAMES.map(|name| directory.join(name).display().to_string());
+        let program = program.display().to_string();
+        say(&format!(
+            "{:#}",
+            json!({"links": links, "program": program})
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

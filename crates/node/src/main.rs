@@ -25,6 +25,7 @@ mod health_view;
 mod hints_opening;
 mod import;
 mod inspect;
+mod json_failures;
 mod lifecycle;
 mod logging;
 mod machine_figures;

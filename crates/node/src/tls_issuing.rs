@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use kvorum_settings::Settings;
 use kvorum_tls::{AUTHORITY_VALIDITY, Authority, Identity, Issued, Part, Validity, day_of};
+use serde_json::json;
 
 use crate::command_line::{AdminArguments, ConfigurationArguments, say};
 use crate::configuration_file;
@@ -45,6 +46,9 @@ pub(crate) struct InitArguments {
     /// Make the authority alone, on a machine that is no node
     #[arg(long)]
     authority_only: bool,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     configuration: ConfigurationArguments,
 }
@@ -65,6 +69,9 @@ pub(crate) struct IssueArguments {
     /// How many days the certificate is valid
     #[arg(long, value_name = "DAYS", default_value_t = 730, value_parser = clap::value_parser!(u32).range(1..))]
     days: u32,
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     configuration: ConfigurationArguments,
 }
@@ -101,6 +108,17 @@ pub(crate) fn init(arguments: &InitArguments) -> anyhow::Result<ExitCode> {
     }
     make(&files)?;
     let until = day_of(authority.not_after());
+    if arguments.json {
+        let made = json!({
+            "cluster": cluster,
+            "valid_until": until,
+            "authority": made_json(&files[..2]),
+            "node": (!arguments.authority_only).then_some(name),
+            "files": made_json(&files[2..]),
+        });
+        say(&format!("{made:#}"));
+        return Ok(ExitCode::SUCCESS);
+    }
     say(&format!(
         "the authority of cluster {cluster}, valid until {until}:"
     ));
@@ -144,6 +162,11 @@ pub(crate) fn issue(arguments: &IssueArguments) -> anyhow::Result<ExitCode> {
         ),
     ];
     make(&files)?;
+    if arguments.json {
+        let made = json!({"cluster": cluster, "node": node, "files": made_json(&files)});
+        say(&format!("{made:#}"));
+        return Ok(ExitCode::SUCCESS);
+    }
     say(&format!("a certificate for {node} of cluster {cluster}:"));
     say_made(&files);
     say("copy them to where cluster.tls.keyfile, certfile and cacertfile are on that node");
@@ -245,6 +268,13 @@ impl NewFile<'_> {
         file.write_all(self.text.as_bytes())?;
         file.sync_all()
     }
+}
+
+fn made_json(files: &[NewFile<'_>]) -> Vec<serde_json::Value> {
+    let files = files.iter();
+    let entry =
+        |it: &NewFile<'_>| json!({"path": it.path.display().to_string(), "secret": it.is_secret});
+    files.map(entry).collect()
 }
 
 fn say_made(files: &[NewFile<'_>]) {

@@ -46,6 +46,8 @@ const CASES: &[Case] = &[
     granted("set", &["transfer_limit=3"]),
     granted("test", &[]),
     granted("tls status", &[]),
+    granted("tls init", &["--dir", "authority"]),
+    granted("tls issue", &["node2@127.0.0.1", "--dir", "authority"]),
     granted("bucket-defaults show", &[]),
     granted("bucket-defaults apply", &[]),
     granted("bucket-defaults set", &["{\"props\":{\"r\":1}}"]),
@@ -87,8 +89,16 @@ const CASES: &[Case] = &[
     refused("down", &[OWN]),
 ];
 
-/// Verbs that ask no node and have no answer to print: they make files, and say which.
-const WITHOUT_JSON: [&str; 2] = ["tls init", "tls issue"];
+/// Verbs that print nothing for programs.
+const WITHOUT_JSON: [&str; 7] = [
+    "server",
+    "bench run",
+    "bench merge",
+    "bench report",
+    "bench compare",
+    "bench matrix",
+    "bench quick",
+];
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
@@ -127,12 +137,11 @@ fn every_admin_verb_answers_programs_in_json() {
     let (site, _) = site(1);
     let verbs = verbs_below(&site, &["admin"]);
     for (verb, has_json) in &verbs {
-        assert_ne!(*has_json, WITHOUT_JSON.contains(&verb.as_str()), "{verb}");
+        assert!(has_json, "{verb}");
         let is_called = CASES.iter().any(|case| case.verb == verb);
-        assert_eq!(is_called, *has_json, "{verb} has to stand in this table");
+        assert!(is_called, "{verb} has to stand in this table");
     }
-    let listed = verbs.iter().filter(|(_, has_json)| *has_json).count();
-    assert_eq!(listed, CASES.len(), "a verb stands here that is none");
+    assert_eq!(verbs.len(), CASES.len(), "a verb stands here that is none");
 
     let _server = site.start();
     for case in CASES {
@@ -144,6 +153,99 @@ fn every_admin_verb_answers_programs_in_json() {
         assert_eq!(output.status.success(), case.is_granted, "{verb}: {said}");
         assert_eq!(text(&output.stderr), "", "{verb}");
     }
+}
+
+/// The one document that a failed call prints, which says why.
+#[track_caller]
+fn failure(site: &Site, words: &[&str]) -> String {
+    let output = site.run_alone(words);
+    let said = text(&output.stdout);
+    assert!(!output.status.success(), "{words:?}: {said}");
+    assert_eq!(text(&output.stderr), "", "{words:?}");
+    let read: Result<Value, _> = serde_json::from_str(&said);
+    let data = read.unwrap_or_else(|error| panic!("{words:?}: {error}: {said}"));
+    let why = data["error"].as_str();
+    why.unwrap_or_else(|| panic!("{words:?}: {said}"))
+        .to_owned()
+}
+
+/// A program that asked for JSON got nothing on standard output when a verb failed, and a text for people
+/// beside it.
+#[test]
+fn failures_are_one_document_too_whatever_the_verb() {
+    let site = Site::new();
+    let all: Vec<(String, bool)> = help(&site, &[])
+        .0
+        .iter()
+        .flat_map(|name| {
+            let prefix = [name.as_str()];
+            let below = verbs_below(&site, &prefix).into_iter();
+            let whole = |(rest, has_json): (String, bool)| {
+                (format!("{name} {rest}").trim_end().to_owned(), has_json)
+            };
+            below.map(whole).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(all.len() > 70, "{} verbs", all.len());
+    for (verb, has_json) in &all {
+        let words: Vec<&str> = verb.split(' ').collect();
+        let why = failure(
+            &site,
+            &[&words[..], &["--json", "--no-such-option"]].concat(),
+        );
+        assert!(why.contains("--"), "{verb}: {why}");
+        assert_ne!(*has_json, WITHOUT_JSON.contains(&verb.as_str()), "{verb}");
+        if !has_json {
+            let why = failure(&site, &[&words[..], &["--json"]].concat());
+            assert!(why.contains("has no --json: "), "{verb}: {why}");
+        }
+    }
+    let missing = ["--config", "no such file", "--json"];
+    for verb in [
+        &["start"][..],
+        &["stop"],
+        &["ping"],
+        &["pid"],
+        &["chkconfig"],
+        &["describe"],
+        &["admin", "status"],
+        &["admin", "tls", "init"],
+        &["admin", "tls", "issue", "a@b"],
+    ] {
+        let why = failure(&site, &[verb, &missing].concat());
+        assert!(why.contains("no such file"), "{verb:?}: {why}");
+    }
+    for words in [
+        &["ping", "--json"][..],
+        &["verify", "nothing here", "--json"],
+        &["repair", "nothing here", "--json"],
+        &["inspect", "nothing here", "--json"],
+        &["import", "riak-bitcask", "nothing here", "--json"],
+        &["install-links", "/dev/null", "--json"],
+        &["admin", "tls", "issue", "no name", "--json"],
+        &[
+            "advise",
+            "capacity",
+            "--backend",
+            "none",
+            "--keys",
+            "1",
+            "--json",
+        ],
+    ] {
+        assert!(!failure(&site, words).is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn links_are_listed_for_programs() {
+    let site = Site::new();
+    let output = site.run_alone(&["install-links", "links", "--json"]);
+    let data: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        data["links"],
+        serde_json::json!(["links/riak", "links/riak-admin"])
+    );
 }
 
 /// A process that is killed when the test is over, however that ends.
