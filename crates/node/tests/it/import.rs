@@ -12,8 +12,8 @@ use crate::riak_objects::{dotted, object_v0, object_v1, plain};
 use crate::server::Site;
 
 /// Writes a data file of a partition below `riak`, with its hint file.
-fn write(site: &Site, partition: usize, id: u32, file: &CaskFile) {
-    let index = ["0", "22835963083295358096932575511191922182123945984"][partition];
+fn write(site: &Site, partition: u32, id: u32, file: &CaskFile) {
+    let index = crate::partitions::partition(partition);
     let directory = site.path().join(format!("riak/{index}"));
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join(format!("{id}.bitcask.data")), &file.data).unwrap();

@@ -17,7 +17,8 @@ fn write(site: &Site, partition: u32, store: &LevelStore) {
     for (name, bytes) in store.all_files() {
         let is_slow = name.starts_with("sst_4");
         let tier = if is_slow { "slow" } else { "riak/leveldb" };
-        let path = site.path().join(format!("{tier}/{partition}/{name}"));
+        let directory = crate::partitions::partition(partition);
+        let path = site.path().join(format!("{tier}/{directory}/{name}"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
@@ -242,7 +243,8 @@ fn listing(site: &Site) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 #[test]
 fn a_store_that_a_process_holds_is_not_imported_and_a_missing_tier_is_a_loss() {
     let site = site();
-    let lock = site.path().join("riak/leveldb/1/LOCK");
+    let directory = crate::partitions::partition(1);
+    let lock = site.path().join(format!("riak/leveldb/{directory}/LOCK"));
     let held = std::fs::OpenOptions::new().write(true).open(lock).unwrap();
     fcntl_lock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
     let refused = site.run(&with(&["--dry-run"]));

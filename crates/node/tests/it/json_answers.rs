@@ -157,6 +157,7 @@ fn every_admin_verb_answers_programs_in_json() {
 
 /// The one document that a failed call prints, which says why.
 #[track_caller]
+#[expect(clippy::panic, reason = "a test fails by panic")]
 fn failure(site: &Site, words: &[&str]) -> String {
     let output = site.run_alone(words);
     let said = text(&output.stdout);

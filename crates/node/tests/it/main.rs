@@ -26,6 +26,8 @@ mod leveldb;
 mod membership;
 mod migration;
 mod opening;
+#[path = "../../../import/tests/shared/partitions.rs"]
+mod partitions;
 mod properties;
 mod repairing;
 mod riak_admin;

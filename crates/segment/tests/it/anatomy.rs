@@ -51,5 +51,8 @@ fn zeros_in_front_of_a_record_are_damage() {
     file.write_at(&zeros, start).unwrap();
     let anatomy = SegmentAnatomy::open(&disk, path(), None, 0, no_front).unwrap();
     let pieces: Vec<_> = anatomy.map(Result::unwrap).collect();
-    assert!(pieces.iter().any(kvorum_disk::anatomy::Piece::is_damaged), "{pieces:?}");
+    assert!(
+        pieces.iter().any(kvorum_disk::anatomy::Piece::is_damaged),
+        "{pieces:?}"
+    );
 }
