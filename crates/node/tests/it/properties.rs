@@ -230,3 +230,87 @@ async fn every_property_is_honoured_refused_or_named() {
     let said = String::from_utf8(site.run(&words).stdout).unwrap();
     assert!(said.contains("NOTE: claimant has no effect: "), "{said}");
 }
+
+/// A value as `advanced.config` has it.
+fn erlang(property: &str) -> String {
+    let value = match property {
+        "allow_mult" | "dvv_enabled" => json!(true),
+        "node_confirms" => json!(1),
+        property => other(property),
+    };
+    match value {
+        Value::String(word) => word,
+        Value::Object(function) => {
+            let part = |name: &str| function[name].as_str().unwrap_or_default().to_owned();
+            format!("{{{}, {}}}", part("mod"), part("fun"))
+        }
+        Value::Array(_) => {
+            "[{struct, [{<<\"mod\">>, <<\"m\">>}, {<<\"fun\">>, <<\"f\">>}]}]".to_owned()
+        }
+        value => value.to_string(),
+    }
+}
+
+/// The same table for defaults in `advanced.config`, which dropped members without a word, and refused a
+/// function that buckets could have.
+#[test]
+fn every_default_in_advanced_config_is_honoured_refused_or_named() {
+    let site = Site::new();
+    let write = |name: &str, text: &str| std::fs::write(site.path().join(name), text).unwrap();
+    for &(property, effect) in PropertyOverlay::EFFECTS {
+        let value = erlang(property);
+        write("kvorum.conf", "");
+        let props = format!("[{{default_bucket_props, [{{{property}, {value}}}]}}]");
+        write("advanced.config", &format!("[{{riak_core, {props}}}]."));
+        let output = site.run_alone(&["chkconfig", "--config", "kvorum.conf"]);
+        let (said, why) = (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        );
+        let line = said
+            .lines()
+            .find(|line| line.contains("default_bucket_props"));
+        let line = line.unwrap_or_default();
+        match (property, effect) {
+            // There are no such defaults: these are properties of types.
+            ("datatype" | "write_once", _) | (_, Effect::Guarded) => {
+                assert!(!output.status.success(), "{property}: {said}");
+                assert!(
+                    why.contains(&format!("default_bucket_props.{property}")),
+                    "{why}"
+                );
+            }
+            // It is shown as it is set.
+            ("dvv_enabled", _) | (_, Effect::Honoured) => {
+                assert!(output.status.success(), "{property}: {why}");
+                assert!(
+                    line.contains("mapped to buckets.default."),
+                    "{property}: {said}"
+                );
+            }
+            (_, Effect::Harmless(because)) => {
+                let name = format!("riak_core.default_bucket_props.{property} = ");
+                assert!(line.contains(&name), "{property}: {said}");
+                assert!(
+                    line.contains(&format!("ignored because {because}")),
+                    "{line}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn defaults_that_place_and_sync_objects_reach_the_buckets() {
+    let mut site = Site::new();
+    site.settings.extend([
+        "buckets.default.chash_keyfun=chash_bucketonly_keyfun".to_owned(),
+        "buckets.default.sync_on_write=all".to_owned(),
+    ]);
+    let _server = site.start();
+    let shown = ask(&site, "GET", "/buckets/b/props", "");
+    let shown: Value = serde_json::from_str(shown.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let props = &shown["props"];
+    assert_eq!(props["chash_keyfun"]["fun"], "chash_bucketonly_keyfun");
+    assert_eq!(props["sync_on_write"], "all");
+}
