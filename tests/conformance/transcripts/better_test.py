@@ -4,6 +4,7 @@ A step that stood in the list was once right whatever the server answered to it.
 """
 import unittest
 
+import comparing
 import play
 from better import Better
 
@@ -46,6 +47,20 @@ class Listed(unittest.TestCase):
         self.assertFalse(self.is_right('d', {'/headers/x': 'here', '/headers/y': 'z'}))
         self.assertFalse(self.is_right('d', {'/headers/x': '(absent)', '/headers/y': '(absent)'}))
         self.assertFalse(self.is_right('no such step', {'/status': 400}))
+
+
+class RiakFailed(unittest.TestCase):
+    """A request over which Riak's own process failed was once right with any error, 500 among them."""
+
+    def test_a_refusal_is_right_and_another_failure_is_not(self):
+        step = {'expect': {'status': 500, 'headers': {'content-type': 'text/html'}, 'body': ''}}
+        for status, is_right in ((400, True), (404, True), (500, False), (503, False), (200, False)):
+            got = {'status': status, 'headers': {}, 'body': 'text'}
+            self.assertEqual(not comparing.differences(step, got), is_right, status)
+        step = {'expect': {'code': 0, 'msg': {'errmsg': 'Error processing incoming message: x'}}}
+        for code, message, is_right in ((0, {'errmsg': 'why'}, True), (0, {}, False), (12, {}, False)):
+            got = {'code': code, 'msg': message}
+            self.assertEqual(not comparing.differences(step, got), is_right, code)
 
 
 if __name__ == '__main__':
