@@ -68,7 +68,9 @@ fn failures_of_a_kind_are_logged_so_many_times_a_minute_and_do_not_hide_other_ki
     assert_eq!(with(&lines, "replica_failed", "disk_full").len(), LINES_MAX);
 
     // In the same minute another failure begins.
-    let places = world.coordinator.preference_list(&crate::world::address("k"));
+    let places = world
+        .coordinator
+        .preference_list(&crate::world::address("k"));
     world.vnodes.send_away(places.unwrap()[0].partition);
     let mut failed = None;
     let lines = logged(|| {

@@ -62,7 +62,11 @@ impl FileRoom {
 
     /// What puts can append to a file that has been appended to up to `end`. Bytes.
     fn left_to_puts(&self, end: u64, has_next: bool) -> u64 {
-        let margin = if has_next { 0 } else { self.end / REMOVALS_PART };
+        let margin = if has_next {
+            0
+        } else {
+            self.end / REMOVALS_PART
+        };
         match self.is_for(Purpose::Store) {
             true => (self.end - margin).saturating_sub(end),
             false => 0,
