@@ -2,17 +2,20 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io::Cursor;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kvorum_coordinator::Coordinator;
 use kvorum_runtime::{Listener, LogQuota, Room, Stream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
 use crate::dispatch;
@@ -33,7 +36,7 @@ const HEADER_BYTES_MAX: usize = 256 << 10;
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// The pause after a connection could not be accepted (the process is out of file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The HTTP interface of a node.
 pub struct Server {
@@ -115,7 +118,11 @@ impl Server {
             };
             let runtime = self.service.coordinator.runtime();
             let stream = match accepted {
-                Ok((stream, _peer)) => stream,
+                Ok((stream, _peer)) => {
+                    // A socket that does not know the option still carries requests.
+                    let _ = stream.set_nodelay(true);
+                    stream
+                }
                 Err(error) => {
                     tracing::warn!(event = "http_accept_failed", error = %error);
                     runtime.sleep(ACCEPT_PAUSE).await;
@@ -128,6 +135,18 @@ impl Server {
                 drop(permit);
             });
         }
+    }
+
+    /// Serves a connection that was accepted before there was a server, and of which `read` has come.
+    pub(crate) async fn go_on(&self, stream: Stream, read: Bytes) {
+        let mut phase = self.phase.subscribe();
+        let permit = self.connections.clone().acquire_owned();
+        let Some(_permit) = unless(&mut phase, Phase::Draining, permit).await else {
+            return;
+        };
+        let (from_client, to_client) = stream.into_split();
+        let stream = tokio::io::join(Cursor::new(read).chain(from_client), to_client);
+        converse(stream, self.service.clone(), phase).await;
     }
 
     /// Stops accepting, lets requests in progress end for at most `grace`, then drops the rest.
@@ -143,9 +162,11 @@ impl Server {
 }
 
 /// Serves one connection.
-async fn converse(stream: Stream, service: Arc<Service>, mut phase: watch::Receiver<Phase>) {
-    // A socket that does not know the option still carries requests.
-    let _ = stream.set_nodelay(true);
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    service: Arc<Service>,
+    mut phase: watch::Receiver<Phase>,
+) {
     let stream = RawTargets::new(stream, service.settings.url_encoding);
     let respond = service_fn(move |request| {
         let service = service.clone();
