@@ -24,7 +24,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::root::LIVE;
 use crate::route::{Probe, Route};
-use crate::server::{ACCEPT_PAUSE, Server};
+use crate::server::{Server, wait_to_accept};
 
 /// Connections whose requests wait. Each holds a file descriptor while stores need theirs.
 const WAITING_MAX: usize = 256;
@@ -116,10 +116,7 @@ impl Shared {
                         }
                     });
                 }
-                Err(error) => {
-                    tracing::warn!(event = "http_accept_failed", error = %error);
-                    self.runtime.sleep(ACCEPT_PAUSE).await;
-                }
+                Err(error) => wait_to_accept(&self.runtime, &error).await,
             }
         }
     }

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kvorum_coordinator::Coordinator;
-use kvorum_runtime::{Listener, LogQuota, Room, Stream};
+use kvorum_runtime::{Listener, LogQuota, Room, Runtime, RuntimeError, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 
@@ -36,7 +36,7 @@ const HEADER_BYTES_MAX: usize = 256 << 10;
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// The pause after a connection could not be accepted (the process is out of file descriptors).
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The HTTP interface of a node.
 pub struct Server {
@@ -89,6 +89,7 @@ impl Server {
             server_header,
             room,
             not_supported_log: LogQuota::new(),
+            not_agreed_log: LogQuota::new(),
         };
         Self {
             service: Arc::new(service),
@@ -124,8 +125,7 @@ impl Server {
                     stream
                 }
                 Err(error) => {
-                    tracing::warn!(event = "http_accept_failed", error = %error);
-                    runtime.sleep(ACCEPT_PAUSE).await;
+                    wait_to_accept(runtime, &error).await;
                     continue;
                 }
             };
@@ -159,6 +159,15 @@ impl Server {
             self.phase.closed().await;
         }
     }
+}
+
+/// Logs that a connection could not be accepted, so many times a minute, and waits for a moment.
+pub(crate) async fn wait_to_accept(runtime: &Runtime, error: &RuntimeError) {
+    static LOG: LogQuota = LogQuota::new();
+    if let Some(left_out) = LOG.take(runtime.now().elapsed()) {
+        tracing::warn!(event = "http_accept_failed", error = %error, left_out);
+    }
+    runtime.sleep(ACCEPT_PAUSE).await;
 }
 
 /// Serves one connection.
