@@ -265,7 +265,11 @@ fn what_is_no_query_is_refused() {
                 400,
                 "Invalid \"pagination_sort\". \"maybe\" is not a boolean",
             ),
-            ("/n_int/1?timeout=x", 400, "Bad timeout value \"x\"\n"),
+            (
+                "/n_int/1?timeout=x",
+                400,
+                "Bad timeout value \"x\". Must be a non-negative integer\n",
+            ),
             (
                 "/n_int/1/2?term_regex=a",
                 400,

@@ -314,10 +314,13 @@ fn a_range_of_keys_is_listed_with_its_objects() {
 fn siblings_of_listed_objects_are_in_the_order_of_their_values() {
     with_node(|node| async move {
         let mut client = node.client().await;
-        let siblings = "{\"props\":{\"allow_mult\":true}}";
-        let values = ["pear", "fig", "apple", "quince"];
-        set_properties(&mut client, siblings).await;
-        for value in values {
+        let siblings = pb::RpbBucketProps {
+            allow_mult: Some(true),
+            ..Default::default()
+        };
+        let set = client.set_bucket_properties(None, bytes("b"), siblings);
+        set.await.unwrap();
+        for value in ["pear", "fig", "apple", "quince"] {
             let written = pb::RpbContent {
                 value: bytes(value),
                 ..Default::default()
